@@ -12,7 +12,7 @@
 #[path = "boot_storm/manifests.rs"]
 mod manifests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -26,7 +26,10 @@ use model::access::{
     decide,
 };
 use model::ledger::{Ledger, Request};
+use model::merged_pool::MergedPools;
+use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL};
 use model::render::{CompressedContents, PoolInputs, render, select};
+use serde_json::json;
 use time::OffsetDateTime;
 
 /// As Ignition 2.18 (spec 3.4) sends it, and one that has to be searched for something servable.
@@ -48,6 +51,7 @@ fn main() -> Result<()> {
     measure_render(&mut criterion, &inputs)?;
     measure_access(&mut criterion);
     measure_ledger(&mut criterion);
+    measure_merge(&mut criterion)?;
     criterion.final_summary();
     Ok(())
 }
@@ -173,4 +177,40 @@ fn inputs() -> Result<PoolInputs> {
     let (_, inputs) =
         Directory::open(Layout::Tree { root, registry_credentials: None, is_strict: false })?;
     Ok(select(&inputs, "master")?)
+}
+
+/// 100 pools of 30 MachineConfigs with ten files of 2 KB each: all of them at a start, and what a change of one costs.
+fn measure_merge(criterion: &mut Criterion) -> Result<()> {
+    let config = |pool: usize, number: usize, text: &str| -> Result<_> {
+        let source = format!("data:,{}", text.repeat(2_000));
+        let file =
+            |file| json!({"path": format!("/etc/{number}/{file}"), "contents": {"source": source}});
+        let files: Vec<_> = (0..10).map(file).collect();
+        let config = json!({
+            "metadata": {"name": format!("{pool}-{number}"), "labels": {ROLE_LABEL: format!("p{pool}")}},
+            "spec": {"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": files}}},
+        });
+        let config: Arc<MachineConfig> = Arc::new(serde_json::from_str(&config.to_string())?);
+        Ok((config.name().to_owned(), config))
+    };
+    let pools: Vec<_> =
+        (0..100).map(|pool| MachineConfigPool::of_role(&format!("p{pool}"))).collect();
+    let all = (0..100).flat_map(|pool| (0..30).map(move |number| (pool, number)));
+    let configs = all.map(|(pool, number)| config(pool, number, "a"));
+    let mut configs = configs.collect::<Result<BTreeMap<_, _>>>()?;
+    let mut group = criterion.benchmark_group("merge");
+    group.sample_size(10);
+    group.bench_function("all", |bencher| {
+        bencher.iter(|| MergedPools::default().update(&pools, black_box(&configs), None));
+    });
+    let mut merged = MergedPools::default();
+    merged.update(&pools, &configs, None);
+    let mut changes = [config(7, 12, "b")?, config(7, 12, "c")?].into_iter().cycle();
+    group.bench_function("one", |bencher| {
+        bencher.iter(|| {
+            configs.extend(changes.next());
+            merged.update(&pools, &configs, None);
+        });
+    });
+    Ok(())
 }

@@ -9,23 +9,23 @@ use clap::Command;
 use clap_mangen::Man;
 
 fn main() -> io::Result<()> {
-    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
+    let Some(directory) = std::env::args_os().nth(1).map(PathBuf::from) else {
         return Err(io::Error::other("usage: manual DIR"));
     };
-    std::fs::create_dir_all(&folder)?;
+    std::fs::create_dir_all(&directory)?;
     let mut program = machine_config_server::cli::command().disable_help_subcommand(true);
     // Full names, such as "machine-config-server certs show".
     program.build();
     let title = program.get_name().to_owned();
-    write_pages(&program, &title, &folder)
+    write_pages(&program, &title, &directory)
 }
 
 /// Writes the page of `command` and those of all below it.
-fn write_pages(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
-    let mut page = std::fs::File::create(folder.join(format!("{name}.8")))?;
+fn write_pages(command: &Command, name: &str, directory: &Path) -> io::Result<()> {
+    let mut page = std::fs::File::create(directory.join(format!("{name}.8")))?;
     page.write_all(&rendered(command)?)?;
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        write_pages(below, &format!("{name}-{}", below.get_name()), folder)?;
+        write_pages(below, &format!("{name}-{}", below.get_name()), directory)?;
     }
     Ok(())
 }

@@ -71,8 +71,8 @@ fn notices(packages: &[&Value]) -> Result<String, Box<dyn Error>> {
     for package in packages {
         let text = |key: &str| package[key].as_str().unwrap_or_default();
         let name = format!("{} {}", text("name"), text("version"));
-        let folder = Path::new(text("manifest_path")).parent().ok_or("no folder")?;
-        let found = licence_files(folder)?;
+        let directory = Path::new(text("manifest_path")).parent().ok_or("no folder")?;
+        let found = licence_files(directory)?;
         write!(list, "{name}: {}", text("license"))?;
         if found.is_empty() {
             if !text("license").contains(OWN) {
@@ -95,9 +95,9 @@ fn notices(packages: &[&Value]) -> Result<String, Box<dyn Error>> {
     Ok(list)
 }
 
-fn licence_files(folder: &Path) -> io::Result<Vec<String>> {
+fn licence_files(directory: &Path) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().to_uppercase();
         if NAMES.iter().any(|start| name.starts_with(start)) && entry.file_type()?.is_file() {

@@ -26,7 +26,7 @@ use crate::http_client::{HttpConnection, read};
 /// Media type of messages.
 const TYPE: HeaderValue = HeaderValue::from_static("application/pkixcmp");
 /// Maximum size of an answer in bytes: a dozen certificates with the largest keys, and room.
-const LARGEST: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 /// Maximum time from name resolution to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent exchanges with a server; further requests wait.
@@ -54,10 +54,10 @@ pub(crate) enum ServerError {
     Plain(Uri),
     /// The URL is HTTPS, without CAs to verify it.
     #[error("{0} is HTTPS, and no --cacert (cacertRef) says whose certificate is right")]
-    NoAuthority(Uri),
+    NoCa(Uri),
     /// A CA certificate is unusable.
     #[error("a certificate to verify HTTPS by cannot be used: {0}")]
-    Authority(rustls::Error),
+    Ca(rustls::Error),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ enum HttpError {
     #[error("{0}: no answer within {time} s", time = TIMEOUT.as_secs())]
     Silent(Uri),
     /// The HTTP status is no success.
-    #[error("{url} answers {status}{}", told(.location.as_deref()))]
+    #[error("{url} answers {status}{}", reported(.location.as_deref()))]
     Status {
         /// URL of the server.
         url: Uri,
@@ -104,7 +104,7 @@ impl From<HttpError> for TransportError {
     }
 }
 
-fn told(location: Option<&str>) -> String {
+fn reported(location: Option<&str>) -> String {
     location.map(|location| format!(" to {location:?}, which is not followed")).unwrap_or_default()
 }
 
@@ -123,7 +123,7 @@ impl Server {
     pub(crate) fn new(
         url: &str,
         ca_name: Option<&str>,
-        authorities: &[Certificate],
+        cas: &[Certificate],
         allow_http: bool,
     ) -> Result<Self, ServerError> {
         let invalid = || ServerError::Url(url.to_owned());
@@ -136,11 +136,11 @@ impl Server {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let (default, tls) = match url.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => {
-                if authorities.is_empty() {
-                    return Err(ServerError::NoAuthority(url));
+                if cas.is_empty() {
+                    return Err(ServerError::NoCa(url));
                 }
                 let name = ServerName::try_from(host.clone()).map_err(|_| invalid())?;
-                (443, Some((tls_by(authorities).map_err(ServerError::Authority)?, name)))
+                (443, Some((tls_by(cas).map_err(ServerError::Ca)?, name)))
             }
             Some(scheme) if *scheme == Scheme::HTTP && allow_http => (80, None),
             Some(scheme) if *scheme == Scheme::HTTP => return Err(ServerError::Plain(url)),
@@ -178,7 +178,7 @@ impl Server {
         if !is_message {
             return Err(HttpError::Type { url: self.url.clone(), found });
         }
-        read(response, LARGEST).await.map_err(failed)
+        read(response, MAX_BYTES).await.map_err(failed)
     }
 
     async fn connect(&self) -> anyhow::Result<Box<dyn Stream>> {
@@ -230,10 +230,10 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// TLS with the program's usual settings, and only these CAs.
-fn tls_by(authorities: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Error> {
+fn tls_by(cas: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Error> {
     let mut roots = RootCertStore::empty();
-    for authority in authorities {
-        roots.add(CertificateDer::from(authority.der()))?;
+    for ca in cas {
+        roots.add(CertificateDer::from(ca.der()))?;
     }
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_answer_that_is_too_large_is_told_once() {
+    async fn an_answer_that_is_too_large_is_reported_once() {
         let (ours, mut theirs) = tokio::io::duplex(1 << 10);
         tokio::spawn(async move {
             let _ = theirs.read(&mut [0; 1024]).await;

@@ -26,7 +26,7 @@ pub(crate) const IGNITION: &str = "Ignition/2.18.0";
 pub(crate) const OTHER: &str = "Boot-storm/2.18.0";
 
 /// A boot that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Room for a config and its head, so that a reused buffer doesn't grow under load.
 pub(crate) const BUFFER_SIZE: usize = 512 * 1_024;
@@ -80,7 +80,7 @@ impl Machine {
 
     /// Boots once; afterwards `buffer` holds the answer, and the range returned is the config in it.
     pub(crate) async fn boot<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        tokio::time::timeout(PATIENCE, self.fetch(buffer)).await.context("waited too long")?
+        tokio::time::timeout(TIMEOUT, self.fetch(buffer)).await.context("waited too long")?
     }
 
     async fn connect(&self) -> io::Result<TcpStream> {

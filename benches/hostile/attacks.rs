@@ -120,56 +120,15 @@ impl Attack {
             | Self::HalfRecords
             | Self::Unread3000
             | Self::Unread9900 => {}
-            Self::Idle => {
-                let ask = move || async move {
-                    let mut stream = connect(insecure).await?;
-                    loop {
-                        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await?;
-                        stay(&mut stream, Duration::from_secs(40)).await?;
-                    }
-                };
-                many(10_050, ask);
-            }
-            Self::Pipelining => {
-                let ask = move || async move {
-                    let mut stream = connect(insecure).await?;
-                    let request = b"GET /config/master HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000);
-                    stream.write_all(&request).await?;
-                    stream.writable().await?;
-                    std::future::pending().await
-                };
-                many(300, ask);
-            }
-            Self::SlowHeads => {
-                let ask = move || async move {
-                    let mut stream = connect(insecure).await?;
-                    stream.write_all(b"GET /config/master HTTP/1.1\r\nX: ").await?;
-                    loop {
-                        stream.write_all(b"x").await?;
-                        sleep(Duration::from_secs(1)).await;
-                    }
-                };
-                many(2_000, ask);
-            }
+            Self::Idle => idle(insecure),
+            Self::Pipelining => pipeline(insecure),
+            Self::SlowHeads => slow_heads(insecure),
             Self::HalfOpen => many(2_000, move || say_nothing(FROM, secure, b"")),
             Self::MidHandshake => {
                 let half = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
                 many(2_000, move || say_nothing(FROM, secure, half));
             }
-            Self::Handshakes => {
-                let Ok(config) = trusting() else { return };
-                let connector = TlsConnector::from(Arc::new(config));
-                let shake = move || {
-                    let connector = connector.clone();
-                    async move {
-                        loop {
-                            let stream = connect(secure).await?;
-                            connector.connect(ServerName::try_from("localhost")?, stream).await?;
-                        }
-                    }
-                };
-                many(64, shake);
-            }
+            Self::Handshakes => handshakes(secure),
             Self::Hellos => hellos(secure, [FROM], 500, true),
             Self::ManyHellos => hellos(secure, (0..12).map(address), 250, true),
             Self::LostHellos => hellos(secure, [FROM], 500, false),
@@ -185,16 +144,7 @@ impl Attack {
                 insecure,
                 &format!("GET /config/{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(15_000)),
             ),
-            Self::LongEscapes => {
-                // U+10FFFF in UTF-8.
-                let (pool, other) = ("%f4%8f%bf%bf".repeat(300), "\u{10ffff}".repeat(300));
-                ask_on(
-                    insecure,
-                    &format!(
-                        "GET /config/{pool} HTTP/1.1\r\nHost: a\r\nUser-Agent: {other}\r\nAccept: {other}\r\n\r\n"
-                    ),
-                );
-            }
+            Self::LongEscapes => long_escapes(insecure),
         }
         if let Some((connections, addresses)) = self.connections() {
             let Ok(config) = trusting() else { return };
@@ -383,6 +333,66 @@ fn client_hello() -> Result<Arc<[u8]>> {
     let mut hello = Vec::new();
     client.write_tls(&mut hello)?;
     Ok(hello.into())
+}
+
+fn idle(insecure: SocketAddr) {
+    let ask = move || async move {
+        let mut stream = connect(insecure).await?;
+        loop {
+            stream.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+            stay(&mut stream, Duration::from_secs(40)).await?;
+        }
+    };
+    many(10_050, ask);
+}
+
+fn pipeline(insecure: SocketAddr) {
+    let ask = move || async move {
+        let mut stream = connect(insecure).await?;
+        let request = b"GET /config/master HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000);
+        stream.write_all(&request).await?;
+        stream.writable().await?;
+        std::future::pending().await
+    };
+    many(300, ask);
+}
+
+fn slow_heads(insecure: SocketAddr) {
+    let ask = move || async move {
+        let mut stream = connect(insecure).await?;
+        stream.write_all(b"GET /config/master HTTP/1.1\r\nX: ").await?;
+        loop {
+            stream.write_all(b"x").await?;
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    many(2_000, ask);
+}
+
+fn handshakes(secure: SocketAddr) {
+    let Ok(config) = trusting() else { return };
+    let connector = TlsConnector::from(Arc::new(config));
+    let shake = move || {
+        let connector = connector.clone();
+        async move {
+            loop {
+                let stream = connect(secure).await?;
+                connector.connect(ServerName::try_from("localhost")?, stream).await?;
+            }
+        }
+    };
+    many(64, shake);
+}
+
+fn long_escapes(insecure: SocketAddr) {
+    // U+10FFFF in UTF-8.
+    let (pool, other) = ("%f4%8f%bf%bf".repeat(300), "\u{10ffff}".repeat(300));
+    ask_on(
+        insecure,
+        &format!(
+            "GET /config/{pool} HTTP/1.1\r\nHost: a\r\nUser-Agent: {other}\r\nAccept: {other}\r\n\r\n"
+        ),
+    );
 }
 
 async fn say_nothing(from: IpAddr, to: SocketAddr, first: &[u8]) -> Result<()> {

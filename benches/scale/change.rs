@@ -14,7 +14,7 @@ use crate::objects;
 use crate::replica::Replica;
 
 /// A change that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two boots of the machine that asks; a change is never told sooner than it was there.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Between two changes: each comes to servers that are at rest.
@@ -85,7 +85,7 @@ async fn until_served(machine: &Machine, text: &str, begun: Instant) -> Result<D
         if config.windows(text.len()).any(|it| it == text.as_bytes()) {
             return Ok(begun.elapsed());
         }
-        ensure!(begun.elapsed() < PATIENCE, "{text} is not served");
+        ensure!(begun.elapsed() < TIMEOUT, "{text} is not served");
         sleep(PAUSE).await;
     }
 }

@@ -95,14 +95,14 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    fn make(folder: &Path) -> Result<Self> {
+    fn make(directory: &Path) -> Result<Self> {
         let key = KeyPair::generate()?;
         let names = [HOST, "localhost", "127.0.0.1"].map(str::to_owned);
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name.push(DnType::CommonName, HOST);
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2119, 12, 31);
-        let pair = Self { certificate: folder.join("tls.crt"), key: folder.join("tls.key") };
+        let pair = Self { certificate: directory.join("tls.crt"), key: directory.join("tls.key") };
         fs::write(&pair.certificate, params.self_signed(&key)?.pem())?;
         fs::write(&pair.key, key.serialize_pem())?;
         Ok(pair)

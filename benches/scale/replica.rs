@@ -47,9 +47,9 @@ impl Replica {
         name: &str,
     ) -> Result<Self> {
         let [address, administrators] = [free_address()?, free_address()?];
-        let folder = scratch.join(name);
-        let mut command = command(binary, cluster, &folder, [address, administrators])?;
-        let log = folder.join("log");
+        let directory = scratch.join(name);
+        let mut command = command(binary, cluster, &directory, [address, administrators])?;
+        let log = directory.join("log");
         let begun = Instant::now();
         let server = Server::start(address, &mut command, &log)?;
         let machine = Machine::new(address, &cluster.pair.certificate, OTHER, false)?;
@@ -91,10 +91,10 @@ impl Replica {
 fn command(
     binary: &Path,
     cluster: &Cluster,
-    folder: &Path,
+    directory: &Path,
     [address, administrators]: [SocketAddr; 2],
 ) -> Result<Command> {
-    let token = write_token(cluster, folder)?;
+    let token = write_token(cluster, directory)?;
     let mut command = Command::new(binary);
     command
         .env_remove("RUST_LOG")
@@ -104,7 +104,7 @@ fn command(
         .arg("--bootstrap-token-dir")
         .arg(token)
         .arg("--cache-dir")
-        .arg(folder.join("cache"))
+        .arg(directory.join("cache"))
         .arg("--cert")
         .arg(&cluster.pair.certificate)
         .arg("--key")

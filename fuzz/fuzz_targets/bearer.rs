@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use ignition::{SpecVersion, pointer};
 use libfuzzer_sys::fuzz_target;
-use machine_config_server_fuzz::{AUTHORITIES, expanded};
+use machine_config_server_fuzz::{CAS, expanded};
 use model::pointer_config::{Authorization, PointerConfig};
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use serde_json::Value;
 const TOKEN: &str = "mcs-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 static POINTER: LazyLock<String> = LazyLock::new(|| {
-    let pem = AUTHORITIES[0].certificate.to_pem();
+    let pem = CAS[0].certificate.to_pem();
     pointer("https://a.example:22623/config/worker", pem.as_bytes(), SpecVersion::V3_1).to_string()
 });
 
@@ -59,8 +59,8 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(config.no_header(pool), given.as_ref().err().cloned());
         let Ok(new) = given else { continue };
         assert_eq!(is_json(&new), is_json(&text));
-        let mended = PointerConfig::read(&new);
-        let after = mended.written_fetches();
+        let repaired = PointerConfig::read(&new);
+        let after = repaired.written_fetches();
         assert_eq!(after.len(), before.len());
         for (before, after) in before.iter().zip(&after) {
             assert_eq!(before.pool, after.pool);
@@ -71,7 +71,7 @@ fuzz_target!(|data: &[u8]| {
                 if is_meant { given } else { before.authorization.clone() }
             );
         }
-        assert_eq!(mended.with_bearer(pool, TOKEN).as_deref(), Ok(&*new), "once is enough");
+        assert_eq!(repaired.with_bearer(pool, TOKEN).as_deref(), Ok(&*new), "once is enough");
         let value = |text: &[u8]| serde_json::from_slice::<Value>(text).ok().map(without_headers);
         assert_eq!(value(&new), value(&text));
     }

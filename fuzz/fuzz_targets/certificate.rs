@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server_fuzz::{AUTHORITIES, NOW};
+use machine_config_server_fuzz::{CAS, NOW};
 use pki::{Certificate, Holder, locked_out};
 
 fuzz_target!(|der: &[u8]| {
@@ -13,7 +13,7 @@ fuzz_target!(|der: &[u8]| {
     assert!(certificate.has_key_of(&certificate));
     let _ = certificate.weakness();
     let _ = (certificate.made_at(), certificate.is_issued_by(&certificate));
-    let [own, ..] = &*AUTHORITIES;
+    let [own, ..] = &*CAS;
     let _ = certificate.matches(&own.key);
     let hosts = certificate.hosts.iter().cloned().collect();
     let trusted = vec![certificate.clone(), own.certificate.clone()];

@@ -6,10 +6,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
+use machine_config_server_fuzz::{CAS, NOW, expanded, pem_word};
 use pki::{
     Answer, Asked, Certificate, CertificateState, External, Holder, Host, Issuer, PointerState,
-    PointerTrust, Policy, Request, StoredPair, dry_run, locked_out, told_lockouts,
+    PointerTrust, Policy, Request, StoredPair, dry_run, locked_out, reported_lockouts,
     trusted_by_somebody,
 };
 
@@ -19,20 +19,20 @@ fuzz_target!(|data: &[u8]| {
     let mut text = || texts.next().unwrap_or_default();
     let some = |text: Vec<u8>| (!text.is_empty()).then_some(text);
     let host: Host = "a.example".parse().expect("a host");
-    let authority =
+    let ca =
         StoredPair { certificates: text(), key: text(), previous: text(), unreadable: None };
     let bundle = some(text());
     let serving = some(text()).map(|text| StoredPair::joined(&text));
-    let root_authority = some(text());
+    let root_ca = some(text());
     let issuer = (first & 16 != 0).then(|| Issuer {
         name: "an issuer".to_owned(),
         has_issued: false,
         request: Some(Request {
-            key: authority.key.clone(),
+            key: ca.key.clone(),
             since: NOW,
             before: u32::from(first),
             answer: Answer::Issued {
-                chain: authority.previous.clone(),
+                chain: ca.previous.clone(),
                 roots: bundle.clone().unwrap_or_default(),
             },
         }),
@@ -40,8 +40,8 @@ fuzz_target!(|data: &[u8]| {
     let external = (first & 32 != 0).then(|| External {
         name: "somebody".to_owned(),
         pair: Some(StoredPair {
-            certificates: authority.previous.clone(),
-            key: authority.key.clone(),
+            certificates: ca.previous.clone(),
+            key: ca.key.clone(),
             ..StoredPair::default()
         }),
         trust: bundle.clone().unwrap_or_default(),
@@ -67,17 +67,17 @@ fuzz_target!(|data: &[u8]| {
     let state = CertificateState {
         issuer,
         external,
-        authority: (!authority.certificates.is_empty() || !authority.key.is_empty())
-            .then_some(authority),
+        ca: (!ca.certificates.is_empty() || !ca.key.is_empty())
+            .then_some(ca),
         bundle,
         serving,
-        root_authority,
+        root_ca,
         pointers: pointers.collect(),
         hosts: vec![host.clone()],
         are_hosts_used: first & 1 != 0,
         is_shared: first & 2 != 0,
         asked: Asked {
-            authority: first & 4 != 0,
+            ca: first & 4 != 0,
             serving: first & 8 != 0,
             force: false,
             distrust: Vec::new(),
@@ -86,12 +86,12 @@ fuzz_target!(|data: &[u8]| {
     let holders: Vec<_> =
         state.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
     let before = locked_out(&state.chain(), &holders, NOW);
-    let generate = &mut |_| Ok(AUTHORITIES[3].key_again());
+    let generate = &mut |_| Ok(CAS[3].key_again());
     let Ok((after, attention)) = dry_run(&state, &Policy::default(), NOW, generate) else { return };
     for lockout in locked_out(&after.chain(), &holders, NOW) {
         let was = before.iter().any(|earlier| earlier.holder == lockout.holder);
         assert!(was, "{lockout}, after {before:?}");
     }
-    let _ = (told_lockouts(&after, NOW), trusted_by_somebody(&after, NOW));
+    let _ = (reported_lockouts(&after, NOW), trusted_by_somebody(&after, NOW));
     let _ = format!("{attention:?}");
 });

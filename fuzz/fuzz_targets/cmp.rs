@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use aws_lc_rs::{digest, hmac};
 use cmp::message::{Message, protected, whole};
-use cmp::{Credential, Password, Random, Request, Settings, Step, Transaction};
+use cmp::{Credential, Fresh, Password, Request, Settings, Step, Transaction};
 use cmpv2::header::{PkiHeader, Pvno};
 use cmpv2::parameter::PbmParameter;
 use der::asn1::{Any, ObjectIdentifier, OctetString};
@@ -17,7 +17,7 @@ use x509_cert::spki::AlgorithmIdentifierOwned;
 
 /// A request whose certificate is among the seeds.
 const CSR: &[u8] = include_bytes!("cmp.csr.der");
-const RANDOM: Random = Random { nonce: [1; 16], salt: [2; 16] };
+const FRESH: Fresh = Fresh { now: NOW, nonce: [1; 16], salt: [2; 16] };
 const ID: [u8; 16] = [3; 16];
 
 /// How an answer is protected, by as few rounds as are taken, and the key for it.
@@ -49,7 +49,7 @@ fn begin() -> Transaction {
         allow_sha1: true,
         implicit_confirm: true,
     };
-    Transaction::begin(settings, Request::Signing(CSR), ID, RANDOM, NOW).expect("a request").0
+    Transaction::begin(settings, Request::Signing(CSR), ID, FRESH).expect("a request").0
 }
 
 /// The message with the same body in an answer that is believed.
@@ -66,7 +66,7 @@ fn believed(message: &Message<'_>) -> Option<Vec<u8>> {
         recip_kid: None,
         trans_id: octets(ID),
         sender_nonce: octets([4; 16]),
-        recip_nonce: octets(RANDOM.nonce),
+        recip_nonce: octets(FRESH.nonce),
         free_text: None,
         general_info: message.header.general_info.clone(),
     };
@@ -77,24 +77,24 @@ fn believed(message: &Message<'_>) -> Option<Vec<u8>> {
 
 fuzz_target!(|bytes: &[u8]| {
     // Nobody knows the password and the nonces.
-    let error = begin().take(bytes, RANDOM, NOW).expect_err("an answer that nobody protected");
+    let error = begin().take(bytes, FRESH).expect_err("an answer that nobody protected");
     let _ = error.to_string();
     let Ok(message) = Message::read(bytes) else { return };
     let _ = (message.answer(), message.protected());
     let Some(bytes) = believed(&message) else { return };
     let mut transaction = begin();
-    match transaction.take(&bytes, RANDOM, NOW) {
+    match transaction.take(&bytes, FRESH) {
         Ok(Step::Done(enrolled)) => {
             let csr = CSR.windows(enrolled.certificate.public_key_info().len());
             assert!(csr.into_iter().any(|it| it == enrolled.certificate.public_key_info()));
-            let _ = (enrolled.chain, enrolled.authorities, enrolled.modified);
+            let _ = (enrolled.chain, enrolled.cas, enrolled.modified);
         }
         Ok(Step::Send(next)) => {
             let next = Message::read(&next).expect("a message of ours");
             let nonce = next.header.recip_nonce.expect("the server's nonce");
             assert_eq!(nonce.as_bytes(), [4; 16]);
             // The same answer again: to a poll, or to nothing.
-            let _ = transaction.take(&bytes, RANDOM, NOW);
+            let _ = transaction.take(&bytes, FRESH);
         }
         Ok(Step::Wait { .. }) => panic!("nothing was polled for"),
         Err(error) => drop(error.to_string()),

@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server_fuzz::{AUTHORITIES, NOW};
+use machine_config_server_fuzz::{CAS, NOW};
 use pki::{Certificate, Holder, Host, locked_out};
 use rcgen::{CertificateParams, CustomExtension, DnType, Issuer, KeyPair};
 use time::Duration;
@@ -59,7 +59,7 @@ fn signed(
 
 fuzz_target!(|data: &[u8]| {
     let mut input = data;
-    let [root_key, middle_key, leaf_key, _] = &*AUTHORITIES;
+    let [root_key, middle_key, leaf_key, _] = &*CAS;
     let root = params("root", &mut input);
     let middle = params("middle", &mut input);
     let leaf = params("leaf", &mut input);

@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     if let Some(leaf) = pair.leaf() {
         assert_eq!(Some(&leaf), certificates.first());
     }
-    let _ = pair.authorities();
+    let _ = pair.cas();
     if let Some(key) = key_of(&text) {
         let again = key_of(key.serialize_pem().as_bytes()).expect("a key's own PEM");
         assert_eq!(again.public_key_raw(), key.public_key_raw());

@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{expanded, pem_word};
 use model::objects::{ConfigMap, Metadata};
 use model::registry_ca::{
-    Administrators, Contents, LARGEST, RegistryCaMaps, RegistryHost, Write, collect, plan,
+    Administrators, Contents, MAX_BYTES, RegistryCaMaps, RegistryHost, Write, collect, plan,
 };
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Entries {
 /// Values of a megabyte cannot be in an input: `L` stands for a large one.
 fn word(letter: u8) -> Option<String> {
     match letter {
-        b'L' => Some(format!("{}{}", pem_word(b'0')?, "#".repeat(LARGEST / 3))),
+        b'L' => Some(format!("{}{}", pem_word(b'0')?, "#".repeat(MAX_BYTES / 3))),
         other => pem_word(other),
     }
 }
@@ -65,9 +65,9 @@ fuzz_target!(|data: &[u8]| {
         merged: (first & 8 != 0).then_some(&merged),
     };
     let planned = plan(observed);
-    let total = planned.authorities.values().fold(0, |sum, value| sum + value.len());
-    assert!(total <= LARGEST, "{total}");
-    for host in planned.authorities.keys() {
+    let total = planned.cas.values().fold(0, |sum, value| sum + value.len());
+    assert!(total <= MAX_BYTES, "{total}");
+    for host in planned.cas.keys() {
         assert_eq!(RegistryHost::parse(host.as_str()).as_ref(), Ok(host));
     }
     for refused in &planned.refused {
@@ -82,6 +82,6 @@ fuzz_target!(|data: &[u8]| {
     let written = Entries { text: data, bytes }.map("merged");
     let again = plan(RegistryCaMaps { merged: Some(&written), ..observed });
     assert_eq!(again.write, Write::Nothing);
-    assert_eq!(again.authorities, planned.authorities);
-    let _ = collect(&[&administrators, &operators, &written], None, &again.authorities);
+    assert_eq!(again.cas, planned.cas);
+    let _ = collect(&[&administrators, &operators, &written], None, &again.cas);
 });

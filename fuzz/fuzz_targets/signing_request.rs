@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server_fuzz::{AUTHORITIES, NOW};
+use machine_config_server_fuzz::{CAS, NOW};
 use pki::issue::Validity;
 use pki::{OwnCa, Requested, SigningRequest, StoredPair};
 use time::Duration;
@@ -15,7 +15,7 @@ fuzz_target!(|der: &[u8]| {
             return;
         }
     };
-    let [own, ..] = &*AUTHORITIES;
+    let [own, ..] = &*CAS;
     let pair = StoredPair {
         certificates: own.certificate.to_pem().into(),
         key: own.key.serialize_pem().into(),

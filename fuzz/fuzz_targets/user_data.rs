@@ -6,19 +6,19 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use ignition::authority_source;
+use ignition::ca_source;
 use libfuzzer_sys::fuzz_target;
-use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
+use machine_config_server_fuzz::{CAS, NOW, expanded, pem_word};
 use model::pointer_config::{Assessment, Known, PointerConfig};
 use pki::{Certificate, PointerState};
 use serde_json::{Value, json};
 
 static BUNDLE: LazyLock<Vec<Certificate>> = LazyLock::new(|| {
-    AUTHORITIES[..2].iter().map(|authority| authority.certificate.clone()).collect()
+    CAS[..2].iter().map(|ca| ca.certificate.clone()).collect()
 });
 
 fn word(letter: u8) -> Option<String> {
-    pem_word(letter).filter(|_| letter.is_ascii_digit()).map(|pem| authority_source(pem.as_bytes()))
+    pem_word(letter).filter(|_| letter.is_ascii_digit()).map(|pem| ca_source(pem.as_bytes()))
 }
 
 /// All of a config but its authorities.
@@ -30,18 +30,18 @@ fn others(text: &[u8]) -> Option<Value> {
 
 fuzz_target!(|data: &[u8]| {
     let text = expanded(data, word);
-    let known = &[AUTHORITIES[2].certificate.clone()];
+    let known = &[CAS[2].certificate.clone()];
     let config = PointerConfig::read(&text);
     let assessed = config.assess(&BUNDLE, known);
-    if let Assessment::Stale(mended) = &assessed {
-        assert_eq!(others(mended), others(&text));
-        let mended = PointerConfig::read(mended);
-        assert_eq!(mended.assess(&BUNDLE, known), Assessment::Current);
-        let _ = mended.hosts();
-        let trusted = mended.authorities();
+    if let Assessment::Stale(repaired) = &assessed {
+        assert_eq!(others(repaired), others(&text));
+        let repaired = PointerConfig::read(repaired);
+        assert_eq!(repaired.assess(&BUNDLE, known), Assessment::Current);
+        let _ = repaired.hosts();
+        let trusted = repaired.cas();
         assert!(BUNDLE.iter().all(|wanted| trusted.contains(wanted)));
-        for kept in config.authorities() {
-            let is_ours = AUTHORITIES[..3].iter().any(|own| own.certificate == kept);
+        for kept in config.cas() {
+            let is_ours = CAS[..3].iter().any(|own| own.certificate == kept);
             assert!(is_ours || trusted.contains(&kept), "{kept:?} is gone");
         }
     }

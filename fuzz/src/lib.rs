@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use ignition::{Config, Error, SpecVersion};
-use pki::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving};
+use pki::issue::{Signer, Validity, cross_sign, issue_ca, issue_serving};
 use pki::{Certificate, KeyAlgorithm, VALIDITY};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
@@ -20,9 +20,9 @@ pub struct Pair {
 }
 
 impl Pair {
-    fn authority(age: Duration) -> Self {
+    fn ca(age: Duration) -> Self {
         let key = KeyAlgorithm::P256.generate().expect("a key");
-        let certificate = issue_authority(&key, VALIDITY, NOW - age).expect("a certificate");
+        let certificate = issue_ca(&key, VALIDITY, NOW - age).expect("a certificate");
         Self { certificate, key }
     }
 
@@ -38,19 +38,19 @@ impl Pair {
 }
 
 /// Four authorities: one of today, one that is due, an old one, and one that has expired.
-pub static AUTHORITIES: LazyLock<[Pair; 4]> = LazyLock::new(|| {
-    [0, 365 * 9, 365 * 5, 365 * 11].map(|days| Pair::authority(Duration::days(days)))
+pub static CAS: LazyLock<[Pair; 4]> = LazyLock::new(|| {
+    [0, 365 * 9, 365 * 5, 365 * 11].map(|days| Pair::ca(Duration::days(days)))
 });
 
 /// A serving pair by each of them.
 pub static SERVING: LazyLock<[Pair; 4]> = LazyLock::new(|| {
     [0, 1, 2, 3].map(|index| {
-        let authority = &AUTHORITIES[index];
+        let ca = &CAS[index];
         let key = KeyAlgorithm::P256.generate().expect("a key");
         let hosts = ["a.example".parse().expect("a host")];
-        let begin = authority.certificate.not_before;
+        let begin = ca.certificate.not_before;
         let validity = Validity { begin, end: begin + VALIDITY };
-        let certificate = issue_serving(&key, &hosts, authority.signer(), validity);
+        let certificate = issue_serving(&key, &hosts, ca.signer(), validity);
         Pair { certificate: certificate.expect("a certificate"), key }
     })
 });
@@ -58,9 +58,9 @@ pub static SERVING: LazyLock<[Pair; 4]> = LazyLock::new(|| {
 /// Each authority, signed by the one after it.
 pub static CROSS: LazyLock<[Certificate; 4]> = LazyLock::new(|| {
     [0, 1, 2, 3].map(|index| {
-        let by = &AUTHORITIES[(index + 1) % 4];
+        let by = &CAS[(index + 1) % 4];
         let begin = by.certificate.not_before;
-        cross_sign(&AUTHORITIES[index].certificate, by.signer(), begin).expect("a certificate")
+        cross_sign(&CAS[index].certificate, by.signer(), begin).expect("a certificate")
     })
 });
 
@@ -70,8 +70,8 @@ pub static CROSS: LazyLock<[Certificate; 4]> = LazyLock::new(|| {
 pub fn pem_word(letter: u8) -> Option<String> {
     let index = |first: u8| usize::from(letter - first);
     Some(match letter {
-        b'0'..=b'3' => AUTHORITIES[index(b'0')].certificate.to_pem(),
-        b'a'..=b'd' => AUTHORITIES[index(b'a')].key.serialize_pem(),
+        b'0'..=b'3' => CAS[index(b'0')].certificate.to_pem(),
+        b'a'..=b'd' => CAS[index(b'a')].key.serialize_pem(),
         b'e'..=b'h' => SERVING[index(b'e')].certificate.to_pem(),
         b'i'..=b'l' => SERVING[index(b'i')].key.serialize_pem(),
         b'm'..=b'p' => CROSS[index(b'm')].to_pem(),

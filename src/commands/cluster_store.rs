@@ -15,9 +15,7 @@ use super::certs::exposure::{self, Worth};
 use super::certs::{date, warn_locked_out};
 use super::print_line;
 use super::state_store::{ChangeTokens, Seen, StateStore};
-use crate::controllers::certificates::{
-    AUTHORITY, Ask, ClusterState, Observer, SERVING, ask, is_unused,
-};
+use crate::controllers::certificates::{Ask, CA, ClusterState, Observer, SERVING, ask, is_unused};
 use crate::controllers::{NAMESPACE, tokens, until_applied};
 use crate::kubernetes::{Applied, ObjectName, client};
 
@@ -55,7 +53,7 @@ impl ClusterStore {
             unused: unused.map(|(name, _)| title(name)).collect(),
             open_files: Vec::new(),
             unreadable: Vec::new(),
-            files: [AUTHORITY, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),
+            files: [CA, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),
             observed: certificates,
         };
         Ok((seen, state))
@@ -98,11 +96,11 @@ impl StateStore for ClusterStore {
 
     fn rotate(&self, ca: bool, force: bool, policy: &Policy, now: OffsetDateTime) -> Result<()> {
         let mut foreseen = Vec::new();
-        for secret in [ca.then_some(AUTHORITY), Some(SERVING)].into_iter().flatten() {
+        for secret in [ca.then_some(CA), Some(SERVING)].into_iter().flatten() {
             let value = date(now)?;
-            let is_first = secret == AUTHORITY || !ca;
+            let is_first = secret == CA || !ca;
             self.ask(secret, |Seen { place, observed, .. }| {
-                let asked = Asked { authority: ca, serving: true, force, ..observed.asked };
+                let asked = Asked { ca, serving: true, force, ..observed.asked };
                 let state = CertificateState { asked, ..observed };
                 let generate = &mut |_| policy.algorithm.generate();
                 // A request that the controller would refuse is reported here instead.
@@ -127,20 +125,20 @@ impl StateStore for ClusterStore {
         policy: &Policy,
         now: OffsetDateTime,
     ) -> Result<()> {
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         let mut last: Option<Foreseen> = None;
-        self.ask(AUTHORITY, |seen| {
+        self.ask(CA, |seen| {
             let listed = &seen.observed.asked.distrust;
             if last.as_ref().is_some_and(|it| it.is_listed(listed)) {
                 return Ok(None);
             }
             let foreseen = Foreseen::of(seen, named, policy, now)?;
-            foreseen.tell(yes, now, &mut told)?;
+            foreseen.tell(yes, now, &mut reported)?;
             let request = Ask::Distrust(foreseen.asked.distrust.clone());
             last = Some(foreseen);
             Ok(Some(request))
         })?;
-        print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{AUTHORITY}"));
+        print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{CA}"));
         match last.as_ref().and_then(|foreseen| foreseen.obstacle(now)) {
             Some(reason) => bail!("the controller cannot do it yet: {reason}"),
             None => Ok(()),

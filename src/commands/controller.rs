@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use kube::Client;
+use model::ledger::Outcome;
 
 use super::administrators::AdministratorsAddress;
 use super::controller_page;
@@ -12,8 +13,10 @@ use crate::controllers::certificates::{
     self, CertificateController, ExternalPair, Observer, TrustSnapshot,
 };
 use crate::controllers::registry_ca::RegistryCaController;
+use crate::controllers::rendered_pools::{self, Ledgers, PoolController};
 use crate::controllers::tokens::{self, TokenController};
 use crate::kubernetes::Health;
+use crate::serving::peers;
 
 /// Name of the leader's Lease.
 const LEASE: &str = "machine-config-server-controller";
@@ -30,20 +33,35 @@ pub struct Settings {
     #[command(flatten)]
     access: tokens::Settings,
     #[command(flatten)]
+    pools: rendered_pools::Settings,
+    #[command(flatten)]
     administrators: AdministratorsAddress,
 }
 
 /// Runs the controllers until a signal.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
     tracing::info!(version = super::version(), "starting");
-    let Settings { kubeconfig, administrators, certificates, access } = settings;
+    let Settings { kubeconfig, administrators, certificates, access, pools } = settings;
     let external = certificates.external()?;
     let (health, shown) = (Health::default(), TrustSnapshot::default());
     let pages = controller_page::router(shown.clone(), health.status.clone());
     let leader_elected =
         LeaderElected { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
     leader_elected.run(|client, identity| {
-        keep(client, (certificates, external, access), identity, health, shown)
+        let pools = pools.is_on().then(|| pool_controller(&pools, &client, &identity, &health));
+        let rest = keep(client, (certificates, external, access), identity, health, shown);
+        async {
+            let pools = async {
+                match pools {
+                    Some(pools) => pools.run().await.into(),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                error = rest => error,
+                error = pools => error,
+            }
+        }
     })
 }
 
@@ -73,4 +91,34 @@ async fn keep(
         error = certificates.run() => error.into(),
         error = registry_cas.run() => error.into(),
     }
+}
+
+fn pool_controller(
+    settings: &rendered_pools::Settings,
+    client: &Client,
+    identity: &str,
+    health: &Health,
+) -> PoolController {
+    let ledgers = settings.ledgers().map(|servers| ledgers(servers.to_owned()));
+    PoolController::new(client.clone(), ledgers, identity, health.clone())
+}
+
+/// Asks the boot ledgers of all servers behind a name.
+fn ledgers(servers: String) -> Ledgers {
+    Box::new(move || {
+        let servers = servers.clone();
+        Box::pin(async move {
+            let answers = peers::ask(&servers).await;
+            if !answers.silent.is_empty() {
+                return Err(answers.silent.join("; "));
+            }
+            let machines = answers.parts.into_iter().flat_map(|part| part.machines);
+            let requests = machines.filter_map(|machine| machine.requests);
+            let served = requests.filter_map(|requests| match requests.outcome {
+                Outcome::Served { config, .. } => Some(config),
+                Outcome::Refused { .. } => None,
+            });
+            Ok(served.collect())
+        })
+    })
 }

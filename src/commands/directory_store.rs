@@ -49,7 +49,7 @@ impl DirectoryStore {
         }
         for step in &done.steps {
             print_line(&match step {
-                Step::Authority(reason) => format!("made a certificate authority: {reason}"),
+                Step::Ca(reason) => format!("made a certificate authority: {reason}"),
                 Step::Store(reason) => {
                     format!("stored the certificate authorities anew: {reason}")
                 }
@@ -125,16 +125,16 @@ impl StateStore for DirectoryStore {
 
     fn rotate(&self, ca: bool, force: bool, policy: &Policy, now: OffsetDateTime) -> Result<()> {
         let hosts = self.present_hosts()?;
-        let generate = &mut |_| policy.algorithm.generate();
         if hosts.is_empty() && !force {
             // An unusable pair is a better explanation than a missing one.
             let observed = self.0.observe(&hosts, &Asked::default())?;
+            let generate = &mut |_| policy.algorithm.generate();
             self.refuse(pki::dry_run(&observed, policy, now, generate)?.1, force)?;
             let path = self.0.path().display();
             bail!("{path}: there is no serving certificate yet: run `serve` first");
         }
-        let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
-        let done = self.0.reconcile(&hosts, asked, policy, now, generate)?;
+        let asked = Asked { ca, serving: true, force, distrust: Vec::new() };
+        let done = self.0.reconcile(|| anyhow::Ok((hosts, asked)), policy, now)?;
         self.print_steps(&done);
         self.refuse(done.attention, force)
     }
@@ -146,17 +146,16 @@ impl StateStore for DirectoryStore {
         policy: &Policy,
         now: OffsetDateTime,
     ) -> Result<()> {
+        let mut reported = BTreeSet::new();
         // Held from the look on, so that no other process distrusts the remaining CAs meanwhile.
-        let lock = self.0.lock()?;
-        let foreseen = Foreseen::of(self.observe(None)?, named, policy, now)?;
-        let mut told = BTreeSet::new();
-        foreseen.tell(yes, now, &mut told)?;
-        let hosts = self.present_hosts()?;
-        let generate = &mut |_| policy.algorithm.generate();
-        let asked = foreseen.asked;
-        let mut done = self.0.reconcile_under(&lock, &hosts, asked, policy, now, generate)?;
+        let wanted = || {
+            let foreseen = Foreseen::of(self.observe(None)?, named, policy, now)?;
+            foreseen.tell(yes, now, &mut reported)?;
+            anyhow::Ok((self.present_hosts()?, foreseen.asked))
+        };
+        let mut done = self.0.reconcile(wanted, policy, now)?;
         self.print_steps(&done);
-        done.attention.retain(|it| !told.contains(&it.to_string()));
+        done.attention.retain(|it| !reported.contains(&it.to_string()));
         self.refuse(done.attention, yes)
     }
 }

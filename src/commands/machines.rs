@@ -28,7 +28,7 @@ pub struct MachinesSettings {
 }
 
 #[derive(Debug, Deserialize)]
-struct Told {
+struct Reported {
     machines: Vec<MachineLine>,
     silent_servers: Vec<String>,
 }
@@ -39,7 +39,7 @@ struct Told {
 /// The server does not answer, or a machine is stuck.
 pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let Told { mut machines, silent_servers } = runtime.block_on(ask(&settings.from))?;
+    let Reported { mut machines, silent_servers } = runtime.block_on(ask(&settings.from))?;
     for line in silent_servers {
         tracing::warn!("the machines of another server are missing: {line}");
     }
@@ -65,12 +65,12 @@ pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     }
 }
 
-async fn ask(from: &str) -> anyhow::Result<Told> {
+async fn ask(from: &str) -> anyhow::Result<Reported> {
     let addresses: Vec<_> = lookup_host(from).await.with_context(|| from.to_owned())?.collect();
     let mut failure = anyhow!("has no address");
     for address in addresses {
         match get(address, "/api/v1/overview").await {
-            Ok(told) => return Ok(told),
+            Ok(reported) => return Ok(reported),
             Err(error) => failure = error,
         }
     }

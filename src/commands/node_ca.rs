@@ -15,7 +15,7 @@ use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::flags::duration;
 use crate::kubernetes::client;
-use crate::node_agent::{self, Health, Layout, LoginKeeper, Reconciler};
+use crate::node_agent::{self, CredentialKeeper, Health, Layout, Reconciler};
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
 /// Settings of the command.
@@ -70,10 +70,10 @@ pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
         let mut tasks = Tasks::default();
         if let Some(secret) = settings.registry_auth {
             let path = &settings.registry_auth_file;
-            let keeper = LoginKeeper::new(path, resync)
+            let keeper = CredentialKeeper::new(path, resync)
                 .with_context(|| format!("--registry-auth-file {}: no file", path.display()))?;
             let secret = NamedSecret::new(client, secret);
-            let follow = node_agent::follow_logins(keeper, secret, health.clone());
+            let follow = node_agent::follow_credentials(keeper, secret, health.clone());
             tasks.spawn("what keeps the registry logins", follow);
         }
         let reconciler = Reconciler::new(directory, layout, resync);

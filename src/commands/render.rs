@@ -79,7 +79,7 @@ impl RenderSettings {
     }
 
     /// Location of the CAs for a pointer config.
-    fn authorities(&self) -> Place {
+    fn cas(&self) -> Place {
         if !self.is_cluster() {
             return Place::Directory(self.state_dir.clone());
         }
@@ -207,7 +207,7 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
     if pool.is_empty() || !pool.chars().all(is_part) {
         bail!("{pool:?} is no pool's name");
     }
-    let store = settings.authorities().open()?;
+    let store = settings.cas().open()?;
     let seen = store.observe(None)?;
     let place = &seen.place;
     let bundle = seen.observed.trusted();

@@ -49,8 +49,8 @@ pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs
         if let Ok(read) = tokio::time::timeout(TIMEOUT, read).await {
             return read.ok().and_then(|it| it.clone()).context("the cluster cannot be read");
         }
-        let told = status.degraded.lines().join("; ");
-        bail!("the cluster was not read within {} s: {told}", TIMEOUT.as_secs())
+        let reported = status.degraded.lines().join("; ");
+        bail!("the cluster was not read within {} s: {reported}", TIMEOUT.as_secs())
     })
 }
 
@@ -67,15 +67,15 @@ pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result
     render(spec).map_err(|error| {
         let served: Vec<_> =
             SpecVersion::ALL.into_iter().filter(|spec| render(*spec).is_ok()).collect();
-        let told = error.to_string();
+        let reported = error.to_string();
         let is_unsayable = matches!(
             error,
             RenderError::Ignition { error: ignition::Error::Unsupported { .. }, .. }
         );
         if is_unsayable || !served.is_empty() {
-            Cause::NotInSpec { asked: spec, served, told, is_received: false }
+            Cause::NotInSpec { asked: spec, served, reported, is_received: false }
         } else {
-            Cause::InvalidConfig { told, is_received: false }
+            Cause::InvalidConfig { reported, is_received: false }
         }
     })
 }

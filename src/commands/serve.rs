@@ -25,7 +25,8 @@ use crate::commands::overview::{Judged, judged};
 use crate::serving::publish::Served;
 use crate::source;
 use crate::source::directory::Layout;
-use crate::store::state_directory::{Stamps, StateDirectory};
+use crate::store::state_directory::{Stamps, StateDirectory, StateError};
+use crate::telemetry::conditions::Condition;
 use crate::telemetry::{Reporting, log_attention};
 
 /// Waits between two checks of the certificates: the shortest and the longest.
@@ -185,12 +186,11 @@ struct Renewal {
 impl Renewal {
     /// Applies due steps, reports faults, and returns the time of the next due step.
     fn reconcile(&mut self) -> OffsetDateTime {
-        let generate = &mut |_| self.policy.algorithm.generate();
         self.looked = (OffsetDateTime::now_utc(), Instant::now());
         let (now, _) = self.looked;
-        let asked = Asked::default();
+        let wanted = || Ok::<_, StateError>((self.hosts.clone(), Asked::default()));
         let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
-        match state.reconcile(&self.hosts, asked, &self.policy, now, generate) {
+        match state.reconcile(wanted, &self.policy, now) {
             Ok(done) => {
                 done.steps.iter().for_each(log_step);
                 log_left_out(&done.left_out);
@@ -236,8 +236,8 @@ impl Renewal {
 
     fn report(&self, reporting: &Reporting) {
         let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
-        let told = failure.or_else(|| Warning::summary(&self.attention));
-        reporting.status.degraded.set("certificates", told);
+        let reported = failure.or_else(|| Warning::summary(&self.attention));
+        Condition::new("certificates", reported).note(&reporting.status.degraded);
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 

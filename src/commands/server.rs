@@ -38,15 +38,15 @@ use crate::serving::pair_secret::until_mounted;
 use crate::serving::pipeline::{Changes, LocalState, Pipeline};
 use crate::serving::pointer_writer::PointerWriter;
 use crate::serving::publish::{Publisher, Served};
-use crate::serving::serving_pair::ServingPair;
+use crate::serving::serving_pair::{ServingPair, ShownChain};
 use crate::serving::tls_policy::TlsPolicy;
 use crate::serving::token_cache::TokenCache;
 use crate::serving::token_issuer::TokenIssuer;
 use crate::serving::token_keeper::TokenKeeper;
 use crate::source::{self, Source};
 use crate::store::state_directory::StateDirectory;
-use crate::telemetry::conditions::{Conditions, Status};
-use crate::telemetry::{Metrics, Reporting};
+use crate::telemetry::Reporting;
+use crate::telemetry::conditions::{Condition, Conditions, Status};
 
 pub use super::overview::JudgePointers;
 pub use crate::serving::serving_pair::PairFiles;
@@ -179,7 +179,7 @@ impl Server {
         let ServerSettings { options, access, .. } = settings;
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
         let Reporting { metrics, status } = reporting.clone();
-        let history = History::default();
+        let (history, mut tasks) = (History::default(), Tasks::default());
         let pair = ServingPair::read(
             settings.pair,
             settings.pair_secret.is_some(),
@@ -187,28 +187,20 @@ impl Server {
             reporting.clone(),
             history.clone(),
         )?;
-        let metrics_listener = bind_metrics(options.listen.administrators.address.0, &status);
-        let (listeners, ports) = bind(&options.listen, metrics_listener.as_ref(), &pair.tls())?;
+        let (listeners, metrics_listener, ports) = bind(&options.listen, &pair.tls(), &status)?;
 
         let answers = Arc::new(Answers::new(options.is_compact, Arc::clone(&metrics)));
         let profile = options.follows_profile.then(|| pair.profile_follower(options.policy));
         let publisher =
             Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
         let served = publisher.served();
-        let mut tasks = Tasks::default();
-        tasks.spawn("what follows a change of the inputs", publisher.after_changes());
         let (source, first) = Source::open(settings.source).await?;
-        let (ledger, nodes) = (Ledger::default(), NodeIndex::default());
-        if let Some(follow) = source.follow_nodes(nodes.clone(), reporting.clone()) {
-            tasks.spawn("what follows the nodes", follow);
-        }
+        let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
-        let chain = pair.shown_chain();
-        follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
-        let policy = Arc::default();
-        let rules = AccessRules { mode: access.mode, networks: options.networks };
+        let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
+        let (policy, networks) = (Arc::default(), options.networks);
         let local = settings.local.map(|local| local.state(ports)).unwrap_or_default();
-        let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
+        let pipeline = Parts { access, networks, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
 
         let sources = Arc::new(Sources {
@@ -227,20 +219,18 @@ impl Server {
             name: super::process_name('/'),
             gathered: Latest::default(),
         });
-        let pages = pages(&answers, &metrics, &status, &ledger)
+        let pages = pages(&answers, &reporting, &ledger)
             .merge(overview::router(Arc::clone(&sources)))
             .merge(pool_page::router(sources));
-        let [of_machines, of_administrators] =
-            [metrics.connections.clone(), metrics.administrators.clone()];
         let auth = Arc::new(Authorizer::new(policy));
         let machines = Machines { answers, metrics, status, ledger: ledger.clone(), auth };
-        let machines = machines::router(Arc::new(machines));
+        let router = machines::router(Arc::new(machines));
+        let of_administrators = reporting.metrics.administrators.clone();
         Ok(Self {
             ports,
             served,
-            reporting,
             tasks,
-            machines: Serving::new(machines, options.limits, of_machines)
+            machines: Serving::new(router, options.limits, reporting.metrics.connections.clone())
                 .with_ledger(ledger)
                 .with_balancers(options.balancers),
             listeners,
@@ -248,6 +238,7 @@ impl Server {
             metrics_listener,
             ledger_file,
             shutdown_delay: options.shutdown_delay,
+            reporting,
         })
     }
 
@@ -284,7 +275,7 @@ impl Local {
 
 struct Parts {
     access: AccessSettings,
-    rules: AccessRules,
+    networks: Networks,
     local: LocalState,
     policy: Arc<ArcSwap<Policy>>,
     publisher: Publisher,
@@ -298,15 +289,17 @@ fn follow_source(
     first: Option<Inputs>,
     reporting: &Reporting,
 ) {
-    let Parts { access: AccessSettings { issuer, cache, .. }, rules, local, policy, publisher } =
-        parts;
+    let Parts { access, networks, local, policy, publisher } = parts;
+    let AccessSettings { mode, issuer, cache } = access;
+    tasks.spawn("what follows a change of the inputs", publisher.after_changes());
     let known = Known {
         inputs: None,
         records: cache.as_ref().and_then(TokenCache::load),
         signed: issuer.as_ref().map(TokenIssuer::tokens),
     };
     let are_known = known.records.is_some();
-    let mut pipeline = Pipeline::new(rules, known, local, policy, publisher);
+    let mut pipeline =
+        Pipeline::new(AccessRules { mode, networks }, known, local, policy, publisher);
     // The first client finds the answers ready.
     if let Some(inputs) = first {
         pipeline.take_inputs(inputs);
@@ -338,6 +331,15 @@ fn follow_source(
     tasks.spawn("the pipeline", pipeline.run(changes));
 }
 
+/// Starts the index of the cluster's nodes.
+fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> NodeIndex {
+    let nodes = NodeIndex::default();
+    if let Some(follow) = source.follow_nodes(nodes.clone(), reporting.clone()) {
+        tasks.spawn("what follows the nodes", follow);
+    }
+    nodes
+}
+
 /// Stores the boot ledger in a directory, if there is one.
 fn keep_ledger(
     tasks: &mut Tasks,
@@ -359,13 +361,15 @@ fn follow_pair(
     secret: Option<SecretName>,
     source: &Source,
     reporting: &Reporting,
-) {
+) -> ShownChain {
+    let chain = pair.shown_chain();
     let secret = secret.filter(|_| !pair.shown().has_files());
     if let Some(secret) = secret.and_then(|name| source.secret(name)) {
         let follow = until_mounted(secret, pair.shown(), reporting.clone());
         tasks.spawn("what waits for the serving pair", follow);
     }
     tasks.spawn("what follows the serving pair", pair.follow());
+    chain
 }
 
 /// Waits for a signal, and then for the shutdown delay. An error is the reason why a task has ended before.
@@ -384,7 +388,7 @@ async fn until_stopped(
     }
     let wait = humantime::format_duration(delay).to_string();
     tracing::info!(wait, "stopping: serving on until no machine is sent here any more");
-    out_of_service.set("server", Some("it is stopping".to_owned()));
+    Condition::failed("server", "it is stopping").note(out_of_service);
     tokio::select! {
         () = tokio::time::sleep(delay) => Ok(()),
         // A second signal skips the delay.
@@ -393,13 +397,8 @@ async fn until_stopped(
     }
 }
 
-fn pages(
-    answers: &Arc<Answers>,
-    metrics: &Arc<Metrics>,
-    status: &Status,
-    ledger: &Ledger,
-) -> Router {
-    let (answers, metrics, status) = (Arc::clone(answers), Arc::clone(metrics), status.clone());
+fn pages(answers: &Arc<Answers>, reporting: &Reporting, ledger: &Ledger) -> Router {
+    let (answers, Reporting { metrics, status }) = (Arc::clone(answers), reporting.clone());
     let ledger = ledger.clone();
     let encode = move || {
         metrics.machines_forgotten(ledger.forgotten());
@@ -419,9 +418,10 @@ fn pages(
 
 fn bind(
     listen: &Listen,
-    metrics: Option<&Listener>,
     tls: &Arc<ArcSwapOption<rustls::ServerConfig>>,
-) -> anyhow::Result<(Vec<Listener>, Ports)> {
+    status: &Status,
+) -> anyhow::Result<(Vec<Listener>, Option<Listener>, Ports)> {
+    let metrics = bind_metrics(listen.administrators.address.0, status);
     let address = listen.address.unwrap_or_else(any_address);
     let bind = |flag, port, tls| {
         let address = SocketAddr::new(address, port);
@@ -437,8 +437,8 @@ fn bind(
         listeners.push(listener);
         insecure = Some(port);
     }
-    let administrators = metrics.map(Listener::address).transpose()?;
-    Ok((listeners, Ports { secure, insecure, administrators }))
+    let administrators = metrics.as_ref().map(Listener::address).transpose()?;
+    Ok((listeners, metrics, Ports { secure, insecure, administrators }))
 }
 
 /// Binds the listener for metrics. A failure must not keep machines from booting: on an OpenShift node another program
@@ -451,8 +451,8 @@ fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener
             let reason = format!(
                 "cannot listen on {address} (metrics and status page): {error}; use --metrics-address"
             );
-            tracing::error!("{reason}");
-            status.degraded.set("metrics", Some(reason));
+            Condition::failed("metrics", reason)
+                .report_failure(&status.degraded, |reason| tracing::error!("{reason}"));
             None
         }
     }

@@ -18,6 +18,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::known::Known;
 use crate::backoff::Backoff;
 use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::kubernetes::{ControlError, Health, ObjectName, client};
@@ -134,28 +135,38 @@ async fn reconcile_for_ever<R: Reconciler>(
 pub(super) struct Watched {
     object: ObjectName,
     resource: ApiResource,
+    known: Option<Known>,
 }
 
 impl Watched {
     /// Watches objects of a core kind.
     pub(super) fn core<K: Resource<DynamicType = ()>>(object: ObjectName) -> Self {
-        Self { object, resource: ApiResource::erase::<K>(&()) }
+        Self { object, resource: ApiResource::erase::<K>(&()), known: None }
     }
 
     /// Watches objects of a custom resource.
     pub(super) fn custom(object: ObjectName, resource: ApiResource) -> Self {
-        Self { object, resource }
+        Self { object, resource, known: None }
+    }
+
+    /// The same, and their metadata is kept.
+    pub(super) fn known_to(self, known: &Known) -> Self {
+        Self { known: Some(known.clone()), ..self }
     }
 
     /// Wakes the loop after each change.
     async fn follow(self, client: Client, wake: Arc<Notify>, health: Health) -> Infallible {
-        let Self { object, resource } = self;
+        let Self { object, resource, known } = self;
         let api: Api<PartialObjectMeta<DynamicObject>> =
             client::api(&client, &object.namespace, &resource);
         let only = Some(object.name.as_str()).filter(|name| *name != "*");
         let mut watch = Watch::new(api, only);
         loop {
-            match watch.next().await {
+            let event = watch.next().await;
+            if let Some(known) = &known {
+                known.take(&event);
+            }
+            match event {
                 WatchEvent::ListBegins | WatchEvent::Listed(_) => {}
                 WatchEvent::Synced => wake.notify_one(),
                 WatchEvent::Applied(_) | WatchEvent::Deleted(_) => {

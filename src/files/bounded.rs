@@ -8,13 +8,13 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 
 /// Maximum size of a file in bytes. The API server's own limit for an object is 1.5 MiB.
-pub(crate) const LARGEST: u64 = 64 << 20;
+pub(crate) const MAX_BYTES: u64 = 64 << 20;
 
-/// Reads a regular file of at most [`LARGEST`] bytes. It never blocks: a pipe is an error.
+/// Reads a regular file of at most [`MAX_BYTES`] bytes. It never blocks: a pipe is an error.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let bytes = read_start(path, LARGEST + 1)?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(io::Error::other(format!("is larger than {} MiB", LARGEST >> 20)));
+    let bytes = read_start(path, MAX_BYTES + 1)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!("is larger than {} MiB", MAX_BYTES >> 20)));
     }
     Ok(bytes)
 }

@@ -21,7 +21,7 @@ pub(crate) const LOCK: &str = ".lock";
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Wait after which a person is informed.
-const UNTOLD: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Reasons why a directory is not locked.
 #[derive(Debug, thiserror::Error)]
@@ -60,13 +60,13 @@ pub struct DirectoryLock {
 
 /// Limit of the wait for another process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct LockTimeout {
     limit: Duration,
     /// Called with the directory once the wait is noticeable.
     tell: Option<fn(&Path)>,
 }
 
-impl Patience {
+impl LockTimeout {
     /// Wait of a server: short, because it serves the present files and tries again.
     pub(crate) const SERVER: Self = Self { limit: Duration::from_secs(2), tell: None };
 
@@ -81,13 +81,13 @@ impl DirectoryLock {
     pub(crate) fn take(
         directory: &Path,
         reader: Reader,
-        patience: Patience,
+        timeout: LockTimeout,
     ) -> Result<Self, LockError> {
         let path = directory.join(LOCK);
         let failed = |error| LockError::Open { path: path.clone(), error };
         let Some(file) = open(directory, &path, reader)? else { return Ok(Self { _file: None }) };
         let started = Instant::now();
-        let mut tell = patience.tell;
+        let mut tell = timeout.tell;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { _file: Some(file) }),
@@ -95,10 +95,10 @@ impl DirectoryLock {
                 Err(TryLockError::WouldBlock) => {}
             }
             let waited = started.elapsed();
-            if waited >= patience.limit {
-                return Err(LockError::Held { path, seconds: patience.limit.as_secs() });
+            if waited >= timeout.limit {
+                return Err(LockError::Held { path, seconds: timeout.limit.as_secs() });
             }
-            if let Some(tell) = tell.take_if(|_| waited >= UNTOLD) {
+            if let Some(tell) = tell.take_if(|_| waited >= QUIET) {
                 tell(directory);
             }
             std::thread::sleep(PAUSE);
@@ -129,32 +129,32 @@ mod tests {
 
     use super::*;
 
-    static TOLD: AtomicUsize = AtomicUsize::new(0);
+    static REPORTED: AtomicUsize = AtomicUsize::new(0);
 
     #[test]
     fn who_waits_is_told_once_and_not_kept_for_ever() {
         let directory = tempfile::tempdir().unwrap();
         let take = |limit| {
             let tell = |_: &Path| {
-                TOLD.fetch_add(1, Ordering::Relaxed);
+                REPORTED.fetch_add(1, Ordering::Relaxed);
             };
-            let patience = Patience { limit, tell: Some(tell) };
-            DirectoryLock::take(directory.path(), Reader::Itself, patience)
+            let timeout = LockTimeout { limit, tell: Some(tell) };
+            DirectoryLock::take(directory.path(), Reader::Itself, timeout)
         };
         let lock = take(Duration::ZERO).unwrap();
-        let refused = take(UNTOLD + 3 * PAUSE).unwrap_err().to_string();
+        let refused = take(QUIET + 3 * PAUSE).unwrap_err().to_string();
         assert!(refused.contains("/.lock: another process has held this lock"), "{refused}");
-        assert_eq!(TOLD.load(Ordering::Relaxed), 1);
+        assert_eq!(REPORTED.load(Ordering::Relaxed), 1);
         drop(lock);
         take(Duration::ZERO).unwrap();
     }
 
     #[test]
-    fn a_lock_on_the_folder_itself_is_nobodys_to_wait_for() {
+    fn a_lock_on_the_directory_itself_is_nobodys_to_wait_for() {
         let directory = tempfile::tempdir().unwrap();
         let stranger = File::open(directory.path()).unwrap();
         stranger.lock().unwrap();
-        let patience = Patience { limit: Duration::ZERO, tell: None };
-        DirectoryLock::take(directory.path(), Reader::Itself, patience).unwrap();
+        let timeout = LockTimeout { limit: Duration::ZERO, tell: None };
+        DirectoryLock::take(directory.path(), Reader::Itself, timeout).unwrap();
     }
 }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_who_owns_the_keys_then_the_folder_then_a_group_that_reads_the_keys() {
+    fn the_server_is_who_owns_the_keys_then_the_directory_then_a_group_that_reads_the_keys() {
         let user = |uid, gid, is_by_group| Some(User { uid, gid, is_by_group });
         let (roots, shared) = (status(0, 0, 0o600), status(0, 997, 0o640));
         for (keys, directory, expected) in [

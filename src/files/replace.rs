@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_folder_is_its_owners_alone() {
+    fn a_new_directory_is_its_owners_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a/b");
         create_directory(&path).unwrap();

@@ -71,7 +71,7 @@ struct Directory {
     /// Device and inode of the watched parent, if the path leads through a link.
     parent: Option<(u64, u64)>,
     /// True if the file system notifies of changes.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl DirectoryWatch {
@@ -95,7 +95,7 @@ impl DirectoryWatch {
             path: absolute(&path),
             watched: None,
             parent: None,
-            is_told: false,
+            is_reported: false,
         };
         let mut watch = Self {
             directories: directories.into_iter().map(directory).collect(),
@@ -143,9 +143,9 @@ impl DirectoryWatch {
         let wait = match found {
             Scanned::Settled | Scanned::SettledElsewhere => {
                 self.unsettled = UNSETTLED;
-                let is_told = found == Scanned::Settled && self.is_told();
+                let is_reported = found == Scanned::Settled && self.is_reported();
                 let took = started.elapsed();
-                if is_told { SAFETY.max(took * 1000) } else { POLL.max(took * 100) }
+                if is_reported { SAFETY.max(took * 1000) } else { POLL.max(took * 100) }
             }
             Scanned::Unsettled => {
                 let wait = self.unsettled;
@@ -165,9 +165,10 @@ impl DirectoryWatch {
     }
 
     /// Returns `true` if all directories have notifications.
-    fn is_told(&self) -> bool {
-        let is_told = |directory: &Directory| directory.watched.is_some() && directory.is_told;
-        self.watcher.is_some() && self.directories.iter().all(is_told)
+    fn is_reported(&self) -> bool {
+        let is_reported =
+            |directory: &Directory| directory.watched.is_some() && directory.is_reported;
+        self.watcher.is_some() && self.directories.iter().all(is_reported)
     }
 
     fn note(&mut self, event: notify::Event) {
@@ -210,7 +211,7 @@ impl DirectoryWatch {
                 watch(watcher, above, RecursiveMode::NonRecursive, &mut directory.parent);
             }
             watch(watcher, &directory.path, RecursiveMode::Recursive, &mut directory.watched);
-            directory.is_told =
+            directory.is_reported =
                 statfs(&directory.path).is_ok_and(|stat| tells(stat.filesystem_type()));
         }
     }
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_comes_late_or_is_replaced_is_watched() {
+    async fn a_directory_that_comes_late_or_is_replaced_is_watched() {
         let above = tempfile::tempdir().unwrap();
         let directory = above.path().join("folder");
         let mut watch = settled(&directory);
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_to_a_folder_is_followed_when_it_is_swapped() {
+    async fn a_link_to_a_directory_is_followed_when_it_is_swapped() {
         let above = tempfile::tempdir().unwrap();
         let path = |name: &str| above.path().join(name);
         for name in ["one", "two"] {
@@ -324,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_lies_beside_a_folder_is_no_change() {
+    async fn what_lies_beside_a_directory_is_no_change() {
         let above = tempfile::tempdir().unwrap();
         let directory = above.path().join("folder");
         std::fs::create_dir(above.path().join("real")).unwrap();

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::ControlError;
 use super::client::{api, found};
-use super::write::{Change, ObjectName, ObjectWrite, Precondition, StatusPatch};
+use super::write::{Change, FieldsPatch, ObjectName, ObjectWrite, Precondition, StatusPatch};
 use crate::kubernetes::error::api_error;
 
 /// Number of objects in a page of a list, which bounds its memory.
@@ -120,6 +120,18 @@ where
     // For a creation, "not found" refers to the namespace or the kind.
     let was_there = !matches!(change, Change::Create(_));
     outcome(object, was_there, result)
+}
+
+/// Sets metadata and spec fields of a custom resource's object.
+pub(crate) async fn apply_fields(
+    client: &Client,
+    kind: &ApiResource,
+    object: &ObjectName,
+    patch: &FieldsPatch,
+) -> Result<Applied, ControlError> {
+    let api: Api<DynamicObject> = api(client, &object.namespace, kind);
+    let result = api.patch(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    outcome(object, true, result.map(drop))
 }
 
 /// Sets status fields of a custom resource's object.

@@ -25,6 +25,11 @@ pub enum ControlError {
     /// The random generator failed, so that there is no token.
     #[error("the system has no randomness for a new token")]
     NoRandomness,
+    /// Another controller renders the pools.
+    #[error(
+        "{0} has replicas and renders the pools: nothing is written. Remove --render-pools or that operator"
+    )]
+    RenderedBy(ObjectName),
     /// Other clients changed the object before each attempt.
     #[error("{object}: others changed it {tries} times in a row; run the command again")]
     Contended {

@@ -33,13 +33,6 @@ impl Events {
         object: &ObjectName,
         note: &str,
     ) {
-        let event = Event {
-            type_,
-            reason: camel_case(reason),
-            note: Some(shortened(note)),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        };
         let object = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some(object.kind.to_owned()),
@@ -47,9 +40,27 @@ impl Events {
             namespace: Some(object.namespace.clone()),
             ..ObjectReference::default()
         };
+        self.publish_about(type_, reason, &object, note).await;
+    }
+
+    /// Publishes an event about any object. One of the whole cluster has its events in the namespace `default`.
+    pub(crate) async fn publish_about(
+        &self,
+        type_: EventType,
+        reason: &str,
+        object: &ObjectReference,
+        note: &str,
+    ) {
+        let event = Event {
+            type_,
+            reason: camel_case(reason),
+            note: Some(shortened(note)),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
         // A new recorder for each event: one recorder merges events with the same reason, even if their notes differ.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
-        if let Err(error) = recorder.publish(&event, &object).await {
+        if let Err(error) = recorder.publish(&event, object).await {
             tracing::debug!(%error, "an event was not published");
         }
     }

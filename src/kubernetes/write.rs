@@ -133,6 +133,23 @@ impl<V> std::fmt::Debug for MergePatch<V> {
     }
 }
 
+/// A JSON merge patch of an object's metadata and spec.
+#[derive(Debug, Serialize)]
+pub(crate) struct FieldsPatch {
+    pub(crate) metadata: FieldsMetadata,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub(crate) spec: Map<String, Value>,
+}
+
+/// The precondition, and fields of the metadata.
+#[derive(Debug, Serialize)]
+pub(crate) struct FieldsMetadata {
+    #[serde(flatten)]
+    pub(crate) precondition: Precondition,
+    #[serde(flatten)]
+    pub(crate) fields: Map<String, Value>,
+}
+
 /// A JSON merge patch of an object's status.
 #[derive(Debug, Serialize)]
 pub(crate) struct StatusPatch {

@@ -16,12 +16,12 @@ use crate::source::cluster::{MapSeen, RegistryCaMap};
 pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
     let mut watch = DirectoryWatch::new(vec![reconciler.directory().to_owned()]);
     let mut entries: Option<Entries> = None;
-    let mut told = Told::default();
+    let mut reported = Reported::default();
     loop {
         tokio::select! {
             seen = map.changed() => match seen {
                 MapSeen::Present(map) => {
-                    let read = told.read(&map);
+                    let read = reported.read(&map);
                     health.watched(Ok(&read));
                     entries = Some(read);
                 }
@@ -42,8 +42,8 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
             if let Some(entries) = &entries {
                 let report = reconciler.reconcile(entries, SystemTime::now());
                 log_done(&report);
-                health.looked(&report, &told.problems);
-                told.problems = report.problems;
+                health.looked(&report, &reported.problems);
+                reported.problems = report.problems;
             }
             Scanned::Settled
         });
@@ -52,12 +52,12 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
 
 /// Logged problems, so that each is logged once.
 #[derive(Default)]
-struct Told {
+struct Reported {
     refused: Vec<Refused>,
     problems: BTreeMap<String, String>,
 }
 
-impl Told {
+impl Reported {
     fn read(&mut self, map: &ConfigMap) -> Entries {
         let entries = registry_ca::read(map);
         for entry in entries.refused.iter().filter(|entry| !self.refused.contains(entry)) {

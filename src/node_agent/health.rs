@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use model::registry_ca::{Entries, MANAGED_NAMESPACE, MERGED_MAP};
 use model::registry_credentials;
 
-use super::login_keeper::LoginReport;
+use super::credential_keeper::CredentialReport;
 use super::reconciler::Report;
 use crate::telemetry::NodeCaMetrics;
 use crate::telemetry::conditions::{Condition, Status};
@@ -54,14 +54,16 @@ impl Health {
         // The log has each entry.
         Condition::new(place.to_owned(), condition).note(degraded);
         let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
-        self.metrics.logins.set(count(entries.good.len()));
-        self.metrics.logins_refused.set(count(entries.refused.len()));
+        self.metrics.credentials.set(count(entries.good.len()));
+        self.metrics.credentials_refused.set(count(entries.refused.len()));
     }
 
     /// Reports the result of a check of the credentials file.
-    pub(super) fn logins_looked(&self, path: &str, report: &LoginReport) {
-        self.metrics.login_changes.inc_by((report.written.len() + report.removed.len()) as u64);
-        self.metrics.login_problems.set(report.problem.is_some().into());
+    pub(super) fn credentials_looked(&self, path: &str, report: &CredentialReport) {
+        self.metrics
+            .credential_changes
+            .inc_by((report.written.len() + report.removed.len()) as u64);
+        self.metrics.credential_problems.set(report.problem.is_some().into());
         self.path_looked(path, report.problem.clone());
     }
 

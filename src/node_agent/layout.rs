@@ -14,7 +14,7 @@ pub enum Layout {
 }
 
 /// Name of the file with CAs.
-const AUTHORITIES: &str = "ca.crt";
+const CAS: &str = "ca.crt";
 /// Name of the file by which containerd uses the CAs.
 const HOSTS: &str = "hosts.toml";
 
@@ -32,17 +32,17 @@ impl Layout {
     #[must_use]
     pub fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Crio => &[AUTHORITIES],
-            Self::Containerd => &[AUTHORITIES, HOSTS],
+            Self::Crio => &[CAS],
+            Self::Containerd => &[CAS, HOSTS],
         }
     }
 
     /// Contents of a registry's files, in the order of their names.
     #[must_use]
-    pub fn contents(self, host: &RegistryHost, authorities: &Bytes) -> Vec<Bytes> {
+    pub fn contents(self, host: &RegistryHost, cas: &Bytes) -> Vec<Bytes> {
         match self {
-            Self::Crio => vec![authorities.clone()],
-            Self::Containerd => vec![authorities.clone(), hosts_toml(host).into()],
+            Self::Crio => vec![cas.clone()],
+            Self::Containerd => vec![cas.clone(), hosts_toml(host).into()],
         }
     }
 }
@@ -55,7 +55,7 @@ fn hosts_toml(host: &RegistryHost) -> String {
         "docker.io" => "registry-1.docker.io",
         host => host,
     };
-    format!("server = \"https://{server}\"\nca = \"{AUTHORITIES}\"\n")
+    format!("server = \"https://{server}\"\nca = \"{CAS}\"\n")
 }
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containerd_is_told_of_the_registry_and_its_authorities() {
+    fn containerd_is_told_of_the_registry_and_its_cas() {
         let host = RegistryHost::parse("registry.example.com..5000").unwrap();
         let contents = Layout::Containerd.contents(&host, &Bytes::from("PEM"));
         let expected = "server = \"https://registry.example.com:5000\"\nca = \"ca.crt\"\n";

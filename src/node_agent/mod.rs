@@ -22,23 +22,25 @@
 //! - If the ConfigMap is missing, or an entry is spoilt, the present files are kept. An empty ConfigMap means that
 //!   there are no CAs.
 
+mod credential_keeper;
+mod credential_list;
+mod credential_plan;
 mod decide;
 mod follow;
-mod follow_logins;
+mod follow_credentials;
 mod health;
 mod layout;
 mod list;
-mod login_keeper;
-mod login_list;
-mod login_plan;
 mod open_directory;
 mod reconciler;
 
+pub use credential_keeper::{CredentialKeeper, CredentialReport};
+pub use credential_plan::{
+    CredentialAction, CredentialPlan, Entry, Written, decide_credential, plan_credentials,
+};
 pub use decide::{Action, File, Present, decide};
 pub use follow::follow;
-pub use follow_logins::follow_logins;
+pub use follow_credentials::follow_credentials;
 pub use health::Health;
 pub use layout::Layout;
-pub use login_keeper::{LoginKeeper, LoginReport};
-pub use login_plan::{Entry, LoginAction, LoginPlan, Written, decide_login, plan_logins};
 pub use reconciler::{Reconciler, Report};

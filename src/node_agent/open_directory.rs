@@ -16,17 +16,17 @@ use super::decide::{File, Present};
 use crate::files::stamp::FileStamp;
 
 /// Mode of a new directory: everyone can read, its owner can write.
-const FOLDER: Mode = Mode::from_bits_truncate(0o755);
+const DIRECTORY: Mode = Mode::from_bits_truncate(0o755);
 /// Mode of a new file.
 const FILE: Mode = Mode::from_bits_truncate(0o644);
 /// Mode of a new file that only its owner reads.
 const PRIVATE_FILE: Mode = Mode::from_bits_truncate(0o600);
 /// Maximum size of a file that is read: a ConfigMap has at most 1 MiB, and lists are shorter.
-const LARGEST: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 /// Temporary name of a file before its rename. No registry has such a name.
 const NEW_FILE: &str = ".machine-config-server.tmp";
 /// Temporary name of a registry's directory before its rename.
-const NEW_FOLDER: &str = ".machine-config-server.new";
+const NEW_DIRECTORY: &str = ".machine-config-server.new";
 
 /// Descriptor of a directory.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl OpenDirectory {
             };
             directory = match directory.enter(name) {
                 Err(Errno::ENOENT) => {
-                    match mkdirat(&directory.0, name, FOLDER) {
+                    match mkdirat(&directory.0, name, DIRECTORY) {
                         Ok(()) | Err(Errno::EEXIST) => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -99,7 +99,7 @@ impl OpenDirectory {
 
     /// Returns true if a process that died has left temporary files.
     pub(super) fn is_untidy(&self) -> io::Result<bool> {
-        Ok(self.stat(NEW_FILE)?.is_some() || self.stat(NEW_FOLDER)?.is_some())
+        Ok(self.stat(NEW_FILE)?.is_some() || self.stat(NEW_DIRECTORY)?.is_some())
     }
 
     /// Removes temporary files. `files` are the names of a registry's files.
@@ -122,9 +122,9 @@ impl OpenDirectory {
             return Err(io::Error::other("is no regular file"));
         }
         let mut bytes = Vec::new();
-        StdFile::from(file).take(LARGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(io::Error::other(format!("is larger than {} MiB", LARGEST >> 20)));
+        StdFile::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(io::Error::other(format!("is larger than {} MiB", MAX_BYTES >> 20)));
         }
         Ok(Some(bytes))
     }
@@ -152,7 +152,7 @@ impl OpenDirectory {
             is_pure = is_pure && (is_known || entry == b"." || entry == b"..");
         }
         let mode = fstatat(&directory.0, "", AtFlags::AT_EMPTY_PATH)?.st_mode;
-        let has_mode = mode & 0o7777 == FOLDER.bits();
+        let has_mode = mode & 0o7777 == DIRECTORY.bits();
         Ok(Present::OpenDirectory { files: found?, is_pure, has_mode })
     }
 
@@ -244,7 +244,7 @@ impl OpenDirectory {
     /// name meanwhile.
     pub(super) fn make<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<bool> {
         self.put_together(files)?;
-        match renameat2(&self.0, NEW_FOLDER, &self.0, name, RenameFlags::RENAME_NOREPLACE) {
+        match renameat2(&self.0, NEW_DIRECTORY, &self.0, name, RenameFlags::RENAME_NOREPLACE) {
             Ok(()) => Ok(true),
             Err(Errno::EEXIST) => self.clear(&names(files)).map(|()| false),
             Err(error) => Err(error.into()),
@@ -258,15 +258,15 @@ impl OpenDirectory {
         files: &[(&str, C)],
     ) -> io::Result<()> {
         self.put_together(files)?;
-        renameat2(&self.0, NEW_FOLDER, &self.0, name, RenameFlags::RENAME_EXCHANGE)?;
+        renameat2(&self.0, NEW_DIRECTORY, &self.0, name, RenameFlags::RENAME_EXCHANGE)?;
         self.clear(&names(files))
     }
 
     fn put_together<C: AsRef<[u8]>>(&self, files: &[(&str, C)]) -> io::Result<()> {
         self.clear(&names(files))?;
-        mkdirat(&self.0, NEW_FOLDER, FOLDER)?;
-        let directory = self.enter(Path::new(NEW_FOLDER))?;
-        fchmod(directory.readable()?, FOLDER)?;
+        mkdirat(&self.0, NEW_DIRECTORY, DIRECTORY)?;
+        let directory = self.enter(Path::new(NEW_DIRECTORY))?;
+        fchmod(directory.readable()?, DIRECTORY)?;
         for (name, contents) in files {
             directory.write_new(name, contents.as_ref(), FILE)?;
         }
@@ -275,15 +275,15 @@ impl OpenDirectory {
 
     /// Removes an incomplete directory, as a dead process leaves it.
     fn clear(&self, files: &[&str]) -> io::Result<()> {
-        match self.enter(Path::new(NEW_FOLDER)) {
+        match self.enter(Path::new(NEW_DIRECTORY)) {
             Ok(directory) => {
                 for name in files {
                     directory.unlink(name)?;
                 }
-                Ok(unlinkat(&self.0, NEW_FOLDER, UnlinkatFlags::RemoveDir)?)
+                Ok(unlinkat(&self.0, NEW_DIRECTORY, UnlinkatFlags::RemoveDir)?)
             }
             Err(Errno::ENOENT) => Ok(()),
-            Err(_) => self.unlink(NEW_FOLDER),
+            Err(_) => self.unlink(NEW_DIRECTORY),
         }
     }
 
@@ -291,8 +291,8 @@ impl OpenDirectory {
     pub(super) fn repair<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<()> {
         let directory = self.enter(Path::new(name))?;
         let readable = directory.readable()?;
-        if fstat(&readable)?.st_mode & 0o7777 != FOLDER.bits() {
-            fchmod(&readable, FOLDER)?;
+        if fstat(&readable)?.st_mode & 0o7777 != DIRECTORY.bits() {
+            fchmod(&readable, DIRECTORY)?;
         }
         for (name, contents) in files {
             if directory.file(name, contents.as_ref())? != File::Same {

@@ -49,6 +49,14 @@ pub struct Report {
     pub problems: BTreeMap<String, String>,
 }
 
+/// Directory of a round, its wanted entries, and the time.
+#[derive(Clone, Copy)]
+struct Round<'a> {
+    directory: &'a OpenDirectory,
+    entries: &'a Entries,
+    now: SystemTime,
+}
+
 /// Wanted files of one registry, with the action.
 struct Task {
     host: RegistryHost,
@@ -87,14 +95,15 @@ impl Reconciler {
         now: SystemTime,
         report: &mut Report,
     ) -> io::Result<()> {
-        let directory = OpenDirectory::open(&self.path)?;
+        let directory = &OpenDirectory::open(&self.path)?;
+        let round = Round { directory, entries, now };
         if now.duration_since(self.read_all).is_ok_and(|age| age >= self.resync) {
             self.settled.clear();
             self.owned = None;
             self.read_all = now;
         }
-        let owned = self.owned(&directory, report)?;
-        let tasks = self.tasks(&directory, entries, &owned, now, report);
+        let owned = self.owned(directory, report)?;
+        let tasks = self.tasks(round, &owned, report);
         let is_nothing = |task: &Task| matches!(task.action, Action::Leave | Action::Foreign);
         if tasks.iter().all(is_nothing) && !directory.is_untidy()? {
             return Ok(());
@@ -105,9 +114,9 @@ impl Reconciler {
         *report = Report::default();
         directory.tidy(self.layout.names())?;
         self.owned = None;
-        let owned = self.owned(&directory, report)?;
-        let tasks = self.tasks(&directory, entries, &owned, now, report);
-        let done = self.work(&directory, &tasks, owned, report);
+        let owned = self.owned(directory, report)?;
+        let tasks = self.tasks(round, &owned, report);
+        let done = self.work(directory, &tasks, owned, report);
         self.owned = None;
         directory.sync()?;
         drop(lock);
@@ -142,12 +151,11 @@ impl Reconciler {
 
     fn tasks(
         &mut self,
-        directory: &OpenDirectory,
-        entries: &Entries,
+        round: Round<'_>,
         owned: &BTreeSet<RegistryHost>,
-        now: SystemTime,
         report: &mut Report,
     ) -> Vec<Task> {
+        let entries = round.entries;
         let unwanted = owned
             .iter()
             .filter(|host| !entries.good.contains_key(host) && !entries.spoilt.contains(host));
@@ -155,7 +163,7 @@ impl Reconciler {
         let mut tasks = Vec::new();
         for (host, pem) in wanted.chain(unwanted.map(|host| (host, None))) {
             let is_owned = owned.contains(host);
-            match self.task(directory, host, pem, is_owned, now) {
+            match self.task(round, host, pem, is_owned) {
                 Ok(task) => {
                     if task.action == Action::Foreign {
                         report.problems.insert(
@@ -176,12 +184,12 @@ impl Reconciler {
 
     fn task(
         &mut self,
-        directory: &OpenDirectory,
+        round: Round<'_>,
         host: &RegistryHost,
         pem: Option<&Bytes>,
         is_owned: bool,
-        now: SystemTime,
     ) -> io::Result<Task> {
+        let Round { directory, now, .. } = round;
         let names = self.layout.names();
         let contents = pem.map(|pem| self.layout.contents(host, pem));
         let is_wanted = contents.is_some();

@@ -59,11 +59,10 @@ pub(super) async fn auth(
     next: Next,
 ) -> Response {
     let AuthState { auth, answers, metrics } = &state;
-    let peer = request.extensions().get::<Peer>().copied();
-    let Some(Peer { address, transport }) = peer else {
+    let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return answer::refused(RefusalCode::AddressUnknown, NO_ADDRESS.to_owned());
     };
-    let verdict = auth.judge(&pool, address.into(), address.ip(), transport, &request);
+    let verdict = auth.judge(&pool, peer, &request);
     let label = answers.label(&pool);
     let decided = Decided(verdict);
     let Decided(Verdict { mode, judged }) = &decided;
@@ -93,20 +92,14 @@ impl Authorizer {
         Self { policy, attempts: FailedAttempts::default() }
     }
 
-    fn judge(
-        &self,
-        pool: &str,
-        source: Source,
-        address: std::net::IpAddr,
-        transport: Transport,
-        request: &Request,
-    ) -> Verdict {
+    fn judge(&self, pool: &str, peer: Peer, request: &Request) -> Verdict {
+        let source = peer.address.into();
         let now = Instant::now();
         let values = request.headers().get_all(AUTHORIZATION);
         let asked = access::Request {
             pool,
-            address,
-            is_private: transport == Transport::Tls,
+            address: peer.address.ip(),
+            is_private: peer.transport == Transport::Tls,
             credential: Credential::of(values.iter().map(HeaderValue::as_bytes)),
             has_failed_often: self.attempts.are_used_up(source, now),
         };

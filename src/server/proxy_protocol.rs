@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_told_at_its_first_byte_that_says_so() {
+    fn what_is_no_header_is_reported_at_its_first_byte_that_says_so() {
         for bytes in
             [&b"G"[..], b"PROXY\t", b"PR0", b"\x16\x03\x01", b"\r\n\r\n\0\r\nQUIT\r", b"proxy "]
         {

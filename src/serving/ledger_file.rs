@@ -47,15 +47,15 @@ impl LedgerFile {
 
     /// Writes changes periodically, forever.
     pub(crate) async fn keep(&self) {
-        let mut told = 0;
+        let mut reported = 0;
         loop {
             tokio::time::sleep(PAUSE).await;
             tokio::task::block_in_place(|| self.save());
             let forgotten = self.ledger.forgotten();
-            if forgotten > told {
-                let machines = forgotten - told;
+            if forgotten > reported {
+                let machines = forgotten - reported;
                 tracing::warn!(machines, "the boot ledger is full and has forgotten the oldest");
-                told = forgotten;
+                reported = forgotten;
             }
         }
     }

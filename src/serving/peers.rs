@@ -23,7 +23,7 @@ pub(crate) const PATH: &str = "/api/v1/ledger";
 /// Maximum time for an answer, because a person waits for the page.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum size of an answer. 10,000 machines take some 5 MB, and less than 24 MB whatever they send.
-const LARGEST: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 /// One server's part of the ledger.
 #[derive(Debug, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ async fn exchange(address: SocketAddr, path: &str) -> anyhow::Result<Bytes> {
     let request = Request::get(path).header(HOST, address.to_string()).body(Body::empty())?;
     let answer = connection.send(request).await?;
     ensure!(answer.status() == StatusCode::OK, "it answers {}", answer.status());
-    read(answer, LARGEST).await.context("its answer is too large, or cut short")
+    read(answer, MAX_BYTES).await.context("its answer is too large, or cut short")
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use ignition::SpecVersion;
-    use model::ledger::{Failed, Ledger, MOST, Request as Asked};
+    use model::ledger::{Failed, Ledger, MAX_MACHINES, Request as Asked};
     use model::overview::MachineLine;
     use time::macros::datetime;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -117,9 +117,9 @@ mod tests {
         let line =
             |machine: Machine| MachineLine { standing: machine.standing(None, now), machine };
         let lines: Vec<_> = machines.into_iter().map(line).collect();
-        let told = serde_json::to_vec(&lines).unwrap().len();
+        let reported = serde_json::to_vec(&lines).unwrap().len();
         assert_eq!(count, most);
-        [told, kept].map(|bytes| bytes * MOST.get() / count)
+        [reported, kept].map(|bytes| bytes * MAX_MACHINES.get() / count)
     }
 
     #[test]
@@ -136,8 +136,11 @@ mod tests {
         let config = "rendered-worker-0123456789abcdef0123456789abcdef";
         let served = Asked { answer: Ok((config, &digest)), ..plain };
         for plain in [plain, served] {
-            let [told, kept] = sizes(&plain, 100);
-            assert!((4_000_000..=told).contains(&kept) && told < 6_000_000, "{told} {kept}");
+            let [reported, kept] = sizes(&plain, 100);
+            assert!(
+                (4_000_000..=reported).contains(&kept) && reported < 6_000_000,
+                "{reported} {kept}"
+            );
         }
         // Texts that take the most space in JSON, and a program that is in the words too.
         for worst in ["\u{1}", "\"", "\u{fffd}", "\u{1f600}", "x"] {
@@ -145,17 +148,17 @@ mod tests {
             for user_agent in [&worst, &format!("Ignition/{worst}")] {
                 for answer in [Ok((&*worst, &*worst)), Err((503, &*worst))] {
                     let asked = Asked { pool: &worst, user_agent, answer, ..plain };
-                    let [told, kept] = sizes(&asked, 100);
-                    assert!(told < 24_000_000 && kept < 15_000_000, "{told} {kept}");
+                    let [reported, kept] = sizes(&asked, 100);
+                    assert!(reported < 24_000_000 && kept < 15_000_000, "{reported} {kept}");
                 }
             }
         }
         let quotes = "\"".repeat(9_000);
         let asked =
             Asked { pool: &quotes, user_agent: &quotes, answer: Err((503, &quotes)), ..plain };
-        assert!(sizes(&asked, MOST.get())[0] < 24_000_000);
+        assert!(sizes(&asked, MAX_MACHINES.get())[0] < 24_000_000);
         // An overview has more than machines.
-        const { assert!(24_000_000 < LARGEST * 3 / 4) };
+        const { assert!(24_000_000 < MAX_BYTES * 3 / 4) };
     }
 
     /// A server that gives this answer, or none.
@@ -196,8 +199,8 @@ mod tests {
             let [line] = &silent[..] else { panic!("{silent:?}") };
             assert!(line.starts_with(&address) && line.contains(reason), "{reason:?}: {line}");
         }
-        let told = answer("{\"server\": \"a\", \"machines\": []}");
-        let Answers { parts, silent } = ask(&server(Some(told)).await).await;
+        let reported = answer("{\"server\": \"a\", \"machines\": []}");
+        let Answers { parts, silent } = ask(&server(Some(reported)).await).await;
         assert_eq!((parts.len(), silent.len()), (1, 0));
     }
 }

@@ -24,6 +24,7 @@ use super::pointer_writer::PointerWriter;
 use super::publish::{Publisher, Served};
 use super::token_keeper::{Kept, TokenKeeper};
 use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
 
 /// Receives changes, and publishes the resulting snapshot.
 pub(crate) struct Pipeline {
@@ -231,9 +232,10 @@ impl Pipeline {
     }
 
     fn degrade(&self, thing: &'static str, reasons: &[String]) {
-        if let Some(reason) = self.reporting.status.degraded.set_all(thing, reasons) {
+        let condition = Condition::of_all(thing, reasons);
+        condition.report_failure(&self.reporting.status.degraded, |reason| {
             tracing::warn!(reason, "{thing}");
-        }
+        });
     }
 }
 

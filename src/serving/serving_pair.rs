@@ -140,15 +140,14 @@ impl ServingPair {
             // A missing file is expected, and reported already.
             let failed = failed.filter(|error| !error.is_missing() || self.shown.has_files());
             let reason = failed.map(|error| error.to_string());
-            if self.reporting.status.not_ready.set(THING, reason.clone())
-                && let Some(reason) = reason
-            {
-                self.reporting.metrics.certificate_failures.inc();
+            let Reporting { metrics, status } = &self.reporting;
+            Condition::new(THING, reason).report_failure(&status.not_ready, |reason| {
+                metrics.certificate_failures.inc();
                 tracing::error!(
                     reason,
                     "the serving pair was not taken over; the one before stays"
                 );
-            }
+            });
             Scanned::Settled
         };
         watch.follow(scan).await;

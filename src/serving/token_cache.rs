@@ -26,18 +26,18 @@ impl TokenCache {
     /// The last state, `None` if there is none, or it is unreadable.
     pub(crate) fn load(&self) -> Option<Records> {
         let path = self.path();
-        let told = |error: &dyn Display| {
+        let reported = |error: &dyn Display| {
             tracing::warn!(path = %path.display(), %error, "tokens cannot be read");
         };
         let json = match bounded::read(&path) {
             Ok(json) => json,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
             Err(error) => {
-                told(&error);
+                reported(&error);
                 return None;
             }
         };
-        Records::read(&json).inspect_err(|error| told(error)).ok()
+        Records::read(&json).inspect_err(|error| reported(error)).ok()
     }
 
     /// Writes each newest state until the sender is gone.
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_is_not_there_is_made() {
+    fn a_directory_that_is_not_there_is_made() {
         let directory = tempfile::tempdir().unwrap();
         let cache = TokenCache::new(&directory.path().join("not/there"));
         assert_eq!(cache.load(), None);

@@ -16,13 +16,14 @@ use model::objects::{MachineConfig, MachineConfigPool, Metadata, Object, Secret}
 use model::registry_ca::{self, RegistryHost};
 use tokio::sync::watch;
 
+use super::credentials::SeenCredentials;
 use super::files::{Files, Listing, MAX_DEPTH, ReadError};
-use super::logins::RegistryLogins;
 use super::merged_pools::LocalPools;
 use super::plain_configs::{self, PlainConfigs};
 use super::secret_seen::SecretSeen;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
 
 /// Age of a change below which a file may still be written.
 const SETTLE: Duration = Duration::from_millis(60);
@@ -111,7 +112,7 @@ pub struct Directory {
     layout: Layout,
     files: Files,
     shared: Arc<Shared>,
-    logins: RegistryLogins,
+    credentials: SeenCredentials,
     local_pools: LocalPools,
     plain_configs: PlainConfigs,
     problems: Vec<Problem>,
@@ -140,7 +141,7 @@ impl Directory {
             layout,
             files: Files::new(is_strict),
             shared: Arc::default(),
-            logins: RegistryLogins::new(secret),
+            credentials: SeenCredentials::new(secret),
             local_pools: LocalPools::default(),
             plain_configs: PlainConfigs::default(),
             problems: Vec::new(),
@@ -155,16 +156,12 @@ impl Directory {
         let not_ready = &reporting.status.not_ready;
         let watch = DirectoryWatch::new(self.layout.watched());
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
-            let scan = match self.scan(SystemTime::now(), SETTLE, being_written) {
-                Ok(scan) => scan,
-                Err(error) => {
-                    if not_ready.set("inputs", Some(error.to_string())) {
-                        tracing::error!(%error, "cannot read the inputs; what was read before stays");
-                    }
-                    return Scanned::Settled;
-                }
-            };
-            not_ready.set("inputs", None);
+            let scan = self.scan(SystemTime::now(), SETTLE, being_written);
+            let failure = scan.as_ref().err().map(ToString::to_string);
+            Condition::new("inputs", failure).report_failure(not_ready, |error| {
+                tracing::error!(%error, "cannot read the inputs; what was read before stays");
+            });
+            let Ok(scan) = scan else { return Scanned::Settled };
             if scan.is_changed {
                 inputs.send_replace(Some(scan.inputs));
             }
@@ -192,7 +189,8 @@ impl Directory {
                 (ServingMode::Bootstrap, parts)
             }
         };
-        let Parts { pools, machine_configs, layering, shared, mut problems, leads_out } = parts;
+        let Parts { pools, machine_configs, layering, shared, mut problems, warnings, leads_out } =
+            parts;
         problems.sort();
         problems.dedup();
         let is_changed = self.files.finish() || problems != self.problems;
@@ -210,9 +208,9 @@ impl Directory {
             shared,
             tls_profile,
             enforced,
-            registry_credentials: self.logins.auth(),
+            registry_credentials: self.credentials.auth(),
             problems,
-            warnings: self.files.warnings(),
+            warnings,
         };
         let scanned = match (self.files.unsettled(), leads_out) {
             (true, _) => Scanned::Unsettled,
@@ -256,18 +254,17 @@ impl Directory {
                 object => layering.add(object),
             }
         }
-        let (authorities, refused) =
-            registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
-        shared.registry_cas = authorities;
+        let (cas, refused) = registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
+        shared.registry_cas = cas;
         problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
-        for name in self.logins.wanted(pools.values().map(|pool| &**pool)) {
+        for name in self.credentials.wanted(pools.values().map(|pool| &**pool)) {
             let seen = secrets
                 .get(&name)
                 .map_or(SecretSeen::Absent, |secret| SecretSeen::Present(Secret::clone(secret)));
             let place = name.to_string();
-            problems.extend(self.logins.seen(name, seen).map(|it| Problem::part(&place, &it)));
+            problems.extend(self.credentials.seen(name, seen).map(|it| Problem::part(&place, &it)));
         }
-        problems.extend(self.logins.problems());
+        problems.extend(self.credentials.problems());
         problems.extend(self.files.problems());
         problems.extend(self.plain_configs.resolve(
             root,
@@ -281,10 +278,12 @@ impl Directory {
             &mut machine_configs,
             controller_config,
         ));
+        let mut warnings = self.files.warnings();
+        warnings.extend(self.plain_configs.unused(root, &self.local_pools.selected()));
         let unread = format!("not read: it lies more than {MAX_DEPTH} folders deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(too_deep.iter().map(unread));
-        Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out })
+        Ok(Parts { pools, machine_configs, layering, shared, problems, warnings, leads_out })
     }
 
     fn scan_bootstrap(
@@ -338,8 +337,9 @@ impl Directory {
             }
         }
         problems.extend(self.files.problems());
-        let layering = Layering::default();
-        Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out: false })
+        let (layering, warnings) = (Layering::default(), self.files.warnings());
+        let leads_out = false;
+        Ok(Parts { pools, machine_configs, layering, shared, problems, warnings, leads_out })
     }
 }
 
@@ -350,6 +350,7 @@ struct Parts {
     layering: Layering,
     shared: Shared,
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
     /// True if a link leads out of the watched directory.
     leads_out: bool,
 }

@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(list(&above.path().join("link")).unwrap().paths.len(), 2);
     }
     #[test]
-    fn a_folder_that_is_too_deep_is_named() {
+    fn a_directory_that_is_too_deep_is_named() {
         let root = tempfile::tempdir().unwrap();
         let deepest =
             (0..MAX_DEPTH).fold(root.path().to_owned(), |directory, _| directory.join("f"));

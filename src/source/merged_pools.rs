@@ -1,6 +1,6 @@
 //! Pools of a directory without a rendered config: merges the MachineConfigs that they select.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::inputs::Problem;
@@ -64,6 +64,11 @@ impl LocalPools {
             self.served.insert(name, served);
         }
         problems
+    }
+
+    /// The names of the MachineConfigs that the pools are made of.
+    pub(super) fn selected(&self) -> BTreeSet<&str> {
+        self.merged.selected().collect()
     }
 }
 

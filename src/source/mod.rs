@@ -4,9 +4,9 @@
 //! a function of the value that it sends.
 
 pub mod cluster;
+mod credentials;
 pub mod directory;
 mod files;
-mod logins;
 pub mod manifest;
 mod merged_pools;
 mod plain_configs;
@@ -73,12 +73,12 @@ impl Source {
     #[must_use]
     pub fn follow_nodes(
         &self,
-        roster: NodeIndex,
+        nodes: NodeIndex,
         reporting: Reporting,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         match self {
             Self::Directory(_) => None,
-            Self::Cluster(cluster) => Some(cluster.follow_nodes(roster, reporting)),
+            Self::Cluster(cluster) => Some(cluster.follow_nodes(nodes, reporting)),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Each is a MachineConfig of that pool, and the pool needs no object. Directories named `user-data` are skipped:
 //! `serve` can keep its pointer configs there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,6 +68,21 @@ impl PlainConfigs {
         }
         problems
     }
+
+    /// Files whose configs are part of no pool, by the names of the MachineConfigs that pools are made of.
+    pub(super) fn unused(&self, root: &Path, selected: &BTreeSet<&str>) -> Vec<Problem> {
+        let unused =
+            self.configs.iter().filter(|(_, (_, config))| !selected.contains(config.name()));
+        let warning = |(path, _): (&PathBuf, _)| {
+            let pool = pool_of(root, path)?;
+            let reason = format!(
+                "is part of no config: MachineConfigPool {pool} names a configuration, or does not select \
+                 {ROLE_LABEL}={pool}"
+            );
+            Some(Problem::whole(&path.display().to_string(), reason))
+        };
+        unused.filter_map(warning).collect()
+    }
 }
 
 /// Returns `true` if a file is a config without a manifest.
@@ -100,8 +115,8 @@ fn machine_config(
     pool: &str,
     bytes: &[u8],
 ) -> Result<MachineConfig, String> {
-    let told = |error: serde_json::Error| format!("is no JSON: {error}");
-    let config: &RawValue = serde_json::from_slice(bytes).map_err(told)?;
+    let reported = |error: serde_json::Error| format!("is no JSON: {error}");
+    let config: &RawValue = serde_json::from_slice(bytes).map_err(reported)?;
     if let Some(url) = pointed_at(config, pool) {
         return Err(format!("is a pointer config, which fetches {url}, and no config of a pool"));
     }
@@ -109,7 +124,7 @@ fn machine_config(
     let metadata = json!({"name": name, "labels": {ROLE_LABEL: pool}});
     // Both parts are JSON.
     let text = format!(r#"{{"metadata": {metadata}, "spec": {{"config": {config}}}}}"#);
-    serde_json::from_str(&text).map_err(told)
+    serde_json::from_str(&text).map_err(reported)
 }
 
 /// URL of this pool's config that the config itself points to: served, it would make machines fetch in a loop.
@@ -128,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_config_belongs_to_the_pool_that_its_file_or_folder_is_named_for() {
+    fn a_config_belongs_to_the_pool_that_its_file_or_directory_is_named_for() {
         let root = Path::new("/srv/configs");
         for (file, pool) in [
             ("worker.ign", Some("worker")),

@@ -50,7 +50,7 @@ mod tests {
     use crate::files::replace::{self, PRIVATE};
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn what_could_not_be_written_is_told_and_written_once_it_can_be() {
+    async fn what_could_not_be_written_is_reported_and_written_once_it_can_be() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("taken/state");
         let (metrics, degraded) = (Metrics::new(), Conditions::default());
@@ -66,8 +66,8 @@ mod tests {
             while degraded.lines().is_empty() {
                 tokio::task::yield_now().await;
             }
-            let told = degraded.lines();
-            assert!(told[0].starts_with("state: "), "{told:?}");
+            let reported = degraded.lines();
+            assert!(reported[0].starts_with("state: "), "{reported:?}");
             assert_eq!(metrics.cache_failures.get(), 1);
             std::fs::remove_file(directory.path().join("taken")).unwrap();
             changes.send_replace(2);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use model::ledger::Ledger;
 use nix::unistd::{Uid, User as Account, getgrouplist};
 
-use super::state_directory::{AUTHORITY, SERVING, StateDirectory};
+use super::state_directory::{CA, SERVING, StateDirectory};
 use super::state_error::StateError;
 use super::unreadable::Unreadable;
 use crate::files::owners::{Process, Reader, Status, User};
@@ -16,7 +16,7 @@ use crate::files::owners::{Process, Reader, Status, User};
 impl StateDirectory {
     /// The user that serves from a directory. `None` if that is root, or the directory does not exist.
     pub(super) fn serving_user(path: &Path) -> Option<User> {
-        let keys = [SERVING, AUTHORITY].map(|name| Status::of_file(&path.join(name)));
+        let keys = [SERVING, CA].map(|name| Status::of_file(&path.join(name)));
         let keys: Vec<_> = keys.into_iter().flatten().collect();
         let directory = std::fs::metadata(path).ok().map(|found| Status::of(&found));
         User::serving(&keys, directory)
@@ -42,7 +42,7 @@ impl StateDirectory {
             self.lock_path(),
             self.serving_path(),
             self.chain_path(),
-            self.authority_path(),
+            self.ca_path(),
             self.bundle_path(),
             self.issued_path(),
             self.records_path(),

@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
-    Asked, Certificate, CertificateState, Generate, Host, IssueError, MAX_STEPS, Next, Policy,
-    Step, StoredPair, Unusable, Warning, Write, next, read_chain,
+    Asked, Certificate, CertificateState, Host, IssueError, MAX_STEPS, Next, Policy, Step,
+    StoredPair, Unusable, Warning, Write, next, read_chain,
 };
 use time::OffsetDateTime;
 
 use super::state_error::read_if_there;
-use crate::files::lock::{LOCK, Patience};
+use crate::files::lock::{LOCK, LockTimeout};
 use crate::files::owners::{Reader, Status};
 use crate::files::replace::{self, PRIVATE, PUBLIC, WriteError};
 use crate::files::stamp::FileStamp;
@@ -34,7 +34,7 @@ pub use super::state_error::StateError;
 pub use crate::files::lock::DirectoryLock;
 
 /// Name of the signing CA's file.
-pub(super) const AUTHORITY: &str = "ca.key";
+pub(super) const CA: &str = "ca.key";
 /// Name of the serving certificate's file.
 pub(super) const SERVING: &str = "tls.key";
 
@@ -44,7 +44,7 @@ pub struct StateDirectory {
     path: PathBuf,
     /// Process that must be able to read the files.
     reader: Reader,
-    patience: Patience,
+    timeout: LockTimeout,
     /// Pools that have a config, if they are known.
     pub(super) pools: Option<Arc<BTreeSet<String>>>,
 }
@@ -72,7 +72,7 @@ pub(super) struct Trust {
     pub(super) bundle: Option<Vec<u8>>,
     pub(super) trusted: Vec<Certificate>,
     /// Store of the signing CA.
-    authority: Option<StoredPair>,
+    ca: Option<StoredPair>,
     /// CAs in the store.
     pub(super) known: Vec<Certificate>,
 }
@@ -82,16 +82,16 @@ impl StateDirectory {
     /// the directory during a wait for another process.
     pub fn open(path: &Path, tell: fn(&Path)) -> Result<Self, WriteError> {
         let reader = Self::serving_user(path).map_or(Reader::Itself, Reader::User);
-        Self::open_for(path, reader, Patience::of_command(tell))
+        Self::open_for(path, reader, LockTimeout::of_command(tell))
     }
 
     /// Opens the directory of this server process, and creates it if it is missing.
     pub fn of_this_server(path: &Path) -> Result<Self, WriteError> {
-        Self::open_for(path, Reader::Itself, Patience::SERVER)
+        Self::open_for(path, Reader::Itself, LockTimeout::SERVER)
     }
 
-    fn open_for(path: &Path, reader: Reader, patience: Patience) -> Result<Self, WriteError> {
-        let directory = Self { path: path.to_owned(), reader, patience, pools: None };
+    fn open_for(path: &Path, reader: Reader, timeout: LockTimeout) -> Result<Self, WriteError> {
+        let directory = Self { path: path.to_owned(), reader, timeout, pools: None };
         replace::create_directory_for(&directory.pointers_path(), reader)?;
         Ok(directory)
     }
@@ -128,8 +128,8 @@ impl StateDirectory {
         self.path.join("ca.crt")
     }
 
-    pub(super) fn authority_path(&self) -> PathBuf {
-        self.path.join(AUTHORITY)
+    pub(super) fn ca_path(&self) -> PathBuf {
+        self.path.join(CA)
     }
 
     /// Path of the file with key and chain of the serving certificate.
@@ -146,32 +146,29 @@ impl StateDirectory {
         self.path.join("tls.crt")
     }
 
-    /// Applies due steps and requests, and creates missing files. `generate` generates keys. Waits a limited time for
-    /// another process.
-    pub fn reconcile(
+    /// Applies due steps and requests, and creates missing files. `wanted` decides on the names of the serving
+    /// certificate and on the requests, under the lock. Waits a limited time for another process.
+    pub fn reconcile<E: From<StateError>>(
         &self,
-        hosts: &[Host],
-        asked: Asked,
+        wanted: impl FnOnce() -> Result<(Vec<Host>, Asked), E>,
         policy: &Policy,
         now: OffsetDateTime,
-        generate: Generate<'_>,
-    ) -> Result<Reconciled, StateError> {
-        self.reconcile_under(&self.lock()?, hosts, asked, policy, now, generate)
+    ) -> Result<Reconciled, E> {
+        let _lock = self.lock()?;
+        let (hosts, asked) = wanted()?;
+        Ok(self.reconcile_locked(&hosts, asked, policy, now)?)
     }
 
-    /// Reconciles like [`Self::reconcile`], for a caller that holds the lock.
-    pub fn reconcile_under(
+    fn reconcile_locked(
         &self,
-        _: &DirectoryLock,
         hosts: &[Host],
-        asked: Asked,
+        mut asked: Asked,
         policy: &Policy,
         now: OffsetDateTime,
-        generate: Generate<'_>,
     ) -> Result<Reconciled, StateError> {
         self.expect_readable()?;
         self.join_pair()?;
-        let mut asked = asked;
+        let generate = &mut |_| policy.algorithm.generate();
         let (mut steps, mut left_out) = (Vec::new(), Vec::new());
         for _ in 0..MAX_STEPS {
             let state = self.observe(hosts, &asked)?;
@@ -185,7 +182,7 @@ impl StateDirectory {
                 }
                 Next::Step { step, writes } => {
                     for write in &writes {
-                        left_out.extend(write.left_out(state.authority.as_ref()));
+                        left_out.extend(write.left_out(state.ca.as_ref()));
                         self.apply(write)?;
                         asked = write.leaves(&asked);
                     }
@@ -199,7 +196,7 @@ impl StateDirectory {
     /// Stamps of the certificates' files and pointer configs, which change with any of them.
     pub fn stamps(&self) -> Result<Stamps, StateError> {
         let mut paths = self.pointer_paths()?;
-        paths.extend([self.bundle_path(), self.authority_path(), self.serving_path()]);
+        paths.extend([self.bundle_path(), self.ca_path(), self.serving_path()]);
         let stamp = |path: PathBuf| {
             let metadata = std::fs::metadata(&path).ok();
             (path, metadata.map(|metadata| FileStamp::of(&metadata)))
@@ -226,11 +223,11 @@ impl StateDirectory {
 
     fn apply(&self, write: &Write) -> Result<(), StateError> {
         match write {
-            Write::Authority(StoredPair { certificates, key, previous, .. })
+            Write::Ca(StoredPair { certificates, key, previous, .. })
             | Write::Store(StoredPair { certificates, key, previous, .. }) => {
                 let text = [&key[..], certificates, previous].concat();
                 self.put_broken_aside()?;
-                self.replace(&self.authority_path(), &text, PRIVATE)?;
+                self.replace(&self.ca_path(), &text, PRIVATE)?;
             }
             Write::Bundle(pem) => self.replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
             Write::Pointer { name, text } => {
@@ -247,7 +244,7 @@ impl StateDirectory {
 
     /// Moves a broken file aside before another one replaces it: its contents are unknown, and may be the only copy.
     fn put_broken_aside(&self) -> Result<(), StateError> {
-        let path = self.authority_path();
+        let path = self.ca_path();
         let failed = |error| StateError::Read { path: path.clone(), error };
         let is_broken =
             std::fs::read(&path).is_ok_and(|text| !is_whole_pem(&text)) || path.is_dir();
@@ -268,14 +265,14 @@ impl StateDirectory {
     pub fn observe(&self, hosts: &[Host], asked: &Asked) -> Result<CertificateState, StateError> {
         let trust = self.trust()?;
         let pointers = self.observe_pointers(&trust)?;
-        let Trust { bundle, authority, .. } = trust;
+        let Trust { bundle, ca, .. } = trust;
         Ok(CertificateState {
             issuer: None,
             external: None,
-            authority,
+            ca,
             bundle,
             serving: self.read_serving(),
-            root_authority: None,
+            root_ca: None,
             pointers,
             hosts: hosts.to_vec(),
             // The hosts include this machine's own names.
@@ -288,7 +285,7 @@ impl StateDirectory {
     /// Paths of the signing CA and the serving certificate, for messages.
     #[must_use]
     pub fn key_files(&self) -> [String; 2] {
-        [self.authority_path(), self.serving_path()].map(|path| path.display().to_string())
+        [self.ca_path(), self.serving_path()].map(|path| path.display().to_string())
     }
 
     /// Files with keys that other users than their owner and the server's group can read.
@@ -298,7 +295,7 @@ impl StateDirectory {
             let found = std::fs::metadata(path).map(|found| Status::of(&found));
             found.is_ok_and(|found| found.mode & 0o077 & !self.reader.needed(found) != 0)
         };
-        [self.authority_path(), self.serving_path()].into_iter().filter(is_open).collect()
+        [self.ca_path(), self.serving_path()].into_iter().filter(is_open).collect()
     }
 
     /// Joins a pair in two files, as an administrator provides it, into one file.
@@ -337,13 +334,13 @@ impl StateDirectory {
     pub(super) fn trust(&self) -> Result<Trust, StateError> {
         let bundle = read_if_there(&self.bundle_path())?;
         let trusted = Certificate::read_all(bundle.as_deref().unwrap_or_default());
-        let authority = self.read_authority(&trusted);
-        let known = authority.as_ref().map(StoredPair::authorities).unwrap_or_default();
-        Ok(Trust { bundle, trusted, authority, known })
+        let ca = self.read_ca(&trusted);
+        let known = ca.as_ref().map(StoredPair::cas).unwrap_or_default();
+        Ok(Trust { bundle, trusted, ca, known })
     }
 
-    fn read_authority(&self, bundle: &[Certificate]) -> Option<StoredPair> {
-        let text = match read_if_there(&self.authority_path()) {
+    fn read_ca(&self, bundle: &[Certificate]) -> Option<StoredPair> {
+        let text = match read_if_there(&self.ca_path()) {
             Ok(text) => text?,
             Err(error) => return Some(StoredPair::unreadable(error.to_string())),
         };
@@ -372,6 +369,6 @@ impl StateDirectory {
 
     /// Locks the directory for a change.
     pub fn lock(&self) -> Result<DirectoryLock, StateError> {
-        Ok(DirectoryLock::take(&self.path, self.reader, self.patience)?)
+        Ok(DirectoryLock::take(&self.path, self.reader, self.timeout)?)
     }
 }

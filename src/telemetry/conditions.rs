@@ -75,7 +75,7 @@ pub struct Conditions(Arc<Mutex<BTreeMap<Cow<'static, str>, String>>>);
 
 impl Conditions {
     /// Stores the reason of `thing`'s fault, or removes it with `None`. Returns true if it has changed.
-    pub fn set(&self, thing: impl Into<Cow<'static, str>>, reason: Option<String>) -> bool {
+    fn set(&self, thing: impl Into<Cow<'static, str>>, reason: Option<String>) -> bool {
         let thing = thing.into();
         let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if reasons.get(&thing) == reason.as_ref() {
@@ -86,13 +86,6 @@ impl Conditions {
             None => reasons.remove(&thing),
         };
         true
-    }
-
-    /// Stores all reasons of `thing`'s faults. Returns them in one line if they are new.
-    #[must_use = "it may be news"]
-    pub fn set_all(&self, thing: &'static str, reasons: &[String]) -> Option<String> {
-        let reason = Some(reasons.join("; ")).filter(|reason| !reason.is_empty());
-        self.set(thing, reason.clone()).then_some(reason).flatten()
     }
 
     /// One line for each thing, without reasons, for unauthenticated clients.
@@ -143,8 +136,8 @@ mod tests {
         report(Condition::of_all("disk", &["full".to_owned(), "slow".to_owned()]));
         report(Condition::of_all("disk", &[]));
         report(Condition::ok("disk"));
-        let told = |reason: &str| Some(reason.to_owned());
-        assert_eq!(log, [told("full"), told("full; slow"), None]);
+        let reported = |reason: &str| Some(reason.to_owned());
+        assert_eq!(log, [reported("full"), reported("full; slow"), None]);
         assert_eq!(counter.get(), 3);
 
         Condition::failed("disk", "full").note(&conditions);

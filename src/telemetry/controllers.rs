@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicI64;
 use model::pointer_config::LeftAlone;
 use pki::{CertificateState, StoredPair, Warning};
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
-use crate::telemetry::ConnectionMetrics;
+use super::connections::ConnectionMetrics;
+use super::encode;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct What {
@@ -59,6 +59,12 @@ pub struct ControllerMetrics {
     pub failures: Counter,
     /// Number of faults of tokens.
     pub tokens_attention: Gauge<i64, AtomicI64>,
+    /// Pools that were set to a rendered MachineConfig.
+    pub pools_rendered: Counter,
+    /// Merges of the MachineConfigs of a pool.
+    pub pools_merged: Counter,
+    /// Pools that are not set to what their MachineConfigs come to.
+    pub pools_attention: Gauge<i64, AtomicI64>,
     watch_failures: Family<Kind, Counter>,
     attention: Family<What, Gauge>,
     refused: Family<Refusal, Gauge>,
@@ -71,14 +77,16 @@ impl ControllerMetrics {
     /// # Errors
     /// Writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry())?;
-        Ok(text)
+        encode(|registry| self.register(registry))
     }
 
-    pub(super) fn registry(&self) -> Registry {
-        let mut registry = Registry::with_prefix("mcs");
-        self.connections.register_administrators(&mut registry);
+    pub(super) fn register(&self, registry: &mut Registry) {
+        self.connections.register_administrators(registry);
+        self.register_certificates(registry);
+        self.register_objects(registry);
+    }
+
+    fn register_certificates(&self, registry: &mut Registry) {
         registry.register(
             "managed_certificate_expiry_timestamp_seconds",
             "When the authority and the serving pair expire, in seconds since 1970",
@@ -94,6 +102,15 @@ impl ControllerMetrics {
             "When the last one was made for this reason, in seconds since 1970",
             self.last_rotation.clone(),
         );
+        registry.register(
+            "certificates_attention",
+            "What is not in order with the certificates and stays as it is: pointer configs that \
+             could not boot a machine, what was refused, what cannot be used",
+            self.attention.clone(),
+        );
+    }
+
+    fn register_objects(&self, registry: &mut Registry) {
         registry.register(
             "pointers",
             "Pointer configs by the newest authority that they trust",
@@ -120,16 +137,26 @@ impl ControllerMetrics {
             self.watch_failures.clone(),
         );
         registry.register(
-            "certificates_attention",
-            "What is not in order with the certificates and stays as it is: pointer configs that \
-             could not boot a machine, what was refused, what cannot be used",
-            self.attention.clone(),
-        );
-        registry.register(
             "tokens_attention",
             "What is not in order with the tokens: user data that lacks one where access is to be \
              enforced, a clock that is behind",
             self.tokens_attention.clone(),
+        );
+        registry.register(
+            "pools_rendered",
+            "Pools that were set to a rendered MachineConfig",
+            self.pools_rendered.clone(),
+        );
+        registry.register(
+            "pools_merged",
+            "Merges of the MachineConfigs of a pool",
+            self.pools_merged.clone(),
+        );
+        registry.register(
+            "pools_attention",
+            "Pools that are not set to what their MachineConfigs come to: MachineConfigs that conflict, \
+             a MachineConfig that cannot be written, another controller that renders",
+            self.pools_attention.clone(),
         );
         registry.register(
             "registry_ca_refused",
@@ -141,12 +168,11 @@ impl ControllerMetrics {
             "Secrets whose user data is left alone now, by reason",
             self.left_alone.clone(),
         );
-        registry
     }
 
     /// Records the observed state; `newest_trusted` has the newest CA of each pointer config.
     pub(crate) fn observe(&self, observed: &CertificateState, newest_trusted: Vec<String>) {
-        for (what, pair) in [("authority", &observed.authority), ("serving", &observed.serving)] {
+        for (what, pair) in [("authority", &observed.ca), ("serving", &observed.serving)] {
             let end = pair.as_ref().and_then(StoredPair::leaf);
             let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());
             self.expiry.get_or_create(&What { what }).set(end);

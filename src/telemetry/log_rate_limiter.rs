@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Maximum number of lines in a window. A storm of ten thousand machines is logged completely.
-const MOST: u64 = 10_000;
+const MAX_LINES: u64 = 10_000;
 /// Maximum number of lines of one source in a window: those of a few hundred machines behind one address.
 const MAX_PER_SOURCE: u64 = 1_000;
 
@@ -57,7 +57,7 @@ impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
                 let (what, seconds) = (occurrences.what, WINDOW.as_secs());
                 tracing::warn!(
                     left_out,
-                    "left out lines on {what}: more than {MOST}, or {MAX_PER_SOURCE} of one source, \
+                    "left out lines on {what}: more than {MAX_LINES}, or {MAX_PER_SOURCE} of one source, \
                      within {seconds} s"
                 );
             });
@@ -80,7 +80,7 @@ impl<S: Eq + Hash> Window<S> {
         if self.left_out == 0 && now.saturating_duration_since(self.began) >= WINDOW {
             *self = Self::new(now);
         }
-        if self.logged < MOST {
+        if self.logged < MAX_LINES {
             let of_source = self.by_source.entry(source).or_default();
             if *of_source < MAX_PER_SOURCE {
                 *of_source += 1;
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn how_many_were_left_out_is_told_when_the_window_ends() {
+    async fn how_many_were_left_out_is_reported_when_the_window_ends() {
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
         let _guard = tracing::subscriber::set_default(subscriber);
         let occurrences = Arc::new(LogRateLimiter::new("things"));
-        let logged = (0..MOST + 7).filter(|number| occurrences.may_log(*number)).count();
-        assert_eq!(u64::try_from(logged).unwrap(), MOST);
+        let logged = (0..MAX_LINES + 7).filter(|number| occurrences.may_log(*number)).count();
+        assert_eq!(u64::try_from(logged).unwrap(), MAX_LINES);
         tokio::time::sleep(WINDOW * 9 / 10).await;
         assert!(log.0.lock().unwrap().is_empty());
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -143,11 +143,11 @@ mod tests {
     fn a_window_has_room_for_so_many_lines_and_the_next_one_again() {
         let began = Instant::now();
         let mut window = Window::new(began);
-        for number in 0..MOST {
+        for number in 0..MAX_LINES {
             assert_eq!(window.admit(number, began), Admission::Log);
         }
-        assert_eq!(window.admit(MOST, began), Admission::LeaveOutFirst);
-        assert_eq!(window.admit(MOST, began + WINDOW), Admission::LeaveOut);
+        assert_eq!(window.admit(MAX_LINES, began), Admission::LeaveOutFirst);
+        assert_eq!(window.admit(MAX_LINES, began + WINDOW), Admission::LeaveOut);
         // It was reported.
         assert_eq!(std::mem::take(&mut window.left_out), 2);
         assert_eq!(window.admit(0, began + WINDOW), Admission::Log);
@@ -163,7 +163,7 @@ mod tests {
         }
         assert_eq!(window.admit("loud", began), Admission::LeaveOutFirst);
         assert_eq!(window.admit("other", began), Admission::Log);
-        for _ in 0..MOST {
+        for _ in 0..MAX_LINES {
             assert_eq!(window.admit("loud", began), Admission::LeaveOut);
         }
         assert_eq!(window.admit("other", began), Admission::Log);

@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::connections::ConnectionMetrics;
+use super::encode;
 
 /// A pool as a label's value. All unknown names share one, so that requests for made-up pools cannot fill the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -75,7 +76,6 @@ struct WhatLabels {
 /// All metrics with their registry.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
     requests: Family<RequestLabels, Counter>,
     access: Family<AccessLabels, Counter>,
     access_modes: Family<ModeLabels, Gauge>,
@@ -110,8 +110,7 @@ impl Metrics {
     /// Creates all metrics with value 0.
     #[must_use]
     pub fn new() -> Self {
-        let mut metrics = Self {
-            registry: Registry::with_prefix("mcs"),
+        Self {
             requests: Family::default(),
             access: Family::default(),
             access_modes: Family::default(),
@@ -134,13 +133,18 @@ impl Metrics {
             watch_failures: Family::default(),
             stale_since: Gauge::default(),
             cache_failures: Counter::default(),
-        };
-        metrics.register();
-        metrics
+        }
     }
 
-    fn register(&mut self) {
-        let registry = &mut self.registry;
+    pub(super) fn register(&self, registry: &mut Registry) {
+        self.register_requests(registry);
+        self.connections.register(registry);
+        self.administrators.register_administrators(registry);
+        self.register_certificates(registry);
+        self.register_inputs(registry);
+    }
+
+    fn register_requests(&self, registry: &mut Registry) {
         registry.register(
             "requests",
             "Requests for a pool's config, by pool, Ignition spec version and status",
@@ -157,18 +161,10 @@ impl Metrics {
             self.access_modes.clone(),
         );
         registry.register(
-            "tokens_attention",
-            "What is not in order with the tokens that are kept here: pointer configs that lack one \
-             where access is to be enforced, files that cannot be used, a clock that is behind",
-            self.tokens_attention.clone(),
-        );
-        registry.register(
             "response_bytes",
             "Bytes of configs handed to the network",
             self.response_bytes.clone(),
         );
-        self.connections.register(registry);
-        self.administrators.register_administrators(registry);
         registry.register(
             "render_duration_seconds",
             "Time to render one config in one version",
@@ -179,6 +175,9 @@ impl Metrics {
             "Configs that could not be rendered, by pool",
             self.render_failures.clone(),
         );
+    }
+
+    fn register_certificates(&self, registry: &mut Registry) {
         registry.register(
             "certificate_expiry_timestamp_seconds",
             "When the serving certificate, or a CA sent with it, expires; the earliest",
@@ -190,6 +189,21 @@ impl Metrics {
             self.certificate_failures.clone(),
         );
         registry.register(
+            "certificates_attention",
+            "What is not in order with the certificates that are kept here and stays as it is: \
+             pointer configs that could not boot a machine, what was refused, what cannot be used",
+            self.certificates_attention.clone(),
+        );
+        registry.register(
+            "tokens_attention",
+            "What is not in order with the tokens that are kept here: pointer configs that lack one \
+             where access is to be enforced, files that cannot be used, a clock that is behind",
+            self.tokens_attention.clone(),
+        );
+    }
+
+    fn register_inputs(&self, registry: &mut Registry) {
+        registry.register(
             "inputs_changed_timestamp_seconds",
             "When the inputs changed last",
             self.inputs_changed.clone(),
@@ -198,12 +212,6 @@ impl Metrics {
             "inputs_age_seconds",
             "Time since the inputs changed",
             self.inputs_age.clone(),
-        );
-        registry.register(
-            "certificates_attention",
-            "What is not in order with the certificates that are kept here and stays as it is: \
-             pointer configs that could not boot a machine, what was refused, what cannot be used",
-            self.certificates_attention.clone(),
         );
         registry.register(
             "input_problems",
@@ -235,11 +243,6 @@ impl Metrics {
             "Reads and writes of the inputs' cache that failed",
             self.cache_failures.clone(),
         );
-    }
-
-    #[cfg(test)]
-    pub(super) fn registry(&self) -> &Registry {
-        &self.registry
     }
 
     /// The counter of requests with one outcome. Look it up once if the outcome repeats.
@@ -328,9 +331,7 @@ impl Metrics {
             let age = now.duration_since(since).unwrap_or_default();
             self.inputs_age.set(age.as_secs_f64());
         }
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
-        Ok(text)
+        encode(|registry| self.register(registry))
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::atomic::AtomicI64;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::ConnectionMetrics;
+use super::connections::ConnectionMetrics;
+use super::encode;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Refusal {
@@ -37,12 +37,12 @@ pub struct NodeCaMetrics {
     /// Time since which the ConfigMap cannot be followed, in seconds since 1970; 0 if it can.
     pub(crate) stale_since: Gauge,
     /// Registries with credentials in the Secret.
-    pub(crate) logins: Gauge<i64, AtomicI64>,
+    pub(crate) credentials: Gauge<i64, AtomicI64>,
     /// Refused entries of the Secret.
-    pub(crate) logins_refused: Gauge<i64, AtomicI64>,
+    pub(crate) credentials_refused: Gauge<i64, AtomicI64>,
     /// Value 1 while the file of registry credentials is faulty.
-    pub(crate) login_problems: Gauge<i64, AtomicI64>,
-    pub(crate) login_changes: Counter,
+    pub(crate) credential_problems: Gauge<i64, AtomicI64>,
+    pub(crate) credential_changes: Counter,
 }
 
 impl NodeCaMetrics {
@@ -51,14 +51,11 @@ impl NodeCaMetrics {
     /// # Errors
     /// Writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry())?;
-        Ok(text)
+        encode(|registry| self.register(registry))
     }
 
-    pub(super) fn registry(&self) -> Registry {
-        let mut registry = Registry::with_prefix("mcs");
-        self.connections.register_administrators(&mut registry);
+    pub(super) fn register(&self, registry: &mut Registry) {
+        self.connections.register_administrators(registry);
         registry.register(
             "node_ca_registries",
             "Registries whose authorities the merged config map has for this node",
@@ -92,24 +89,23 @@ impl NodeCaMetrics {
         registry.register(
             "node_ca_logins",
             "Registries whose logins the secret has for this node",
-            self.logins.clone(),
+            self.credentials.clone(),
         );
         registry.register(
             "node_ca_logins_refused",
             "Entries of the secret with registry logins that are refused now",
-            self.logins_refused.clone(),
+            self.credentials_refused.clone(),
         );
         registry.register(
             "node_ca_login_problems",
             "Whether the node's file of registry logins is not as the secret says, and is not mended",
-            self.login_problems.clone(),
+            self.credential_problems.clone(),
         );
         registry.register(
             "node_ca_login_changes",
             "Registry logins that were written on the node or taken out",
-            self.login_changes.clone(),
+            self.credential_changes.clone(),
         );
-        registry
     }
 
     /// The counter of failed watches of a kind (in the plural).

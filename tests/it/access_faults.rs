@@ -96,23 +96,26 @@ fn a_read_only_state_directory_has_tokens_that_count() {
 
 #[test]
 fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let _disk = Disk::mount(folder.path(), 1024);
-    let state = folder.path().join("state");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let _disk = Disk::mount(directory.path(), 1024);
+    let state = directory.path().join("state");
     drop(serve(&state).until_ready());
     let good = wait_for("a token", || carried(&state));
     assert!(tokens(&state, &["rotate"]).status.success());
     // Beside the state directory, where nothing tells that it is gone.
-    let filler = folder.path().join("filler");
+    let filler = directory.path().join("filler");
     // It ends when the disk is full.
     let _ = fs::write(&filler, vec![0_u8; 2 << 20]);
     let server = serve(&state);
     assert_eq!(status(&tls(&server, &state), Some(&good)), 200);
     assert_closed(&server, &state);
-    let told = wait_for("it to be told", || {
+    let reported = wait_for("it to be told", || {
         degraded(&server).into_iter().find(|line| line.contains("access.json"))
     });
-    assert!(told.contains("No space left on device") && told.lines().count() == 1, "{told}");
+    assert!(
+        reported.contains("No space left on device") && reported.lines().count() == 1,
+        "{reported}"
+    );
     let output = tokens(&state, &["add", "rack-7", "--pool", "worker", "--until", "never"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && output.stdout.is_empty(), "it is not shown: {error}");
@@ -128,14 +131,14 @@ fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
 
 #[test]
 fn a_full_disk_opens_no_pool_that_is_to_be_enforced() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let _disk = Disk::mount(folder.path(), 1024);
-    let state = folder.path().join("state");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let _disk = Disk::mount(directory.path(), 1024);
+    let state = directory.path().join("state");
     let audited = command(&in_repository("ignition-fixtures"), &state, "audit");
     drop(Server::prepared(audited).until_ready());
     let good = wait_for("a token", || carried(&state));
     // It ends when the disk is full.
-    let _ = fs::write(folder.path().join("filler"), vec![0_u8; 2 << 20]);
+    let _ = fs::write(directory.path().join("filler"), vec![0_u8; 2 << 20]);
     let server = serve(&state);
     assert_eq!(status(&tls(&server, &state), Some(&good)), 200);
     assert_closed(&server, &state);
@@ -146,9 +149,9 @@ fn a_full_disk_opens_no_pool_that_is_to_be_enforced() {
 
 #[test]
 fn a_token_that_somebody_writes_into_a_pointer_config_opens_nothing() {
-    let (folder, good) = used();
-    let server = serve(folder.path()).until_ready();
-    let pointers = folder.path().join("user-data");
+    let (directory, good) = used();
+    let server = serve(directory.path()).until_ready();
+    let pointers = directory.path().join("user-data");
     let text = fs::read_to_string(pointers.join("worker.ign")).expect("a pointer config");
     let made_up = unknown();
     let planted = text.replace(&good, &made_up);
@@ -158,15 +161,15 @@ fn a_token_that_somebody_writes_into_a_pointer_config_opens_nothing() {
         let now = fs::read_to_string(pointers.join("planted.ign")).expect("a pointer config");
         now.contains(&good).then_some(())
     });
-    let client = tls(&server, folder.path());
+    let client = tls(&server, directory.path());
     assert_eq!((status(&client, Some(&made_up)), status(&client, Some(&good))), (503, 200));
 }
 
 #[test]
 fn a_clock_that_was_ahead_holds_rotation_up_until_somebody_says_that_it_is_right() {
-    let (folder, good) = used();
+    let (directory, good) = used();
     for file in ["tokens.json", "access.json"] {
-        let path = folder.path().join(file);
+        let path = directory.path().join(file);
         let text = fs::read(&path).expect("a file");
         let mut list: Value = serde_json::from_slice(&text).expect("JSON");
         for token in list["tokens"].as_array_mut().expect("tokens") {
@@ -174,23 +177,23 @@ fn a_clock_that_was_ahead_holds_rotation_up_until_somebody_says_that_it_is_right
         }
         fs::write(&path, list.to_string()).expect("a writable folder");
     }
-    let server = serve(folder.path()).until_ready();
-    let told = |server: &Server| {
-        let told = |line: &String| line.contains("made later than now: is the clock right?");
-        degraded(server).iter().any(told)
+    let server = serve(directory.path()).until_ready();
+    let reported = |server: &Server| {
+        let reported = |line: &String| line.contains("made later than now: is the clock right?");
+        degraded(server).iter().any(reported)
     };
-    wait_for("it to be told", || told(&server).then_some(()));
-    let output = tokens(folder.path(), &["rotate"]);
+    wait_for("it to be told", || reported(&server).then_some(()));
+    let output = tokens(directory.path(), &["rotate"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.ends_with("is the clock right? --force says that it is\n"), "{error}");
     assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
-    assert_eq!(carried(folder.path()), Some(good.clone()));
+    assert_eq!(carried(directory.path()), Some(good.clone()));
 
-    assert!(tokens(folder.path(), &["rotate", "--force"]).status.success());
-    let new = wait_for("a new token", || carried(folder.path()).filter(|now| *now != good));
-    wait_for("it to be told no more", || (!told(&server)).then_some(()));
+    assert!(tokens(directory.path(), &["rotate", "--force"]).status.success());
+    let new = wait_for("a new token", || carried(directory.path()).filter(|now| *now != good));
+    wait_for("it to be told no more", || (!reported(&server)).then_some(()));
     for credential in [&good, &new] {
-        assert_eq!(status(&tls(&server, folder.path()), Some(credential)), 200);
+        assert_eq!(status(&tls(&server, directory.path()), Some(credential)), 200);
     }
 }
 
@@ -210,8 +213,8 @@ fn give_one_without_headers(server: &Server, state: &Path) {
 
 #[test]
 fn lists_that_are_lost_open_no_pool_after_a_restart() {
-    let (folder, good) = used();
-    let state = folder.path();
+    let (directory, good) = used();
+    let state = directory.path();
     let mut server = serve(state).until_ready();
     give_one_without_headers(&server, state);
     fs::remove_file(state.join("access.json")).expect("a file");
@@ -249,8 +252,8 @@ fn copied_manifests() -> (TempDir, PathBuf) {
 
 #[test]
 fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() {
-    let (folder, good) = used();
-    let state = folder.path();
+    let (directory, good) = used();
+    let state = directory.path();
     let (_top, manifests) = copied_manifests();
     let mut server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
     let pinned = Disk::pin(&state.join("tokens.json"));
@@ -261,12 +264,12 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
     });
     fs::write(manifests.join("new.json"), pool.to_string()).expect("a writable folder");
     for start in 0..2 {
-        let told = "pool new: whether its pointer configs carry tokens is not known";
+        let reported = "pool new: whether its pointer configs carry tokens is not known";
         let contested = "pool new: it was enforced";
         wait_for("it to be told", || {
             let lines = degraded(&server);
-            let is_told = |line: &String| line.contains(told) || line.contains(contested);
-            lines.iter().any(is_told).then_some(())
+            let is_reported = |line: &String| line.contains(reported) || line.contains(contested);
+            lines.iter().any(is_reported).then_some(())
         });
         assert!(state.join("user-data/new.ign").exists());
         assert_eq!(get(&tls(&server, state), "new", None).status, 503, "{start}");
@@ -284,8 +287,8 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
 
 #[test]
 fn a_pool_that_was_away_for_a_moment_comes_back_enforced() {
-    let (folder, good) = used();
-    let state = folder.path();
+    let (directory, good) = used();
+    let state = directory.path();
     let (top, manifests) = copied_manifests();
     let server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
     give_one_without_headers(&server, state);
@@ -317,14 +320,14 @@ const FAULTS: [Fault; 5] = [
 ];
 
 #[test]
-fn a_broken_file_opens_nothing_and_its_name_is_told() {
-    let (folder, good) = used();
-    let state = folder.path();
+fn a_broken_file_opens_nothing_and_its_name_is_reported() {
+    let (directory, good) = used();
+    let state = directory.path();
     for file in ["tokens.json", "access.json"] {
         let path = state.join(file);
         let whole = fs::read(&path).expect("a file");
         for (name, fault) in FAULTS {
-            let told = |server: &Server| {
+            let reported = |server: &Server| {
                 let lines = wait_for(name, || {
                     let lines = degraded(server);
                     let lines: Vec<_> = lines.into_iter().filter(|it| it.contains(file)).collect();
@@ -337,13 +340,13 @@ fn a_broken_file_opens_nothing_and_its_name_is_told() {
             let server = serve(state).until_ready();
             assert_eq!(status(&tls(&server, state), Some(&good)), 200);
             fault(&path);
-            told(&server);
+            reported(&server);
             assert_eq!(status(&tls(&server, state), Some(&good)), 200, "{file} is {name}");
             assert_closed(&server, state);
             drop(server);
             // One that starts refuses nobody for good.
             let server = serve(state);
-            told(&server);
+            reported(&server);
             let expected = if file == "tokens.json" { 200 } else { 503 };
             let answer = status(&tls(&server, state), Some(&good));
             assert_eq!(answer, expected, "{file} is {name}");
@@ -372,8 +375,8 @@ fn a_broken_file_opens_nothing_and_its_name_is_told() {
 
 #[test]
 fn what_somebody_else_has_put_where_a_pointer_config_belongs_stays_and_opens_nothing() {
-    let (folder, good) = used();
-    let state = folder.path();
+    let (directory, good) = used();
+    let state = directory.path();
     let path = state.join("user-data/worker.ign");
     for text in [
         r#"{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://else.example/config/worker"}]}}}"#,
@@ -392,7 +395,7 @@ fn what_somebody_else_has_put_where_a_pointer_config_belongs_stays_and_opens_not
 }
 
 #[test]
-fn a_pool_that_cannot_be_made_ready_is_told_and_not_opened_by_its_neighbours() {
+fn a_pool_that_cannot_be_made_ready_is_reported_and_not_opened_by_its_neighbours() {
     let manifests = with_annotated_pool("worker", "\"off\"");
     let server = Server::serve(manifests.path(), &["--access", "enforce"]);
     let open = get(&server.plain(), "worker", None);
@@ -403,8 +406,8 @@ fn a_pool_that_cannot_be_made_ready_is_told_and_not_opened_by_its_neighbours() {
 
 #[test]
 fn a_clock_that_is_wrong_refuses_nobody_and_opens_nothing() {
-    let (folder, good) = used();
-    let state = folder.path();
+    let (directory, good) = used();
+    let state = directory.path();
     let clocks = tempfile::tempdir().expect("a temporary folder");
     let clock = clocks.path().join("clock");
     let set = |by: &str| {

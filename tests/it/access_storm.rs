@@ -255,8 +255,8 @@ impl Mortal {
 
 #[test]
 fn whenever_a_server_is_killed_no_machine_is_refused_and_no_stranger_served() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mortal = Mortal { state: folder.path().join("state"), ports: free_ports() };
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let mortal = Mortal { state: directory.path().join("state"), ports: free_ports() };
     let stop = AtomicBool::new(false);
     let refused = AtomicU64::new(0);
     let mut random = Random(0x6d63_7321);

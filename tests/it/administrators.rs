@@ -143,8 +143,8 @@ impl Drop for Process {
 
 #[test]
 fn the_listeners_of_all_commands_know_their_names() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let kubeconfig = folder.path().join("kubeconfig");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let kubeconfig = directory.path().join("kubeconfig");
     let [nobody] = free_ports();
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "a",
@@ -164,7 +164,7 @@ fn the_listeners_of_all_commands_know_their_names() {
             "proxy.example",
         ]);
         if command == "node-ca" {
-            program.arg("--dir").arg(folder.path());
+            program.arg("--dir").arg(directory.path());
         }
         let quiet = program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let _process = Process(quiet.spawn().expect("the built binary"));

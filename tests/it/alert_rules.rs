@@ -16,18 +16,18 @@ fn promtool() -> PathBuf {
     path.expect("PROMTOOL: run tests/run, or set it to what tests/monitoring/install prints").into()
 }
 
-fn plain_rules(folder: &str) -> Vec<u8> {
+fn plain_rules(directory: &str) -> Vec<u8> {
     let page = book::page("how-to/monitor.md");
     assert!(page.contains(PLAIN_RULES), "the book no longer has {PLAIN_RULES}");
-    let file = in_repository(&format!("deploy/components/{folder}/alerts.yaml"));
+    let file = in_repository(&format!("deploy/components/{directory}/alerts.yaml"));
     let command = format!("{PLAIN_RULES} '{}'", file.display());
     let output = Command::new("sh").args(["-c", &command]).output().expect("a shell");
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
-fn judge(folder: &Path, arguments: &[&str]) {
-    let output = Command::new(promtool()).args(arguments).current_dir(folder).output();
+fn judge(directory: &Path, arguments: &[&str]) {
+    let output = Command::new(promtool()).args(arguments).current_dir(directory).output();
     let output = output.expect("promtool");
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{arguments:?}:\n{}", String::from_utf8_lossy(&said));
@@ -36,12 +36,12 @@ fn judge(folder: &Path, arguments: &[&str]) {
 #[test]
 fn alerts_come_when_they_should_and_at_no_other_time() {
     for component in &COMPONENTS {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = tempfile::tempdir().expect("a temporary folder");
         let rules = format!("{}.yaml", component.name);
-        fs::write(folder.path().join(&rules), plain_rules(component.folder)).expect("a file");
+        fs::write(directory.path().join(&rules), plain_rules(component.directory)).expect("a file");
         let tests = in_repository("tests/monitoring").join(&rules);
-        fs::copy(tests, folder.path().join("tests.yaml")).expect("the tests");
-        judge(folder.path(), &["check", "rules", &rules]);
-        judge(folder.path(), &["test", "rules", "tests.yaml"]);
+        fs::copy(tests, directory.path().join("tests.yaml")).expect("the tests");
+        judge(directory.path(), &["check", "rules", &rules]);
+        judge(directory.path(), &["test", "rules", "tests.yaml"]);
     }
 }

@@ -38,9 +38,9 @@ const ANY_PORT: [&str; 6] = [
     "--v=2",
 ];
 
-fn serve(folder: &Path, state: &Path, more: &[&str]) -> String {
+fn serve(directory: &Path, state: &Path, more: &[&str]) -> String {
     let state = format!("--state-dir={}", text(state));
-    let mut arguments = vec!["serve", text(folder), &state];
+    let mut arguments = vec!["serve", text(directory), &state];
     arguments.extend(ANY_PORT);
     arguments.extend(more);
     error_line(&arguments)
@@ -55,7 +55,7 @@ fn a_missing_directory_is_named() {
 
 #[test]
 fn a_broken_manifest_is_named_with_its_fault() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let state = tempfile::tempdir().expect("a temporary folder");
     for (contents, fault) in [
         ("kind: MachineConfigPool\nmetadata: {name: a\n", "line 2"),
@@ -64,28 +64,28 @@ fn a_broken_manifest_is_named_with_its_fault() {
         ("kind: MachineConfigPool\nmetadata: {name: a}\nstatus: 1\n", "MachineConfigPool \"a\""),
         ("- a list\n", "this is a list"),
     ] {
-        fs::write(folder.path().join("bad.yaml"), contents).expect("a writable folder");
-        let line = serve(folder.path(), state.path(), &[]);
+        fs::write(directory.path().join("bad.yaml"), contents).expect("a writable folder");
+        let line = serve(directory.path(), state.path(), &[]);
         assert!(line.contains("bad.yaml: ") && line.contains(fault), "{contents:?}: {line}");
     }
 }
 
 #[test]
 fn two_objects_of_one_name_are_named_with_both_files() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let state = tempfile::tempdir().expect("a temporary folder");
     for file in ["one.yaml", "two.yaml"] {
         let pool = "kind: MachineConfigPool\nmetadata: {name: a}\n";
-        fs::write(folder.path().join(file), pool).expect("a writable folder");
+        fs::write(directory.path().join(file), pool).expect("a writable folder");
     }
-    let line = serve(folder.path(), state.path(), &[]);
+    let line = serve(directory.path(), state.path(), &[]);
     assert!(line.contains("one.yaml") && line.contains("two.yaml"), "{line}");
 }
 
 #[test]
 fn an_unreadable_or_mismatched_pair_is_named() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let path = |name: &str| directory.path().join(name);
     fs::write(path("kubeconfig"), "{}").expect("a writable folder");
     fs::write(path("garbage"), "garbage").expect("a writable folder");
     fs::create_dir(path("one")).expect("a new folder");
@@ -97,7 +97,7 @@ fn an_unreadable_or_mismatched_pair_is_named() {
         (one.certificate.clone(), path("garbage"), "garbage: no PEM private key"),
         (one.certificate.clone(), other.key, "the key does not belong to the certificate"),
     ] {
-        let mut arguments = vec!["bootstrap", "--server-basedir", text(folder.path())];
+        let mut arguments = vec!["bootstrap", "--server-basedir", text(directory.path())];
         let kubeconfig = path("kubeconfig");
         arguments.extend(["--bootstrap-kubeconfig", text(&kubeconfig)]);
         arguments.extend(["--cert", text(&certificate), "--key", text(&key)]);

@@ -7,7 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::command_line::{all, this_program};
-use crate::support::book::{PAGES, anchors, commands, files, page, pages, without_code};
+use crate::support::book::{PAGES, anchors, blocks, commands, files, page, pages, without_code};
+use crate::support::machine::Machine;
 use crate::support::server::Server;
 use crate::support::{in_repository, wait_for};
 
@@ -81,9 +82,12 @@ fn links_lead_to_files_and_headings_that_exist() {
             }
             count += 1;
             let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
-            let folder = Path::new(&document).parent().expect("a folder");
-            let path =
-                if file.is_empty() { PathBuf::from(&document) } else { normal(&folder.join(file)) };
+            let directory = Path::new(&document).parent().expect("a folder");
+            let path = if file.is_empty() {
+                PathBuf::from(&document)
+            } else {
+                normal(&directory.join(file))
+            };
             let place = format!("{document}:{line}: {target}");
             assert!(in_repository("").join(&path).is_file(), "{place}: no such file");
             // What is built of the book has its pages alone.
@@ -188,16 +192,15 @@ fn the_reference_has_every_command_and_flag_and_no_other() {
     }
 }
 
-/// The commands as they are typed, on a copy of the sample cluster, but for the server's ports.
+/// The commands as they are typed, but for the server's ports; the machine boots into what the page says.
 #[test]
 fn the_first_tutorial_does_what_it_says() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let copied = Command::new("cp")
-        .args(["--recursive", "--no-target-directory"])
-        .args([in_repository("ignition-fixtures"), folder.path().join("manifests")])
-        .status()
-        .expect("cp");
-    assert!(copied.success());
+    let manifest = first_yaml("tutorials/first-boot.md");
+    assert_eq!(manifest, first_yaml("README.md"), "the introduction has the same");
+    assert!(manifest.lines().count() <= 20, "{manifest}");
+    fs::create_dir(folder.path().join("manifests")).expect("a writable folder");
+    fs::write(folder.path().join("manifests/worker.yaml"), manifest).expect("a writable folder");
     let server =
         Server::serve_with_state(&folder.path().join("manifests"), &folder.path().join("certs"));
     let secure = format!("localhost:{}", server.secure().port());
@@ -228,5 +231,16 @@ fn the_first_tutorial_does_what_it_says() {
     let config = fs::read(folder.path().join("worker.json")).expect("what curl has written");
     let config: serde_json::Value = serde_json::from_slice(&config).expect("a config");
     assert_eq!(config["ignition"]["version"], "3.4.0");
+    let pointer = folder.path().join("certs/user-data/worker.ign");
+    let pointer = fs::read_to_string(pointer).expect("a pointer config");
+    let machine = Machine::new();
+    machine.boot(&pointer);
+    let motd = fs::read_to_string(machine.root().join("etc/motd")).expect("the file");
+    assert_eq!(motd, "Welcome\n");
     server.until_ready();
+}
+
+fn first_yaml(name: &str) -> String {
+    let blocks = blocks(&page(name)).into_iter();
+    blocks.map(|it| (it.language, it.text)).find(|it| it.0 == "yaml").expect("a block").1
 }

@@ -36,7 +36,7 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
         from(server.plain(), last).request("GET", &format!("/config/{pool}"), &[IGNITION, ACCEPT]);
     }
     let etag = server.plain().request("HEAD", "/config/master", &[IGNITION, ACCEPT]);
-    let told = |server: &Server| {
+    let reported = |server: &Server| {
         let first = machine(server, 2);
         assert_eq!(first["requests"]["pool"], "master");
         assert_eq!(first["requests"]["times"], 2);
@@ -56,10 +56,10 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
         let foremost = &get(server, "/api/v1/machines")[0];
         assert_eq!(foremost["address"], "127.0.0.3", "those that are stuck come first");
     };
-    told(&server);
+    reported(&server);
     server.terminate();
     assert!(server.ended().success());
-    told(&Server::serve_with_state(&sample, state.path()));
+    reported(&Server::serve_with_state(&sample, state.path()));
 }
 
 /// What no directory tells.
@@ -114,8 +114,8 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
 #[test]
 fn a_machine_that_does_not_trust_the_certificate_is_told() {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let other = Pair::make(folder.path(), "localhost");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let other = Pair::make(directory.path(), "localhost");
     let ca = fs::read(&other.certificate).expect("a certificate");
     let client = from(Client::tls(server.secure(), &ca), 2);
     assert!(client.try_request("GET", "/config/worker", &[IGNITION]).is_err());
@@ -179,19 +179,19 @@ fn why_a_machine_may_not_have_the_config_is_told_to_administrators_alone() {
         bodies.insert(answer.body);
     }
     assert_eq!(bodies.len(), 1, "one answer for all");
-    let told = |server: &Server| {
+    let reported = |server: &Server| {
         for (last, _, reason) in cases {
-            refusal_is_told(server, last, reason);
+            refusal_is_reported(server, last, reason);
         }
     };
-    told(&running);
+    reported(&running);
     running.terminate();
     running.ended();
-    told(&server());
+    reported(&server());
 }
 
 /// In the API, on the page and on a terminal.
-fn refusal_is_told(server: &Server, last: u8, reason: &str) {
+fn refusal_is_reported(server: &Server, last: u8, reason: &str) {
     let page = String::from_utf8(server.metrics().get("/").body).expect("text");
     let (_, table, _) = machines(server, "400", &[]);
     let line = machine(server, last);
@@ -217,37 +217,37 @@ fn whoever_asks_for_no_machine_or_none_that_asked_is_told() {
 }
 
 #[test]
-fn changes_are_told_with_their_time() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+fn changes_are_reported_with_their_time() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let pool = |configuration: &str| {
         let pool = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
             "metadata": {"name": "worker"}, "status": {"configuration": {"name": configuration}},
         });
-        fs::write(folder.path().join("pool.json"), pool.to_string()).expect("a writable folder");
+        fs::write(directory.path().join("pool.json"), pool.to_string()).expect("a writable folder");
     };
     for name in ["one", "two"] {
         let config = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
             "metadata": {"name": name}, "spec": {"config": {"ignition": {"version": "3.4.0"}}},
         });
-        let path = folder.path().join(format!("{name}.json"));
+        let path = directory.path().join(format!("{name}.json"));
         fs::write(path, config.to_string()).expect("a writable folder");
     }
     pool("one");
-    let server = Server::serve(folder.path(), &[]);
-    let told = |what: &str| {
+    let server = Server::serve(directory.path(), &[]);
+    let reported = |what: &str| {
         wait_for(what, || {
             let overview = get(&server, "/api/v1/overview");
             let changes = overview["changes"].as_array().expect("a list");
             changes.iter().any(|change| change["what"] == what).then_some(())
         });
     };
-    told("pool worker: serves one");
+    reported("pool worker: serves one");
     pool("two");
-    told("pool worker: serves two in place of one");
-    fs::remove_file(folder.path().join("pool.json")).expect("the file");
-    told("pool worker: is gone");
+    reported("pool worker: serves two in place of one");
+    fs::remove_file(directory.path().join("pool.json")).expect("the file");
+    reported("pool worker: is gone");
     let overview = get(&server, "/api/v1/overview");
     assert_eq!(overview["not_ready"], json!(["there are no pools"]));
 }

@@ -117,21 +117,21 @@ fn openssl_der(pem: &[u8]) -> Vec<u8> {
 
 /// A state directory that `serve` has made.
 fn made() -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let state = folder.path().join("state");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let state = directory.path().join("state");
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
     let pointer = server.state().join("user-data/worker.ign");
     wait_for("the pointer configs", || pointer.exists().then_some(()));
     server.copy_state(&state);
-    (folder, state)
+    (directory, state)
 }
 
 /// Whether OpenSSL, which is the pickiest of all in finding its way, follows the chain to one of
 /// these authorities.
-fn verifies(state: &Path, authorities: &Path) -> bool {
+fn verifies(state: &Path, cas: &Path) -> bool {
     let output = Command::new("openssl")
         .args(["verify", "-x509_strict", "-purpose", "sslserver", "-CAfile"])
-        .arg(authorities)
+        .arg(cas)
         .arg("-untrusted")
         .arg(state.join("tls.crt"))
         .arg(state.join("tls.crt"))
@@ -142,13 +142,13 @@ fn verifies(state: &Path, authorities: &Path) -> bool {
 
 #[test]
 fn a_rotation_that_is_killed_anywhere_locks_nobody_out_and_the_next_one_ends_it() {
-    let (folder, state) = made();
-    let handed = folder.path().join("handed");
+    let (directory, state) = made();
+    let handed = directory.path().join("handed");
     fs::create_dir(&handed).expect("a new folder");
     let mut kills = 0;
     for round in 0..60_u64 {
-        let authorities = handed.join(format!("{round}.pem"));
-        fs::write(&authorities, trusted(&state.join("user-data/worker.ign"))).expect("a write");
+        let cas = handed.join(format!("{round}.pem"));
+        fs::write(&cas, trusted(&state.join("user-data/worker.ign"))).expect("a write");
         let mut command = binary();
         command.args(["certs", "rotate", "--ca", "--state-dir"]).arg(&state);
         command.stdout(std::process::Stdio::null());
@@ -175,7 +175,7 @@ fn a_rotation_that_is_killed_anywhere_locks_nobody_out_and_the_next_one_ends_it(
 
 #[test]
 fn several_processes_at_once_take_turns() {
-    let (_folder, state) = made();
+    let (_directory, state) = made();
     let before = trusted(&state.join("user-data/worker.ign"));
     std::thread::scope(|scope| {
         for _ in 0..6 {
@@ -190,7 +190,7 @@ fn several_processes_at_once_take_turns() {
 
 #[test]
 fn what_is_there_is_shown_and_judged() {
-    let (_folder, state) = made();
+    let (_directory, state) = made();
     let shown = must(&certs(&state, &["show"]));
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[0].starts_with("WHAT"), "{shown}");
@@ -240,7 +240,7 @@ fn what_is_there_is_shown_and_judged() {
 
 #[test]
 fn pointer_configs_that_no_machine_could_boot_from_are_named() {
-    let (folder, state) = made();
+    let (directory, state) = made();
     let pointers = state.join("user-data");
     let oldest = fs::read_to_string(pointers.join("worker.ign")).expect("a pointer config");
     let said = || {
@@ -253,8 +253,8 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     let request =
         ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
     let names = ["-subj", "/CN=stranger", "-keyout", "key", "-out", "stranger.pem"];
-    openssl(folder.path(), &[&request[..], &names].concat());
-    let stranger = fs::read(folder.path().join("stranger.pem")).expect("a certificate");
+    openssl(directory.path(), &[&request[..], &names].concat());
+    let stranger = fs::read(directory.path().join("stranger.pem")).expect("a certificate");
     let mut config: Value = serde_json::from_str(&oldest).expect("JSON");
     let source = percent_encoding::percent_encode(&stranger, percent_encoding::NON_ALPHANUMERIC);
     config["ignition"]["security"]["tls"]["certificateAuthorities"][0]["source"] =
@@ -288,8 +288,8 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
 /// The last moment that there is means "no expiration" (RFC 5280 section 4.1.2.5).
 #[test]
 fn a_ca_that_never_ends_is_served_shown_judged_and_rotated() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let state = folder.path().join("state");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let state = directory.path().join("state");
     fs::create_dir(&state).expect("a new folder");
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::default();
@@ -319,8 +319,8 @@ fn pairs_that_somebody_brings_are_taken_over_as_they_are() {
         ("sec1", vec!["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"]),
         ("pkcs8", vec!["genpkey", "-algorithm", "RSA", "-out"]),
     ] {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let state = folder.path().join("state");
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let state = directory.path().join("state");
         fs::create_dir(&state).expect("a new folder");
         openssl(&state, &[&key[..], &["ca.key"]].concat());
         openssl(&state, &[&key[..], &["tls.key"]].concat());

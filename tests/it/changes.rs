@@ -44,15 +44,15 @@ fn machine_config(name: &str, contents: &str) -> String {
     .to_string()
 }
 
-fn write(folder: &Path, file: &str, contents: &str) {
-    fs::write(folder.join(file), contents).expect("a writable folder");
+fn write(directory: &Path, file: &str, contents: &str) {
+    fs::write(directory.join(file), contents).expect("a writable folder");
 }
 
 /// Replaces a file as a careful program does.
-fn rename_into(folder: &Path, file: &str, contents: &str) {
-    let temporary = folder.join(format!(".{file}.new"));
+fn rename_into(directory: &Path, file: &str, contents: &str) {
+    let temporary = directory.join(format!(".{file}.new"));
     fs::write(&temporary, contents).expect("a writable folder");
-    fs::rename(temporary, folder.join(file)).expect("a rename within a folder");
+    fs::rename(temporary, directory.join(file)).expect("a rename within a folder");
 }
 
 /// What the machines of a pool find in `/etc/marker`, or the status.
@@ -79,12 +79,12 @@ fn served_soon(server: &Server, pool: &str, expected: Result<&str, u16>) {
 
 /// One pool `worker` at config `a`, whose marker is `one`.
 fn cluster() -> (tempfile::TempDir, Server) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    write(folder.path(), "pool.yaml", &pool("worker", "a"));
-    write(folder.path(), "a.yaml", &machine_config("a", "one"));
-    let server = Server::serve(folder.path(), &[]);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    write(directory.path(), "pool.yaml", &pool("worker", "a"));
+    write(directory.path(), "a.yaml", &machine_config("a", "one"));
+    let server = Server::serve(directory.path(), &[]);
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
-    (folder, server)
+    (directory, server)
 }
 
 fn readiness(server: &Server) -> (u16, String) {
@@ -100,35 +100,35 @@ fn metric(server: &Server, name: &str) -> f64 {
 
 #[test]
 fn a_file_that_is_written_renamed_into_or_removed_is_followed() {
-    let (folder, server) = cluster();
-    write(folder.path(), "a.yaml", &machine_config("a", "two"));
+    let (directory, server) = cluster();
+    write(directory.path(), "a.yaml", &machine_config("a", "two"));
     served_soon(&server, "worker", Ok("two"));
-    rename_into(folder.path(), "a.yaml", &machine_config("a", "three"));
+    rename_into(directory.path(), "a.yaml", &machine_config("a", "three"));
     served_soon(&server, "worker", Ok("three"));
-    fs::create_dir(folder.path().join("more")).expect("a new folder");
-    write(&folder.path().join("more"), "extra.json", &pool("extra", "a"));
+    fs::create_dir(directory.path().join("more")).expect("a new folder");
+    write(&directory.path().join("more"), "extra.json", &pool("extra", "a"));
     served_soon(&server, "extra", Ok("three"));
-    fs::remove_file(folder.path().join("more/extra.json")).expect("the file");
+    fs::remove_file(directory.path().join("more/extra.json")).expect("the file");
     served_soon(&server, "extra", Err(503));
 }
 
 #[test]
-fn kubelets_swap_of_a_symlinked_folder_is_followed() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+fn kubelets_swap_of_a_symlinked_directory_is_followed() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let version = |number: u32, marker: &str| {
-        let data = folder.path().join(format!("..version_{number}"));
+        let data = directory.path().join(format!("..version_{number}"));
         fs::create_dir(&data).expect("a new folder");
         write(&data, "pool.yaml", &pool("worker", "a"));
         write(&data, "a.yaml", &machine_config("a", marker));
-        let link = folder.path().join("..data_tmp");
+        let link = directory.path().join("..data_tmp");
         symlink(data.file_name().expect("a name"), &link).expect("a link");
-        fs::rename(link, folder.path().join("..data")).expect("a rename");
+        fs::rename(link, directory.path().join("..data")).expect("a rename");
     };
     version(1, "one");
     for file in ["pool.yaml", "a.yaml"] {
-        symlink(format!("..data/{file}"), folder.path().join(file)).expect("a link");
+        symlink(format!("..data/{file}"), directory.path().join(file)).expect("a link");
     }
-    let server = Server::serve(folder.path(), &[]);
+    let server = Server::serve(directory.path(), &[]);
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     version(2, "two");
     served_soon(&server, "worker", Ok("two"));
@@ -136,25 +136,25 @@ fn kubelets_swap_of_a_symlinked_folder_is_followed() {
 }
 
 #[test]
-fn a_file_behind_a_link_that_leads_out_of_the_folder_is_followed() {
-    let (folder, server) = cluster();
+fn a_file_behind_a_link_that_leads_out_of_the_directory_is_followed() {
+    let (directory, server) = cluster();
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     write(elsewhere.path(), "a.yaml", &machine_config("a", "two"));
-    fs::remove_file(folder.path().join("a.yaml")).expect("the file");
-    symlink(elsewhere.path().join("a.yaml"), folder.path().join("a.yaml")).expect("a link");
+    fs::remove_file(directory.path().join("a.yaml")).expect("the file");
+    symlink(elsewhere.path().join("a.yaml"), directory.path().join("a.yaml")).expect("a link");
     served_soon(&server, "worker", Ok("two"));
     write(elsewhere.path(), "a.yaml", &machine_config("a", "three"));
     served_soon(&server, "worker", Ok("three"));
 }
 
 #[test]
-fn a_folder_that_is_replaced_whole_is_followed() {
+fn a_directory_that_is_replaced_whole_is_followed() {
     let top = tempfile::tempdir().expect("a temporary folder");
     for (version, marker) in [("one", "one"), ("two", "two")] {
-        let folder = top.path().join(version);
-        fs::create_dir(&folder).expect("a new folder");
-        write(&folder, "pool.yaml", &pool("worker", "a"));
-        write(&folder, "a.yaml", &machine_config("a", marker));
+        let directory = top.path().join(version);
+        fs::create_dir(&directory).expect("a new folder");
+        write(&directory, "pool.yaml", &pool("worker", "a"));
+        write(&directory, "a.yaml", &machine_config("a", marker));
     }
     let current = top.path().join("current");
     symlink("one", &current).expect("a link");
@@ -167,15 +167,15 @@ fn a_folder_that_is_replaced_whole_is_followed() {
 
 #[test]
 fn a_file_is_not_read_while_a_program_still_writes_it() {
-    let (folder, server) = cluster();
+    let (directory, server) = cluster();
     // Cut in the middle it is still YAML, with a shorter marker.
     let text = "kind: MachineConfig\nmetadata: {name: a}\nspec:\n  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - path: /etc/marker\n        contents:\n          source: data:,half";
-    let mut file = File::create(folder.path().join("a.yaml")).expect("a file");
+    let mut file = File::create(directory.path().join("a.yaml")).expect("a file");
     file.write_all(text.as_bytes()).expect("a write");
     file.sync_all().expect("a sync");
     // Another change shows that the folder was looked at meanwhile.
-    write(folder.path(), "other.yaml", &pool("other", "b"));
-    write(folder.path(), "b.yaml", &machine_config("b", "b"));
+    write(directory.path(), "other.yaml", &pool("other", "b"));
+    write(directory.path(), "b.yaml", &machine_config("b", "b"));
     // A writer that is silent for long is taken to have gone, so this one is not.
     let mut more = String::new();
     wait_for("the other pool", || {
@@ -191,9 +191,9 @@ fn a_file_is_not_read_while_a_program_still_writes_it() {
 
 #[test]
 fn a_broken_manifest_leaves_the_last_good_state_and_is_named_everywhere() {
-    let (folder, server) = cluster();
+    let (directory, server) = cluster();
     for broken in ["kind: MachineConfig\nmetadata: {name: a\n", "", "{\"kind\": 1}", "\u{0}"] {
-        write(folder.path(), "a.yaml", broken);
+        write(directory.path(), "a.yaml", broken);
         let (status, reason) =
             wait_for("readiness to notice", || Some(readiness(&server)).filter(|(s, _)| *s == 503));
         assert_eq!(status, 503);
@@ -203,7 +203,7 @@ fn a_broken_manifest_leaves_the_last_good_state_and_is_named_everywhere() {
         wait_for("a log line with file and reason", || {
             server.log().lines().any(|l| l.contains("ERROR") && l.contains("a.yaml")).then_some(())
         });
-        write(folder.path(), "a.yaml", &machine_config("a", "one"));
+        write(directory.path(), "a.yaml", &machine_config("a", "one"));
         wait_for("readiness to come back", || (readiness(&server).0 == 200).then_some(()));
     }
     assert!(metric(&server, "mcs_input_failures_total") >= 4.0);
@@ -211,14 +211,14 @@ fn a_broken_manifest_leaves_the_last_good_state_and_is_named_everywhere() {
 
 #[test]
 fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
-    let (folder, server) = cluster();
+    let (directory, server) = cluster();
     let invalid = machine_config("a", "one").replace("/etc/marker", "not-absolute");
-    write(folder.path(), "a.yaml", &invalid);
+    write(directory.path(), "a.yaml", &invalid);
     let (_, reason) =
         wait_for("readiness to notice", || Some(readiness(&server)).filter(|(s, _)| *s == 503));
     assert!(reason.contains("pool worker: "), "{reason:?}");
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
-    fs::remove_file(folder.path().join("a.yaml")).expect("the file");
+    fs::remove_file(directory.path().join("a.yaml")).expect("the file");
     wait_for("readiness to notice", || {
         readiness(&server).1.contains("machine config a is not there").then_some(())
     });
@@ -229,7 +229,7 @@ fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
     let overview = server.metrics().get("/api/v1/overview").json();
     let problem = overview["pools"][0]["problem"].as_str().expect("a problem");
     assert!(problem.contains("machine config a is not there; "), "{problem}");
-    write(folder.path(), "a.yaml", &machine_config("a", "two"));
+    write(directory.path(), "a.yaml", &machine_config("a", "two"));
     served_soon(&server, "worker", Ok("two"));
 }
 
@@ -250,18 +250,18 @@ fn a_hundred_pools_change_at_once(user_agent: &str) {
     let ask = |client: &Client, method: &str, pool: &str| {
         client.request(method, &format!("/config/{pool}"), &headers)
     };
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let names: Vec<String> = (0..100).map(|number| format!("pool-{number}")).collect();
     let fill = |marker: &str| {
         let config = large_machine_config(marker);
         for name in &names {
             let config_name = format!("{name}-{marker}");
             let text = config.replace("CONFIG", &config_name);
-            write(folder.path(), &format!("{config_name}.yaml"), &text);
+            write(directory.path(), &format!("{config_name}.yaml"), &text);
         }
         for name in &names {
             let config_name = format!("{name}-{marker}");
-            rename_into(folder.path(), &format!("{name}.json"), &pool(name, &config_name));
+            rename_into(directory.path(), &format!("{name}.json"), &pool(name, &config_name));
         }
     };
     // Looking through what is answered takes the processors from the server.
@@ -277,7 +277,7 @@ fn a_hundred_pools_change_at_once(user_agent: &str) {
         }
     };
     fill("first");
-    let server = Server::serve(folder.path(), &[]);
+    let server = Server::serve(directory.path(), &[]);
     let client = server.plain();
     all_serve(&client, "first");
     once_within(SOON * HURRY, "the last of 100 pools", |attempt| {
@@ -327,13 +327,13 @@ spec:
 
 #[test]
 fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let [base, first, second] = ["base", "first", "second"].map(|name| folder.path().join(name));
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let [base, first, second] = ["base", "first", "second"].map(|name| directory.path().join(name));
     for path in [&base, &first, &second] {
         fs::create_dir(path).expect("a new folder");
     }
-    write(folder.path(), "kubeconfig", "apiVersion: v1\nkind: Config\n");
-    let kubeconfig = folder.path().join("kubeconfig");
+    write(directory.path(), "kubeconfig", "apiVersion: v1\nkind: Config\n");
+    let kubeconfig = directory.path().join("kubeconfig");
     let old = Pair::make(&first, "localhost");
     let new = Pair::make(&second, "localhost");
     let server = Server::bootstrap(
@@ -387,8 +387,8 @@ fn image_config(name: &str) -> String {
 
 #[test]
 fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let at = folder.path();
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let at = directory.path();
     let [main, mirror] = ["main", "mirror"].map(|name| {
         let path = crate::support::in_repository(&format!("certs/registry-{name}.crt"));
         fs::read_to_string(path).expect("a CA")
@@ -454,20 +454,20 @@ fn registries(server: &Server) -> Vec<String> {
 
 #[test]
 fn a_server_of_a_hundred_pools_comes_to_rest_whatever_its_files_clocks_say() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     for number in 0..100 {
         let name = format!("pool-{number}");
-        write(folder.path(), &format!("{name}.json"), &pool(&name, &name));
+        write(directory.path(), &format!("{name}.json"), &pool(&name, &name));
         let config = machine_config(&name, "one");
-        write(folder.path(), &format!("{name}-config.json"), &config);
+        write(directory.path(), &format!("{name}-config.json"), &config);
     }
     let ahead = SystemTime::now() + Duration::from_secs(100 * 24 * 3600);
-    let file = File::options().append(true).open(folder.path().join("pool-1.json"));
+    let file = File::options().append(true).open(directory.path().join("pool-1.json"));
     file.and_then(|file| file.set_modified(ahead)).expect("a file's clock");
-    let server = Server::serve(folder.path(), &[]);
+    let server = Server::serve(directory.path(), &[]);
     assert_eq!(marker(&server, "pool-1"), Ok("one".to_owned()));
     comes_to_rest(server.pid());
     // And is awake at once.
-    rename_into(folder.path(), "pool-1-config.json", &machine_config("pool-1", "two"));
+    rename_into(directory.path(), "pool-1-config.json", &machine_config("pool-1", "two"));
     served_soon(&server, "pool-1", Ok("two"));
 }

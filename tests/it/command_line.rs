@@ -101,14 +101,18 @@ fn a_flag_stands_under_the_same_heading_in_every_command() {
 
 #[test]
 fn the_version_is_told_by_flag_and_by_command() {
-    let told = |argument: &str| {
+    let reported = |argument: &str| {
         let output = binary().arg(argument).output().expect("the built binary");
         assert!(output.status.success(), "{argument}");
         String::from_utf8(output.stdout).expect("text")
     };
-    assert!(told("--version").starts_with("machine-config-server "), "{}", told("--version"));
-    assert_eq!(told("--version"), told("version"));
-    assert_eq!(told("-V"), told("version"));
+    assert!(
+        reported("--version").starts_with("machine-config-server "),
+        "{}",
+        reported("--version")
+    );
+    assert_eq!(reported("--version"), reported("version"));
+    assert_eq!(reported("-V"), reported("version"));
 }
 
 #[test]

@@ -91,15 +91,15 @@ fn it_can_be_turned_off() {
     plain(&Server::serve(cluster.path(), &["--compact", "off"]), "worker");
 
     let base = tempfile::tempdir().expect("a temporary folder");
-    for (file, folder, name) in [
+    for (file, directory, name) in [
         ("pool.json", "machine-pools", "master.yaml"),
         ("config.json", "machine-configs", "rendered.yaml"),
     ] {
-        let folder = base.path().join(folder);
-        fs::create_dir(&folder).expect("a new folder");
+        let directory = base.path().join(directory);
+        fs::create_dir(&directory).expect("a new folder");
         let text = fs::read_to_string(cluster.path().join(file)).expect("a manifest");
         let text = text.replace("\"worker\"", "\"master\"");
-        fs::write(folder.join(name), text).expect("a writable folder");
+        fs::write(directory.join(name), text).expect("a writable folder");
     }
     let controller = base.path().join("controller-config");
     fs::create_dir(&controller).expect("a new folder");
@@ -117,12 +117,12 @@ fn it_can_be_turned_off() {
 #[test]
 fn a_machine_is_the_same_from_either_form() {
     let cluster = cluster(&every_kind_of_file());
-    for (folder, pools) in [
+    for (directory, pools) in [
         (in_repository("ignition-fixtures"), &["master", "worker", "edge"][..]),
         (cluster.path().to_owned(), &["worker"]),
     ] {
-        let compact = Server::serve(&folder, &[]);
-        let plain = Server::serve(&folder, &["--compact", "off"]);
+        let compact = Server::serve(&directory, &[]);
+        let plain = Server::serve(&directory, &["--compact", "off"]);
         for pool in pools {
             let sent = config_for_ignition(&compact.plain(), pool, "3.3.0");
             assert!(compressed(&sent) > 0, "{pool}");
@@ -242,9 +242,9 @@ fn cluster(files: &[Value]) -> tempfile::TempDir {
 
 /// A pool `worker` with this Ignition config.
 fn cluster_of(config: &Value) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let write = |file: &str, manifest: &Value| {
-        fs::write(folder.path().join(Path::new(file)), manifest.to_string()).expect("a file");
+        fs::write(directory.path().join(Path::new(file)), manifest.to_string()).expect("a file");
     };
     write(
         "pool.json",
@@ -264,7 +264,7 @@ fn cluster_of(config: &Value) -> tempfile::TempDir {
             "spec": {"config": config},
         }),
     );
-    folder
+    directory
 }
 
 fn long_text() -> String {

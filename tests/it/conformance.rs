@@ -143,8 +143,8 @@ fn every_method_and_path_gets_what_the_contract_says() {
 
 /// The folder with the data: the one that `CONFORMANCE_DATA` names, else the usual one.
 pub(crate) fn data() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("CONFORMANCE_DATA") {
-        let data = PathBuf::from(folder);
+    if let Some(directory) = std::env::var_os("CONFORMANCE_DATA") {
+        let data = PathBuf::from(directory);
         assert!(data.is_dir(), "CONFORMANCE_DATA names {}, no folder", data.display());
         return Some(data);
     }
@@ -183,10 +183,10 @@ struct Case {
 struct Answers(BTreeMap<String, PathBuf>);
 
 impl Answers {
-    fn read(folder: &Path) -> Self {
+    fn read(directory: &Path) -> Self {
         let name = |file: PathBuf| (stem(&file).trim_end_matches(".json").to_owned(), file);
-        let answers: BTreeMap<_, _> = files(folder).into_iter().map(name).collect();
-        assert!(!answers.is_empty(), "no answers in {}", folder.display());
+        let answers: BTreeMap<_, _> = files(directory).into_iter().map(name).collect();
+        assert!(!answers.is_empty(), "no answers in {}", directory.display());
         Self(answers)
     }
 
@@ -306,8 +306,8 @@ fn machine_config_name(case: &str) -> String {
     format!("c-{}", case.to_lowercase().replace('_', "-"))
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
-    manifests::files(folder).iter().map(|file| folder.join(file)).collect()
+fn files(directory: &Path) -> Vec<PathBuf> {
+    manifests::files(directory).iter().map(|file| directory.join(file)).collect()
 }
 
 fn stem(file: &Path) -> String {

@@ -18,25 +18,25 @@ use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, once_within};
 use crate::support::{in_repository, wait_for};
 
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     files.sort();
     files
 }
 
 /// The same with those of all folders within it.
-fn all_files(folder: &Path) -> Vec<PathBuf> {
-    let (folders, mut all): (Vec<_>, Vec<_>) =
-        files(folder).into_iter().partition(|it| it.is_dir());
-    all.extend(folders.iter().flat_map(|folder| all_files(folder)));
+fn all_files(directory: &Path) -> Vec<PathBuf> {
+    let (directories, mut all): (Vec<_>, Vec<_>) =
+        files(directory).into_iter().partition(|it| it.is_dir());
+    all.extend(directories.iter().flat_map(|directory| all_files(directory)));
     all
 }
 
 /// Each place with what is secret there, of all configs of a folder that are valid.
-fn found(folder: &str) -> BTreeMap<String, Vec<String>> {
+fn found(directory: &str) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
-    for file in files(&in_repository("../shared/conformance").join(folder)) {
+    for file in files(&in_repository("../shared/conformance").join(directory)) {
         let text = fs::read_to_string(&file).expect("a config");
         let document = yaml_documents(&text).remove(0);
         let config = document.pointer("/spec/config").unwrap_or(&document);
@@ -70,8 +70,8 @@ fn the_references_own_configs_raise_no_false_alarm() {
 #[test]
 fn the_manifests_of_this_repository_have_the_secrets_that_are_in_them_and_raise_no_false_alarm() {
     let mut found = Vec::new();
-    for folder in ["deploy", "ignition-fixtures"] {
-        let files = all_files(&in_repository(folder));
+    for directory in ["deploy", "ignition-fixtures"] {
+        let files = all_files(&in_repository(directory));
         let is_manifest =
             |it: &&PathBuf| it.extension().is_some_and(|it| it == "yaml" || it == "json");
         for file in files.iter().filter(is_manifest) {
@@ -97,7 +97,7 @@ fn the_manifests_of_this_repository_have_the_secrets_that_are_in_them_and_raise_
 
 #[test]
 fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let unit = "[Service]\nEnvironment=DB_PASSWORD=sesame\nExecStart=/bin/true\n";
     let config = json!({
         "kind": "MachineConfig", "metadata": {"name": "rendered"},
@@ -117,12 +117,12 @@ fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
         })
     };
     let write = |name: &str, object: &Value| {
-        fs::write(folder.path().join(name), object.to_string()).expect("a writable folder");
+        fs::write(directory.path().join(name), object.to_string()).expect("a writable folder");
     };
     write("config.json", &config);
     write("kubeconfig.json", &kubeconfig);
     write("pool.json", &pool("rendered"));
-    let server = Server::serve(folder.path(), &[]);
+    let server = Server::serve(directory.path(), &[]);
     let read = |client: Client| {
         let answer = client.get("/readyz");
         (answer.status, String::from_utf8(answer.body).expect("text"))
@@ -140,7 +140,7 @@ fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
     assert!(page.contains("unit db.service (password)") && !page.contains("sesame"), "{page}");
 
     // What is told follows what is served.
-    fs::remove_file(folder.path().join("kubeconfig.json")).expect("a file");
+    fs::remove_file(directory.path().join("kubeconfig.json")).expect("a file");
     let line = line.replace("/etc/kubernetes/kubeconfig (kubeconfig with credentials), ", "");
     wait_for("the token to go", || (read(server.metrics()).1 == line).then_some(()));
 }

@@ -104,8 +104,8 @@ fn an_answer_under_way_has_as_long_again_as_a_connection_and_no_longer() {
 }
 
 fn cuts_off_whoever_does_not_read(flags: &[&str]) {
-    let folder = cluster_with_a_large_config();
-    let server = Server::serve(folder.path(), flags);
+    let directory = cluster_with_a_large_config();
+    let server = Server::serve(directory.path(), flags);
     let mut client = asks_and_does_not_read(server.insecure());
     wait_for("the client to be connected", || (open(&server) == 1).then_some(()));
     wait_for("the client to be cut off", || (open(&server) == 0).then_some(()));
@@ -123,10 +123,10 @@ fn cuts_off_whoever_does_not_read(flags: &[&str]) {
 
 #[test]
 fn clients_that_take_every_place_and_do_not_read_lose_them_to_those_that_come() {
-    let folder = cluster_with_a_large_config();
+    let directory = cluster_with_a_large_config();
     let places = ["--max-connections", "40", "--max-connections-per-source", "0"];
     let server =
-        Server::serve(folder.path(), &[&places[..], &["--stall-timeout", "600s"]].concat());
+        Server::serve(directory.path(), &[&places[..], &["--stall-timeout", "600s"]].concat());
     // A quarter is kept for the port with TLS.
     let held: Vec<TcpStream> = (0..30).map(|_| asks_and_does_not_read(server.insecure())).collect();
     wait_for("all to be connected", || (open(&server) == 30).then_some(()));
@@ -228,8 +228,8 @@ fn malformed_requests_are_refused_and_harm_nobody() {
 
 #[test]
 fn sigterm_under_load_finishes_what_is_under_way_and_exits_with_0() {
-    let folder = cluster_with_a_large_config();
-    let mut server = Server::serve(folder.path(), &[]);
+    let directory = cluster_with_a_large_config();
+    let mut server = Server::serve(directory.path(), &[]);
     let (tls, plain) = (server.tls(), server.plain());
     let length = plain.get("/config/large").body.len();
     let asked = AtomicUsize::new(0);
@@ -275,9 +275,9 @@ fn a_server_that_is_told_to_stop_serves_on_while_machines_may_still_be_sent_here
     server.terminate();
     wait_for("nobody to be sent here", || (in_service(&server).status == 503).then_some(()));
     assert_eq!(in_service(&server).body, b"server: not in order\n");
-    let told = server.metrics().get("/readyz");
-    assert_eq!(told.status, 503);
-    assert!(told.body.starts_with(b"server: it is stopping\n"));
+    let reported = server.metrics().get("/readyz");
+    assert_eq!(reported.status, 503);
+    assert!(reported.body.starts_with(b"server: it is stopping\n"));
     for client in [server.tls(), server.plain()] {
         assert_eq!(contract::config(&client, "master", "3.4.0").status, 200);
         assert_eq!(client.get("/healthz").status, 200);
@@ -308,7 +308,7 @@ fn sigterm_does_not_wait_for_clients_that_have_asked_for_nothing() {
 #[test]
 fn a_certificate_swapped_under_load_fails_no_handshake() {
     const SWAPS: usize = 10;
-    let base = bootstrap_folder();
+    let base = bootstrap_directory();
     let pairs = tempfile::tempdir().expect("a temporary folder");
     let first = Pair::make(pairs.path(), "pair 0");
     let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
@@ -322,7 +322,7 @@ fn a_certificate_swapped_under_load_fails_no_handshake() {
     let next: Vec<Pair> = made
         .iter()
         .enumerate()
-        .map(|(number, folder)| Pair::make(folder.path(), &format!("pair {}", number + 1)))
+        .map(|(number, directory)| Pair::make(directory.path(), &format!("pair {}", number + 1)))
         .collect();
     let trusted: String =
         next.iter().chain([&first]).map(|pair| pair.pem.as_str()).collect::<Vec<_>>().concat();
@@ -425,7 +425,7 @@ pub(crate) fn cluster_with_a_large_config() -> TempDir {
 
 /// A cluster whose pool `large` has a file of so many bytes.
 pub(crate) fn cluster_with_a_file_of(bytes: usize) -> TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let contents = base64::engine::general_purpose::STANDARD.encode(vec![0_u8; bytes]);
     let file =
         json!({"path": "/large", "contents": {"source": format!("data:;base64,{contents}")}});
@@ -440,24 +440,24 @@ pub(crate) fn cluster_with_a_file_of(bytes: usize) -> TempDir {
         manifest["apiVersion"] = json!("machineconfiguration.openshift.io/v1");
         manifest["kind"] = json!(kind);
         manifest["metadata"] = json!({"name": name});
-        write(&folder.path().join(format!("{name}.json")), &manifest.to_string());
+        write(&directory.path().join(format!("{name}.json")), &manifest.to_string());
     }
-    fs::copy(in_repository("ignition-fixtures/kubeconfig.yaml"), folder.path().join("k.yaml"))
+    fs::copy(in_repository("ignition-fixtures/kubeconfig.yaml"), directory.path().join("k.yaml"))
         .expect("the sample kubeconfig");
-    folder
+    directory
 }
 
 /// The sample cluster's manifests in the folders that `bootstrap` looks into.
-pub(crate) fn bootstrap_folder() -> TempDir {
+pub(crate) fn bootstrap_directory() -> TempDir {
     let base = tempfile::tempdir().expect("a temporary folder");
     for manifest in manifests::fixtures() {
-        let folder = match manifest.kind() {
+        let directory = match manifest.kind() {
             "MachineConfigPool" => "machine-pools",
             "MachineConfig" => "machine-configs",
             "ControllerConfig" => "controller-config",
             _ => continue,
         };
-        let path = base.path().join(folder).join(format!("{}.yaml", manifest.name()));
+        let path = base.path().join(directory).join(format!("{}.yaml", manifest.name()));
         write(&path, &manifest.document.to_string());
     }
     base

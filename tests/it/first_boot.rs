@@ -31,6 +31,18 @@ fn a_machine_of_every_pool_boots_into_what_the_manifests_say() {
 }
 
 #[test]
+fn a_machine_of_a_pool_that_is_merged_boots_into_what_its_machine_configs_say() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let machine = Machine::new();
+    machine.boot(&pointer(&server, "rack"));
+    for (path, text) in [("etc/motd", "Welcome to the rack.\n"), ("etc/rack", "12\n")] {
+        assert_eq!(fs::read_to_string(machine.root().join(path)).expect("a file"), text);
+    }
+    let presets = fs::read_to_string(machine.root().join(PRESETS)).expect("a file");
+    assert!(presets.contains("enable rack-lights.service"), "{presets}");
+}
+
+#[test]
 fn pointer_configs_of_an_older_and_a_newer_spec_boot_the_same_machine() {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
     for version in ["3.0.0", "3.3.0"] {
@@ -193,18 +205,18 @@ impl Expected {
         let mut presets = Vec::new();
         for unit in list(config, "/systemd/units") {
             let name = unit["name"].as_str().expect("a unit's name");
-            let folder = "etc/systemd/system";
+            let directory = "etc/systemd/system";
             if let Some(contents) = unit["contents"].as_str() {
-                self.put_of_root(&format!("{folder}/{name}"), contents.as_bytes());
+                self.put_of_root(&format!("{directory}/{name}"), contents.as_bytes());
             }
             for dropin in list(unit, "/dropins") {
                 let file = dropin["name"].as_str().expect("a drop-in's name");
                 let contents = dropin["contents"].as_str().expect("a drop-in's contents");
-                self.put_of_root(&format!("{folder}/{name}.d/{file}"), contents.as_bytes());
+                self.put_of_root(&format!("{directory}/{name}.d/{file}"), contents.as_bytes());
             }
             if unit["mask"] == true {
                 let mask = What::SymbolicLink("/dev/null".into());
-                let path = format!("{folder}/{name}");
+                let path = format!("{directory}/{name}");
                 self.put_parents(&path);
                 self.disk.insert(path, Node { what: mask, mode: 0, user: 0, group: 0 });
             }

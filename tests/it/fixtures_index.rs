@@ -40,7 +40,7 @@ fn the_machine_configs_are_of_the_spec_and_the_size_that_the_index_claims() {
     let manifests = manifests::fixtures();
     let rows = index("ignition-fixtures");
     let rows: Vec<_> = rows.iter().filter(|row| row[1] == "MachineConfig").collect();
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.len(), 6);
     for row in rows {
         let (name, claim) = (&row[2], &row[3]);
         let config = &manifests::one(&manifests, "MachineConfig", name)["spec"]["config"];
@@ -73,6 +73,9 @@ fn the_pools_name_machine_configs_that_are_there() {
             manifests::one(&manifests, "MachineConfig", name);
         }
     }
+    // One is merged.
+    let rack = manifests::one(&manifests, "MachineConfigPool", "rack");
+    assert_eq!((&rack["spec"]["configuration"], &rack["status"]), (&Value::Null, &Value::Null));
     // The index says which of the workers' two is served, and why.
     let worker = manifests::one(&manifests, "MachineConfigPool", "worker");
     assert_eq!(worker["status"]["updatedMachineCount"], 0);
@@ -198,8 +201,8 @@ fn the_config_map_holds_each_certificate_for_the_registry_that_the_index_names()
 type Kind<'a> = (&'a str, &'a dyn Fn(&Value) -> bool);
 
 /// The rows of the one table in a folder's README.md, without code marks.
-fn index(folder: &str) -> Vec<Vec<String>> {
-    let path = in_repository(folder).join("README.md");
+fn index(directory: &str) -> Vec<Vec<String>> {
+    let path = in_repository(directory).join("README.md");
     let text = fs::read_to_string(Path::new(&path)).expect("an index");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix('|'));
     // The first two are the heading and the line below it.

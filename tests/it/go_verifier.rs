@@ -28,7 +28,7 @@ const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const YEAR: Duration = Duration::days(365);
 
 /// Who has keys and may sign: names with the kinds of their keys. The last two bear another's name.
-static AUTHORITIES: LazyLock<Vec<(&str, KeyPair)>> = LazyLock::new(|| {
+static CAS: LazyLock<Vec<(&str, KeyPair)>> = LazyLock::new(|| {
     let key = |algorithm| KeyPair::generate_for(algorithm).expect("a key");
     let rsa = |algorithm| KeyPair::generate_rsa_for(algorithm, RsaKeySize::_2048).expect("a key");
     vec![
@@ -99,7 +99,7 @@ enum Change {
 
 /// A certificate of somebody's name and key, by somebody.
 #[derive(Debug, Clone)]
-struct Authority {
+struct Ca {
     subject: usize,
     issuer: usize,
     changes: Vec<Change>,
@@ -112,8 +112,8 @@ struct Case {
     names: Vec<&'static str>,
     changes: Vec<Change>,
     /// After the leaf, in this order.
-    sent: Vec<Authority>,
-    trusted: Vec<Authority>,
+    sent: Vec<Ca>,
+    trusted: Vec<Ca>,
     trusts_leaf: bool,
     hosts: Vec<&'static str>,
 }
@@ -145,17 +145,17 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let who = || prop_oneof![4 => 0..3_usize, 1 => 3..AUTHORITIES.len()];
-    let authority = (who(), who(), changes()).prop_map(|(subject, issuer, changes)| Authority {
+    let who = || prop_oneof![4 => 0..3_usize, 1 => 3..CAS.len()];
+    let ca = (who(), who(), changes()).prop_map(|(subject, issuer, changes)| Ca {
         subject,
         issuer,
         changes,
     });
     // They sign each other, and some themselves.
-    let all = vec(authority, 1..=9);
+    let all = vec(ca, 1..=9);
     let all = (all, changes()).prop_map(|(mut all, changes)| {
         let subject = all[0].issuer;
-        all.push(Authority { subject, issuer: subject, changes });
+        all.push(Ca { subject, issuer: subject, changes });
         all
     });
     let shared = all.prop_flat_map(|all| {
@@ -234,7 +234,7 @@ fn params(name: &str, changes: &[Change]) -> CertificateParams {
     params
 }
 
-fn authority_params(name: &str, changes: &[Change]) -> CertificateParams {
+fn ca_params(name: &str, changes: &[Change]) -> CertificateParams {
     let marked = [Change::Usage(vec![KeyUsagePurpose::KeyCertSign])];
     let mut params = params(name, &marked);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -246,14 +246,14 @@ fn authority_params(name: &str, changes: &[Change]) -> CertificateParams {
 
 /// By an ordinary certificate of this issuer, whatever others there are.
 fn sign(params: &CertificateParams, key: &KeyPair, (name, by): (&str, &KeyPair)) -> Certificate {
-    let issuer = authority_params(name, &[]);
+    let issuer = ca_params(name, &[]);
     let signed = params.signed_by(key, &Issuer::from_params(&issuer, by)).expect("a certificate");
     Certificate::from_der(signed.der()).expect("a certificate")
 }
 
-fn authority(shape: &Authority) -> Certificate {
-    let ((name, key), (issuer, by)) = (&AUTHORITIES[shape.subject], &AUTHORITIES[shape.issuer]);
-    sign(&authority_params(name, &shape.changes), key, (issuer, by))
+fn ca(shape: &Ca) -> Certificate {
+    let ((name, key), (issuer, by)) = (&CAS[shape.subject], &CAS[shape.issuer]);
+    sign(&ca_params(name, &shape.changes), key, (issuer, by))
 }
 
 fn leaf(case: &Case) -> Certificate {
@@ -264,7 +264,7 @@ fn leaf(case: &Case) -> Certificate {
         Err(_) => SanType::DnsName((*name).try_into().expect("ASCII")),
     };
     params.subject_alt_names = case.names.iter().map(name).collect();
-    let (issuer, by) = &AUTHORITIES[case.issuer];
+    let (issuer, by) = &CAS[case.issuer];
     sign(&params, &KEY, (issuer, by))
 }
 
@@ -310,8 +310,8 @@ fn go_locks_out_the_same_holders_whatever_is_sent_and_trusted() {
     let counts = run(4_000, case(), |case| {
         let leaf = leaf(&case);
         let mut chain = vec![leaf.clone()];
-        chain.extend(case.sent.iter().map(authority));
-        let mut trusted: Vec<_> = case.trusted.iter().map(authority).collect();
+        chain.extend(case.sent.iter().map(ca));
+        let mut trusted: Vec<_> = case.trusted.iter().map(ca).collect();
         trusted.extend(case.trusts_leaf.then_some(leaf));
         verdict(&chain, &holder(trusted, &case.hosts))
     });
@@ -374,8 +374,7 @@ fn go_finds_its_way_through_a_rotated_chain_as_far_as_we_say() {
         .collect();
     let issued: RefCell<HashMap<_, Certificate>> = RefCell::default();
     let certificate = |(by, of): (usize, usize)| {
-        let make =
-            || sign(&authority_params(&keys[of].0, &[]), &keys[of].1, (&keys[by].0, &keys[by].1));
+        let make = || sign(&ca_params(&keys[of].0, &[]), &keys[of].1, (&keys[by].0, &keys[by].1));
         issued.borrow_mut().entry((by, of)).or_insert_with(make).clone()
     };
     let counts = run(600, rotation(), |(pairs, trusted, newest)| {
@@ -393,8 +392,8 @@ fn go_finds_its_way_through_a_rotated_chain_as_far_as_we_say() {
 
 #[test]
 fn go_refuses_what_is_too_long_and_what_is_not_there() {
-    let root = &AUTHORITIES[0];
-    let ca = sign(&authority_params(root.0, &[]), &root.1, (root.0, &root.1));
+    let root = &CAS[0];
+    let ca = sign(&ca_params(root.0, &[]), &root.1, (root.0, &root.1));
     let key = KeyPair::generate().expect("a key");
     let of_size = |size: usize| {
         let mut params = params("leaf", &[]);
@@ -415,17 +414,17 @@ fn go_refuses_what_is_too_long_and_what_is_not_there() {
 
 #[test]
 fn go_gives_up_after_as_many_candidates() {
-    let [one, two, .., namesake] = &AUTHORITIES[..] else { panic!("too few authorities") };
+    let [one, two, .., namesake] = &CAS[..] else { panic!("too few authorities") };
     let (root, by) = ((one.0, &one.1), (two.0, &two.1));
-    let trusting = holder(vec![sign(&authority_params(one.0, &[]), &one.1, root)], &[]);
+    let trusting = holder(vec![sign(&ca_params(one.0, &[]), &one.1, root)], &[]);
     // Without an identifier of the key, all that have the issuer's name are as likely.
     let mut chain = vec![sign(&params("leaf", &[Change::NoIssuerIdentifier]), &one.1, by)];
-    let issuer = sign(&authority_params(two.0, &[]), &two.1, root);
+    let issuer = sign(&ca_params(two.0, &[]), &two.1, root);
     let mut verdicts = Vec::new();
     for number in 0..110 {
         let with_issuer = [&chain[..], std::slice::from_ref(&issuer)].concat();
         verdicts.push(kind(verdict(&with_issuer, &trusting).expect("they agree").as_ref()));
-        let another = authority_params(namesake.0, &[Change::Ends(1 + number)]);
+        let another = ca_params(namesake.0, &[Change::Ends(1 + number)]);
         chain.push(sign(&another, &namesake.1, root));
     }
     assert_eq!(verdicts[0], "Accepted");

@@ -26,8 +26,8 @@ fn the_example_is_what_nftables_reads() {
     let output = check(&example);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(example).expect("the example");
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let broken = folder.path().join("broken.nft");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let broken = directory.path().join("broken.nft");
     fs::write(&broken, text.replacen("@machines4", "@machines5", 1)).expect("a file");
     let output = check(&broken);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -56,8 +56,8 @@ fn machines_are_let_in_and_pods_and_strangers_are_not() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
 
-    let told = String::from_utf8(output.stdout).expect("text");
-    let told: BTreeSet<&str> = told.lines().collect();
+    let reported = String::from_utf8(output.stdout).expect("text");
+    let reported: BTreeSet<&str> = reported.lines().collect();
     let word = |is_answered: bool| if is_answered { "answered" } else { "dropped" };
     let mut expected: BTreeSet<String> = sources
         .iter()
@@ -75,5 +75,5 @@ fn machines_are_let_in_and_pods_and_strangers_are_not() {
         .map(str::to_owned),
     );
     let expected: BTreeSet<&str> = expected.iter().map(String::as_str).collect();
-    assert_eq!(told, expected, "{said}");
+    assert_eq!(reported, expected, "{said}");
 }

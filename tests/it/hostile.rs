@@ -211,9 +211,9 @@ fn unread(server: &Server, path: &str, many: usize) -> Vec<Box<dyn Stream>> {
 
 #[test]
 fn a_dozen_addresses_that_do_not_read_leave_places_to_machines() {
-    let folder = cluster_with_a_large_config();
+    let directory = cluster_with_a_large_config();
     let flags = ["--max-connections", "104", "--stall-timeout", "600s"];
-    let server = Server::serve(folder.path(), &flags);
+    let server = Server::serve(directory.path(), &flags);
     let held = unread(&server, "/config/large", 240);
     assert!((60..=100).contains(&held.len()), "{}", held.len());
     // From another address, at the first attempt.
@@ -225,9 +225,9 @@ fn a_dozen_addresses_that_do_not_read_leave_places_to_machines() {
 
 #[test]
 fn a_dozen_addresses_that_do_not_read_take_no_more_memory_than_is_allowed() {
-    let folder = cluster_with_a_large_config();
+    let directory = cluster_with_a_large_config();
     let flags = ["--max-connection-memory", "8", "--stall-timeout", "600s"];
-    let server = Server::serve(folder.path(), &flags);
+    let server = Server::serve(directory.path(), &flags);
     assert_eq!(server.tls().get("/config/large").status, 200);
     let before = server.resident_bytes();
     let held = unread(&server, "/config/large", 300);
@@ -286,8 +286,9 @@ fn what_a_client_does_not_take_is_gone_with_its_connection() {
 }
 
 fn what_is_not_taken_is_gone(bytes: usize) {
-    let folder = cluster_with_a_file_of(bytes);
-    let server = Server::serve(folder.path(), &["--idle-timeout", "1s", "--stall-timeout", "1s"]);
+    let directory = cluster_with_a_file_of(bytes);
+    let server =
+        Server::serve(directory.path(), &["--idle-timeout", "1s", "--stall-timeout", "1s"]);
     let request = b"GET /config/large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let held: Vec<_> = (0..10)
         .map(|number| {
@@ -391,19 +392,19 @@ fn installers_find_a_machine_in_the_log() {
 
 #[test]
 fn strangers_read_what_is_not_in_order_and_administrators_why() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let sample = in_repository("ignition-fixtures");
-    let copied = Command::new("cp").arg("-r").arg(sample.join(".")).arg(folder.path()).status();
+    let copied = Command::new("cp").arg("-r").arg(sample.join(".")).arg(directory.path()).status();
     assert!(copied.expect("cp").success());
     let broken = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n\
                   metadata: {name: broken}\nspec: {configuration: 17-is-secret}\n";
-    let server = Server::serve(folder.path(), &[]);
-    fs::write(folder.path().join("broken.yaml"), broken).expect("a writable folder");
+    let server = Server::serve(directory.path(), &[]);
+    fs::write(directory.path().join("broken.yaml"), broken).expect("a writable folder");
     let read = |client: Client| {
         let answer = client.get("/readyz");
         (answer.status, String::from_utf8(answer.body).expect("text"))
     };
-    let path = folder.path().to_str().expect("text");
+    let path = directory.path().to_str().expect("text");
     let (_, why) = wait_for("administrators to be told", || {
         Some(read(server.metrics())).filter(|(_, text)| text.contains("17-is-secret"))
     });
@@ -420,15 +421,16 @@ fn strangers_read_what_is_not_in_order_and_administrators_why() {
 #[test]
 fn other_processes_of_its_user_cannot_read_its_memory() {
     const NOBODY: u32 = 65_534;
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (sample, binary) = (folder.path().join("sample"), folder.path().join("server"));
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let (sample, binary) = (directory.path().join("sample"), directory.path().join("server"));
     fs::copy(env!("CARGO_BIN_EXE_machine-config-server"), &binary).expect("a copy");
     let fixtures = in_repository("ignition-fixtures");
     let copied = Command::new("cp").arg("-r").arg(fixtures).arg(&sample).status();
     assert!(copied.expect("cp").success());
-    let state = folder.path().join("state");
+    let state = directory.path().join("state");
     fs::create_dir(&state).expect("a folder");
-    let owned = Command::new("chown").arg("-R").arg(NOBODY.to_string()).arg(folder.path()).status();
+    let owned =
+        Command::new("chown").arg("-R").arg(NOBODY.to_string()).arg(directory.path()).status();
     assert!(owned.expect("chown").success());
 
     let mut command = Command::new(&binary);

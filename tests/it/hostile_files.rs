@@ -20,16 +20,17 @@ const POOL: &str = r#"{"kind": "MachineConfigPool", "metadata": {"name": "worker
 
 /// One pool `worker`, whose config can be rendered.
 fn cluster() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let machine_config = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineConfig",
         "metadata": {"name": "a"},
         "spec": {"config": {"ignition": {"version": "3.4.0"}}},
     });
-    fs::write(folder.path().join("pool.json"), POOL).expect("a writable folder");
-    fs::write(folder.path().join("a.yaml"), machine_config.to_string()).expect("a writable folder");
-    folder
+    fs::write(directory.path().join("pool.json"), POOL).expect("a writable folder");
+    fs::write(directory.path().join("a.yaml"), machine_config.to_string())
+        .expect("a writable folder");
+    directory
 }
 
 fn write(path: &Path, head: &str, item: &str, count: usize, tail: &str) {
@@ -60,9 +61,9 @@ fn peak(server: &Server) -> u64 {
 
 #[test]
 fn a_file_of_too_many_values_takes_little_memory_and_nothing_from_what_is_served() {
-    let folder = cluster();
-    let server = Server::serve(folder.path(), &[]);
-    let path = |name: &str| folder.path().join(name);
+    let directory = cluster();
+    let server = Server::serve(directory.path(), &[]);
+    let path = |name: &str| directory.path().join(name);
     // 56 MB each, which would be 3.5 GiB as values. As YAML each would take minutes.
     let read = Stopwatch::start();
     write(&path("list.json"), "[{\"a\":0}", ",{\"a\":0}", 7_000_000, "]");
@@ -93,9 +94,9 @@ fn a_file_of_too_many_values_takes_little_memory_and_nothing_from_what_is_served
 
 #[test]
 fn a_key_that_is_there_twice_leaves_the_last_good_state_and_is_named() {
-    let folder = cluster();
-    let server = Server::serve(folder.path(), &[]);
-    let path = folder.path().join("pool.json");
+    let directory = cluster();
+    let server = Server::serve(directory.path(), &[]);
+    let path = directory.path().join("pool.json");
     let twice = POOL.replacen("{\"name\"", "{\"name\": \"other\", \"name\"", 1);
     for text in [twice.clone(), format!("# YAML\n{twice}")] {
         fs::write(&path, text).expect("a writable folder");
@@ -108,15 +109,15 @@ fn a_key_that_is_there_twice_leaves_the_last_good_state_and_is_named() {
 }
 
 #[test]
-fn links_to_the_folder_itself_change_nothing() {
-    let folder = cluster();
-    symlink(".", folder.path().join("0-loop")).expect("a link");
-    let server = Server::serve(folder.path(), &[]);
-    symlink(folder.path(), folder.path().join("loop")).expect("a link");
-    symlink("loop", folder.path().join("link-to-link")).expect("a link");
+fn links_to_the_directory_itself_change_nothing() {
+    let directory = cluster();
+    symlink(".", directory.path().join("0-loop")).expect("a link");
+    let server = Server::serve(directory.path(), &[]);
+    symlink(directory.path(), directory.path().join("loop")).expect("a link");
+    symlink("loop", directory.path().join("link-to-link")).expect("a link");
     // A change that is served shows that the links were seen.
     let other = POOL.replacen("worker", "other", 1);
-    fs::write(folder.path().join("other.json"), other).expect("a writable folder");
+    fs::write(directory.path().join("other.json"), other).expect("a writable folder");
     wait_for("the other pool", || {
         (config(&server.plain(), "other", "3.4.0").status == 200).then_some(())
     });
@@ -133,10 +134,10 @@ fn has_controls(text: &str) -> bool {
 }
 
 #[test]
-fn names_of_files_are_one_line_wherever_they_are_told() {
-    let folder = cluster();
-    let server = Server::serve(folder.path(), &[]);
-    fs::write(folder.path().join(NAME), POOL).expect("a writable folder");
+fn names_of_files_are_one_line_wherever_they_are_reported() {
+    let directory = cluster();
+    let server = Server::serve(directory.path(), &[]);
+    fs::write(directory.path().join(NAME), POOL).expect("a writable folder");
     refused(&server, "all is well", "is also in");
     let log = server.log();
     assert!(!has_controls(&log) && !log.contains("\n2026-01-01"), "{log:?}");
@@ -145,7 +146,7 @@ fn names_of_files_are_one_line_wherever_they_are_told() {
     let pointer = server.state().join("user-data").join(format!("{NAME}.ign"));
     fs::write(&pointer, "{}").expect("a writable folder");
     for arguments in [
-        vec!["serve".as_ref(), folder.path()],
+        vec!["serve".as_ref(), directory.path()],
         vec!["serve".as_ref(), pointer.as_path()],
         vec!["certs".as_ref(), "show".as_ref(), "--state-dir".as_ref(), &server.state()],
         vec!["certs".as_ref(), "check".as_ref(), "--pointer".as_ref(), &pointer],

@@ -137,7 +137,7 @@ fn the_first_servable_version_of_an_accept_header_is_served() {
 
 #[test]
 fn a_machine_config_of_the_newest_spec_is_served_in_every_spec() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let configuration =
         json!({"configuration": {"name": "rendered-new"}, "updatedMachineCount": 1});
     let group = "machineconfiguration.openshift.io/v1";
@@ -160,11 +160,11 @@ fn a_machine_config_of_the_newest_spec_is_served_in_every_spec() {
             "metadata": {"name": "machine-config-controller"}, "spec": {}}),
         ),
     ] {
-        fs::write(folder.path().join(file), manifest.to_string()).expect("a writable folder");
+        fs::write(directory.path().join(file), manifest.to_string()).expect("a writable folder");
     }
-    fs::copy(in_repository("ignition-fixtures/kubeconfig.yaml"), folder.path().join("k.yaml"))
+    fs::copy(in_repository("ignition-fixtures/kubeconfig.yaml"), directory.path().join("k.yaml"))
         .expect("the sample kubeconfig");
-    let server = Server::serve(folder.path(), &[]);
+    let server = Server::serve(directory.path(), &[]);
     for version in VERSIONS {
         let answer = contract::config(&server.tls(), "new", version);
         assert_eq!(answer.status, 200, "{version}: {answer:?}");

@@ -15,17 +15,17 @@ use crate::support::{image, in_repository};
 const IMAGE: &str = "registry.example.com/machine-config-server:0.1.0";
 
 /// Makes it below a folder; its digest.
-fn made(folder: &Path) -> String {
-    let output = image::command(&folder.join("image")).output().expect("deploy/image");
+fn made(directory: &Path) -> String {
+    let output = image::command(&directory.join("image")).output().expect("deploy/image");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
 /// What a digest stands for.
-fn blob(folder: &Path, digest: &Value) -> Vec<u8> {
+fn blob(directory: &Path, digest: &Value) -> Vec<u8> {
     let digest = digest.as_str().and_then(|text| text.strip_prefix("sha256:")).expect("a digest");
-    let bytes = fs::read(folder.join("image/blobs/sha256").join(digest)).expect("a blob");
+    let bytes = fs::read(directory.join("image/blobs/sha256").join(digest)).expect("a blob");
     assert_eq!(data_encoding::HEXLOWER.encode(&Sha256::digest(&bytes)), digest);
     bytes
 }
@@ -42,13 +42,14 @@ fn output(command: &mut Command) -> String {
 
 #[test]
 fn the_image_has_what_the_program_needs_and_nothing_else_and_the_same_digest_each_time() {
-    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
-    let [digest, again] = folders.each_ref().map(|folder| made(folder.path()));
+    let directories = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
+    let [digest, again] = directories.each_ref().map(|directory| made(directory.path()));
     assert_eq!(digest, again);
-    let archive = |i: usize| fs::read(folders[i].path().join("image.tar")).expect("the archive");
+    let archive =
+        |i: usize| fs::read(directories[i].path().join("image.tar")).expect("the archive");
     assert!(archive(0) == archive(1), "two archives");
 
-    let at = folders[0].path();
+    let at = directories[0].path();
     let index = document(&fs::read(at.join("image/index.json")).expect("the index"));
     let [listed] = index["manifests"].as_array().expect("a list").as_slice() else {
         panic!("one image: {index}");
@@ -103,7 +104,7 @@ fn has_nothing_else(layer: &Path) {
         let path = fields[5];
         let is_known = ["./etc/", "./lib/", "./lib64/", "./usr/share/doc/", "./var/lib/dpkg/"]
             .iter()
-            .any(|folder| path.starts_with(folder));
+            .any(|directory| path.starts_with(directory));
         let is_program = path == "./usr/bin/machine-config-server";
         assert!(is_known || is_program || path.ends_with('/'), "{line}");
     }
@@ -113,15 +114,15 @@ fn has_nothing_else(layer: &Path) {
 
 #[test]
 fn an_image_that_is_too_large_is_refused() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let documents = folder.path().join("documents");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let documents = directory.path().join("documents");
     fs::create_dir(&documents).expect("a folder");
     // What does not get smaller.
     let mut bytes = Vec::new();
     let mut random = fs::File::open("/dev/urandom").expect("the device").take(21 << 20);
     random.read_to_end(&mut bytes).expect("random bytes");
     fs::write(documents.join("large"), bytes).expect("a writable folder");
-    let mut command = image::command(&folder.path().join("image"));
+    let mut command = image::command(&directory.path().join("image"));
     let output = command.arg("--documents").arg(&documents).output().expect("deploy/image");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("bytes, and may have 20971520"), "{said}");

@@ -48,7 +48,7 @@ mod merged_pools;
 mod monitoring;
 mod node;
 mod node_ca;
-mod node_logins;
+mod node_credentials;
 mod page;
 mod pointer_corpus;
 mod prose;

@@ -16,15 +16,15 @@ use crate::support::wait_for;
 fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_in_one() {
     const POOLS: usize = 33;
     const LIMIT: u64 = 60 << 20;
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let names: Vec<String> = (0..POOLS).map(|number| format!("pool-{number}")).collect();
     for name in &names {
         let text = large_machine_config(name).replace("CONFIG", name);
-        fs::write(folder.path().join(format!("{name}.yaml")), text).expect("a writable folder");
-        let path = folder.path().join(format!("{name}.json"));
+        fs::write(directory.path().join(format!("{name}.yaml")), text).expect("a writable folder");
+        let path = directory.path().join(format!("{name}.json"));
         fs::write(path, pool(name, name)).expect("a writable folder");
     }
-    let server = Server::serve(folder.path(), &[]);
+    let server = Server::serve(directory.path(), &[]);
     let client = server.plain();
     let before = server.resident_bytes();
     let (mut bytes, mut different) = (0, BTreeSet::new());

@@ -48,20 +48,20 @@ fn plain(path: &str, text: &str) -> String {
     json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}}).to_string()
 }
 
-fn write(folder: &Path, name: &str, text: &str) {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, text: &str) {
+    let path = directory.join(name);
     fs::create_dir_all(path.parent().expect("a folder")).expect("a writable folder");
     fs::write(path, text).expect("a writable folder");
 }
 
 /// A pool of two MachineConfigs, which agree on one file and not on another.
 fn directory() -> TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    write(folder.path(), "pool.yaml", POOL);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    write(directory.path(), "pool.yaml", POOL);
     let base = machine_config("50-base", &[("/etc/motd", "Welcome"), ("/etc/rack", "12")]);
-    write(folder.path(), "base.json", &base);
-    write(folder.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Hello")]));
-    folder
+    write(directory.path(), "base.json", &base);
+    write(directory.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Hello")]));
+    directory
 }
 
 /// What a pool's machines find in a file, or the status.
@@ -86,8 +86,8 @@ fn served_soon(server: &Server, pool: &str, path: &str, expected: Result<&str, u
     changed.within(SOON, what);
 }
 
-fn run(arguments: &[&str], folder: &Path) -> Output {
-    binary().args(arguments).current_dir(folder).output().expect("the built binary")
+fn run(arguments: &[&str], directory: &Path) -> Output {
+    binary().args(arguments).current_dir(directory).output().expect("the built binary")
 }
 
 fn text(output: &Output) -> String {
@@ -96,8 +96,8 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_machine_boots_into_what_two_machine_configs_say() {
-    let folder = directory();
-    let server = Server::serve(folder.path(), &[]);
+    let directory = directory();
+    let server = Server::serve(directory.path(), &[]);
     let pointer = fs::read_to_string(server.state().join("user-data/worker.ign")).expect("a file");
     let machine = Machine::new();
     machine.boot(&pointer);
@@ -109,7 +109,7 @@ fn a_machine_boots_into_what_two_machine_configs_say() {
     assert!(name.starts_with("rendered-worker-"), "{name}");
 
     drop(server);
-    let again = Server::serve(folder.path(), &[]);
+    let again = Server::serve(directory.path(), &[]);
     let response = config(&again.plain(), "worker", "3.4.0");
     let body = String::from_utf8(response.body).expect("text");
     assert!(body.contains(name), "the name stays over a restart");
@@ -117,11 +117,11 @@ fn a_machine_boots_into_what_two_machine_configs_say() {
 
 #[test]
 fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
-    let folder = directory();
-    let server = Server::serve(folder.path(), &[]);
-    write(folder.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Bye")]));
+    let directory = directory();
+    let server = Server::serve(directory.path(), &[]);
+    write(directory.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Bye")]));
     served_soon(&server, "worker", "/etc/motd", Ok("Bye"));
-    fs::remove_file(folder.path().join("site.json")).expect("a file");
+    fs::remove_file(directory.path().join("site.json")).expect("a file");
     served_soon(&server, "worker", "/etc/motd", Ok("Welcome"));
 
     // Files overwrite what is there, and this one has nothing to do that with.
@@ -134,71 +134,113 @@ fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
             "storage": {"files": [{"path": "/etc/motd/today"}]},
         }},
     });
-    write(folder.path(), "site.json", &conflict.to_string());
+    write(directory.path(), "site.json", &conflict.to_string());
     wait_for("the conflict to be told", || {
         let ready = server.plain().request("GET", "/readyz", &[]);
         let log = server.log();
-        let told = log.lines().find(|line| line.contains("MachineConfigPool worker"))?;
-        assert!(told.contains("99-site") && told.contains("/etc/motd/today"), "{told}");
+        let reported = log.lines().find(|line| line.contains("MachineConfigPool worker"))?;
+        assert!(reported.contains("99-site") && reported.contains("/etc/motd/today"), "{reported}");
         (ready.status != 200).then_some(())
     });
     assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Welcome"));
 
-    write(folder.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Good")]));
+    write(directory.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Good")]));
     served_soon(&server, "worker", "/etc/motd", Ok("Good"));
 }
 
 #[test]
 fn plain_configs_are_pools_without_any_object() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    write(folder.path(), "edge.ign", &plain("/etc/edge", "one"));
-    write(folder.path(), "rack/10-base.ign", &plain("/etc/base", "two"));
-    write(folder.path(), "rack/20-site.ign", &plain("/etc/site", "three"));
-    let server = Server::serve(folder.path(), &[]);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    write(directory.path(), "edge.ign", &plain("/etc/edge", "one"));
+    write(directory.path(), "rack/10-base.ign", &plain("/etc/base", "two"));
+    write(directory.path(), "rack/20-site.ign", &plain("/etc/site", "three"));
+    let server = Server::serve(directory.path(), &[]);
     assert_eq!(served(&server, "edge", "/etc/edge").as_deref(), Ok("one"));
     assert_eq!(served(&server, "rack", "/etc/base").as_deref(), Ok("two"));
     assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("three"));
 
-    write(folder.path(), "rack/20-site.ign", &plain("/etc/site", "four"));
+    write(directory.path(), "rack/20-site.ign", &plain("/etc/site", "four"));
     served_soon(&server, "rack", "/etc/site", Ok("four"));
-    fs::remove_file(folder.path().join("edge.ign")).expect("a file");
+    fs::remove_file(directory.path().join("edge.ign")).expect("a file");
     served_soon(&server, "edge", "/etc/edge", Err(503));
     // A pointer config would have machines ask for ever.
     let pointer = fs::read_to_string(server.state().join("user-data/rack.ign")).expect("a file");
-    write(folder.path(), "rack/20-site.ign", &pointer);
+    write(directory.path(), "rack/20-site.ign", &pointer);
     wait_for("the pointer config to be refused", || {
         server.log().contains("is a pointer config").then_some(())
     });
     assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("four"));
 
     drop(server);
-    write(folder.path(), "broken.ign", "{");
-    let again = Server::serve_when_up(folder.path(), &[]);
+    write(directory.path(), "broken.ign", "{");
+    let again = Server::serve_when_up(directory.path(), &[]);
     assert_eq!(served(&again, "rack", "/etc/base").as_deref(), Ok("two"), "it starts all the same");
     assert_eq!(served(&again, "broken", "/etc/base"), Err(503));
 }
 
 #[test]
+fn a_change_of_one_of_three_thousand_machine_configs_is_served_within_a_second() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let of_pool = |pool: usize, text: &str| {
+        let role = |it: String| it.replace("\"worker\"", &format!("\"p{pool}\""));
+        let config = |number| {
+            let name = format!("p{pool}-{number}");
+            let large = "x".repeat(10_000);
+            let files =
+                [(&*format!("/etc/{number}"), text), (&*format!("/etc/l{number}"), &*large)];
+            format!("---\n{}\n", role(machine_config(&name, &files)))
+        };
+        let configs: String = (0..30).map(config).collect();
+        format!("{}{configs}", POOL.replace("worker", &format!("p{pool}")))
+    };
+    for pool in 0..100 {
+        write(folder.path(), &format!("p{pool}.yaml"), &of_pool(pool, "one"));
+    }
+    let server = Server::serve(folder.path(), &[]);
+    assert_eq!(served(&server, "p7", "/etc/12").as_deref(), Ok("one"));
+    write(folder.path(), "p7.yaml", &of_pool(7, "two"));
+    let changed = Stopwatch::start();
+    wait_for("the change", || {
+        (served(&server, "p7", "/etc/12").as_deref() == Ok("two")).then_some(())
+    });
+    changed.within(SOON, "a change of one of 100 pools");
+}
+
+#[test]
 fn a_directory_is_judged_before_it_is_served() {
-    let folder = directory();
-    let good = run(&["validate", "."], folder.path());
+    let directory = directory();
+    let good = run(&["validate", "."], directory.path());
     assert!(good.status.success(), "{good:?}");
     assert!(text(&good).starts_with("pool worker: OK, serves rendered-worker-"), "{good:?}");
 
-    write(folder.path(), "edge.bu", "variant: fcos\nversion: 1.5.0\n");
-    let bad = run(&["validate", ".", "--json"], folder.path());
+    write(directory.path(), "edge.bu", "variant: fcos\nversion: 1.5.0\n");
+    let bad = run(&["validate", ".", "--json"], directory.path());
     assert_eq!(bad.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&bad.stdout).expect("JSON");
     assert_eq!(report["isValid"], false);
     assert_eq!(report["problems"][0]["place"], "./edge.bu");
-    fs::remove_file(folder.path().join("edge.bu")).expect("a file");
+    fs::remove_file(directory.path().join("edge.bu")).expect("a file");
 
     let unknown = machine_config("99-site", &[]).replace("\"storage\"", "\"stoarge\"");
-    write(folder.path(), "site.json", &unknown);
-    assert!(run(&["validate", "."], folder.path()).status.success(), "it has no effect");
-    let strict = run(&["validate", ".", "--strict"], folder.path());
+    write(directory.path(), "site.json", &unknown);
+    assert!(run(&["validate", "."], directory.path()).status.success(), "it has no effect");
+    let strict = run(&["validate", ".", "--strict"], directory.path());
     assert_eq!(strict.status.code(), Some(1));
     assert!(text(&strict).contains("warning: ./site.json: "), "{strict:?}");
+
+    fs::remove_file(folder.path().join("site.json")).expect("a file");
+    write(folder.path(), "worker.ign", &plain("/etc/site", "one"));
+    assert!(run(&["validate", ".", "--strict"], folder.path()).status.success(), "it is merged");
+    let named = r#"{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": "edge"}, "spec": {"configuration": {"name": "50-motd"}},
+        "status": {"configuration": {"name": "50-motd"}}}"#;
+    write(folder.path(), "edge.yaml", named);
+    write(folder.path(), "edge.ign", &plain("/etc/site", "one"));
+    let unused = run(&["validate", ".", "--strict"], folder.path());
+    let warning =
+        "warning: ./edge.ign: is part of no config: MachineConfigPool edge names a configuration";
+    assert!(text(&unused).contains(warning), "{unused:?}");
+    assert_eq!(unused.status.code(), Some(1));
 
     let empty = tempfile::tempdir().expect("a temporary folder");
     let nothing = run(&["validate", "."], empty.path());
@@ -208,13 +250,14 @@ fn a_directory_is_judged_before_it_is_served() {
 
 #[test]
 fn a_merged_machine_config_is_printed_and_explained() {
-    let folder = directory();
-    let printed = run(&["render", "worker", ".", "--machine-config"], folder.path());
+    let directory = directory();
+    let printed = run(&["render", "worker", ".", "--machine-config"], directory.path());
     let config: Value = serde_json::from_slice(&printed.stdout).expect("JSON");
     assert_eq!(config["kind"], "MachineConfig");
     assert_eq!(config["spec"]["config"]["storage"]["files"].as_array().map(Vec::len), Some(2));
 
-    let explained = run(&["render", "worker", ".", "--machine-config", "--explain"], folder.path());
+    let explained =
+        run(&["render", "worker", ".", "--machine-config", "--explain"], directory.path());
     let lines = text(&explained);
     let line = |path: &str| {
         let found = lines.lines().find(|line| line.contains(path));
@@ -224,13 +267,13 @@ fn a_merged_machine_config_is_printed_and_explained() {
     assert_eq!(line("/etc/rack"), ["storage.files", "/etc/rack", "50-base"]);
     // What no machine boots from is printed too, and told.
     let conflict = machine_config("99-site", &[("/etc/motd/today", "x")]);
-    write(folder.path(), "site.json", &conflict.replace("\"contents\":", "\"unknown\":"));
-    let conflict = run(&["render", "worker", ".", "--machine-config"], folder.path());
-    let told = String::from_utf8_lossy(&conflict.stderr).into_owned();
-    assert!(conflict.status.success() && told.contains("99-site"), "{conflict:?}");
+    write(directory.path(), "site.json", &conflict.replace("\"contents\":", "\"unknown\":"));
+    let conflict = run(&["render", "worker", ".", "--machine-config"], directory.path());
+    let reported = String::from_utf8_lossy(&conflict.stderr).into_owned();
+    assert!(conflict.status.success() && reported.contains("99-site"), "{conflict:?}");
     assert!(text(&conflict).contains("/etc/motd/today"), "{conflict:?}");
 
-    let nobody = run(&["render", "nobody", ".", "--machine-config"], folder.path());
+    let nobody = run(&["render", "nobody", ".", "--machine-config"], directory.path());
     assert_eq!(nobody.status.code(), Some(1));
 }
 
@@ -248,23 +291,23 @@ fn two_directories_are_compared_pool_by_pool() {
     write(after, "edge.ign", &plain("/etc/edge", "one"));
     let changed = inspect(after);
     assert_eq!(changed.status.code(), Some(1));
-    let told = text(&changed);
-    assert!(told.contains("~ file /etc/motd") && told.contains("edge"), "{told}");
+    let reported = text(&changed);
+    assert!(reported.contains("~ file /etc/motd") && reported.contains("edge"), "{reported}");
 }
 
 /// The page's pool, and its commands as they are typed.
 #[test]
 fn the_page_about_pools_does_what_it_says() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let page = book::page("how-to/pools.md");
     let (_, yaml) = page.split_once("```yaml\n").expect("a pool");
-    write(folder.path(), "pools/worker.yaml", yaml.split("```").next().expect("an end"));
+    write(directory.path(), "pools/worker.yaml", yaml.split("```").next().expect("an end"));
     let own = Path::new(env!("CARGO_BIN_EXE_machine-config-server")).parent().expect("a folder");
     let path = std::env::var("PATH").unwrap_or_default();
     for (line, expected) in book::commands(&page) {
         let output = Command::new("bash")
             .args(["-ec", &line])
-            .current_dir(folder.path())
+            .current_dir(directory.path())
             .env("PATH", format!("{}:{path}", own.display()))
             .output()
             .expect("bash");

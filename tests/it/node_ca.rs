@@ -37,19 +37,19 @@ fn entries(data: &Value) -> Entries {
 
 /// A folder and who keeps it.
 struct Node {
-    folder: TempDir,
+    directory: TempDir,
     reconciler: Reconciler,
 }
 
 impl Node {
     fn new(layout: Layout) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let reconciler = reconciler(&folder.path().join("certs.d"), layout);
-        Self { folder, reconciler }
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let reconciler = reconciler(&directory.path().join("certs.d"), layout);
+        Self { directory, reconciler }
     }
 
     fn certs(&self) -> PathBuf {
-        self.folder.path().join("certs.d")
+        self.directory.path().join("certs.d")
     }
 
     fn reconcile(&mut self, entries: &Entries) -> Report {
@@ -69,8 +69,8 @@ impl Node {
     }
 }
 
-fn reconciler(folder: &Path, layout: Layout) -> Reconciler {
-    Reconciler::new(folder.to_owned(), layout, Duration::from_secs(600))
+fn reconciler(directory: &Path, layout: Layout) -> Reconciler {
+    Reconciler::new(directory.to_owned(), layout, Duration::from_secs(600))
 }
 
 fn listed(certs: &Path) -> BTreeSet<String> {
@@ -85,7 +85,7 @@ fn hosts(hosts: &[model::registry_ca::RegistryHost]) -> Vec<&str> {
 }
 
 #[test]
-fn authorities_are_added_replaced_and_removed() {
+fn cas_are_added_replaced_and_removed() {
     let (main, mirror) = (pem("main"), pem("mirror"));
     let mut node = Node::new(Layout::Crio);
     let report = node.reconcile(&entries(&json!({"a.example.com..5000": main, "b": main})));
@@ -192,7 +192,7 @@ fn a_ca_that_stays_is_never_missing_or_half() {
     });
     for event in events.drain() {
         let is_ca =
-            event.folder.ends_with("stays") && event.name == "ca.crt" || event.name == "stays";
+            event.directory.ends_with("stays") && event.name == "ca.crt" || event.name == "stays";
         assert!(!(is_ca && event.removes()), "{event:?}");
     }
 }
@@ -208,7 +208,7 @@ fn drift_of_every_kind_is_repaired() {
         let mut node = Node::new(layout);
         node.reconcile(&entries);
         let expected = node.tree();
-        let elsewhere = node.folder.path().join("elsewhere");
+        let elsewhere = node.directory.path().join("elsewhere");
         fs::create_dir(&elsewhere).expect("a folder");
         fs::write(elsewhere.join("ca.crt"), "elsewhere").expect("a file");
         let drifts: [Drift<'_>; 16] = [
@@ -268,7 +268,7 @@ fn what_others_have_made_survives_and_is_reported_where_it_is_in_the_way() {
     let main = pem("main");
     let mut node = Node::new(Layout::Crio);
     let certs = node.certs();
-    let outside = node.folder.path().join("outside");
+    let outside = node.directory.path().join("outside");
     for (path, text) in [
         ("certs.d/foreign.example.com/ca.crt", "theirs"),
         ("certs.d/foreign.example.com/client.key", "theirs"),
@@ -279,7 +279,7 @@ fn what_others_have_made_survives_and_is_reported_where_it_is_in_the_way() {
         ("certs.d/same-and-more/client.cert", "theirs"),
         ("outside/ca.crt", "outside"),
     ] {
-        let path = node.folder.path().join(path);
+        let path = node.directory.path().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, text).expect("a file");
     }
@@ -319,17 +319,17 @@ fn what_others_have_made_survives_and_is_reported_where_it_is_in_the_way() {
 #[test]
 fn what_ignition_wrote_is_kept_from_then_on() {
     let mut node = Node::new(Layout::Crio);
-    let folder = node.certs().join("a");
-    fs::create_dir_all(&folder).expect("a folder");
-    fs::write(folder.join("ca.crt"), pem("main")).expect("a file");
-    let inode = fs::metadata(folder.join("ca.crt")).expect("a file").ino();
+    let directory = node.certs().join("a");
+    fs::create_dir_all(&directory).expect("a folder");
+    fs::write(directory.join("ca.crt"), pem("main")).expect("a file");
+    let inode = fs::metadata(directory.join("ca.crt")).expect("a file").ino();
     let report = node.reconcile(&entries(&json!({"a": pem("main")})));
     assert_eq!((hosts(&report.adopted), report.written.len()), (vec!["a"], 0));
-    assert_eq!(fs::metadata(folder.join("ca.crt")).expect("a file").ino(), inode);
+    assert_eq!(fs::metadata(directory.join("ca.crt")).expect("a file").ino(), inode);
     node.reconcile(&entries(&json!({"a": pem("mirror")})));
     assert_eq!(node.read("a/ca.crt"), Some(pem("mirror")));
     node.reconcile(&entries(&json!({})));
-    assert!(!folder.exists());
+    assert!(!directory.exists());
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_spoilt_entry_leaves_the_file_that_is_there() {
     assert_eq!(node.read("a/ca.crt"), Some(pem("main")));
     assert_eq!(node.read("b/ca.crt"), Some(pem("mirror")));
     assert_eq!(node.listed(), ["a", "b"].map(str::to_owned).into());
-    assert_eq!(fs::read_dir(node.folder.path()).expect("a folder").count(), 1);
+    assert_eq!(fs::read_dir(node.directory.path()).expect("a folder").count(), 1);
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn no_symbolic_link_is_followed_on_the_way() {
     assert_eq!(fs::read_to_string(&secret).expect("a file"), "{\"registries\": [\"a\"]}");
     assert_eq!(node.listed(), ["b".to_owned()].into());
     // Nor does a list lead out of the folder.
-    let victim = node.folder.path().join("victim");
+    let victim = node.directory.path().join("victim");
     fs::create_dir(&victim).expect("a folder");
     fs::write(victim.join("ca.crt"), "theirs").expect("a file");
     fs::write(node.certs().join(LIST), "{\"registries\": [\"../victim\", \"b\"]}").expect("a list");
@@ -408,10 +408,10 @@ fn round(number: usize) -> Entries {
 /// The work of the process that is to be killed; nothing where this is not that process.
 #[test]
 fn work_until_killed() {
-    let Some(folder) = std::env::var_os(TO_BE_KILLED) else { return };
+    let Some(directory) = std::env::var_os(TO_BE_KILLED) else { return };
     for number in 0.. {
         // Each time as after a start, so that all of the work is done.
-        let report = reconciler(Path::new(&folder), Layout::Containerd)
+        let report = reconciler(Path::new(&directory), Layout::Containerd)
             .reconcile(&round(number), SystemTime::now());
         assert_eq!(report.problems.len(), 0, "{report:?}");
     }

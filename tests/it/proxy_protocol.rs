@@ -314,12 +314,12 @@ struct Haproxy {
     child: Child,
     /// The port with TLS, by the first version of the header and the second; the port without.
     ports: [SocketAddr; 3],
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Haproxy {
     fn before(server: &Server) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = tempfile::tempdir().expect("a temporary folder");
         let ports = free_ports();
         let [first, second, without] = ports;
         let (secure, insecure) = (server.secure(), server.insecure());
@@ -329,9 +329,9 @@ impl Haproxy {
              listen second\n bind {second}\n server it {secure} source 127.0.0.8 send-proxy-v2 check inter 100ms\n\
              listen without\n bind {without}\n server it {insecure} source 127.0.0.8 send-proxy-v2\n"
         );
-        let file = folder.path().join("haproxy.cfg");
+        let file = directory.path().join("haproxy.cfg");
         fs::write(&file, config).expect("a writable folder");
-        let log = fs::File::create(folder.path().join("log")).expect("a log file");
+        let log = fs::File::create(directory.path().join("log")).expect("a log file");
         let child = Command::new("/usr/sbin/haproxy")
             .args(["-db", "-f"])
             .arg(&file)
@@ -340,7 +340,7 @@ impl Haproxy {
             .stderr(log)
             .spawn()
             .expect("haproxy");
-        let haproxy = Self { child, ports, folder };
+        let haproxy = Self { child, ports, directory };
         for port in ports {
             wait_for("haproxy", || TcpStream::connect(port).ok());
         }
@@ -354,7 +354,7 @@ impl Drop for Haproxy {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            let log = fs::read(self.folder.path().join("log")).unwrap_or_default();
+            let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
             eprintln!("haproxy's log:\n{}", String::from_utf8_lossy(&log));
         }
     }

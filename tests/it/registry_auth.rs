@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::stopwatch::Stopwatch;
 
-pub(crate) const LOGIN: &str = "c2VjcmV0OnBhc3N3b3Jk";
+pub(crate) const CREDENTIAL: &str = "c2VjcmV0OnBhc3N3b3Jk";
 const DEFAULT: &str = "openshift-config/pull-secret";
 const PATH: &str = "/var/lib/kubelet/config.json";
 
@@ -25,8 +25,8 @@ const PATH: &str = "/var/lib/kubelet/config.json";
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
 /// The text of a file with logins to these registries.
-pub(crate) fn logins(registries: &[&str]) -> String {
-    let entries = registries.iter().map(|name| ((*name).to_owned(), json!({"auth": LOGIN})));
+pub(crate) fn credentials(registries: &[&str]) -> String {
+    let entries = registries.iter().map(|name| ((*name).to_owned(), json!({"auth": CREDENTIAL})));
     json!({"auths": entries.collect::<serde_json::Map<_, _>>()}).to_string()
 }
 
@@ -76,7 +76,7 @@ impl Followed {
     }
 
     /// What the log, `Debug` and administrators could be told.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn reported(&self) -> String {
         let inputs = self.published.borrow();
         let problems = inputs.iter().flat_map(|inputs| &inputs.problems);
         let problems: Vec<_> = problems.map(ToString::to_string).collect();
@@ -101,7 +101,7 @@ impl Followed {
         let waiting = self.published.wait_for(|inputs| inputs.as_ref().is_some_and(&is_so));
         let found = tokio::time::timeout(Duration::from_secs(20), waiting).await;
         let found = found.map(|found| found.expect("a source that goes on").clone());
-        found.ok().flatten().unwrap_or_else(|| panic!("{what}: {}", self.told()))
+        found.ok().flatten().unwrap_or_else(|| panic!("{what}: {}", self.reported()))
     }
 
     /// Waits until machines get logins to these registries, which may take a second.
@@ -113,12 +113,12 @@ impl Followed {
         let inputs = inputs.await;
         changed.within(SOON, &what);
         assert_eq!(file(&Inputs { enforced: [].into(), ..inputs }, pool), Ok(None));
-        assert!(!self.told().contains(LOGIN), "{}", self.told());
+        assert!(!self.reported().contains(CREDENTIAL), "{}", self.reported());
     }
 }
 
-fn write(folder: &Path, name: &str, object: &Value) {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, object: &Value) {
+    let path = directory.join(name);
     fs::write(path.with_extension("new"), object.to_string()).expect("a writable folder");
     fs::rename(path.with_extension("new"), path).expect("a writable folder");
 }
@@ -134,13 +134,13 @@ fn secret(name: &str, text: &str) -> Value {
 
 /// Two pools, the second with a secret of its own.
 fn manifests() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     for (pool, annotations) in [
         ("worker", json!(null)),
         ("edge", json!({"machineconfiguration.openshift.io/registry-auth": "edge/logins"})),
     ] {
         write(
-            folder.path(),
+            directory.path(),
             &format!("{pool}.json"),
             &json!({
                 "kind": "MachineConfigPool",
@@ -150,82 +150,87 @@ fn manifests() -> tempfile::TempDir {
         );
     }
     write(
-        folder.path(),
+        directory.path(),
         "config.json",
         &json!({
             "kind": "MachineConfig", "metadata": {"name": "rendered"},
             "spec": {"config": {"ignition": {"version": "3.4.0"}}},
         }),
     );
-    folder
+    directory
 }
 
-fn settings(folder: &Path, secret: Option<&str>) -> Settings {
+fn settings(directory: &Path, secret: Option<&str>) -> Settings {
     let registry_auth = secret.map(|name| name.parse().expect("a name"));
     Settings::Directory(Layout::Tree {
-        root: folder.to_owned(),
+        root: directory.to_owned(),
         registry_credentials: registry_auth,
         is_strict: false,
     })
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn machines_of_enforced_pools_get_a_directorys_logins_and_each_change_of_them() {
-    let folder = manifests();
-    write(folder.path(), "all.json", &secret(DEFAULT, &logins(&["quay.io"])));
-    write(folder.path(), "own.json", &secret("edge/logins", &logins(&["edge.example"])));
-    let mut site = Followed::start(settings(folder.path(), Some(DEFAULT))).await;
+async fn machines_of_enforced_pools_get_a_directorys_credentials_and_each_change_of_them() {
+    let directory = manifests();
+    write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&["quay.io"])));
+    write(directory.path(), "own.json", &secret("edge/logins", &credentials(&["edge.example"])));
+    let mut site = Followed::start(settings(directory.path(), Some(DEFAULT))).await;
     site.served_soon("worker", &["quay.io"]).await;
     site.served_soon("edge", &["edge.example", "quay.io"]).await;
 
-    write(folder.path(), "all.json", &secret(DEFAULT, &logins(&["new.example", "quay.io"])));
+    write(
+        directory.path(),
+        "all.json",
+        &secret(DEFAULT, &credentials(&["new.example", "quay.io"])),
+    );
     site.served_soon("worker", &["new.example", "quay.io"]).await;
     site.served_soon("edge", &["edge.example", "new.example", "quay.io"]).await;
 
     // What is not understood leaves what was good.
-    let broken = secret(DEFAULT, &format!("{{\"auths\": {LOGIN}}}"));
-    write(folder.path(), "all.json", &broken);
+    let broken = secret(DEFAULT, &format!("{{\"auths\": {CREDENTIAL}}}"));
+    write(directory.path(), "all.json", &broken);
     let problem = "Secret openshift-config/pull-secret: key \".dockerconfigjson\": no JSON \
                    (line 1, column 11)";
-    let told = |inputs: &Inputs| inputs.problems.iter().any(|it| it.to_string() == problem);
-    let inputs = site.until(problem, told).await;
+    let reported = |inputs: &Inputs| inputs.problems.iter().any(|it| it.to_string() == problem);
+    let inputs = site.until(problem, reported).await;
     assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
     let strangers: Vec<_> = inputs.problems.iter().map(Problem::to_strangers).collect();
     assert_eq!(strangers, ["pull-secret: it cannot be used"]);
-    assert!(!site.told().contains(LOGIN), "{}", site.told());
-    fs::remove_file(folder.path().join("all.json")).expect("a file");
-    let inputs = site.until("the loss", |inputs| !told(inputs)).await;
+    assert!(!site.reported().contains(CREDENTIAL), "{}", site.reported());
+    fs::remove_file(directory.path().join("all.json")).expect("a file");
+    let inputs = site.until("the loss", |inputs| !reported(inputs)).await;
     assert_eq!(
         inputs.problems[0].to_string(),
         "Secret openshift-config/pull-secret: is gone; the registry logins that it held last are served"
     );
     assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
-    write(folder.path(), "all.json", &secret(DEFAULT, &logins(&[])));
+    write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&[])));
     site.served_soon("edge", &["edge.example"]).await;
 }
 
 #[tokio::test]
-async fn no_secret_is_read_that_was_not_asked_for_and_one_that_is_missing_is_told() {
-    let folder = manifests();
-    write(folder.path(), "all.json", &secret(DEFAULT, &logins(&["quay.io"])));
-    write(folder.path(), "own.json", &secret("edge/logins", &logins(&["edge.example"])));
-    let (_, inputs) = Source::open(settings(folder.path(), None)).await.expect("a source");
+async fn no_secret_is_read_that_was_not_asked_for_and_one_that_is_missing_is_reported() {
+    let directory = manifests();
+    write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&["quay.io"])));
+    write(directory.path(), "own.json", &secret("edge/logins", &credentials(&["edge.example"])));
+    let (_, inputs) = Source::open(settings(directory.path(), None)).await.expect("a source");
     let inputs = inputs.expect("inputs");
     assert_eq!((served(&inputs, "worker"), served(&inputs, "edge")), (Ok(vec![]), Ok(vec![])));
 
-    let (_, inputs) = Source::open(settings(folder.path(), Some("a/b"))).await.expect("a source");
+    let (_, inputs) =
+        Source::open(settings(directory.path(), Some("a/b"))).await.expect("a source");
     let inputs = inputs.expect("inputs");
     assert_eq!(served(&inputs, "worker"), Ok(vec![]));
     assert_eq!(served(&inputs, "edge"), Ok(vec!["edge.example".to_owned()]));
-    let told: Vec<_> = inputs.problems.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["Secret a/b: is not there; machines get no registry logins of it"]);
+    let reported: Vec<_> = inputs.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(reported, ["Secret a/b: is not there; machines get no registry logins of it"]);
 }
 
 #[tokio::test]
 async fn the_values_of_a_secret_that_does_not_decode_are_told_to_nobody() {
-    let folder = manifests();
+    let directory = manifests();
     let data = json!({".dockerconfigjson": "?SECRET?"});
-    for (data, told) in [
+    for (data, reported) in [
         (data, "it cannot be read"),
         (
             json!({".dockerconfigjson": ["SECRET"]}),
@@ -237,9 +242,9 @@ async fn the_values_of_a_secret_that_does_not_decode_are_told_to_nobody() {
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "pull-secret", "namespace": "openshift-config"}, "data": data,
         });
-        write(folder.path(), "all.json", &object);
-        let opened = Source::open(settings(folder.path(), Some(DEFAULT))).await;
+        write(directory.path(), "all.json", &object);
+        let opened = Source::open(settings(directory.path(), Some(DEFAULT))).await;
         let error = opened.err().expect("a refusal").to_string();
-        assert!(error.contains(told) && !error.contains("SECRET"), "{error}");
+        assert!(error.contains(reported) && !error.contains("SECRET"), "{error}");
     }
 }

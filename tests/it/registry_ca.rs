@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use model::objects::{ConfigMap, ImageConfig};
 use model::registry_ca::{
-    ADMINISTRATOR_NAMESPACE, Administrators, Contents, LARGEST, MANAGED_NAMESPACE, MERGED_MAP,
+    ADMINISTRATOR_NAMESPACE, Administrators, Contents, MANAGED_NAMESPACE, MAX_BYTES, MERGED_MAP,
     MergePlan, OPERATOR_MAP, Reason, RegistryCaMaps, RegistryHost, Write, collect, plan, read,
 };
 use proptest::collection::btree_map;
@@ -61,9 +61,9 @@ fn found<'a>(
     })
 }
 
-fn authorities(plan: &MergePlan) -> Vec<(&str, &str)> {
+fn cas(plan: &MergePlan) -> Vec<(&str, &str)> {
     let text = |pem| std::str::from_utf8(pem).expect("text");
-    plan.authorities.iter().map(|(host, pem)| (host.as_str(), text(pem))).collect()
+    plan.cas.iter().map(|(host, pem)| (host.as_str(), text(pem))).collect()
 }
 
 /// The merged config map once the plan is applied.
@@ -89,7 +89,7 @@ fn both_maps_are_merged_and_the_administrators_entry_wins() {
     let administrators = administrators(&json!({"a": pem(0), "B..5000": pem(1)}));
     let operators = operators(&json!({"b..5000": pem(2), "c": pem(3)}));
     let plan = found(&administrators, Some(&operators), None);
-    assert_eq!(authorities(&plan), [("B:5000", pem(1)), ("a", pem(0)), ("c", pem(3))]);
+    assert_eq!(cas(&plan), [("B:5000", pem(1)), ("a", pem(0)), ("c", pem(3))]);
     assert_eq!(plan.refused, []);
     let Write::Create(Contents { data, binary_data }) = &plan.write else {
         panic!("{:?}", plan.write)
@@ -113,7 +113,7 @@ fn values_are_handed_on_as_they_are_and_base64_is_unwrapped() {
     );
     let plan = found(&administrators, None, None);
     assert_eq!(plan.refused, []);
-    let value = |host| &plan.authorities[&RegistryHost::parse(host).expect("a host")][..];
+    let value = |host| &plan.cas[&RegistryHost::parse(host).expect("a host")][..];
     assert_eq!(value("several"), several.as_bytes());
     assert_eq!(value("wrapped"), pem(3).as_bytes());
     assert_eq!(value("binary"), pem(4).as_bytes());
@@ -148,7 +148,7 @@ fn nothing_is_written_when_the_values_are_the_same() {
 }
 
 #[test]
-fn the_map_is_emptied_when_the_last_authority_goes() {
+fn the_map_is_emptied_when_the_last_ca_goes() {
     let merged = merged(&json!({"a": pem(0)}));
     let nothing =
         RegistryCaMaps { administrators: Administrators::Unnamed, operators: None, merged: None };
@@ -178,7 +178,7 @@ fn each_bad_entry_is_refused_by_name_and_all_others_go_on() {
     }));
     let plan = found(&administrators, None, None);
     assert_eq!(
-        authorities(&plan),
+        cas(&plan),
         [("-", pem(2)), ("good", pem(0)), ("port:5000", pem(4)), ("twice", pem(4))]
     );
     let reasons: BTreeMap<&str, &str> =
@@ -211,17 +211,17 @@ fn a_certificate_that_is_spoilt_beside_a_good_one_is_the_runtimes_to_pass_over()
     let torn = "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n";
     let both = format!("{torn}{}", pem(0));
     let plan = found(&administrators(&json!({"a": both})), None, None);
-    assert_eq!(authorities(&plan), [("a", both.as_str())]);
+    assert_eq!(cas(&plan), [("a", both.as_str())]);
 }
 
 #[test]
 fn a_spoilt_entry_leaves_what_was_good_and_a_removed_one_takes_it() {
     let before = merged(&json!({"a": pem(0), "b": pem(1)}));
     let plan = found(&administrators(&json!({"a": "oops", "b": pem(1)})), None, Some(&before));
-    assert_eq!(authorities(&plan), [("a", pem(0)), ("b", pem(1))]);
+    assert_eq!(cas(&plan), [("a", pem(0)), ("b", pem(1))]);
     assert_eq!((plan.write, plan.refused.len()), (Write::Nothing, 1));
     let plan = found(&administrators(&json!({"b": pem(1)})), None, Some(&before));
-    assert_eq!(authorities(&plan), [("b", pem(1))]);
+    assert_eq!(cas(&plan), [("b", pem(1))]);
 }
 
 #[test]
@@ -232,21 +232,21 @@ fn a_missing_map_keeps_what_was_last_good_and_the_operators_changes_go_on() {
     };
     let theirs = operators(&json!({"internal": pem(1)}));
     let kept = missing(Some(&theirs), Some(&before));
-    assert_eq!(authorities(&kept), [("a", pem(0)), ("internal", pem(1))]);
+    assert_eq!(cas(&kept), [("a", pem(0)), ("internal", pem(1))]);
     assert_eq!(kept.missing.as_deref(), Some("mine"));
     let newer = operators(&json!({"internal": pem(2)}));
     let renewed = missing(Some(&newer), Some(&before));
-    assert_eq!(authorities(&renewed), [("a", pem(0)), ("internal", pem(2))]);
+    assert_eq!(cas(&renewed), [("a", pem(0)), ("internal", pem(2))]);
     let gone = missing(None, Some(&before));
-    assert_eq!(authorities(&gone), [("a", pem(0)), ("internal", pem(1))]);
-    assert_eq!(authorities(&missing(None, None)), []);
+    assert_eq!(cas(&gone), [("a", pem(0)), ("internal", pem(1))]);
+    assert_eq!(cas(&missing(None, None)), []);
     // No map is named any more.
     let dropped = plan(RegistryCaMaps {
         administrators: Administrators::Unnamed,
         operators: Some(&theirs),
         merged: Some(&before),
     });
-    assert_eq!(authorities(&dropped), [("internal", pem(1))]);
+    assert_eq!(cas(&dropped), [("internal", pem(1))]);
     assert_eq!(dropped.missing, None);
 }
 
@@ -257,15 +257,14 @@ fn large(number: usize, bytes: usize) -> String {
 
 #[test]
 fn what_does_not_fit_is_refused_alone_and_nobody_loses_what_he_has() {
-    let third = LARGEST / 3 - 10;
+    let third = MAX_BYTES / 3 - 10;
     let mine = administrators(&json!({
         "a": large(0, third), "b": large(1, third), "c": large(2, third), "d": large(3, third),
         "little": pem(4),
     }));
     let internal = operators(&json!({"internal": pem(5)}));
-    let hosts = |plan: &MergePlan| {
-        plan.authorities.keys().map(|h| h.as_str().to_owned()).collect::<Vec<_>>()
-    };
+    let hosts =
+        |plan: &MergePlan| plan.cas.keys().map(|h| h.as_str().to_owned()).collect::<Vec<_>>();
     let first = found(&mine, Some(&internal), None);
     assert_eq!(hosts(&first), ["a", "b", "internal", "little"]);
     assert_eq!(
@@ -283,7 +282,7 @@ fn what_does_not_fit_is_refused_alone_and_nobody_loses_what_he_has() {
     let grown = administrators(&json!({"c": large(2, 3 * third), "d": large(3, third + 1)}));
     let plan = found(&grown, Some(&internal), Some(&before));
     assert_eq!(hosts(&plan), ["c", "d", "internal"]);
-    let lengths: Vec<usize> = plan.authorities.values().map(Bytes::len).collect();
+    let lengths: Vec<usize> = plan.cas.values().map(Bytes::len).collect();
     assert_eq!(lengths, [third, third + 1, pem(5).len()]);
 }
 
@@ -300,8 +299,8 @@ fn a_directory_goes_by_the_same_rules() {
     let all = [&elsewhere, &before, &mine, &theirs];
     let before_that = read(&merged(&json!({"read-before": pem(3)}))).good;
     let hosts = |maps: &[&ConfigMap], image: Option<&ImageConfig>| {
-        let (authorities, problems) = collect(maps, image, &before_that);
-        let hosts: Vec<String> = authorities.keys().map(|h| h.as_str().to_owned()).collect();
+        let (cas, problems) = collect(maps, image, &before_that);
+        let hosts: Vec<String> = cas.keys().map(|h| h.as_str().to_owned()).collect();
         (hosts.join(" "), problems.len())
     };
     assert_eq!(hosts(&all, Some(&image("mine"))), ("a b".to_owned(), 1));
@@ -391,7 +390,7 @@ proptest! {
         let (first, again, after) = result(false);
         prop_assert_eq!(&result(true).0, &first);
         prop_assert_eq!(&again.write, &Write::Nothing);
-        prop_assert_eq!(&again.authorities, &first.authorities);
+        prop_assert_eq!(&again.cas, &first.cas);
         // What did not fit and was nowhere but in the merged map is gone after the first.
         let is_elsewhere = |r: &&model::registry_ca::Refused| {
             !r.place.ends_with(MERGED_MAP)
@@ -399,16 +398,16 @@ proptest! {
         let refused: Vec<_> = first.refused.iter().filter(is_elsewhere).cloned().collect();
         prop_assert_eq!(&again.refused, &refused);
         let read = read(&after);
-        prop_assert_eq!(&read.good, &first.authorities);
+        prop_assert_eq!(&read.good, &first.cas);
         prop_assert_eq!(&read.refused, &vec![]);
-        let total: usize = first.authorities.values().map(Bytes::len).sum();
-        prop_assert!(total <= LARGEST);
+        let total: usize = first.cas.values().map(Bytes::len).sum();
+        prop_assert!(total <= MAX_BYTES);
         // Each entry is used or refused, or gives way to the administrator's.
         let keys = mine.iter().flat_map(BTreeMap::keys);
         for key in keys {
             let is_refused = first.refused.iter().any(|refused| refused.key == *key);
             let is_used = RegistryHost::parse(key)
-                .is_ok_and(|host| first.authorities.contains_key(&host));
+                .is_ok_and(|host| first.cas.contains_key(&host));
             prop_assert!(is_refused || is_used, "{:?}", key);
         }
         let too_large = |r: &model::registry_ca::Refused| r.reason == Reason::TooLarge;
@@ -418,15 +417,15 @@ proptest! {
     }
 
     #[test]
-    fn no_key_names_a_path_outside_of_its_folder(key in keys()) {
+    fn no_key_names_a_path_outside_of_its_directory(key in keys()) {
         if let Ok(host) = RegistryHost::parse(&key) {
             let path = host.certs_d_path();
             let components: Vec<_> = Path::new(&path).components().collect();
             prop_assert_eq!(components.len(), 6, "{}", path);
             prop_assert!(Path::new(&path).starts_with("/etc/docker/certs.d"));
             prop_assert_eq!(Path::new(&path).file_name(), Some("ca.crt".as_ref()));
-            let folder = Path::new(host.as_str());
-            prop_assert_eq!(folder.file_name(), Some(folder.as_os_str()));
+            let directory = Path::new(host.as_str());
+            prop_assert_eq!(directory.file_name(), Some(directory.as_os_str()));
             prop_assert!(host.as_str().len() <= 255 && !host.as_str().starts_with('.'));
             let again = RegistryHost::parse(&host.config_map_key());
             prop_assert_eq!(again.as_ref(), Ok(&host));

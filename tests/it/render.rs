@@ -50,17 +50,17 @@ fn a_config_is_the_one_that_a_server_serves() {
 }
 
 #[test]
-fn what_cannot_be_rendered_is_told_and_nothing_is_printed() {
-    let told = error(&render(&["nobody", &fixtures()]));
-    assert!(told.contains("there is no pool nobody, only edge, master, worker"), "{told}");
-    let told = error(&render(&["worker", "/no/such/folder"]));
-    assert!(told.contains("/no/such/folder"), "{told}");
-    let told = error(&render(&["worker"]));
-    assert!(told.contains("missing DIR, --kubeconfig or --in-cluster"), "{told}");
-    let told = error(&render(&["worker", &fixtures(), "--spec", "3.7"]));
-    assert!(told.contains("expected 2.2 or one of 3.0 to 3.6"), "{told}");
-    let told = error(&render(&["worker", "--kubeconfig", "/no/such/file"]));
-    assert!(told.contains("missing --apiserver-url"), "{told}");
+fn what_cannot_be_rendered_is_reported_and_nothing_is_printed() {
+    let reported = error(&render(&["nobody", &fixtures()]));
+    assert!(reported.contains("there is no pool nobody, only edge, master, worker"), "{reported}");
+    let reported = error(&render(&["worker", "/no/such/folder"]));
+    assert!(reported.contains("/no/such/folder"), "{reported}");
+    let reported = error(&render(&["worker"]));
+    assert!(reported.contains("missing DIR, --kubeconfig or --in-cluster"), "{reported}");
+    let reported = error(&render(&["worker", &fixtures(), "--spec", "3.7"]));
+    assert!(reported.contains("expected 2.2 or one of 3.0 to 3.6"), "{reported}");
+    let reported = error(&render(&["worker", "--kubeconfig", "/no/such/file"]));
+    assert!(reported.contains("missing --apiserver-url"), "{reported}");
 }
 
 #[test]
@@ -80,18 +80,18 @@ fn a_pointer_config_is_the_one_that_serve_makes() {
     assert_eq!(merged, "https://mcs.example.com:1234/config/other");
     assert_eq!(config["ignition"]["version"], "3.4.0");
 
-    let told = error(&render(&["a/b", "--pointer", "--state-dir", &state]));
-    assert!(told.contains("is no pool's name"), "{told}");
-    let told = error(&render(&["worker", "--pointer", "--state-dir", "/no/such/folder"]));
-    assert!(told.contains("there is no such directory"), "{told}");
+    let reported = error(&render(&["a/b", "--pointer", "--state-dir", &state]));
+    assert!(reported.contains("is no pool's name"), "{reported}");
+    let reported = error(&render(&["worker", "--pointer", "--state-dir", "/no/such/folder"]));
+    assert!(reported.contains("there is no such directory"), "{reported}");
 }
 
 #[test]
 fn a_token_is_one_that_our_own_pointer_configs_carry_and_that_is_good() {
     let mut server = enforcing(&[]);
     let good = credential(&server, "worker");
-    let folder = server.state().join("user-data");
-    let own = fs::read_to_string(folder.join("worker.ign")).expect("a pointer config");
+    let directory = server.state().join("user-data");
+    let own = fs::read_to_string(directory.join("worker.ign")).expect("a pointer config");
     // Another server's comes first by its name, and so does one of ours with a token that is not known.
     let host = format!("localhost:{}", server.secure().port());
     let mut other: Value =
@@ -107,27 +107,27 @@ fn a_token_is_one_that_our_own_pointer_configs_carry_and_that_is_good() {
     let named = format!("Bearer {}", named.trim_end());
     server.terminate();
     server.ended();
-    fs::write(folder.join("a-other.ign"), other.to_string().replace(&good, &named))
+    fs::write(directory.join("a-other.ign"), other.to_string().replace(&good, &named))
         .expect("a file");
-    fs::write(folder.join("b-old.ign"), own.replace(&good, &unknown())).expect("a file");
+    fs::write(directory.join("b-old.ign"), own.replace(&good, &unknown())).expect("a file");
 
     let state = server.state().display().to_string();
     let render = |pool: &str| {
         let output = render(&[pool, "--pointer", "--state-dir", &state]);
         assert!(output.status.success(), "{output:?}");
-        let told = String::from_utf8(output.stderr).expect("text");
-        (String::from_utf8(output.stdout).expect("text"), told)
+        let reported = String::from_utf8(output.stderr).expect("text");
+        (String::from_utf8(output.stdout).expect("text"), reported)
     };
-    let (text, told) = render("worker");
-    assert_eq!((text.contains(&good), told.as_str()), (true, ""), "{text}");
+    let (text, reported) = render("worker");
+    assert_eq!((text.contains(&good), reported.as_str()), (true, ""), "{text}");
     assert!(text.contains(&host), "{text}");
 
     // Without ours there is none.
-    fs::remove_file(folder.join("worker.ign")).expect("a file");
-    let (text, told) = render("worker");
+    fs::remove_file(directory.join("worker.ign")).expect("a file");
+    let (text, reported) = render("worker");
     assert!(!text.contains("Bearer") && text.contains(&host), "{text}");
     assert_eq!(
-        told,
+        reported,
         format!(
             "machine-config-server: {state}: pool worker is enforced, and no pointer config carries \
              a token that opens it: this one carries none\n"

@@ -28,32 +28,32 @@ const ENFORCE: [&str; 2] = ["--access", "enforce"];
 
 /// A state directory of that user, with what the user may read of the repository.
 struct Service {
-    folder: TempDir,
+    directory: TempDir,
     address: SocketAddr,
 }
 
 impl Service {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("chmod");
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("chmod");
         let copies = [
             (PathBuf::from(binary().get_program()), "program"),
             (in_repository("ignition-fixtures"), "manifests"),
         ];
         for (from, to) in copies {
             let mut copy = Command::new("cp");
-            copy.args(["-r", "--reflink=auto"]).arg(from).arg(folder.path().join(to));
+            copy.args(["-r", "--reflink=auto"]).arg(from).arg(directory.path().join(to));
             assert!(copy.status().expect("cp").success());
         }
         let [address] = free_ports();
-        let service = Self { folder, address };
+        let service = Self { directory, address };
         fs::create_dir(service.state()).expect("a folder");
         service.give("", USER, GROUP, 0o700);
         service
     }
 
     fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
+        self.directory.path().join("state")
     }
 
     /// One whose server has run with these flags, and made its files.
@@ -64,7 +64,7 @@ impl Service {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(self.folder.path().join("program"));
+        let mut command = Command::new(self.directory.path().join("program"));
         command.env_remove("RUST_LOG").current_dir("/");
         command
     }
@@ -72,7 +72,7 @@ impl Service {
     /// The server, as that user. Returns once it is ready.
     fn serve(&self, flags: &[&str]) -> Server {
         let mut command = self.command();
-        command.arg("serve").arg(self.folder.path().join("manifests"));
+        command.arg("serve").arg(self.directory.path().join("manifests"));
         command.arg("--state-dir").arg(self.state());
         command.args(["--host", "localhost"]).args(flags);
         command.uid(USER).gid(GROUP);
@@ -115,15 +115,15 @@ impl Service {
     /// Name, owner, group and mode of all files and folders.
     fn files(&self) -> Vec<(String, u32, u32, u32)> {
         let mut files = Vec::new();
-        let mut folders = vec![self.state()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).expect("a folder") {
+        let mut directories = vec![self.state()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(&directory).expect("a folder") {
                 let path = entry.expect("an entry").path();
                 let found = path.symlink_metadata().expect("a file");
                 let name = path.strip_prefix(self.state()).expect("below it").display().to_string();
                 files.push((name, found.uid(), found.gid(), found.mode() & 0o7777));
                 if found.is_dir() {
-                    folders.push(path);
+                    directories.push(path);
                 }
             }
         }
@@ -243,7 +243,7 @@ fn a_file_keeps_the_group_that_reads_it() {
 }
 
 #[test]
-fn a_folder_of_root_holds_the_files_of_the_service_that_reads_them() {
+fn a_directory_of_root_holds_the_files_of_the_service_that_reads_them() {
     // By their owner, then by their group.
     for (uid, mode) in [(USER, 0o600), (0, 0o640)] {
         let service = Service::made(&[]);
@@ -303,8 +303,8 @@ fn files_that_the_service_cannot_read_are_reported_and_nothing_is_written_beside
 fn what_the_group_of_the_service_cannot_read_is_reported_with_what_mends_it() {
     let service = Service::made(&[]);
     for (name, ..) in service.files() {
-        let is_folder = service.state().join(&name).is_dir();
-        service.give(&name, 0, GROUP, if is_folder { 0o750 } else { 0o640 });
+        let is_directory = service.state().join(&name).is_dir();
+        service.give(&name, 0, GROUP, if is_directory { 0o750 } else { 0o640 });
     }
     service.give("", 0, 0, 0o755);
     // Keys that this group reads, and nobody else, are as they should be.
@@ -320,8 +320,8 @@ fn what_the_group_of_the_service_cannot_read_is_reported_with_what_mends_it() {
         service.refused(&rotate, &[&line]);
         let text = said(&rotate);
         let (_, remedy) = text.rsplit_once(": ").expect("what mends it");
-        let mend = Command::new("sh").arg("-c").arg(remedy).status();
-        assert!(mend.expect("a shell").success(), "{remedy}");
+        let repair = Command::new("sh").arg("-c").arg(remedy).status();
+        assert!(repair.expect("a shell").success(), "{remedy}");
         service.done(&["certs", "check"]);
         service.done(&["certs", "rotate"]);
     }
@@ -332,8 +332,8 @@ fn what_the_group_of_the_service_cannot_read_is_reported_with_what_mends_it() {
 fn where_a_file_cannot_be_given_to_its_owner_the_command_refuses_and_changes_nothing() {
     let service = Service::made(&[]);
     for (name, ..) in service.files() {
-        let is_folder = service.state().join(&name).is_dir();
-        service.give(&name, USER, GROUP, if is_folder { 0o770 } else { 0o660 });
+        let is_directory = service.state().join(&name).is_dir();
+        service.give(&name, USER, GROUP, if is_directory { 0o770 } else { 0o660 });
     }
     service.give("", USER, GROUP, 0o770);
     let _ = fs::remove_file(service.state().join("access.json"));
@@ -352,7 +352,7 @@ fn where_a_file_cannot_be_given_to_its_owner_the_command_refuses_and_changes_not
 #[test]
 fn root_writes_through_no_link_that_the_service_made() {
     let service = Service::made(&[]);
-    let elsewhere = service.folder.path().join("elsewhere");
+    let elsewhere = service.directory.path().join("elsewhere");
     fs::write(&elsewhere, "root's").expect("a write");
     for name in ["access.json", "tls.crt", "ca.crt"] {
         let path = service.state().join(name);
@@ -446,8 +446,8 @@ fn cas_that_several_distrust_at_once_are_all_distrusted() {
         let left = Certificate::read_all(left.as_bytes());
         assert!(!left.is_empty() && left.iter().all(|ca| !cas.contains(&ca.fingerprint())));
         // Who comes last sees that nobody is left, and says who cannot boot.
-        let told = outputs.iter().filter(|output| said(output).contains("could not boot"));
-        assert!(told.count() > 0);
+        let reported = outputs.iter().filter(|output| said(output).contains("could not boot"));
+        assert!(reported.count() > 0);
         drop(server);
         service.assert_all_are_the_servers(&["distrust"]);
         service.boots_again(&[], &[]);
@@ -458,7 +458,7 @@ fn cas_that_several_distrust_at_once_are_all_distrusted() {
 fn a_certificate_that_root_enrols_for_the_service_is_the_services() {
     let service = Service::made(&[]);
     let key = service.state().join("enrolled.key");
-    let secret = service.folder.path().join("secret");
+    let secret = service.directory.path().join("secret");
     fs::write(&secret, "secret").expect("a write");
     // Nobody answers there: the key is on disk before.
     let mut enroll = service.command();

@@ -12,7 +12,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-use crate::faults::bootstrap_folder;
+use crate::faults::bootstrap_directory;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::pair::Pair;
@@ -92,7 +92,7 @@ fn a_pair_that_machines_cannot_read_is_named_and_left_and_served() {
 fn a_pair_whose_policies_are_critical_is_served() {
     let state = tempfile::tempdir().expect("a temporary folder");
     bring(state.path(), POLICIES);
-    let base = bootstrap_folder();
+    let base = bootstrap_directory();
     let path = |name: &str| state.path().join(name);
     let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
     let kubeconfig = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("UTF-8")];
@@ -109,9 +109,9 @@ fn a_pair_whose_policies_are_critical_is_served() {
 
 #[test]
 fn a_pair_that_machines_cannot_read_takes_no_other_pairs_place() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let pair = Pair::make(folder.path(), "localhost");
-    let base = bootstrap_folder();
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let pair = Pair::make(directory.path(), "localhost");
+    let base = bootstrap_directory();
     let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
     let kubeconfig = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("UTF-8")];
     let server = Server::bootstrap(base.path(), &pair.certificate, &pair.key, &kubeconfig);
@@ -129,7 +129,7 @@ fn a_pair_that_machines_cannot_read_takes_no_other_pairs_place() {
 }
 
 #[test]
-fn inspect_tells_what_it_passed_over_and_a_file_of_authorities_is_not_taken_in_part() {
+fn inspect_tells_what_it_passed_over_and_a_file_of_cas_is_not_taken_in_part() {
     let state = tempfile::tempdir().expect("a temporary folder");
     bring(state.path(), SHORT_ADDRESS);
     let read = |name: &str| fs::read_to_string(state.path().join(name)).expect("a file");

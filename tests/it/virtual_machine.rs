@@ -27,24 +27,24 @@ const LONGEST_BOOT: Duration = Duration::from_secs(900);
 
 /// The folder that `tests/machine/install` made.
 fn assets() -> PathBuf {
-    let folder = std::env::var_os("VIRTUAL_MACHINE");
-    folder.expect("VIRTUAL_MACHINE names no folder with a machine's parts: run tests/run").into()
+    let directory = std::env::var_os("VIRTUAL_MACHINE");
+    directory.expect("VIRTUAL_MACHINE names no folder with a machine's parts: run tests/run").into()
 }
 
 /// A machine that is booting. It ends with this value.
 struct VirtualMachine {
     qemu: Child,
-    folder: TempDir,
+    directory: TempDir,
     started: Instant,
 }
 
 impl VirtualMachine {
     /// Turns a machine on that was never booted. Its firmware has this pointer config.
     fn boot(pointer: &Path) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = tempfile::tempdir().expect("a temporary folder");
         let assets = assets();
         let file = |name: &str| assets.join(name).display().to_string();
-        let console = folder.path().join("console").display().to_string();
+        let console = directory.path().join("console").display().to_string();
         let qemu = Command::new(assets.join("qemu"))
             .args(["-machine", "q35,accel=tcg", "-cpu", "max", "-m", "1024", "-display", "none"])
             .args(["-no-reboot", "-nodefaults", "-no-user-config"])
@@ -61,11 +61,11 @@ impl VirtualMachine {
             .stdin(Stdio::null())
             .spawn()
             .expect("QEMU");
-        Self { qemu, folder, started: Instant::now() }
+        Self { qemu, directory, started: Instant::now() }
     }
 
     fn console(&self) -> String {
-        let text = fs::read(self.folder.path().join("console")).unwrap_or_default();
+        let text = fs::read(self.directory.path().join("console")).unwrap_or_default();
         String::from_utf8_lossy(&text).replace('\r', "")
     }
 
@@ -106,7 +106,7 @@ impl Drop for VirtualMachine {
 
 /// A pool whose machines report and turn themselves off, and a registry that they can pull from.
 struct Site {
-    folder: TempDir,
+    directory: TempDir,
     registry: Registry,
     /// Of the image that is in it.
     digest: String,
@@ -115,7 +115,7 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let mut site = Self {
-            folder: tempfile::tempdir().expect("a temporary folder"),
+            directory: tempfile::tempdir().expect("a temporary folder"),
             registry: Registry::start(program("docker-registry"), free_ports::<1>()[0], HOST),
             digest: String::new(),
         };
@@ -125,7 +125,7 @@ impl Site {
             ("pool", pool()),
             ("config", machine_config(&image(&site.registry))),
             ("registries", registries(&site.registry)),
-            ("logins", logins(&site.registry)),
+            ("logins", credentials(&site.registry)),
         ] {
             let path = site.manifests().join(format!("{name}.json"));
             fs::write(path, object.to_string()).expect("a writable folder");
@@ -134,14 +134,14 @@ impl Site {
     }
 
     fn manifests(&self) -> PathBuf {
-        self.folder.path().join("manifests")
+        self.directory.path().join("manifests")
     }
 
     fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
+        self.directory.path().join("state")
     }
 
-    fn authorities(&self) -> Vec<u8> {
+    fn cas(&self) -> Vec<u8> {
         fs::read(self.state().join("ca.crt")).expect("the authorities")
     }
 
@@ -177,8 +177,8 @@ fn image(registry: &Registry) -> String {
 
 /// Puts an image of one file into the registry, and returns its digest.
 fn push(registry: &Registry) -> String {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (root, layout) = (folder.path().join("root"), folder.path().join("layout"));
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let (root, layout) = (directory.path().join("root"), directory.path().join("layout"));
     fs::create_dir(&root).expect("a new folder");
     fs::write(root.join("file"), "of the image\n").expect("a writable folder");
     let digest = must(
@@ -191,7 +191,7 @@ fn push(registry: &Registry) -> String {
         program("skopeo")
             .args(["--insecure-policy", "copy", "--dest-creds", &Registry::credentials()])
             .arg("--dest-cert-dir")
-            .arg(registry.authorities())
+            .arg(registry.cas())
             .arg(format!("oci:{}:1", layout.display()))
             .arg(format!("docker://{}", image(registry).replace(HOST, "127.0.0.1"))),
     );
@@ -273,16 +273,16 @@ fn registries(registry: &Registry) -> Value {
         "metadata": {
             "name": "merged-trusted-image-registry-ca", "namespace": "openshift-config-managed",
         },
-        "data": {registry.name().replace(':', ".."): registry.authority()},
+        "data": {registry.name().replace(':', ".."): registry.ca()},
     })
 }
 
-fn logins(registry: &Registry) -> Value {
-    let logins = json!({"auths": {registry.name(): {"auth": Registry::login()}}});
+fn credentials(registry: &Registry) -> Value {
+    let credentials = json!({"auths": {registry.name(): {"auth": Registry::credential()}}});
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
         "metadata": {"name": "pull-secret", "namespace": "openshift-config"},
-        "stringData": {".dockerconfigjson": logins.to_string()},
+        "stringData": {".dockerconfigjson": credentials.to_string()},
     })
 }
 
@@ -303,12 +303,12 @@ fn a_machine_boots_by_its_first_pointer_after_two_rotations() {
     let [at] = free_ports();
     // As everyone but Ignition gets it.
     let _server = site.serve(at, &["--compact", "off"]);
-    let first = site.folder.path().join("first.ign");
+    let first = site.directory.path().join("first.ign");
     fs::copy(site.pointer(), &first).expect("a copy");
     for _ in 0..2 {
-        let before = site.authorities();
+        let before = site.cas();
         site.rotate();
-        wait_for("the rotation", || (site.authorities() != before).then_some(()));
+        wait_for("the rotation", || (site.cas() != before).then_some(()));
     }
     assert_ne!(fs::read(&first).expect("a pointer"), fs::read(site.pointer()).expect("a pointer"));
     assert_eq!(VirtualMachine::boot(&first).report(), site.expected());

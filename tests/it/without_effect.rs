@@ -46,15 +46,15 @@ fn pool(version: &str) -> Value {
     })
 }
 
-fn write(folder: &Path, name: &str, object: &Value) {
-    fs::write(folder.join(name), object.to_string()).expect("a writable folder");
+fn write(directory: &Path, name: &str, object: &Value) {
+    fs::write(directory.join(name), object.to_string()).expect("a writable folder");
 }
 
 fn manifests() -> TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    write(folder.path(), "config.json", &machine_config());
-    write(folder.path(), "pool.json", &pool("v2"));
-    folder
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    write(directory.path(), "config.json", &machine_config());
+    write(directory.path(), "pool.json", &pool("v2"));
+    directory
 }
 
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -65,8 +65,8 @@ fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn what_has_no_effect_is_named_by_a_server_once_and_served_as_before() {
-    let folder = manifests();
-    let server = Server::serve(folder.path(), &[]);
+    let directory = manifests();
+    let server = Server::serve(directory.path(), &[]);
     let readiness = || {
         let answer = server.metrics().get("/readyz");
         (answer.status, String::from_utf8(answer.body).expect("text"))
@@ -97,22 +97,22 @@ fn what_has_no_effect_is_named_by_a_server_once_and_served_as_before() {
     wait_for("all five in the log", || (reported() == 5).then_some(()));
     let mut other = pool("v1");
     other["metadata"]["name"] = "other".into();
-    write(folder.path(), "other.json", &other);
+    write(directory.path(), "other.json", &other);
     wait_for("the other pool", || {
         let answer = server.plain().request("GET", "/config/other", &accept);
         (answer.status == 200).then_some(())
     });
     assert_eq!(reported(), 5, "{}", server.log());
-    write(folder.path(), "pool.json", &pool("v1"));
+    write(directory.path(), "pool.json", &pool("v1"));
     wait_for("the version to be corrected", || (!readiness().1.contains(version)).then_some(()));
     assert_eq!(reported(), 5);
 }
 
 #[test]
 fn a_strict_server_refuses_it_at_the_start_and_keeps_what_it_had() {
-    let folder = manifests();
+    let directory = manifests();
     let state = tempfile::tempdir().expect("a temporary folder");
-    let root = folder.path().to_str().expect("a path in UTF-8");
+    let root = directory.path().to_str().expect("a path in UTF-8");
     let state = state.path().to_str().expect("a path in UTF-8");
     let (code, _, error) = run(&[
         "serve",
@@ -146,9 +146,9 @@ fn a_strict_server_refuses_it_at_the_start_and_keeps_what_it_had() {
 
 #[test]
 fn inspect_and_render_name_it_and_fail_when_they_are_strict() {
-    let folder = manifests();
-    let root = folder.path().to_str().expect("a path in UTF-8");
-    let file = folder.path().join("config.json");
+    let directory = manifests();
+    let root = directory.path().to_str().expect("a path in UTF-8");
+    let file = directory.path().join("config.json");
     let file = file.to_str().expect("a path in UTF-8");
     for arguments in [&["inspect", root, "worker"][..], &["inspect", file]] {
         let (code, text, _) = run(arguments);
@@ -166,7 +166,7 @@ fn inspect_and_render_name_it_and_fail_when_they_are_strict() {
     let (code, text, error) = run(&["render", "worker", root, "--strict"]);
     assert_eq!((code, &text[..]), (Some(1), ""), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
-    let server = Server::serve(folder.path(), &[]);
+    let server = Server::serve(directory.path(), &[]);
     let state = server.state().to_str().expect("a path in UTF-8").to_owned();
     let check = ["certs", "check", "--state-dir", &state, "--manifests", root];
     let (code, text, error) = run(&check);
@@ -187,13 +187,13 @@ fn inspect_and_render_name_it_and_fail_when_they_are_strict() {
 
 #[test]
 fn objects_that_were_misspelt_are_named_and_refused() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let root = folder.path().to_str().expect("a path in UTF-8");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let root = directory.path().to_str().expect("a path in UTF-8");
     let mut config = machine_config();
     config["spec"] = json!({"config": {"ignition": {"version": "3.2.0"}}});
-    write(folder.path(), "config.json", &config);
+    write(directory.path(), "config.json", &config);
     let mut good = pool("v1");
-    write(folder.path(), "pool.json", &good);
+    write(directory.path(), "pool.json", &good);
     let inspect = ["inspect", root, "worker"];
     let (code, text, _) = run(&[&inspect[..], &["--strict"]].concat());
     assert_eq!(code, Some(0), "{text}");
@@ -205,7 +205,7 @@ fn objects_that_were_misspelt_are_named_and_refused() {
         object
     };
     let api = "machineconfiguration.openshift.io/v1";
-    for (object, told) in [
+    for (object, reported) in [
         (change("", "specs", json!({})), "MachineConfigPool other: specs: unknown field, ignored"),
         (change("/metadata", "annotatons", json!({})), "is annotations meant?"),
         (change("", "spec", json!({"pausd": true})), "is paused meant?"),
@@ -225,9 +225,9 @@ fn objects_that_were_misspelt_are_named_and_refused() {
             "is read in namespace openshift-config-managed",
         ),
     ] {
-        write(folder.path(), "other.json", &object);
+        write(directory.path(), "other.json", &object);
         let (code, text, _) = run(&inspect);
-        assert!(code == Some(0) && text.contains(told), "{told} in {text}");
+        assert!(code == Some(0) && text.contains(reported), "{reported} in {text}");
         let (code, text, _) = run(&[&inspect[..], &["--strict"]].concat());
         assert_eq!(code, Some(1), "{text}");
     }
@@ -255,8 +255,8 @@ fn warnings(text: &[u8], place: &str) -> Vec<String> {
 fn objects_of_real_clusters_raise_no_alarm() {
     let data = data();
     let fixtures = in_repository("ignition-fixtures");
-    let below = |folder: &Path| -> Vec<_> {
-        files(folder).into_iter().map(|file| folder.join(file)).collect()
+    let below = |directory: &Path| -> Vec<_> {
+        files(directory).into_iter().map(|file| directory.join(file)).collect()
     };
     let mut paths = below(&fixtures);
     if let Some(data) = &data {

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 
 use super::error::CmpError;
 use super::request::Request;
-use super::transaction::{Enrolled, Random, Settings, Step, Transaction};
+use super::transaction::{Enrolled, Fresh, Settings, Step, Transaction};
 
 /// Sends messages to a server, and waits.
 pub trait Transport {
@@ -103,15 +103,14 @@ impl<T: Transport> Client<'_, T> {
         request: Request<'_>,
         mut waits: impl FnMut(Duration, Pause<'_>),
     ) -> Result<Enrolled, EnrolError> {
-        let (id, random) = (self.random()?, self.fresh()?);
-        let begun = Transaction::begin(settings, request, id, random, (self.clock)());
+        let begun = Transaction::begin(settings, request, self.random()?, self.fresh()?);
         let (mut transaction, mut message) = begun?;
         let (mut retries, mut was_away) = (self.transport.retries(), false);
         loop {
             let time = match self.transport.exchange(message).await {
                 Ok(answer) => {
                     retries = self.transport.retries();
-                    match transaction.take(&answer, self.fresh()?, (self.clock)()) {
+                    match transaction.take(&answer, self.fresh()?) {
                         Ok(Step::Send(next)) => {
                             message = next;
                             continue;
@@ -137,12 +136,12 @@ impl<T: Transport> Client<'_, T> {
                 Err(error) => return Err(transaction.rejected().map_or(error.into(), Into::into)),
             };
             self.transport.wait(time).await;
-            message = transaction.poll(self.fresh()?, (self.clock)())?;
+            message = transaction.poll(self.fresh()?)?;
         }
     }
 
-    fn fresh(&self) -> Result<Random, EnrolError> {
-        Ok(Random { nonce: self.random()?, salt: self.random()? })
+    fn fresh(&self) -> Result<Fresh, EnrolError> {
+        Ok(Fresh { now: (self.clock)(), nonce: self.random()?, salt: self.random()? })
     }
 
     fn random(&self) -> Result<[u8; 16], EnrolError> {

@@ -35,4 +35,4 @@ pub use error::CmpError;
 pub use name::DirectoryName;
 pub use protection::{Credential, CredentialFault, Password};
 pub use request::Request;
-pub use transaction::{Enrolled, Random, Settings, Step, Transaction};
+pub use transaction::{Enrolled, Fresh, Settings, Step, Transaction};

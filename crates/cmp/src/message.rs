@@ -90,7 +90,7 @@ pub struct ErrorContent {
 pub struct CertRep {
     /// Certificates of CAs.
     #[asn1(context_specific = "1", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
-    pub authorities: Option<Vec<Any>>,
+    pub cas: Option<Vec<Any>>,
     /// One answer for each requested certificate.
     pub responses: Vec<CertResponse>,
 }
@@ -234,8 +234,8 @@ impl<'a> Message<'a> {
 
 impl CertRep {
     /// Certificates of CAs in the answer.
-    pub fn authorities(&self) -> der::Result<Vec<Certificate>> {
-        certificates(self.authorities.as_deref().unwrap_or_default())
+    pub fn cas(&self) -> der::Result<Vec<Certificate>> {
+        certificates(self.cas.as_deref().unwrap_or_default())
     }
 }
 

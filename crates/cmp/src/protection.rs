@@ -321,7 +321,7 @@ pub(super) fn verify(
         return Err(ProtectionFault::NobodyTrusted);
     }
     let Some(name) = expected.sender else {
-        return Err(ProtectionFault::NobodyExpected(told(sender.as_ref())));
+        return Err(ProtectionFault::NobodyExpected(reported(sender.as_ref())));
     };
     is_from(sender.as_ref(), name)?;
     let algorithm = algorithm.to_der().map_err(|_| unknown())?;
@@ -347,10 +347,10 @@ fn is_from(found: Option<&DirectoryName>, expected: &DirectoryName) -> Result<()
     if found.is_some_and(|found| found.is_same_as(expected)) {
         return Ok(());
     }
-    Err(ProtectionFault::WrongSender { found: told(found), expected: expected.clone() })
+    Err(ProtectionFault::WrongSender { found: reported(found), expected: expected.clone() })
 }
 
-fn told(name: Option<&DirectoryName>) -> String {
+fn reported(name: Option<&DirectoryName>) -> String {
     match name {
         Some(name) if name.is_empty() => "nobody".to_owned(),
         Some(name) => name.to_string(),

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_its_reasons_and_with_what_the_server_says() {
+    fn a_refusal_is_reported_with_its_reasons_and_with_what_the_server_says() {
         assert_eq!(
             Report::from(&info(2, &["no such user", "ask again"], &[0b0010_0000, 0, 1]))
                 .to_string(),
@@ -247,7 +247,7 @@ mod tests {
             code: Some(Int::new(&[1, 0x0a]).unwrap()),
             details: Some(vec!["no".to_owned(), "never".to_owned()]),
         };
-        let told = Report::from(&error).to_string();
-        assert_eq!(told, "rejection; it says \"no; never\"; its error code is 0x010a");
+        let reported = Report::from(&error).to_string();
+        assert_eq!(reported, "rejection; it says \"no; never\"; its error code is 0x010a");
     }
 }

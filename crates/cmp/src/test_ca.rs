@@ -3,7 +3,7 @@
 use cmpv2::header::{PkiHeader, Pvno};
 use der::asn1::{Any, OctetString};
 use der::{Decode as _, Encode as _, Tag, TagNumber};
-use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use pki::issue::{Signer, Validity, issue_ca, issue_serving};
 use pki::{Certificate, Host, KeyAlgorithm, VALIDITY};
 use rcgen::KeyPair;
 use time::OffsetDateTime;
@@ -27,7 +27,7 @@ impl Ca {
 
     pub(super) fn with(algorithm: KeyAlgorithm) -> Self {
         let key = algorithm.generate().unwrap();
-        Self { certificate: issue_authority(&key, VALIDITY, NOW).unwrap(), key }
+        Self { certificate: issue_ca(&key, VALIDITY, NOW).unwrap(), key }
     }
 
     pub(super) fn name(&self) -> DirectoryName {
@@ -82,8 +82,8 @@ impl Ca {
         let status = StatusInfo { status: 0, text: None, failures: None };
         let certified = Some(Certified { certificate, private_key: None, publication: None });
         let responses = vec![CertResponse { request_id: 0, status, certified, info: None }];
-        let authorities = Some(vec![Any::from_der(self.certificate.der()).unwrap()]);
-        CertRep { authorities, responses }.to_der().unwrap()
+        let cas = Some(vec![Any::from_der(self.certificate.der()).unwrap()]);
+        CertRep { cas, responses }.to_der().unwrap()
     }
 }
 

@@ -37,7 +37,7 @@ const IMPLICIT_CONFIRM: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1
 const REQUEST: i64 = 0;
 const NO_REQUEST: i64 = -1;
 /// Wait before the next poll if the server does not specify one.
-const UNTOLD: Duration = Duration::from_secs(60);
+const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
 /// Credential, names and options of a transaction.
 #[derive(Debug)]
@@ -56,9 +56,11 @@ pub struct Settings {
     pub implicit_confirm: bool,
 }
 
-/// Randomness for one message.
+/// The time, and randomness, of one message.
 #[derive(Debug, Clone, Copy)]
-pub struct Random {
+pub struct Fresh {
+    /// The time.
+    pub now: OffsetDateTime,
     /// Value of `senderNonce`.
     pub nonce: [u8; 16],
     /// Salt of the password's MAC.
@@ -89,7 +91,7 @@ pub struct Enrolled {
     /// Intermediates from the certificate to its root, without the root, as far as the server sent them.
     pub chain: Vec<Certificate>,
     /// The CAs that the server sent as such, and the root that the chain ends at if it was sent.
-    pub authorities: Vec<Certificate>,
+    pub cas: Vec<Certificate>,
     /// The server's report if the certificate differs from the request.
     pub modified: Option<Report>,
 }
@@ -127,8 +129,7 @@ impl Transaction {
         settings: Settings,
         request: Request<'_>,
         id: [u8; 16],
-        random: Random,
-        now: OffsetDateTime,
+        fresh: Fresh,
     ) -> Result<(Self, Vec<u8>), CmpError> {
         let asked = request.encode()?;
         let mut begun = Self {
@@ -138,26 +139,21 @@ impl Transaction {
             answer: asked.answer,
             subject: asked.subject,
             key: asked.key,
-            nonces: [random.nonce; 2],
+            nonces: [fresh.nonce; 2],
             their_nonce: None,
         };
-        let bytes = begun.message(&asked.body, random, now)?;
+        let bytes = begun.message(&asked.body, fresh)?;
         Ok((begun, bytes))
     }
 
     /// Processes an answer.
-    pub fn take(
-        &mut self,
-        bytes: &[u8],
-        random: Random,
-        now: OffsetDateTime,
-    ) -> Result<Step, CmpError> {
+    pub fn take(&mut self, bytes: &[u8], fresh: Fresh) -> Result<Step, CmpError> {
         // The answer to a rejection changes nothing: there is no certificate.
         if let Some(error) = self.rejected() {
             return Err(error);
         }
         let message = Message::read(bytes).map_err(CmpError::Unreadable)?;
-        self.believe(&message, now)?;
+        self.believe(&message, fresh.now)?;
         let answer = message.answer().map_err(CmpError::Unreadable)?;
         self.their_nonce.clone_from(&message.header.sender_nonce);
         match (core::mem::replace(&mut self.state, State::Over), answer) {
@@ -165,14 +161,14 @@ impl Transaction {
                 if Status::of(error.status.status) == Status::Waiting =>
             {
                 let request = polled.unwrap_or(NO_REQUEST);
-                self.wait_for(request, polled.is_some(), &error.status, random, now)
+                self.wait_for(request, polled.is_some(), &error.status, fresh)
             }
             (_, Answer::Error(error)) => Err(CmpError::Refused(Box::new(Report::from(&error)))),
             (State::Asked { polled }, Answer::Certificates(kind, answer)) => {
                 if kind != self.answer {
                     return Err(CmpError::Unexpected(kind as u8));
                 }
-                self.certificates(&message, &answer, polled, random, now)
+                self.certificates(&message, &answer, polled, fresh)
             }
             (State::Asked { polled: Some(request) }, Answer::Later(reports)) => {
                 self.state = State::Asked { polled: Some(request) };
@@ -188,14 +184,14 @@ impl Transaction {
     }
 
     /// Polls after a [`Step::Wait`]. Returns the message.
-    pub fn poll(&mut self, random: Random, now: OffsetDateTime) -> Result<Vec<u8>, CmpError> {
+    pub fn poll(&mut self, fresh: Fresh) -> Result<Vec<u8>, CmpError> {
         let State::Asked { polled: Some(request) } = self.state else {
             return Err(CmpError::Over);
         };
         let contents = vec![PollReq { request_id: request }];
         let contents = contents.to_der().map_err(CmpError::Encoding)?;
         let body = message::body(Kind::PollReq, &contents).map_err(CmpError::Encoding)?;
-        self.message(&body, random, now)
+        self.message(&body, fresh)
     }
 
     /// Returns `true` if the server has the request and is polled.
@@ -223,14 +219,13 @@ impl Transaction {
         request: i64,
         is_polled: bool,
         status: &StatusInfo,
-        random: Random,
-        now: OffsetDateTime,
+        fresh: Fresh,
     ) -> Result<Step, CmpError> {
         self.state = State::Asked { polled: Some(request) };
         if is_polled {
-            return Ok(later(UNTOLD, status.text.as_deref().unwrap_or_default()));
+            return Ok(later(DEFAULT_WAIT, status.text.as_deref().unwrap_or_default()));
         }
-        self.poll(random, now).map(Step::Send)
+        self.poll(fresh).map(Step::Send)
     }
 
     /// Checks that a message answers the last one and comes from the server.
@@ -272,8 +267,7 @@ impl Transaction {
         message: &Message<'_>,
         answer: &CertRep,
         polled: Option<i64>,
-        random: Random,
-        now: OffsetDateTime,
+        fresh: Fresh,
     ) -> Result<Step, CmpError> {
         let [response] = &answer.responses[..] else { return Err(CmpError::OtherRequest) };
         let request = response.request_id;
@@ -284,12 +278,12 @@ impl Transaction {
         match Status::of(response.status.status) {
             Status::Waiting => {
                 let is_polled = polled.is_some();
-                return self.wait_for(request, is_polled, &response.status, random, now);
+                return self.wait_for(request, is_polled, &response.status, fresh);
             }
             Status::Accepted | Status::GrantedWithMods => {}
             _ => return Err(CmpError::Refused(Box::new(Report::from(&response.status)))),
         }
-        let enrolled = self.enrolled(message, answer, response, now);
+        let enrolled = self.enrolled(message, answer, response, fresh.now);
         let is_confirmed = is_implicitly_confirmed(&message.header);
         let (enrolled, hash) = match enrolled {
             Ok(enrolled) => {
@@ -300,13 +294,13 @@ impl Transaction {
                 (enrolled, hash.ok_or(CmpError::NoHash)?)
             }
             Err((error, Some(hash))) if !is_confirmed => {
-                let confirmation = self.confirmation(request, hash, Some(&error), random, now)?;
+                let confirmation = self.confirmation(request, hash, Some(&error), fresh)?;
                 self.state = State::Rejecting(error);
                 return Ok(Step::Send(confirmation));
             }
             Err((error, _)) => return Err(error),
         };
-        let confirmation = self.confirmation(request, hash, None, random, now)?;
+        let confirmation = self.confirmation(request, hash, None, fresh)?;
         self.state = State::Confirming(Box::new(enrolled));
         Ok(Step::Send(confirmation))
     }
@@ -327,8 +321,8 @@ impl Transaction {
         if certificate.public_key_info() != self.key {
             return Err(rejected(CmpError::WrongKey));
         }
-        let mut authorities = answer.authorities().map_err(unreadable)?;
-        let sent: Vec<_> = message.extra_certificates.iter().chain(&authorities).collect();
+        let mut cas = answer.cas().map_err(unreadable)?;
+        let sent: Vec<_> = message.extra_certificates.iter().chain(&cas).collect();
         let trusted = &self.settings.trusted;
         if !trusted.is_empty() {
             let way: Vec<_> =
@@ -338,10 +332,10 @@ impl Transaction {
             }
         }
         let (chain, root) = chain_of(&certificate, &sent);
-        authorities.extend(root.filter(|root| !authorities.contains(root)));
+        cas.extend(root.filter(|root| !cas.contains(root)));
         let status = Status::of(response.status.status);
         let modified = (status == Status::GrantedWithMods).then(|| Report::from(&response.status));
-        Ok(Enrolled { certificate, chain, authorities, modified })
+        Ok(Enrolled { certificate, chain, cas, modified })
     }
 
     fn confirmation(
@@ -349,8 +343,7 @@ impl Transaction {
         request_id: i64,
         hash: Vec<u8>,
         error: Option<&CmpError>,
-        random: Random,
-        now: OffsetDateTime,
+        fresh: Fresh,
     ) -> Result<Vec<u8>, CmpError> {
         let encode = || {
             let status = error.map(|error| StatusInfo::bad_template(error.to_string()));
@@ -360,22 +353,17 @@ impl Transaction {
             message::body(Kind::CertConf, &contents.to_der()?)
         };
         let body = encode().map_err(CmpError::Encoding)?;
-        self.message(&body, random, now)
+        self.message(&body, fresh)
     }
 
     /// Encodes and protects a message.
-    fn message(
-        &mut self,
-        body: &[u8],
-        random: Random,
-        now: OffsetDateTime,
-    ) -> Result<Vec<u8>, CmpError> {
+    fn message(&mut self, body: &[u8], fresh: Fresh) -> Result<Vec<u8>, CmpError> {
         let credential = &self.settings.credential;
-        let algorithm = credential.algorithm(random.salt, self.settings.allow_sha1)?;
+        let algorithm = credential.algorithm(fresh.salt, self.settings.allow_sha1)?;
         let name = |name: DirectoryName| GeneralName::DirectoryName(name.0);
         let octets = |bytes: &[u8]| OctetString::new(bytes).map(Some);
         let header = || {
-            let since = u64::try_from(now.unix_timestamp()).unwrap_or_default();
+            let since = u64::try_from(fresh.now.unix_timestamp()).unwrap_or_default();
             let time = GeneralizedTime::from_unix_duration(Duration::from_secs(since))?;
             let identifier = credential.identifier().map(OctetString::new).transpose()?;
             let implicit = InfoTypeAndValue { oid: IMPLICIT_CONFIRM, value: Some(Null.into()) };
@@ -389,7 +377,7 @@ impl Transaction {
                 sender_kid: identifier,
                 recip_kid: None,
                 trans_id: octets(&self.id)?,
-                sender_nonce: octets(&random.nonce)?,
+                sender_nonce: octets(&fresh.nonce)?,
                 recip_nonce: self.their_nonce.clone(),
                 free_text: None,
                 general_info,
@@ -399,7 +387,7 @@ impl Transaction {
         let protected = protected.map_err(CmpError::Encoding)?;
         let protection = credential.protect(&protected, &algorithm)?;
         let bytes = message::whole(&protected, Some(&protection), credential.certificates());
-        self.nonces[1] = random.nonce;
+        self.nonces[1] = fresh.nonce;
         bytes.map_err(CmpError::Encoding)
     }
 }

@@ -9,7 +9,7 @@ use super::data_url;
 use super::spec3::Resource;
 
 /// Maximum unpacked size of one file, in bytes. No config carries a larger one.
-pub const LARGEST: u64 = 64 << 20;
+pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Remaining bytes that may be unpacked.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub enum Unreadable {
     /// The data is not compressed as `compression` specifies.
     #[error("it is not the gzip that its compression says")]
     NotGzip,
-    /// The contents are larger than [`LARGEST`], or than the remaining room.
+    /// The contents are larger than [`MAX_BYTES`], or than the remaining room.
     #[error("it unpacks to more than is looked at")]
     TooLarge,
 }
@@ -80,7 +80,7 @@ impl Contents {
 }
 
 fn unpack(gzip: &[u8], room: &mut Room) -> Result<Vec<u8>, Unreadable> {
-    let most = LARGEST.min(room.0);
+    let most = MAX_BYTES.min(room.0);
     let mut bytes = Vec::new();
     let decoder = flate2::read::MultiGzDecoder::new(gzip);
     let read = decoder.take(most + 1).read_to_end(&mut bytes);

@@ -57,5 +57,5 @@ pub use form::Form;
 pub use go_json::names_field;
 pub use ignored::{Ignored, IgnoredReason, ignored};
 pub use merge::{Member, Merged, Origin, Part, merge};
-pub use pointer::{POINTER_SPEC, authority_source, pointer};
+pub use pointer::{POINTER_SPEC, ca_source, pointer};
 pub use version::SpecVersion;

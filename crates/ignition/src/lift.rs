@@ -13,7 +13,7 @@ use super::error::{At, Error};
 use super::fields::Spec;
 use super::spec2;
 use super::spec3::{
-    Body, Directory, Disk, Dropin, File, Group, Link, Owner, Raid, Resource, Unit, User,
+    Body, Directory, Disk, Dropin, File, Group, Link, Owner, Raid, Resource, Storage, Unit, User,
     Verification,
 };
 
@@ -32,9 +32,8 @@ pub(super) fn to_spec3(mut config: spec2::Body, spec: Spec) -> Result<Body, Erro
     let ignition = config.ignition;
     body.ignition.config.merge = ignition.config.append.into_iter().map(reference).collect();
     body.ignition.config.replace = ignition.config.replace.map(reference).unwrap_or_default();
-    let authorities = ignition.security.tls.certificate_authorities;
-    body.ignition.security.tls.certificate_authorities =
-        authorities.into_iter().map(reference).collect();
+    let cas = ignition.security.tls.certificate_authorities;
+    body.ignition.security.tls.certificate_authorities = cas.into_iter().map(reference).collect();
     body.ignition.timeouts.http_response_headers = ignition.timeouts.http_response_headers;
     body.ignition.timeouts.http_total = ignition.timeouts.http_total;
 
@@ -47,65 +46,58 @@ pub(super) fn to_spec3(mut config: spec2::Body, spec: Spec) -> Result<Body, Erro
     body.passwd.groups = config.passwd.groups.into_iter().map(group).collect();
     body.systemd.units = config.systemd.units.into_iter().map(unit).collect();
 
-    let storage = config.storage;
-    body.storage.disks = storage.disks.into_iter().map(disk).collect();
-    body.storage.raid = storage.raid.into_iter().map(raid).collect();
+    body.storage = storage(config.storage, spec);
+    clean_paths(&mut body);
+    Ok(body)
+}
+
+/// The storage of a config of `spec` as spec 3 has it.
+fn storage(storage: spec2::Storage, spec: Spec) -> Storage {
     // Before 2.2 a missing mode was 0, and the owner of a 2.0 file root.
     let mode = |mode: Option<i64>| if spec < (2, 2) { Some(mode.unwrap_or(0)) } else { mode };
     let owner = |owner: Option<spec2::Owner>| {
         let owner = owner.map(|o| Owner { id: o.id, name: some(o.name) }).unwrap_or_default();
         if spec < (2, 1) { Owner { id: Some(owner.id.unwrap_or(0)), ..owner } } else { owner }
     };
-    body.storage.files = storage
-        .files
-        .into_iter()
-        .map(|f| {
-            let contents = Resource {
-                compression: some(f.contents.compression),
-                source: Some(f.contents.source),
-                verification: Verification { hash: f.contents.verification.hash },
-                ..Resource::default()
-            };
-            let file = File {
-                path: f.path,
-                group: owner(f.group),
-                user: owner(f.user),
-                mode: mode(f.mode),
-                ..File::default()
-            };
-            if f.append {
-                File { append: vec![contents], overwrite: Some(false), ..file }
-            } else {
-                // In spec 2 a file overwrites by default, in spec 3 it does not.
-                File { contents, overwrite: Some(f.overwrite.unwrap_or(true)), ..file }
-            }
-        })
-        .collect();
-    body.storage.directories = storage
-        .directories
-        .into_iter()
-        .map(|d| Directory {
-            path: d.path,
-            group: owner(d.group),
-            overwrite: d.overwrite,
-            user: owner(d.user),
-            mode: mode(d.mode),
-        })
-        .collect();
-    body.storage.links = storage
-        .links
-        .into_iter()
-        .map(|l| Link {
-            path: l.path,
-            group: owner(l.group),
-            overwrite: l.overwrite,
-            user: owner(l.user),
-            hard: on(l.hard),
-            target: Some(l.target),
-        })
-        .collect();
-    clean_paths(&mut body);
-    Ok(body)
+    let file = |f: spec2::File| {
+        let contents = Resource {
+            compression: some(f.contents.compression),
+            source: Some(f.contents.source),
+            verification: Verification { hash: f.contents.verification.hash },
+            ..Resource::default()
+        };
+        let (group, user, mode) = (owner(f.group), owner(f.user), mode(f.mode));
+        let file = File { path: f.path, group, user, mode, ..File::default() };
+        if f.append {
+            File { append: vec![contents], overwrite: Some(false), ..file }
+        } else {
+            // In spec 2 a file overwrites by default, in spec 3 it does not.
+            File { contents, overwrite: Some(f.overwrite.unwrap_or(true)), ..file }
+        }
+    };
+    let directory = |d: spec2::Directory| Directory {
+        path: d.path,
+        group: owner(d.group),
+        overwrite: d.overwrite,
+        user: owner(d.user),
+        mode: mode(d.mode),
+    };
+    let link = |l: spec2::Link| Link {
+        path: l.path,
+        group: owner(l.group),
+        overwrite: l.overwrite,
+        user: owner(l.user),
+        hard: on(l.hard),
+        target: Some(l.target),
+    };
+    Storage {
+        disks: storage.disks.into_iter().map(disk).collect(),
+        raid: storage.raid.into_iter().map(raid).collect(),
+        files: storage.files.into_iter().map(file).collect(),
+        directories: storage.directories.into_iter().map(directory).collect(),
+        links: storage.links.into_iter().map(link).collect(),
+        ..Storage::default()
+    }
 }
 
 /// Spec 2 paths may be written `/a//b/../c`; spec 3 only has `/a/c`.

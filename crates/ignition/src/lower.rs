@@ -75,9 +75,8 @@ pub(super) fn to_spec2(body: Body) -> Result<spec2::Body, Error> {
     };
     config.ignition.config.append = ignition.config.merge.into_iter().map(reference).collect();
     config.ignition.config.replace = replace.source.is_some().then(|| reference(replace));
-    let authorities = ignition.security.tls.certificate_authorities;
-    config.ignition.security.tls.certificate_authorities =
-        authorities.into_iter().map(reference).collect();
+    let cas = ignition.security.tls.certificate_authorities;
+    config.ignition.security.tls.certificate_authorities = cas.into_iter().map(reference).collect();
     config.ignition.timeouts.http_response_headers = ignition.timeouts.http_response_headers;
     config.ignition.timeouts.http_total = ignition.timeouts.http_total;
     config.passwd.users = body.passwd.users.into_iter().map(user).collect();

@@ -15,11 +15,11 @@ pub const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 #[must_use]
 pub fn pointer(url: &str, ca_pem: &[u8], version: SpecVersion) -> Value {
     let verb = if version == SpecVersion::V2_2 { "append" } else { "merge" };
-    let authority = authority_source(ca_pem);
+    let ca = ca_source(ca_pem);
     json!({
         "ignition": {
             "config": { verb: [{ "source": url }] },
-            "security": { "tls": { "certificateAuthorities": [{ "source": authority }] } },
+            "security": { "tls": { "certificateAuthorities": [{ "source": ca }] } },
             "version": version.as_str(),
         }
     })
@@ -27,7 +27,7 @@ pub fn pointer(url: &str, ca_pem: &[u8], version: SpecVersion) -> Value {
 
 /// Encodes CAs in PEM as a data URL, in the form of the reference's controller.
 #[must_use]
-pub fn authority_source(ca_pem: &[u8]) -> String {
+pub fn ca_source(ca_pem: &[u8]) -> String {
     format!("data:text/plain;charset=utf-8;base64,{}", STANDARD.encode(ca_pem))
 }
 
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_authority_is_a_base64_data_url() {
+    fn the_certificate_ca_is_a_base64_data_url() {
         let config = pointer("https://h/config/master", b"CA", SpecVersion::V3_1);
         let source = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0]["source"];
         assert_eq!(source, "data:text/plain;charset=utf-8;base64,Q0E=");

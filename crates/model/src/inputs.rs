@@ -114,10 +114,15 @@ impl std::fmt::Debug for Shared {
 pub const BOOTSTRAP_POOLS: [&str; 2] = ["master", "arbiter"];
 
 /// Name of the MachineConfig that `pool` serves, empty if it has none yet.
+///
+/// Without a node controller the pool has no status, and the spec decides.
 #[must_use]
 pub fn served_configuration(mode: ServingMode, pool: &MachineConfigPool) -> &str {
+    let has_status = !pool.status_configuration().is_empty();
     match mode {
-        ServingMode::Cluster | ServingMode::Manifests if pool.updated_machine_count() > 0 => {
+        ServingMode::Cluster | ServingMode::Manifests
+            if pool.updated_machine_count() > 0 || !has_status =>
+        {
             pool.spec_configuration()
         }
         _ => pool.status_configuration(),

@@ -7,7 +7,8 @@
 //! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
 //!   networks, and rotation of tokens. [`registry_ca`]: CAs of image registries that machines trust,
 //!   [`registry_credentials`]: their credentials for registries.
-//! - [`merged_pool`]: a pool's configuration, merged from the MachineConfigs that it selects.
+//! - [`merged_pool`]: a pool's configuration, merged from the MachineConfigs that it selects. [`rendered_pools`]: rendered
+//!   MachineConfigs of a cluster, made and deleted.
 //! - [`pointer_config`]: pointer configs, the verdict if a machine boots from one, and updates of their CAs and tokens.
 //! - [`inputs`]: the immutable value from which configs are rendered. [`render`]: the config of a pool in an Ignition
 //!   spec version and a form, as JSON.
@@ -31,6 +32,7 @@ pub mod refusal;
 pub mod registry_ca;
 pub mod registry_credentials;
 pub mod render;
+pub mod rendered_pools;
 pub mod snapshot;
 pub mod table;
 

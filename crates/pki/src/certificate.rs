@@ -213,11 +213,11 @@ impl Certificate {
     /// begin earlier; otherwise the beginning of the validity.
     #[must_use]
     pub fn made_at(&self) -> OffsetDateTime {
-        let told = self.common_name.rsplit_once('@').and_then(|(_, told)| {
-            let digits = told.split('-').next()?;
+        let reported = self.common_name.rsplit_once('@').and_then(|(_, reported)| {
+            let digits = reported.split('-').next()?;
             OffsetDateTime::from_unix_timestamp(digits.parse().ok()?).ok()
         });
-        told.filter(|time| self.is_valid_at(*time)).unwrap_or(self.not_before)
+        reported.filter(|time| self.is_valid_at(*time)).unwrap_or(self.not_before)
     }
 
     /// SHA-256 digest of its DER, in hexadecimal digits.
@@ -254,16 +254,16 @@ impl Certificate {
     /// Returns `true` if `authority` issued this certificate: by name, and by a signature of an algorithm that TLS
     /// clients accept.
     #[must_use]
-    pub fn is_issued_by(&self, authority: &Self) -> bool {
-        self.issuer_name == authority.subject_name && self.is_signed_by(authority)
+    pub fn is_issued_by(&self, ca: &Self) -> bool {
+        self.issuer_name == ca.subject_name && self.is_signed_by(ca)
     }
 
     /// Returns `true` if the key of `authority` made this certificate's signature, regardless of names, by an algorithm
     /// that TLS clients accept. SHA-1 is not one of them.
     #[must_use]
-    pub(super) fn is_signed_by(&self, authority: &Self) -> bool {
+    pub(super) fn is_signed_by(&self, ca: &Self) -> bool {
         let Signature { message, algorithm, value } = &self.signature;
-        authority.has_signed(&self.der[message.clone()], algorithm, value)
+        ca.has_signed(&self.der[message.clone()], algorithm, value)
     }
 
     /// Display name of the subject: its common name, or its whole name if it has none.

@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
     use crate::StoredPair;
-    use crate::issue::{Signer, Validity, issue_authority, issue_serving};
+    use crate::issue::{Signer, Validity, issue_ca, issue_serving};
 
     const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 
@@ -189,7 +189,7 @@ mod tests {
     fn so_many_intermediates_are_sent_and_no_more() {
         let ca = |_| {
             let key = KeyPair::generate().unwrap();
-            (issue_authority(&key, Duration::days(3_650), NOW).unwrap(), key)
+            (issue_ca(&key, Duration::days(3_650), NOW).unwrap(), key)
         };
         let cas: Vec<_> = (0..MAX_INTERMEDIATES + 3).map(ca).collect();
         // Each is signed by the next one.

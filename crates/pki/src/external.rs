@@ -73,7 +73,7 @@ mod tests {
     fn a_root_that_cannot_be_read_is_reported_beside_one_that_can() {
         let key = rcgen::KeyPair::generate().unwrap();
         let now = time::OffsetDateTime::UNIX_EPOCH;
-        let root = crate::issue::issue_authority(&key, time::Duration::WEEK, now).unwrap();
+        let root = crate::issue::issue_ca(&key, time::Duration::WEEK, now).unwrap();
         let broken = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
         let external = |trust: &[&str]| {
             let (name, trust) = ("theirs".to_owned(), trust.concat().into_bytes());
@@ -83,8 +83,8 @@ mod tests {
         assert_eq!(good.unread(), None);
         let mixed = external(&[&root.to_pem(), broken]);
         assert_eq!(mixed.trusted(), good.trusted());
-        let told = mixed.unread().unwrap();
-        assert_eq!(told.label(), "trust");
-        assert!(told.to_string().contains("certificate 2"), "{told}");
+        let reported = mixed.unread().unwrap();
+        assert_eq!(reported.label(), "trust");
+        assert!(reported.to_string().contains("certificate 2"), "{reported}");
     }
 }

@@ -42,62 +42,58 @@ pub struct Validity {
 }
 
 /// Issues a new self-signed CA. It is valid from a day before `now`.
-pub fn issue_authority(
+pub fn issue_ca(
     key: &KeyPair,
     validity: Duration,
     now: OffsetDateTime,
 ) -> Result<Certificate, IssueError> {
-    let name = authority_name(key, now);
+    let name = ca_name(key, now);
     let validity =
         Validity { begin: now.saturating_sub(BACKDATED), end: now.saturating_add(validity) };
-    let params = authority_params(&name, key.der_bytes(), b"", validity)?;
+    let params = ca_params(&name, key.der_bytes(), b"", validity)?;
     let issued = params.self_signed(key)?;
     Certificate::from_der(issued.der()).ok_or(IssueError::Unreadable)
 }
 
 /// A certificate signing request in PEM (RFC 2986) for a CA that an external CA issues.
-pub fn request_authority(key: &KeyPair, now: OffsetDateTime) -> Result<String, IssueError> {
+pub fn request_ca(key: &KeyPair, now: OffsetDateTime) -> Result<String, IssueError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, authority_name(key, now));
-    params.key_usages = authority_usages();
+    params.distinguished_name.push(DnType::CommonName, ca_name(key, now));
+    params.key_usages = ca_usages();
     Ok(params.serialize_request(key)?.pem()?)
 }
 
 /// A unique name for each CA, so that verifiers never confuse two of them.
-fn authority_name(key: &KeyPair, now: OffsetDateTime) -> String {
+fn ca_name(key: &KeyPair, now: OffsetDateTime) -> String {
     let digest = Sha256::digest(key.der_bytes());
     let suffix = HEXLOWER.encode(&digest[..2]);
     format!("machine-config-server-ca@{}-{suffix}", now.unix_timestamp())
 }
 
-fn authority_usages() -> Vec<KeyUsagePurpose> {
+fn ca_usages() -> Vec<KeyUsagePurpose> {
     vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature]
 }
 
 /// Cross-signs: issues a certificate for the name and key of `authority` by another CA, so that clients that trust the
 /// other one trust `authority` too. It is valid from `begin` until either of them expires.
 pub fn cross_sign(
-    authority: &Certificate,
+    ca: &Certificate,
     by: Signer<'_>,
     begin: OffsetDateTime,
 ) -> Result<Certificate, IssueError> {
-    let end = authority.not_after.min(by.certificate.not_after);
-    let key = SubjectPublicKeyInfo::from_der(&authority.key_info)?;
+    let end = ca.not_after.min(by.certificate.not_after);
+    let key = SubjectPublicKeyInfo::from_der(&ca.key_info)?;
     let issuer_name = &by.certificate.subject_name;
-    let mut params = authority_params(
-        &authority.common_name,
-        key.der_bytes(),
-        issuer_name,
-        Validity { begin, end },
-    )?;
+    let mut params =
+        ca_params(&ca.common_name, key.der_bytes(), issuer_name, Validity { begin, end })?;
     // The identifier that certificates of the CA have as their issuer's key.
-    if !authority.extensions.key_identifier.is_empty() {
-        let identifier = authority.extensions.key_identifier.clone();
+    if !ca.extensions.key_identifier.is_empty() {
+        let identifier = ca.extensions.key_identifier.clone();
         params.key_identifier_method = KeyIdMethod::PreSpecified(identifier);
     }
     let issued = params.signed_by(&key, &by.issuer()?)?;
-    by.finish(issued.der(), &authority.subject_name)
+    by.finish(issued.der(), &ca.subject_name)
 }
 
 /// A serving certificate for `hosts`, the main one first. It expires no later than its issuer.
@@ -146,7 +142,7 @@ impl<'a> Signer<'a> {
     }
 }
 
-fn authority_params(
+fn ca_params(
     name: &str,
     key: &[u8],
     issuer: &[u8],
@@ -154,7 +150,7 @@ fn authority_params(
 ) -> Result<CertificateParams, IssueError> {
     let mut params = params(name, key, issuer, validity)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = authority_usages();
+    params.key_usages = ca_usages();
     Ok(params)
 }
 

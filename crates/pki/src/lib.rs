@@ -64,7 +64,7 @@ pub use servable::{belongs, load_key, read_chain, sent_chain};
 pub use serving::{Generate, issue_pair, signing_ca};
 pub use signing_request::{BadRequest, SigningRequest};
 pub use state::{
-    Answer, Asked, CertificateState, External, Issuer, MendedPointer, PointerState, PointerTrust,
+    Answer, Asked, CertificateState, External, Issuer, PointerState, PointerTrust, RepairedPointer,
     Request, StoredPair,
 };
 pub use usage::{UnknownUsage, Usage};
@@ -72,5 +72,5 @@ pub use warning::{CertificateKind, Refusal, Refused, USER_DATA_LIMITS, Warning};
 pub use weak_key::{Weakness, weakness};
 pub use writes::{
     Asking, LEFT_OUT, MAX_STEPS, Next, Write, dry_run, lockouts_of, next, pointer_warnings,
-    told_lockouts, trusted_by_somebody,
+    reported_lockouts, trusted_by_somebody,
 };

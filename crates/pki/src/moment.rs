@@ -32,7 +32,7 @@ mod tests {
     use crate::plan::renewal;
     use crate::{
         Asked, Certificate, CertificateState, External, Holder, Host, IssueError, KeyAlgorithm,
-        MAX_STEPS, Next, Policy, StoredPair, locked_out, next, told_lockouts,
+        MAX_STEPS, Next, Policy, StoredPair, locked_out, next, reported_lockouts,
     };
 
     const NOW: OffsetDateTime = datetime!(2026-11-21 0:00 UTC);
@@ -77,7 +77,7 @@ mod tests {
             match next(&state, &Policy::default(), now, generate).unwrap() {
                 Next::Settled { until, attention, .. } => {
                     assert!(until > now, "{until}");
-                    let _told: Vec<_> = attention.iter().map(ToString::to_string).collect();
+                    let _reported: Vec<_> = attention.iter().map(ToString::to_string).collect();
                     return state;
                 }
                 Next::Step { writes, .. } => {
@@ -112,14 +112,14 @@ mod tests {
             let leaf = issue_serving(&key, &hosts, signer, validity)?;
             let holder = Holder::of_one(&ca);
             let own = CertificateState {
-                authority: Some(stored(&ca, &ca_key)),
+                ca: Some(stored(&ca, &ca_key)),
                 bundle: Some(ca.to_pem().into()),
                 serving: Some(stored(&leaf, &key)),
                 hosts: hosts.to_vec(),
                 ..CertificateState::default()
             };
-            let foreign = CertificateState { authority: None, ..own.clone() };
-            let asked = Asked { authority: true, serving: true, ..Asked::default() };
+            let foreign = CertificateState { ca: None, ..own.clone() };
+            let asked = Asked { ca: true, serving: true, ..Asked::default() };
             let rotated = CertificateState { asked, ..own.clone() };
             let external = External {
                 name: "a secret".to_owned(),
@@ -129,7 +129,7 @@ mod tests {
             let external = CertificateState { external: Some(external), ..foreign.clone() };
             for now in [NOW, FIRST + Duration::days(9000), LAST - Duration::days(9000)] {
                 for state in [&own, &foreign, &rotated, &external] {
-                    let _told = told_lockouts(state, now);
+                    let _reported = reported_lockouts(state, now);
                     let _lockouts = locked_out(&state.chain(), std::slice::from_ref(&holder), now);
                     // Another pair and CA replace those that cannot continue.
                     let settled = settle(state.clone(), now);

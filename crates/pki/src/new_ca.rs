@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::ca_store::{Ca, CaKey, CaStore};
 use super::chain::{Links, MAX_CHAIN_BYTES};
-use super::issue::{Validity, cross_sign, issue_authority, issue_serving};
+use super::issue::{Validity, cross_sign, issue_ca, issue_serving};
 use super::issuer::Granted;
 use super::lockout::handshake_bytes;
 use super::plan::wanted_hosts;
@@ -31,12 +31,12 @@ fn kept_with(mut kept: CaStore, new: &Ca, ways: Vec<Certificate>, now: OffsetDat
     }
     kept.cas.retain(|ca| ca.certificate != new.certificate);
     kept.cas.insert(0, new.clone());
-    Write::Authority(kept.store(new, now))
+    Write::Ca(kept.store(new, now))
 }
 
 impl Maker<'_> {
     /// Makes a new CA, and keeps all others.
-    pub(super) fn authority(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
+    pub(super) fn ca(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
         if let Some(issuer) = &self.view.state.issuer {
             let granted = issuer.request.as_ref().and_then(|it| it.granted(self.view.now));
             let taken = match granted {
@@ -44,7 +44,7 @@ impl Maker<'_> {
                 Some(granted) => self.take(issuer, reason, granted)?,
             };
             return Ok(taken.map_err(|refusal| Refused {
-                what: CertificateKind::Authority,
+                what: CertificateKind::Ca,
                 because: reason.clone(),
                 refusal,
             }));
@@ -54,7 +54,7 @@ impl Maker<'_> {
             && let Some(refusal) = self.refusal()?
         {
             return Ok(Err(Refused {
-                what: CertificateKind::Authority,
+                what: CertificateKind::Ca,
                 because: reason.clone(),
                 refusal,
             }));
@@ -97,8 +97,8 @@ impl Maker<'_> {
     }
 
     pub(super) fn new_ca(&mut self) -> Result<Ca, IssueError> {
-        let key = (self.generate)(CertificateKind::Authority)?;
-        let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
+        let key = (self.generate)(CertificateKind::Ca)?;
+        let certificate = issue_ca(&key, self.policy.validity, self.view.now)?;
         Ok(Ca { certificate, key: Some(Arc::new(CaKey::new(key))) })
     }
 
@@ -126,7 +126,7 @@ impl Maker<'_> {
     fn refusal(&self) -> Result<Option<Refusal>, IssueError> {
         let present = self.view.kept.signer_at(self.view.now);
         let Some(key) = present.and_then(|ca| ca.key.clone()) else { return Ok(None) };
-        let certificate = issue_authority(&key.pair, self.policy.validity, self.view.now)?;
+        let certificate = issue_ca(&key.pair, self.policy.validity, self.view.now)?;
         let trial = Ca { certificate, key: Some(key) };
         let certificate = &trial.certificate;
         let chain = self.ways_from(&trial, &self.view.kept)?;

@@ -32,7 +32,7 @@ const CLOCKS_DIFFER: Duration = Duration::minutes(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Make a new CA.
-    Authority(Reason),
+    Ca(Reason),
     /// Store the CAs in another order, or without distrusted ones.
     Store(Reason),
     /// Write this bundle, PEM.
@@ -62,7 +62,7 @@ pub(super) fn plan(view: &View<'_>, policy: &Policy) -> RotationPlan {
     if view.chain.first().is_some_and(|leaf| !leaf.is_valid_at(view.now)) {
         plan.steps.push(Step::Serving(Reason::Restored, Vec::new()));
     }
-    plan.authority(view, policy);
+    plan.ca(view, policy);
     plan.bundle(view);
     if view.state.pointers.iter().any(|it| matches!(it.state, PointerState::Stale(_))) {
         plan.steps.push(Step::Pointers);
@@ -107,13 +107,13 @@ pub(super) fn to_distrust(view: &View<'_>) -> Vec<Certificate> {
 }
 
 impl RotationPlan {
-    fn authority(&mut self, view: &View<'_>, policy: &Policy) {
+    fn ca(&mut self, view: &View<'_>, policy: &Policy) {
         let View { kept, now, .. } = view;
         let asked = &view.state.asked;
         if let Some(fault) = &view.fault {
-            self.attention.push(Warning::Authority(fault.clone()));
-            if asked.authority && asked.force {
-                self.steps.push(Step::Authority(Reason::Asked));
+            self.attention.push(Warning::Ca(fault.clone()));
+            if asked.ca && asked.force {
+                self.steps.push(Step::Ca(Reason::Asked));
             }
             return;
         }
@@ -123,16 +123,14 @@ impl RotationPlan {
             self.steps.push(Step::Store(Reason::Distrusted));
         }
         if let Some(external) = &view.state.external {
-            if asked.authority {
-                let refusal = Refusal::External(external.name.clone());
-                let (what, because) = (CertificateKind::Authority, Reason::Asked);
-                self.attention.push(Refused { what, because, refusal }.into());
+            if asked.ca {
+                self.refuse_requested_ca(Refusal::External(external.name.clone()));
             }
             return;
         }
         let (signers, best) = (kept.signers(), kept.signer_at(*now));
         let reason = match best {
-            None if view.state.authority.is_none() => Some(Reason::Missing),
+            None if view.state.ca.is_none() => Some(Reason::Missing),
             None => Some(Reason::Expired),
             Some(best) => {
                 let due = renewal(&best.certificate, policy);
@@ -148,22 +146,10 @@ impl RotationPlan {
         };
         // A CA that expires before the clock catches up is renewed in spite of the clock.
         self.steps.extend(
-            reason
-                .filter(|reason| behind.is_none() || *reason == Reason::Renewal)
-                .map(Step::Authority),
+            reason.filter(|reason| behind.is_none() || *reason == Reason::Renewal).map(Step::Ca),
         );
-        if asked.authority && best.is_some() {
-            self.steps.extend(match (&behind, just_rotated(view)) {
-                (_, false) if asked.force => Some(Step::Authority(Reason::Asked)),
-                (Some(_), _) => {
-                    let refusal = Refusal::Clock;
-                    let (what, because) = (CertificateKind::Authority, Reason::Asked);
-                    self.attention.push(Refused { what, because, refusal }.into());
-                    None
-                }
-                (None, true) if !asked.force => Some(Step::Store(Reason::Joined)),
-                (None, _) => Some(Step::Authority(Reason::Asked)),
-            });
+        if asked.ca && best.is_some() {
+            self.requested_ca(view, asked.force, behind.is_some());
         }
         if let (Some(best), Some(own)) = (best, kept.cas.first())
             && own.certificate != best.certificate
@@ -172,6 +158,22 @@ impl RotationPlan {
         }
         self.times.extend(kept.cas.iter().map(|ca| ca.certificate.not_before));
         self.attention.extend(behind);
+    }
+
+    /// The step that an administrator's request for a new CA comes to.
+    fn requested_ca(&mut self, view: &View<'_>, is_forced: bool, is_clock_behind: bool) {
+        let step = match just_rotated(view) {
+            false if is_forced => Step::Ca(Reason::Asked),
+            _ if is_clock_behind => return self.refuse_requested_ca(Refusal::Clock),
+            true if !is_forced => Step::Store(Reason::Joined),
+            _ => Step::Ca(Reason::Asked),
+        };
+        self.steps.push(step);
+    }
+
+    fn refuse_requested_ca(&mut self, refusal: Refusal) {
+        let (what, because) = (CertificateKind::Ca, Reason::Asked);
+        self.attention.push(Refused { what, because, refusal }.into());
     }
 
     /// Reports weak keys that sign or serve. An administrator provided them: this server generates none.
@@ -284,14 +286,14 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
             if asked.serving {
                 Some(Reason::Asked)
             } else if !is_known {
-                asked.force.then_some(Reason::NewerAuthority)
+                asked.force.then_some(Reason::NewerCa)
             } else if !leaf.is_valid_at(view.now) {
                 Some(Reason::Expired)
             } else if is_due(leaf) {
                 Some(Reason::Renewal)
             } else {
                 let missing = used_hosts(view).find(|host| !leaf.hosts.contains(host));
-                Some(missing.cloned().map_or(Reason::NewerAuthority, Reason::Host))
+                Some(missing.cloned().map_or(Reason::NewerCa, Reason::Host))
             }
         }
         Serving::Ours(leaf) => {
@@ -312,7 +314,7 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
             if issuer.certificate != newest.certificate
                 && issuer.certificate.made_at() <= newest.certificate.made_at()
             {
-                return Some(Reason::NewerAuthority);
+                return Some(Reason::NewerCa);
             }
             is_due(leaf).then_some(Reason::Renewal)
         }

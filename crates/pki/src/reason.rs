@@ -25,7 +25,7 @@ pub enum Reason {
     Host(Host),
     /// A newer CA exists, which machines that trust older ones trust too.
     #[error("there is a newer authority")]
-    NewerAuthority,
+    NewerCa,
     /// The pair with this name, made outside of this server, has changed.
     #[error("{0} has another one")]
     External(String),
@@ -63,7 +63,7 @@ impl Reason {
             Self::Expired => "expired",
             Self::Renewal => "renewal",
             Self::Host(_) => "host",
-            Self::NewerAuthority => "newer-authority",
+            Self::NewerCa => "newer-authority",
             Self::External(_) => "external",
             Self::Issuer(_) => "issuer",
             Self::Asked => "asked",

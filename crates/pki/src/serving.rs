@@ -43,28 +43,15 @@ pub(super) fn choose(
 ) -> Result<Result<StoredPair, Refused>, IssueError> {
     let refused =
         |refusal| Refused { what: CertificateKind::Serving, because: reason.clone(), refusal };
-    let mut failure = None;
-    let candidates = match reason {
-        Reason::Restored => restored(view),
-        Reason::Chain => rechained(view)?.into_iter().collect(),
-        Reason::External(_) => external(view)?.into_iter().collect(),
-        _ => {
-            let mut candidates = Vec::new();
-            for ca in signers(view, reason) {
-                let trial = ca.signer().ok_or(IssueError::NoSigner);
-                match trial.and_then(|signer| issued(view, policy, ca, hosts, signer.key)) {
-                    Ok(chain) => {
-                        candidates.push(Candidate { chain, key: CandidateKey::Wanted(ca) });
-                    }
-                    Err(error) => failure = Some(error.to_string()),
-                }
-            }
-            candidates
-        }
+    let (candidates, failure) = match reason {
+        Reason::Restored => (restored(view), None),
+        Reason::Chain => (rechained(view)?.into_iter().collect(), None),
+        Reason::External(_) => (external(view)?.into_iter().collect(), None),
+        _ => issuable(view, policy, reason, hosts),
     };
     let is_forced = is_forced(&view.state.asked, reason);
     let before = view.lockouts_now();
-    let must_mend = matches!(reason, Reason::Restored | Reason::Chain);
+    let must_repair = matches!(reason, Reason::Restored | Reason::Chain);
     let mut best: Option<(usize, Candidate<'_>)> = None;
     let mut refusal = None;
     for candidate in candidates {
@@ -76,14 +63,14 @@ pub(super) fn choose(
             refusal.get_or_insert(objection);
             continue;
         }
-        let count = view.lockouts_by(&candidate.chain, !must_mend);
+        let count = view.lockouts_by(&candidate.chain, !must_repair);
         let is_better = best.as_ref().is_none_or(|(least, _)| count < *least);
         // Certificates that no machine needs now may be needed when the clock is right: only a lack of room removes
         // them.
         let is_too_long = handshake_bytes(&view.chain) > MAX_CHAIN_BYTES
             && handshake_bytes(&candidate.chain) < handshake_bytes(&view.chain);
         let is_cleaner = *reason == Reason::Chain && (is_too_long || view.sends_distrusted());
-        if is_better && (!must_mend || count < before || (count == before && is_cleaner)) {
+        if is_better && (!must_repair || count < before || (count == before && is_cleaner)) {
             best = Some((count, candidate));
         }
         // A forced rotation takes the newest candidate, even if it locks machines out.
@@ -105,6 +92,24 @@ pub(super) fn choose(
             Refusal::Issue(failure)
         }))),
     })
+}
+
+/// A chain from each CA that can issue one, and why the last of the others cannot.
+fn issuable<'a>(
+    view: &'a View<'a>,
+    policy: &Policy,
+    reason: &Reason,
+    hosts: &[Host],
+) -> (Vec<Candidate<'a>>, Option<String>) {
+    let (mut candidates, mut failure) = (Vec::new(), None);
+    for ca in signers(view, reason) {
+        let trial = ca.signer().ok_or(IssueError::NoSigner);
+        match trial.and_then(|signer| issued(view, policy, ca, hosts, signer.key)) {
+            Ok(chain) => candidates.push(Candidate { chain, key: CandidateKey::Wanted(ca) }),
+            Err(error) => failure = Some(error.to_string()),
+        }
+    }
+    (candidates, failure)
 }
 
 /// Reason to refuse a candidate unless it is forced: it locks out machines that could boot, or is too long. The refusal
@@ -165,8 +170,7 @@ pub fn issue_pair(
 /// Returns `true` if the reason or an administrator's `force` permits to lock machines out.
 pub(super) fn is_forced(asked: &Asked, reason: &Reason) -> bool {
     *reason == Reason::Distrusted
-        || asked.force
-            && matches!(reason, Reason::Asked | Reason::NewerAuthority | Reason::External(_))
+        || asked.force && matches!(reason, Reason::Asked | Reason::NewerCa | Reason::External(_))
 }
 
 /// CAs that can issue the pair, the newest first.
@@ -174,7 +178,7 @@ fn signers<'a>(view: &'a View<'_>, reason: &Reason) -> Vec<&'a Ca> {
     let mut signers = view.kept.signers();
     signers.retain(|ca| ca.certificate.is_valid_at(view.now));
     match (reason, &view.serving) {
-        (Reason::NewerAuthority, Serving::Ours(leaf)) => {
+        (Reason::NewerCa, Serving::Ours(leaf)) => {
             if let Some(issuer) = view.kept.issuer_of(leaf).map(|ca| &ca.certificate) {
                 let made = issuer.made_at();
                 signers.retain(|ca| ca.certificate.made_at() >= made && ca.certificate != *issuer);

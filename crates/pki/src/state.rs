@@ -96,14 +96,14 @@ pub enum PointerState {
     /// Trust in this server's CAs is in a place that is not edited.
     OutOfReach,
     /// Its CAs differ from the bundle's; the updated config.
-    Stale(MendedPointer),
+    Stale(RepairedPointer),
     /// Its CAs differ from the bundle's, and writing it was refused. Other steps do not wait for it.
     Refused,
 }
 
 /// An updated pointer config.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MendedPointer {
+pub struct RepairedPointer {
     /// Text that trusts the CAs of the bundle.
     pub text: Vec<u8>,
     /// Holders that fetch by the updated text.
@@ -114,7 +114,7 @@ pub struct MendedPointer {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
     /// A new CA.
-    pub authority: bool,
+    pub ca: bool,
     /// A new serving pair.
     pub serving: bool,
     /// Rotate even if machines are locked out.
@@ -190,13 +190,13 @@ impl std::fmt::Debug for Request {
 #[derive(Debug, Clone, Default)]
 pub struct CertificateState {
     /// Store of the signing CA.
-    pub authority: Option<StoredPair>,
+    pub ca: Option<StoredPair>,
     /// Trust bundle of pointer configs, in PEM.
     pub bundle: Option<Vec<u8>>,
     /// Certificate and key that are served.
     pub serving: Option<StoredPair>,
     /// CA of an older installation, whose key is not stored, in PEM.
-    pub root_authority: Option<Vec<u8>>,
+    pub root_ca: Option<Vec<u8>>,
     /// All known pointer configs.
     pub pointers: Vec<PointerTrust>,
     /// Hosts of the server, the main one first.
@@ -223,8 +223,8 @@ impl CertificateState {
     /// CAs that are or were the server's, in the bundle or not.
     #[must_use]
     pub fn known(&self) -> Vec<Certificate> {
-        let stored = self.authority.iter().flat_map(StoredPair::authorities);
-        let root = self.root_authority.as_deref().unwrap_or_default();
+        let stored = self.ca.iter().flat_map(StoredPair::cas);
+        let root = self.root_ca.as_deref().unwrap_or_default();
         stored.chain(Certificate::read_all(root)).collect()
     }
 

@@ -63,18 +63,18 @@ struct Known {
     is_present: bool,
     /// True if its lockout is reported next to those of pointer configs: the holder is known to exist, or can be
     /// helped.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl<'a> View<'a> {
     pub(super) fn of(state: &'a CertificateState, now: OffsetDateTime) -> Self {
-        let (kept, fault) = match &state.authority {
+        let (kept, fault) = match &state.ca {
             Some(stored) => CaStore::read(stored),
             None => (CaStore::default(), None),
         };
         let bundle = state.trusted();
         let chain = state.chain();
-        let roots = Certificate::read_all(state.root_authority.as_deref().unwrap_or_default());
+        let roots = Certificate::read_all(state.root_ca.as_deref().unwrap_or_default());
         let external = state.external.as_ref().map(|it| it.trust(&chain, &bundle, now));
         let mut view = Self {
             state,
@@ -203,9 +203,9 @@ impl<'a> View<'a> {
     }
 
     /// Returns `true` if a pointer config boots from the served chain, and its updated form would not.
-    pub(super) fn would_lock_out(&self, present: &[Holder], mended: &[Holder]) -> bool {
+    pub(super) fn would_lock_out(&self, present: &[Holder], repaired: &[Holder]) -> bool {
         let boots = |holders| self.judge(&self.chain, holders).iter().all(Option::is_none);
-        !present.is_empty() && boots(present) && !boots(mended)
+        !present.is_empty() && boots(present) && !boots(repaired)
     }
 
     /// Number of known holders that a chain locks out, or only of those that are known to exist.
@@ -221,27 +221,28 @@ impl<'a> View<'a> {
 
     /// Present lockouts for administrators: by the served chain, and by faults of pointer configs. Empty if nothing is
     /// served.
-    pub(super) fn told_lockouts(&self) -> Vec<Lockout> {
+    pub(super) fn reported_lockouts(&self) -> Vec<Lockout> {
         if self.chain.is_empty() {
             return Vec::new();
         }
-        let holders = self.told_holders();
+        let holders = self.reported_holders();
         let reasons = self.judge(&self.chain, &holders).into_iter().zip(&holders);
-        let mut told: Vec<_> = reasons
+        let mut reported: Vec<_> = reasons
             .filter_map(|(reason, holder)| {
                 Some(Lockout { holder: holder.name.clone(), reason: reason? })
             })
             .chain(self.state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()))
             .collect();
-        told.dedup();
-        told
+        reported.dedup();
+        reported
     }
 
     /// Holders whose lockouts are reported. Pointer configs with faults boot no machine and are left out; machines of
     /// any other trust its CAs, even distrusted ones.
-    pub(super) fn told_holders(&self) -> Vec<Holder> {
+    pub(super) fn reported_holders(&self) -> Vec<Holder> {
         let sound = self.state.pointers.iter().filter(|pointer| pointer.faults.is_empty());
-        let others = self.holders.iter().filter(|known| known.is_told).map(|known| &known.holder);
+        let others =
+            self.holders.iter().filter(|known| known.is_reported).map(|known| &known.holder);
         sound.flat_map(|pointer| &pointer.holders).chain(others).cloned().collect()
     }
 
@@ -259,24 +260,29 @@ impl<'a> View<'a> {
 
     fn find_holders(&self) -> Vec<Known> {
         let pointers = self.state.pointers.iter().flat_map(|pointer| pointer.holders.clone());
-        let pointers = pointers.map(|holder| Known { holder, is_present: true, is_told: false });
+        let pointers =
+            pointers.map(|holder| Known { holder, is_present: true, is_reported: false });
         let (name, trusted) = (BUNDLE.to_owned(), self.bundle.clone());
         let bundle = Holder { name, trusted, hosts: Vec::new() };
-        let bundle = Known { holder: bundle, is_present: true, is_told: true };
+        let bundle = Known { holder: bundle, is_present: true, is_reported: true };
         let mut known: Vec<_> = pointers.chain([bundle]).collect();
         // No machine trusts only a CA that has not signed a served certificate yet.
         let issuer = match &self.serving {
             Serving::Ours(leaf) => self.kept.issuer_of(leaf).map(|ca| ca.certificate.made_at()),
             _ => None,
         };
-        let is_told = |ca: &Certificate| {
+        let is_reported = |ca: &Certificate| {
             issuer.is_some_and(|made| ca.made_at() <= made)
                 && self.kept.cas.iter().any(|kept| kept.certificate == *ca)
         };
         let top = self.top().filter(|_| matches!(self.serving, Serving::Foreign { .. }));
         known.extend(
             self.anchors().into_iter().chain(top).filter(|ca| ca.is_valid_at(self.now)).map(|ca| {
-                Known { holder: Holder::of_one(ca), is_present: false, is_told: is_told(ca) }
+                Known {
+                    holder: Holder::of_one(ca),
+                    is_present: false,
+                    is_reported: is_reported(ca),
+                }
             }),
         );
         for Known { holder, .. } in &mut known {

@@ -22,7 +22,7 @@ pub struct Refused {
 pub enum CertificateKind {
     /// A certificate authority.
     #[error("a new certificate authority")]
-    Authority,
+    Ca,
     /// A serving certificate.
     #[error("a new serving pair")]
     Serving,
@@ -32,7 +32,7 @@ pub enum CertificateKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Machines that can boot now could not afterwards.
-    #[error("{}; --force does it all the same", told(.0))]
+    #[error("{}; --force does it all the same", reported(.0))]
     LocksOut(Vec<Lockout>),
     /// The chain would be too long.
     #[error(
@@ -85,10 +85,10 @@ pub enum Refusal {
 }
 
 /// The first few lockouts, as text.
-fn told(lockouts: &[Lockout]) -> String {
-    const MOST: usize = 3;
-    let named: Vec<_> = lockouts.iter().take(MOST).map(Lockout::to_string).collect();
-    let more = lockouts.len().saturating_sub(MOST);
+fn reported(lockouts: &[Lockout]) -> String {
+    const MAX_NAMED: usize = 3;
+    let named: Vec<_> = lockouts.iter().take(MAX_NAMED).map(Lockout::to_string).collect();
+    let more = lockouts.len().saturating_sub(MAX_NAMED);
     let more = if more == 0 { String::new() } else { format!("; and {more} more") };
     format!("after it {}{more}", named.join("; "))
 }
@@ -98,7 +98,7 @@ fn told(lockouts: &[Lockout]) -> String {
 pub enum Warning {
     /// The stored signing CA is unusable, and is not overwritten.
     #[error("the certificate authority is left as it is: {0}")]
-    Authority(Unusable),
+    Ca(Unusable),
     /// The stored serving pair is unusable, and is not overwritten.
     #[error("the serving pair is left as it is: {0}")]
     Serving(Unusable),
@@ -216,7 +216,7 @@ impl Warning {
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
-            Self::Authority(_) => "authority",
+            Self::Ca(_) => "authority",
             Self::Serving(_) | Self::ServingExpired | Self::External { .. } => "serving",
             Self::ClockBehind { .. } => "clock",
             Self::WeakKey { .. } => "weak-key",

@@ -30,7 +30,7 @@ pub const LEFT_OUT: &str = "no longer kept, because it has expired and newer one
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
     /// The store of the signing CA; it completes a request for a new CA.
-    Authority(StoredPair),
+    Ca(StoredPair),
     /// The store of the signing CA; a request for a new CA stays open.
     Store(StoredPair),
     /// The trust bundle, PEM.
@@ -52,7 +52,7 @@ impl Write {
     #[must_use]
     pub fn left_out(&self, before: Option<&StoredPair>) -> Vec<String> {
         match (self, before) {
-            (Self::Authority(after) | Self::Store(after), Some(before)) => left_out(before, after),
+            (Self::Ca(after) | Self::Store(after), Some(before)) => left_out(before, after),
             _ => Vec::new(),
         }
     }
@@ -61,7 +61,7 @@ impl Write {
     #[must_use]
     pub fn leaves(&self, asked: &Asked) -> Asked {
         match self {
-            Self::Authority(_) => Asked { authority: false, ..asked.clone() },
+            Self::Ca(_) => Asked { ca: false, ..asked.clone() },
             Self::Serving(_) => Asked { serving: false, ..asked.clone() },
             Self::Store(_) | Self::Bundle(_) | Self::Pointer { .. } => asked.clone(),
         }
@@ -75,22 +75,20 @@ impl CertificateState {
     pub fn with(&self, write: &Write) -> Self {
         let mut state = self.clone();
         match write {
-            Write::Authority(pair) | Write::Store(pair) => state.authority = Some(pair.clone()),
+            Write::Ca(pair) | Write::Store(pair) => state.ca = Some(pair.clone()),
             Write::Bundle(pem) => state.bundle = Some(pem.clone().into()),
             Write::Serving(pair) => state.serving = Some(pair.clone()),
             Write::Pointer { name, .. } => {
                 for pointer in state.pointers.iter_mut().filter(|pointer| pointer.name == *name) {
-                    if let PointerState::Stale(mended) =
+                    if let PointerState::Stale(repaired) =
                         std::mem::replace(&mut pointer.state, PointerState::Kept)
                     {
-                        pointer.holders = mended.holders;
+                        pointer.holders = repaired.holders;
                     }
                 }
             }
         }
-        if let (Write::Authority(pair) | Write::Store(pair), Some(issuer)) =
-            (write, &mut state.issuer)
-        {
+        if let (Write::Ca(pair) | Write::Store(pair), Some(issuer)) = (write, &mut state.issuer) {
             issuer.has_issued = pair.is_issued_by_another();
         }
         state.asked = write.leaves(&state.asked);
@@ -143,12 +141,12 @@ pub fn next(
     let mut maker = Maker { view: &view, policy, generate };
     for step in steps {
         // A request for a CA includes the pair that it signs: if the CA is refused, both stay.
-        let is_for_naught = matches!(step, Step::Serving(Reason::Asked, _))
-            && attention.iter().any(is_refused_authority);
+        let is_for_naught =
+            matches!(step, Step::Serving(Reason::Asked, _)) && attention.iter().any(is_refused_ca);
         if is_for_naught {
             continue;
         }
-        if let (Step::Authority(reason), Some(issuer)) = (&step, &state.issuer) {
+        if let (Step::Ca(reason), Some(issuer)) = (&step, &state.issuer) {
             let (duty, due) = issuer.duty(now);
             times.extend(due);
             attention.extend(issuer.delay(now).map(|why| delayed(issuer, reason, why)));
@@ -168,11 +166,11 @@ pub fn next(
                 if is_unfit && state.issuer.as_ref().is_some_and(|it| it.asks_again(now)) {
                     asking = Asking::Ask(refused.because.clone());
                 }
-                attention.extend(told(refused));
+                attention.extend(reported(refused));
             }
         }
     }
-    attention.extend(view.told_lockouts().into_iter().map(Warning::LockedOut));
+    attention.extend(view.reported_lockouts().into_iter().map(Warning::LockedOut));
     attention.extend(pointer_warnings(state));
     let until = times.into_iter().filter(|time| *time > now).min();
     Ok(Next::Settled {
@@ -212,8 +210,8 @@ pub fn trusted_by_somebody(state: &CertificateState, now: OffsetDateTime) -> Vec
 
 /// Present lockouts for administrators.
 #[must_use]
-pub fn told_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Lockout> {
-    View::of(state, now).told_lockouts()
+pub fn reported_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Lockout> {
+    View::of(state, now).reported_lockouts()
 }
 
 /// Warnings about pointer configs that exceed a platform's limit of user data, or whose CAs cannot be replaced.
@@ -237,7 +235,7 @@ pub fn lockouts_of(
     known: &CertificateState,
     now: OffsetDateTime,
 ) -> Vec<Lockout> {
-    locked_out(&state.chain(), &View::of(known, now).told_holders(), now)
+    locked_out(&state.chain(), &View::of(known, now).reported_holders(), now)
 }
 
 impl Asking {
@@ -254,16 +252,15 @@ fn delayed(issuer: &Issuer, because: &Reason, reason: String) -> Warning {
 
 /// The warning about a refusal. A pair that stays until its own end because some machines trust no other CA causes
 /// none.
-fn told(refused: Refused) -> Option<Warning> {
-    let is_quiet =
-        matches!(refused.because, Reason::NewerAuthority | Reason::Restored | Reason::Chain);
+fn reported(refused: Refused) -> Option<Warning> {
+    let is_quiet = matches!(refused.because, Reason::NewerCa | Reason::Restored | Reason::Chain);
     (!is_quiet).then_some(Warning::Refused(refused))
 }
 
-fn is_refused_authority(attention: &Warning) -> bool {
+fn is_refused_ca(attention: &Warning) -> bool {
     matches!(
         attention,
-        Warning::Refused(Refused { what: CertificateKind::Authority, because: Reason::Asked, .. })
+        Warning::Refused(Refused { what: CertificateKind::Ca, because: Reason::Asked, .. })
     )
 }
 
@@ -279,7 +276,7 @@ pub(super) type Writes = Result<Vec<Write>, Refused>;
 impl Maker<'_> {
     fn make(&mut self, step: &Step) -> Result<Writes, IssueError> {
         match step {
-            Step::Authority(reason) => self.authority(reason),
+            Step::Ca(reason) => self.ca(reason),
             Step::Store(reason) => self.store(reason),
             Step::Bundle(pem) => Ok(Ok(self.bundle(pem))),
             Step::Pointers => Ok(Ok(self.pointers())),
@@ -309,7 +306,7 @@ impl Maker<'_> {
         };
         let stored = kept.store(&own, self.view.now);
         Ok(Ok(vec![match reason {
-            Reason::Joined => Write::Authority(stored),
+            Reason::Joined => Write::Ca(stored),
             _ => Write::Store(stored),
         }]))
     }
@@ -338,11 +335,11 @@ impl Maker<'_> {
     /// Stale pointer configs, except those from which no machine could boot if they were written now.
     fn pointers(&self) -> Vec<Write> {
         let write = |pointer: &super::PointerTrust| {
-            let PointerState::Stale(mended) = &pointer.state else { return None };
-            if self.view.would_lock_out(&pointer.holders, &mended.holders) {
+            let PointerState::Stale(repaired) = &pointer.state else { return None };
+            if self.view.would_lock_out(&pointer.holders, &repaired.holders) {
                 return None;
             }
-            Some(Write::Pointer { name: pointer.name.clone(), text: mended.text.clone() })
+            Some(Write::Pointer { name: pointer.name.clone(), text: repaired.text.clone() })
         };
         self.view.state.pointers.iter().filter_map(write).collect()
     }

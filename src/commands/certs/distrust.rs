@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::bail;
-use pki::{self, Asked, Certificate, CertificateState, Lockout, Policy, Warning, told_lockouts};
+use pki::{
+    self, Asked, Certificate, CertificateState, Lockout, Policy, Warning, reported_lockouts,
+};
 use time::OffsetDateTime;
 
 use crate::commands::print_line;
@@ -45,17 +47,17 @@ impl Foreseen {
         &self,
         yes: bool,
         now: OffsetDateTime,
-        told: &mut BTreeSet<String>,
+        reported: &mut BTreeSet<String>,
     ) -> anyhow::Result<()> {
         let cas = self.cas.iter().map(|ca| format!("{} ({})", ca.common_name, ca.fingerprint()));
-        let before = told_lockouts(&self.seen, now);
+        let before = reported_lockouts(&self.seen, now);
         let is_new = |it: &Lockout| !before.iter().any(|known| known.holder == it.holder);
         let lockouts = pki::lockouts_of(&self.state, &self.seen, now);
         let lockouts = lockouts.iter().filter(|it| is_new(it)).map(Lockout::to_string);
         for line in cas.chain(lockouts) {
-            if !told.contains(&line) {
+            if !reported.contains(&line) {
                 print_line(&line);
-                told.insert(line);
+                reported.insert(line);
             }
         }
         if !yes {

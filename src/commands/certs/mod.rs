@@ -12,7 +12,8 @@ use anyhow::{Context as _, bail};
 use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::plan::renewal;
 use pki::{
-    self, Certificate, Host, LEFT_OUT, Next, Policy, Step, StoredPair, Warning, next, told_lockouts,
+    self, Certificate, Host, LEFT_OUT, Next, Policy, Step, StoredPair, Warning, next,
+    reported_lockouts,
 };
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -32,7 +33,7 @@ pub(crate) fn show(
     let Seen { observed, pointers, .. } = &seen;
     let policy = Policy::default();
     let bundle = observed.trusted();
-    let signer: Vec<_> = observed.authority.iter().filter_map(StoredPair::leaf).collect();
+    let signer: Vec<_> = observed.ca.iter().filter_map(StoredPair::leaf).collect();
     let leaf = observed.served();
 
     let shown = |what, certificate: &Certificate| -> anyhow::Result<_> {
@@ -105,17 +106,17 @@ pub(crate) fn check(
 fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Checked> {
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
     let open_files = seen.open_files.iter();
-    let mut told: Vec<String> =
+    let mut reported: Vec<String> =
         open_files.map(|path| format!("{path}: others than its owner can read the key")).collect();
-    told.extend(seen.unreadable.iter().cloned());
+    reported.extend(seen.unreadable.iter().cloned());
     let mut in_order_until = None;
     let verdict = match next {
         Next::Step { step, .. } => {
             // Only the due step is reported, because other faults may result from it.
-            told.extend(told_lockouts(&seen.observed, now).iter().map(ToString::to_string));
-            told.extend(faults(seen, policy, now)?);
+            reported.extend(reported_lockouts(&seen.observed, now).iter().map(ToString::to_string));
+            reported.extend(faults(seen, policy, now)?);
             Some(match step {
-                Step::Authority(reason) | Step::Store(reason) => {
+                Step::Ca(reason) | Step::Store(reason) => {
                     format!("the certificate authority: {reason}")
                 }
                 Step::Bundle(_) => {
@@ -129,7 +130,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
         }
         Next::Settled { attention, .. } if !attention.iter().all(Warning::is_warning) => {
             let faults = attention.iter().filter(|it| !it.is_warning());
-            told.extend(faults.map(|it| located(it, &seen.files)));
+            reported.extend(faults.map(|it| located(it, &seen.files)));
             Some(Warning::verdict(&attention))
         }
         Next::Settled { .. } if seen.observed.serving.is_none() => {
@@ -138,7 +139,9 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
         Next::Settled { .. } if !seen.unreadable.is_empty() => {
             Some("the server cannot read all of its files".to_owned())
         }
-        Next::Settled { .. } if !told.is_empty() => Some("keys can be read by others".to_owned()),
+        Next::Settled { .. } if !reported.is_empty() => {
+            Some("keys can be read by others".to_owned())
+        }
         Next::Settled { until, .. } => {
             in_order_until = Some(date(until)?);
             None
@@ -155,7 +158,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
         warnings: pointers.iter().map(ToString::to_string).collect(),
         in_order_until,
         left_alone: left_alone.collect(),
-        faults: told,
+        faults: reported,
         verdict,
     })
 }
@@ -171,7 +174,7 @@ fn worth(store: &dyn StateStore, manifests: Option<&Path>) -> anyhow::Result<Wor
 fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Vec<String>> {
     let generate = &mut |_| policy.algorithm.generate();
     let (_, attention) = pki::dry_run(&seen.observed, policy, now, generate)?;
-    let is_fault = |it: &&Warning| matches!(it, Warning::Authority(_) | Warning::Serving(_));
+    let is_fault = |it: &&Warning| matches!(it, Warning::Ca(_) | Warning::Serving(_));
     Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
 }
 
@@ -182,9 +185,9 @@ pub(super) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
 }
 
 /// A warning about the signing CA or the serving pair, with its file or object.
-pub(super) fn located(attention: &Warning, [authority, serving]: &[String; 2]) -> String {
+pub(super) fn located(attention: &Warning, [ca, serving]: &[String; 2]) -> String {
     match attention {
-        Warning::Authority(_) => format!("{authority}: {attention}"),
+        Warning::Ca(_) => format!("{ca}: {attention}"),
         Warning::Serving(_) | Warning::ServingExpired => format!("{serving}: {attention}"),
         _ => attention.to_string(),
     }
@@ -200,7 +203,7 @@ pub(super) fn log_left_out(left_out: &[String]) {
 /// Logs an applied step.
 pub fn log_step(step: &Step) {
     match step {
-        Step::Authority(reason) => tracing::info!(%reason, "made a certificate authority"),
+        Step::Ca(reason) => tracing::info!(%reason, "made a certificate authority"),
         Step::Store(reason) => tracing::info!(%reason, "stored the certificate authorities anew"),
         Step::Bundle(_) => tracing::info!("wrote the bundle of certificate authorities"),
         Step::Pointers => tracing::info!("wrote the pointer configs"),

@@ -133,7 +133,7 @@ fn by_place(
     let known = Known { chain: Some(&chain), records: records.as_ref(), pools: &seen.pools };
     let verdict = config.verdict(&name, known, now);
     checked.take(config);
-    checked.faults.extend(verdict.problems.iter().map(|problem| told(&name, &kept, problem)));
+    checked.faults.extend(verdict.problems.iter().map(|problem| reported(&name, &kept, problem)));
     for (fetch, admission) in &verdict.fetches {
         let url = &fetch.url;
         let by = match admission {
@@ -155,7 +155,7 @@ fn by_place(
 }
 
 /// Formats a problem of the file `name`.
-fn told(name: &str, place: &str, problem: &Problem<'_>) -> String {
+fn reported(name: &str, place: &str, problem: &Problem<'_>) -> String {
     match problem {
         // It contains the name already.
         Problem::LockedOut(lockout) => lockout.to_string(),

@@ -34,10 +34,10 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
         Some(path) => read_certificates(path).with_context(|| named(flag, path)),
         None => Ok(Vec::new()),
     };
-    let authorities = certificates("--cacert", &settings.cacert)?;
+    let cas = certificates("--cacert", &settings.cacert)?;
     let trusted = certificates("--trusted", &settings.trusted)?;
     let ca_name = settings.ca_name.as_deref();
-    let server = Server::new(&settings.url, ca_name, &authorities, settings.allow_http)?;
+    let server = Server::new(&settings.url, ca_name, &cas, settings.allow_http)?;
     let credential = proof.read()?;
     let transaction = Settings {
         recipient: settings.recipient.clone(),
@@ -107,13 +107,13 @@ impl<'a> Prepared<'a> {
 }
 
 fn write(settings: &EnrollSettings, enrolled: &Enrolled) -> anyhow::Result<()> {
-    let Enrolled { certificate, chain, authorities, modified } = enrolled;
+    let Enrolled { certificate, chain, cas, modified } = enrolled;
     let pem = |certificates: &[Certificate]| {
         certificates.iter().map(Certificate::to_pem).collect::<String>()
     };
     replace(&settings.out, (certificate.to_pem() + &pem(chain)).as_bytes(), PUBLIC)?;
     if let Some(path) = &settings.cas_out {
-        replace(path, pem(authorities).as_bytes(), PUBLIC)?;
+        replace(path, pem(cas).as_bytes(), PUBLIC)?;
     }
     let mut line = format!(
         "{}: \"{}\" by \"{}\", until {}",
@@ -128,7 +128,7 @@ fn write(settings: &EnrollSettings, enrolled: &Enrolled) -> anyhow::Result<()> {
         }
     };
     count(chain.len(), "intermediates");
-    count(authorities.len(), "CAs");
+    count(cas.len(), "CAs");
     print_line(&line);
     if let Some(report) = modified {
         print_line(&format!("it is not quite what was asked for: {report}"));

@@ -24,7 +24,7 @@ use crate::http_client::{HttpConnection, read};
 use crate::serving::answers::PENDING;
 
 /// Maximum size of a config, in bytes.
-const LARGEST: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// Maximum size of an answer without a config, in bytes.
 const MAX_REASON: usize = 4 << 10;
 /// Maximum time to connect, for all addresses together.
@@ -153,9 +153,9 @@ impl Fetcher<'_> {
             };
             seen.push(format!("{address}: {reason}"));
         }
-        let told = seen.join("; ");
+        let reported = seen.join("; ");
         self.step("connect", seen, since);
-        Err(Cause::ServerDown(told))
+        Err(Cause::ServerDown(reported))
     }
 
     async fn tls(
@@ -168,16 +168,20 @@ impl Fetcher<'_> {
         let stream = match shaken {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                let told = format!("{error:#}");
-                self.step("TLS", vec![told.clone()], since);
-                let told = format!("{address}: {told}");
+                let reported = format!("{error:#}");
+                self.step("TLS", vec![reported.clone()], since);
+                let reported = format!("{address}: {reported}");
                 let is_no_tls = probe::is_no_tls(&error);
-                return Err(if is_no_tls { Cause::NoTls(told) } else { Cause::NoAnswer(told) });
+                return Err(if is_no_tls {
+                    Cause::NoTls(reported)
+                } else {
+                    Cause::NoAnswer(reported)
+                });
             }
             Err(_) => {
-                let told = format!("{address}: no handshake within {} s", ANSWER.as_secs());
-                self.step("TLS", vec![told.clone()], since);
-                return Err(Cause::NoAnswer(told));
+                let reported = format!("{address}: no handshake within {} s", ANSWER.as_secs());
+                self.step("TLS", vec![reported.clone()], since);
+                return Err(Cause::NoAnswer(reported));
             }
         };
         let took = since.elapsed();
@@ -282,16 +286,16 @@ impl Fetcher<'_> {
         let (_connection, response) = match timeout(ANSWER, asked).await {
             Ok(Ok(answer)) => answer,
             other => {
-                let told = match other {
+                let reported = match other {
                     Ok(Err(error)) => format!("{address}: {error:#}"),
                     _ => format!("{address}: no answer within {} s", ANSWER.as_secs()),
                 };
-                self.step("answer", vec![told.clone()], since);
-                return Err(Cause::NoAnswer(told));
+                self.step("answer", vec![reported.clone()], since);
+                return Err(Cause::NoAnswer(reported));
             }
         };
         let (status, headers) = (response.status(), response.headers().clone());
-        let most = if status == StatusCode::OK { LARGEST } else { MAX_REASON };
+        let most = if status == StatusCode::OK { MAX_BYTES } else { MAX_REASON };
         let body = whole(response, most).await;
         let mut seen = vec![answer_line(status, &headers)];
         if status == StatusCode::OK {
@@ -384,7 +388,7 @@ fn user_agent(spec: SpecVersion) -> &'static str {
 }
 
 /// Reads a file with CAs.
-pub(super) fn read_authorities(path: &Path) -> anyhow::Result<Vec<Certificate>> {
+pub(super) fn read_cas(path: &Path) -> anyhow::Result<Vec<Certificate>> {
     let text = crate::files::bounded::read(path)?;
     Certificate::read_trusted(&text)?.context("there is no certificate in it")
 }

@@ -58,7 +58,7 @@ impl Inspection {
 
     /// Prints the contents of one file.
     pub(super) fn show_file(&self, path: &str) -> anyhow::Result<ExitCode> {
-        let told = match &self.machine {
+        let reported = match &self.machine {
             Some(machine) => match machine.file(path) {
                 Ok(bytes) => {
                     // The reader may have closed the pipe.
@@ -73,7 +73,7 @@ impl Inspection {
                 .flat_map(|trace| way_as_text(trace, model::table::TerminalStyle::PLAIN))
                 .collect(),
         };
-        writeln!(std::io::stderr(), "{}", told.join("\n"))?;
+        writeln!(std::io::stderr(), "{}", reported.join("\n"))?;
         Ok(ExitCode::FAILURE)
     }
 }

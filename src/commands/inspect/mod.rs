@@ -23,7 +23,7 @@ use time::OffsetDateTime;
 pub use self::settings::InspectSettings;
 
 use self::settings::{Place, Subject};
-use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_authorities};
+use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_cas};
 use super::inspect::inspection::{Difference, Inspection};
 use super::rendering::{read_manifests, rendered};
 use crate::files::bounded;
@@ -195,7 +195,7 @@ fn trusted(settings: &InspectSettings) -> anyhow::Result<Option<(String, Vec<pki
         None => return Ok(None),
     };
     let name = path.display().to_string();
-    let found = read_authorities(path).with_context(|| name.clone())?;
+    let found = read_cas(path).with_context(|| name.clone())?;
     Ok(Some((name, found)))
 }
 
@@ -251,7 +251,7 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
         Err(Cause::NotInSpec {
             asked,
             served,
-            told: "the server sends another".to_owned(),
+            reported: "the server sends another".to_owned(),
             is_received: true,
         })
     });
@@ -325,8 +325,8 @@ fn read_machine_config(machine_config: &MachineConfig) -> Result<Config, Cause> 
 }
 
 /// Cause for a config that a machine receives and cannot use.
-fn invalid(told: impl Into<String>) -> Cause {
-    Cause::InvalidConfig { told: told.into(), is_received: true }
+fn invalid(reported: impl Into<String>) -> Cause {
+    Cause::InvalidConfig { reported: reported.into(), is_received: true }
 }
 
 /// Parses a foreign config, as Ignition would.

@@ -5,7 +5,7 @@ use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 use pki::{Policy, Write};
 
-use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
+use super::objects::{bundle_write, ca_write, serving_write, store_write, user_data_write};
 use super::observe::ca_requests;
 use super::state::ClusterState;
 use crate::kubernetes::ControlError;
@@ -23,7 +23,7 @@ pub(super) async fn apply_write(
     write: &Write,
 ) -> Result<Applied, ControlError> {
     match write {
-        Write::Authority(pair) => apply(client, &authority_write(state, pair, policy)?).await,
+        Write::Ca(pair) => apply(client, &ca_write(state, pair, policy)?).await,
         Write::Store(pair) => apply(client, &store_write(state, pair, policy)?).await,
         Write::Bundle(pem) => apply(client, &bundle_write(state, pem)?).await,
         Write::Pointer { name, text } => apply(client, &user_data_write(state, name, text)?).await,

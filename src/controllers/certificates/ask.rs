@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 
 use super::super::NAMESPACE;
-use super::names::{AUTHORITY, DISTRUST, FORCE, ROTATE, SERVING};
+use super::names::{CA, DISTRUST, FORCE, ROTATE, SERVING};
 use super::state::{ClusterState, asks_with_force, to_distrust};
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::write::{
@@ -42,9 +42,9 @@ pub async fn ask(
 ) -> Result<Applied, ControlError> {
     let (name, key) = match ask {
         Ask::Rotation { secret, .. } => (*secret, ROTATE),
-        Ask::Distrust(_) => (AUTHORITY, DISTRUST),
+        Ask::Distrust(_) => (CA, DISTRUST),
     };
-    let present = if name == SERVING { &state.serving } else { &state.authority };
+    let present = if name == SERVING { &state.serving } else { &state.ca };
     apply::<Secret, _>(client, &annotation_write(name, present.as_ref(), key, ask)?).await
 }
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn rotation(is_forced: bool) -> Ask {
-        Ask::Rotation { secret: AUTHORITY, value: "now".to_owned(), is_forced }
+        Ask::Rotation { secret: CA, value: "now".to_owned(), is_forced }
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_request_has_the_secret_that_was_read_as_its_precondition() {
-        let write = annotation_write(AUTHORITY, Some(&secret(&[])), ROTATE, &rotation(false));
+        let write = annotation_write(CA, Some(&secret(&[])), ROTATE, &rotation(false));
         let Ok(ObjectWrite { change: Change::Patch(patch), .. }) = write else {
             panic!("it is patched")
         };
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["metadata"]["uid"], "u");
         assert_eq!(patch["metadata"]["annotations"][ROTATE], "now");
-        let error = annotation_write(AUTHORITY, None, ROTATE, &rotation(false)).err().unwrap();
+        let error = annotation_write(CA, None, ROTATE, &rotation(false)).err().unwrap();
         assert!(error.to_string().ends_with("machine-config-server-ca: not found"), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::certificate::key_of;
-use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use pki::issue::{Signer, Validity, issue_ca, issue_serving};
 use pki::{
     Certificate, Host, KeyAlgorithm, MAX_STEPS, Next, Policy, RENEWAL, VALIDITY, Write, next,
 };
@@ -25,7 +25,7 @@ use super::names::{
     BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, PRIVATE_KEY, ROTATE,
     USER_DATA,
 };
-use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
+use super::objects::{bundle_write, ca_write, serving_write, store_write, user_data_write};
 use super::secret::{annotation, value};
 use super::{ClusterState, Infrastructure};
 use crate::kubernetes::write::{Change, ObjectWrite};
@@ -81,8 +81,8 @@ impl Site {
         self.state.user_data.insert("worker-user-data".to_owned(), secret);
     }
 
-    fn ask_for_an_authority(&mut self, value: &str) {
-        let metadata = &mut self.state.authority.as_mut().unwrap().metadata;
+    fn ask_for_a_ca(&mut self, value: &str) {
+        let metadata = &mut self.state.ca.as_mut().unwrap().metadata;
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.insert(ROTATE.to_owned(), value.to_owned());
     }
@@ -110,13 +110,13 @@ impl Site {
     fn store(&mut self, write: &Write, policy: &Policy) {
         let state = &mut self.state;
         match write {
-            Write::Authority(pair) => {
-                let write = authority_write(state, pair, policy).unwrap();
-                state.authority = Some(stored(state.authority.as_ref(), write));
+            Write::Ca(pair) => {
+                let write = ca_write(state, pair, policy).unwrap();
+                state.ca = Some(stored(state.ca.as_ref(), write));
             }
             Write::Store(pair) => {
                 let write = store_write(state, pair, policy).unwrap();
-                state.authority = Some(stored(state.authority.as_ref(), write));
+                state.ca = Some(stored(state.ca.as_ref(), write));
             }
             Write::Bundle(pem) => {
                 let write = bundle_write(state, pem).unwrap();
@@ -137,7 +137,7 @@ impl Site {
 
     /// Reason for the reference's controller to make a new CA at `now`.
     fn signer_reason(&self, now: OffsetDateTime) -> Option<&'static str> {
-        let Some(secret) = &self.state.authority else { return Some("missing") };
+        let Some(secret) = &self.state.ca else { return Some("missing") };
         let (begin, end) = match dates(secret) {
             Ok(dates) => dates,
             Err(reason) => return Some(reason),
@@ -150,18 +150,18 @@ impl Site {
 
     /// Reason for the reference's controller to make a new serving pair.
     fn target_reason(&self, now: OffsetDateTime) -> Option<String> {
-        let told = |reason: &str| Some(reason.to_owned());
-        let Some(secret) = &self.state.serving else { return told("missing") };
+        let reported = |reason: &str| Some(reason.to_owned());
+        let Some(secret) = &self.state.serving else { return reported("missing") };
         let (begin, end) = match dates(secret) {
             Ok(dates) => dates,
-            Err(reason) => return told(reason),
+            Err(reason) => return reported(reason),
         };
         if is_past(begin, end, now) {
-            return told("80 % of validity");
+            return reported("80 % of validity");
         }
-        let signer = leaf(self.state.authority.as_ref().unwrap());
+        let signer = leaf(self.state.ca.as_ref().unwrap());
         if now > begin + RENEWAL && now > signer.not_before + RENEWAL / 10 {
-            return told("refresh");
+            return reported("refresh");
         }
         let issuer = annotation(secret, ISSUER).unwrap_or_default();
         let trusted = self.state.trusted().unwrap();
@@ -178,12 +178,12 @@ impl Site {
     fn reference_looks(&mut self) {
         if self.signer_reason(self.now).is_some() {
             let key = KeyAlgorithm::P256.generate().unwrap();
-            let certificate = issue_authority(&key, VALIDITY, self.now).unwrap();
+            let certificate = issue_ca(&key, VALIDITY, self.now).unwrap();
             let key = key.serialize_pem();
-            let secret = self.state.authority.get_or_insert_with(new_secret);
+            let secret = self.state.ca.get_or_insert_with(new_secret);
             put_pair(secret, &certificate, &certificate.to_pem(), &key);
         }
-        let secret = self.state.authority.as_ref().unwrap();
+        let secret = self.state.ca.as_ref().unwrap();
         let signer = leaf(secret);
         let mut trusted = self.state.trusted().unwrap();
         trusted.push(signer.clone());
@@ -218,8 +218,8 @@ impl Site {
     fn rest(&mut self, reference_first: bool) {
         for _ in 0..4 {
             let seen = |site: &Self| {
-                let ClusterState { authority, serving, bundle, .. } = &site.state;
-                let data = [authority, serving].map(|secret| secret.as_ref()?.data.clone());
+                let ClusterState { ca, serving, bundle, .. } = &site.state;
+                let data = [ca, serving].map(|secret| secret.as_ref()?.data.clone());
                 (data, bundle.clone())
             };
             let before = seen(self);
@@ -360,7 +360,7 @@ fn the_reference_issues_nothing_after_any_write_that_is_made_here() {
             // While this controller has nothing to do, neither has the other.
             for year in 0..40 {
                 if year % 5 == 3 {
-                    site.ask_for_an_authority(&year.to_string());
+                    site.ask_for_a_ca(&year.to_string());
                 }
                 let until = site.reconcile(after_each);
                 content(&site, until);
@@ -390,7 +390,7 @@ fn neither_issues_in_turns_with_the_other() {
                 for round in 0..60 {
                     site.now += Duration::days(180);
                     if round % 7 == 3 {
-                        site.ask_for_an_authority(&round.to_string());
+                        site.ask_for_a_ca(&round.to_string());
                     }
                     let (here, there) = (site.issued_here, site.issued_there);
                     site.rest(reference_first);

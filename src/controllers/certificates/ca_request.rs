@@ -138,11 +138,11 @@ impl CaRequest {
     }
 
     /// The request as input of a plan. `authority` is the Secret of the present CA.
-    pub(super) fn seen(&self, authority: Option<&Secret>) -> Issuer {
+    pub(super) fn seen(&self, ca: Option<&Secret>) -> Issuer {
         let name = self.issuer.to_string();
-        let issued_by = authority.and_then(|secret| annotation(secret, CA_ISSUER));
+        let issued_by = ca.and_then(|secret| annotation(secret, CA_ISSUER));
         // Another CA may have replaced it: it was distrusted, or has expired.
-        let is_issued = authority.is_some_and(|secret| stored_pair(secret).is_issued_by_another());
+        let is_issued = ca.is_some_and(|secret| stored_pair(secret).is_issued_by_another());
         let has_issued = is_issued && issued_by == Some(&name);
         Issuer { has_issued, name, request: self.asked() }
     }
@@ -224,16 +224,16 @@ mod tests {
         let mut secret: Secret = serde_json::from_value(first).unwrap();
         secret.metadata.uid = Some("u".to_owned());
         secret.metadata.resource_version = Some("1".to_owned());
-        let mut told = |count: &str| {
+        let mut reported = |count: &str| {
             let annotations = secret.metadata.annotations.as_mut().unwrap();
             annotations.insert(REQUESTED_BEFORE.to_owned(), count.to_owned());
             let same = write("ClusterIssuer/corporate", Some(secret.clone()));
             let other = write("ClusterIssuer/other", Some(secret.clone()));
             [same, other].map(|write| before(&write).as_str().unwrap().to_owned())
         };
-        assert_eq!(told("0"), ["1", "0"]);
-        assert_eq!(told("6"), ["7", "0"]);
-        assert_eq!(told("?"), ["1", "0"]);
+        assert_eq!(reported("0"), ["1", "0"]);
+        assert_eq!(reported("6"), ["7", "0"]);
+        assert_eq!(reported("?"), ["1", "0"]);
     }
 
     #[test]

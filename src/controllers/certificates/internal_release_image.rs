@@ -77,7 +77,7 @@ pub(super) enum Waits {
     #[error("the Infrastructure has no internal URL of the API server")]
     Names,
     #[error("there is no certificate authority that is valid, can sign, and is in the bundle")]
-    Authority,
+    Ca,
 }
 
 pub(super) fn decide(
@@ -92,16 +92,16 @@ pub(super) fn decide(
     let Some(names) = &state.infrastructure.reference_names else {
         return Ok(Decision::Waits(Waits::Names));
     };
-    let Some(authority) = authority(state, now)? else {
-        return Ok(Decision::Waits(Waits::Authority));
+    let Some(ca) = ca(state, now)? else {
+        return Ok(Decision::Waits(Waits::Ca));
     };
-    Ok(judge(secret, &hosts(names)?, &authority, policy, now))
+    Ok(judge(secret, &hosts(names)?, &ca, policy, now))
 }
 
 fn judge(
     secret: &Secret,
     hosts: &[Host],
-    authority: &Certificate,
+    ca: &Certificate,
     policy: &Policy,
     now: OffsetDateTime,
 ) -> Decision {
@@ -112,7 +112,7 @@ fn judge(
     if !leaf.is_valid_at(now) {
         return Decision::Sign(Reason::Expired);
     }
-    if !leaf.is_issued_by(authority) {
+    if !leaf.is_issued_by(ca) {
         return Decision::Sign(Reason::Issuer);
     }
     // The reference's controller also replaces a pair with additional names.
@@ -120,7 +120,7 @@ fn judge(
         return Decision::Sign(Reason::Names);
     }
     // If it ends with its issuer, a new one gains nothing: the issuer's successor signs the next one.
-    let ends_with_issuer = leaf.not_after >= authority.not_after;
+    let ends_with_issuer = leaf.not_after >= ca.not_after;
     let due = if ends_with_issuer { leaf.not_after } else { renewal(&leaf, policy) };
     if now >= due { Decision::Sign(Reason::Renewal) } else { Decision::Current { until: due } }
 }
@@ -133,10 +133,10 @@ pub(super) fn sign(
     now: OffsetDateTime,
 ) -> Result<Option<StoredPair>, SignError> {
     let Some(names) = &state.infrastructure.reference_names else { return Ok(None) };
-    if authority(state, now)?.is_none() {
+    if ca(state, now)?.is_none() {
         return Ok(None);
     }
-    Ok(issue_pair(&authorities(state)?, policy, &hosts(names)?, key, now)?)
+    Ok(issue_pair(&cas(state)?, policy, &hosts(names)?, key, now)?)
 }
 
 /// Reasons why no pair was signed.
@@ -178,14 +178,14 @@ fn hosts(names: &ReferenceNames) -> Result<Vec<Host>, Malformed> {
 }
 
 /// The CA that signs, if the bundle contains it.
-fn authority(state: &ClusterState, now: OffsetDateTime) -> Result<Option<Certificate>, Malformed> {
+fn ca(state: &ClusterState, now: OffsetDateTime) -> Result<Option<Certificate>, Malformed> {
     let trusted = state.trusted()?;
-    Ok(signing_ca(&authorities(state)?, now).filter(|ca| trusted.contains(ca)))
+    Ok(signing_ca(&cas(state)?, now).filter(|ca| trusted.contains(ca)))
 }
 
-fn authorities(state: &ClusterState) -> Result<CertificateState, Malformed> {
+fn cas(state: &ClusterState) -> Result<CertificateState, Malformed> {
     Ok(CertificateState {
-        authority: state.authority.as_ref().map(stored_pair),
+        ca: state.ca.as_ref().map(stored_pair),
         bundle: Some(state.trusted()?.iter().map(Certificate::to_pem).collect::<String>().into()),
         ..CertificateState::default()
     })

@@ -39,7 +39,7 @@ pub use self::external_pair::{
 pub use self::infrastructure::Infrastructure;
 pub use self::issuer_ref::{IssuerRef, NoIssuer};
 pub use self::key_algorithms::KeyAlgorithms;
-pub use self::names::{AUTHORITY, SERVING};
+pub use self::names::{CA, SERVING};
 pub use self::observe::Observer;
 pub use self::reference_names::ReferenceNames;
 pub use self::secret::is_unused;
@@ -52,7 +52,7 @@ pub(in crate::controllers) use self::objects::user_data_write;
 use self::report::Report;
 pub(in crate::controllers) use self::secret::stored_pair;
 pub(in crate::controllers) use self::state::user_data;
-use pki::issue::request_authority;
+use pki::issue::request_ca;
 use pki::{
     Asking, CertificateKind, Generate, Host, IssueError, LEFT_OUT, MAX_STEPS, Next, Policy, Step,
     Warning, Write, next,
@@ -177,10 +177,10 @@ impl CertificateController {
             self.write_user_data(state, writes).await;
             return Ok(());
         }
-        let before = state.authority.as_ref().map(stored_pair);
+        let before = state.ca.as_ref().map(stored_pair);
         for write in &writes {
             for what in write.left_out(before.as_ref()) {
-                tracing::warn!(name = AUTHORITY, what, "{LEFT_OUT}");
+                tracing::warn!(name = CA, what, "{LEFT_OUT}");
             }
             match apply_write(&self.client, state, &self.policy, write).await? {
                 Applied::Done => {}
@@ -189,7 +189,7 @@ impl CertificateController {
         }
         self.report.done(step).await;
         match step {
-            Step::Authority(reason) => {
+            Step::Ca(reason) => {
                 self.health.metrics.rotated("authority", reason.label(), now);
             }
             Step::Serving(reason, _) => self.health.metrics.rotated("serving", reason.label(), now),
@@ -258,8 +258,8 @@ impl CertificateController {
         let write = match asking {
             Asking::Nothing => return Ok(false),
             Asking::Ask(_) => {
-                let key = generate(CertificateKind::Authority)?;
-                request.write(key.serialize_pem(), request_authority(&key, now)?, now)?
+                let key = generate(CertificateKind::Ca)?;
+                request.write(key.serialize_pem(), request_ca(&key, now)?, now)?
             }
             Asking::Forget => match request.forget()? {
                 Some(write) => write,
@@ -323,7 +323,7 @@ impl Reconciler for CertificateController {
             let algorithms = state.key_algorithms(self.policy.algorithm);
             self.health.can_follow("kinds of keys", algorithms.as_ref().err());
             let generate = &mut |what| match (&algorithms, what) {
-                (Ok(kinds), CertificateKind::Authority) => kinds.signer.generate(),
+                (Ok(kinds), CertificateKind::Ca) => kinds.signer.generate(),
                 (Ok(kinds), CertificateKind::Serving) => kinds.serving.generate(),
                 (Err(error), _) => Err(IssueError::NoKey(error.to_string())),
             };

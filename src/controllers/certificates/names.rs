@@ -1,7 +1,7 @@
 //! Names of objects, keys and annotations for certificates, the same as the reference's where it has them.
 
 /// Secret of the signing CA, and ConfigMap of the bundle.
-pub const AUTHORITY: &str = "machine-config-server-ca";
+pub const CA: &str = "machine-config-server-ca";
 /// Secret of a requested CA: its key, until it is issued.
 pub(super) const CA_REQUEST: &str = "machine-config-server-ca-request";
 /// Secret of the serving certificate.

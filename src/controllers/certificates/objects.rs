@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::NAMESPACE;
 use super::names::{
-    AUTHORITY, BUNDLE_KEY, CA_ISSUER, CERTIFICATE_KEY, FORCED, HOSTNAMES, ISSUED, ISSUER, MANAGED,
+    BUNDLE_KEY, CA, CA_ISSUER, CERTIFICATE_KEY, FORCED, HOSTNAMES, ISSUED, ISSUER, MANAGED,
     NOT_AFTER, NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED,
     SERVING, TLS_TYPE, USER_DATA,
 };
@@ -27,12 +27,12 @@ type Annotations = BTreeMap<String, String>;
 type SecretData = BTreeMap<&'static str, Option<ByteString>>;
 
 /// The write of a CA that completes a request for one.
-pub(super) fn authority_write(
+pub(super) fn ca_write(
     state: &ClusterState,
     pair: &StoredPair,
     policy: &Policy,
 ) -> Result<SecretWrite, Malformed> {
-    let present = state.authority.as_ref();
+    let present = state.ca.as_ref();
     let mut answer = handled(present);
     if let Some(served) = state.serving_digest()
         && present.is_some_and(asks_with_force)
@@ -45,7 +45,7 @@ pub(super) fn authority_write(
     } else if issued_by.is_some() {
         answer.insert(CA_ISSUER.to_owned(), String::new());
     }
-    ca_write(state, pair, policy, answer, true)
+    stored_ca_write(state, pair, policy, answer, true)
 }
 
 /// The write of a CA's store that leaves a request open.
@@ -54,17 +54,17 @@ pub(super) fn store_write(
     pair: &StoredPair,
     policy: &Policy,
 ) -> Result<SecretWrite, Malformed> {
-    ca_write(state, pair, policy, Annotations::new(), false)
+    stored_ca_write(state, pair, policy, Annotations::new(), false)
 }
 
-fn ca_write(
+fn stored_ca_write(
     state: &ClusterState,
     pair: &StoredPair,
     policy: &Policy,
     mut annotations: Annotations,
     is_answer: bool,
 ) -> Result<SecretWrite, Malformed> {
-    let present = state.authority.as_ref();
+    let present = state.ca.as_ref();
     let mut data = pair_data(pair);
     data.insert(PREVIOUS, Some(ByteString(pair.previous.clone())));
     if present.is_some_and(|secret| value(secret, PREVIOUS_BEFORE).is_some()) {
@@ -72,7 +72,14 @@ fn ca_write(
     }
     let description = "CA used to sign the MachineConfigServer TLS certificate";
     annotations.extend(owner_annotations(description));
-    pair_write(AUTHORITY, present, pair, data, policy, annotations, is_answer)
+    if let Some(leaf) = pair.leaf() {
+        annotations.extend(pair_annotations(CA, &leaf, policy)?);
+    }
+    // Removing the date asks for a rotation, which this is not yet.
+    if !is_answer && present.is_some_and(is_asked_by_removal) {
+        annotations.remove(NOT_AFTER);
+    }
+    pair_write(CA, present, data, annotations)
 }
 
 /// The annotation that marks a requested rotation as done.
@@ -94,8 +101,9 @@ pub(super) fn serving_write(
     if let Some(leaf) = pair.leaf() {
         annotations.insert(HOSTNAMES.to_owned(), hostnames(state, &leaf));
         annotations.insert(ISSUED.to_owned(), digest(&leaf));
+        annotations.extend(pair_annotations(SERVING, &leaf, policy)?);
     }
-    pair_write(SERVING, present, pair, pair_data(pair), policy, annotations, true)
+    pair_write(SERVING, present, pair_data(pair), annotations)
 }
 
 /// The names for the annotation of a new serving certificate: if this is not the reference's list, its controller
@@ -124,7 +132,7 @@ fn digest(certificate: &Certificate) -> String {
 
 /// The write of a new bundle.
 pub(super) fn bundle_write(state: &ClusterState, pem: &str) -> Result<ConfigMapWrite, Malformed> {
-    let object = ObjectName::config_map(NAMESPACE, AUTHORITY);
+    let object = ObjectName::config_map(NAMESPACE, CA);
     let description =
         "CA bundle that stores all valid CAs for the MachineConfigServer TLS certificate";
     let annotations = owner_annotations(description);
@@ -185,21 +193,10 @@ pub(super) fn pair_data(pair: &StoredPair) -> SecretData {
 fn pair_write(
     name: &str,
     present: Option<&Secret>,
-    pair: &StoredPair,
     data: SecretData,
-    policy: &Policy,
-    mut annotations: Annotations,
-    is_answer: bool,
+    annotations: Annotations,
 ) -> Result<SecretWrite, Malformed> {
     let object = ObjectName::secret(NAMESPACE, name);
-    if let Some(leaf) = pair.leaf() {
-        let mut said = pair_annotations(&object, &leaf, policy)?;
-        // An administrator who removed the date requests a rotation, which this write is not.
-        if !is_answer && present.is_some_and(is_asked_by_removal) {
-            said.remove(NOT_AFTER);
-        }
-        annotations.extend(said);
-    }
     let change = match present {
         // The type of a Secret cannot be changed.
         Some(present) => Change::Patch(MergePatch::new(
@@ -224,11 +221,12 @@ fn pair_write(
 /// Annotations of a pair for people and for the reference's controller, which derives the renewal from the beginning. A
 /// pair with a backdated beginning has the one without backdating.
 fn pair_annotations(
-    object: &ObjectName,
+    name: &str,
     leaf: &Certificate,
     policy: &Policy,
 ) -> Result<Annotations, Malformed> {
-    let date = |time| date(object, time);
+    let object = ObjectName::secret(NAMESPACE, name);
+    let date = |time| date(&object, time);
     Ok([
         (
             NOT_BEFORE.to_owned(),
@@ -273,7 +271,7 @@ fn owner_reference(pool: &Pool) -> OwnerReference {
 mod tests {
     use pki::KeyAlgorithm;
     use pki::VALIDITY;
-    use pki::issue::issue_authority;
+    use pki::issue::issue_ca;
     use serde_json::{Value, json};
     use time::OffsetDateTime;
 
@@ -282,7 +280,7 @@ mod tests {
     const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 
     fn certificate() -> Certificate {
-        issue_authority(&KeyAlgorithm::P256.generate().unwrap(), VALIDITY, NOW).unwrap()
+        issue_ca(&KeyAlgorithm::P256.generate().unwrap(), VALIDITY, NOW).unwrap()
     }
 
     fn pair() -> StoredPair {
@@ -326,13 +324,13 @@ mod tests {
     fn a_request_by_a_removed_date_outlives_a_write_of_the_store() {
         let policy = Policy::default();
         let asked = present(&[(NOT_BEFORE, "x"), (ISSUER, "x")], &[]);
-        let state = ClusterState { authority: Some(asked), ..ClusterState::default() };
+        let state = ClusterState { ca: Some(asked), ..ClusterState::default() };
         let said = |write: &SecretWrite| {
             let annotations = patch(write)["metadata"]["annotations"].clone();
             (annotations[NOT_AFTER].is_string(), annotations[NOT_BEFORE].is_string())
         };
         assert_eq!(said(&store_write(&state, &pair(), &policy).unwrap()), (false, true));
-        assert_eq!(said(&authority_write(&state, &pair(), &policy).unwrap()), (true, true));
+        assert_eq!(said(&ca_write(&state, &pair(), &policy).unwrap()), (true, true));
     }
 
     #[test]
@@ -341,7 +339,7 @@ mod tests {
         let none = ClusterState::default();
         let bundle = ConfigMap { metadata: present(&[], &[]).metadata, ..ConfigMap::default() };
         let some = ClusterState {
-            authority: Some(present(&[(ROTATE, "now")], &[])),
+            ca: Some(present(&[(ROTATE, "now")], &[])),
             serving: Some(present(&[], &[])),
             bundle: Some(bundle),
             user_data: [("a-user-data".to_owned(), present(&[], &[]))].into(),
@@ -349,7 +347,7 @@ mod tests {
         };
         let secrets = |state: &ClusterState| {
             [
-                authority_write(state, &pair(), &policy).unwrap(),
+                ca_write(state, &pair(), &policy).unwrap(),
                 serving_write(state, &pair(), &policy).unwrap(),
                 user_data_write(state, "a-user-data", b"text").unwrap(),
             ]
@@ -365,11 +363,11 @@ mod tests {
             assert_eq!(patch["metadata"]["resourceVersion"], "7", "{}", write.object);
             assert!(patch["type"].is_null());
         }
-        let authority = patch(&secrets(&some)[0]);
-        assert_eq!(authority["metadata"]["annotations"][ROTATED], "now", "it is done");
+        let ca = patch(&secrets(&some)[0]);
+        assert_eq!(ca["metadata"]["annotations"][ROTATED], "now", "it is done");
         let store = patch(&store_write(&some, &pair(), &policy).unwrap());
         assert!(store["metadata"]["annotations"][ROTATED].is_null(), "it is not");
-        assert_eq!(authority["metadata"]["annotations"][REFRESH], "70080h0m0s");
+        assert_eq!(ca["metadata"]["annotations"][REFRESH], "70080h0m0s");
         let text = patch(&secrets(&some)[2]);
         assert_eq!(text["data"], json!({"userData": "dGV4dA=="}), "and nothing else of it");
 
@@ -383,23 +381,22 @@ mod tests {
     #[test]
     fn an_object_without_a_version_is_not_written() {
         let unversioned = ClusterState {
-            authority: Some(Secret::default()),
+            ca: Some(Secret::default()),
             bundle: Some(ConfigMap::default()),
             user_data: [("a".to_owned(), Secret::default())].into(),
             ..ClusterState::default()
         };
-        assert!(authority_write(&unversioned, &pair(), &Policy::default()).is_err());
+        assert!(ca_write(&unversioned, &pair(), &Policy::default()).is_err());
         assert!(bundle_write(&unversioned, "pem").is_err());
         assert!(user_data_write(&unversioned, "a", b"text").is_err());
     }
 
     #[test]
-    fn previous_cas_move_to_their_new_key_with_the_next_authority() {
+    fn previous_cas_move_to_their_new_key_with_the_next_ca() {
         let policy = Policy::default();
         let write = |keys: &[&str]| {
-            let state =
-                ClusterState { authority: Some(present(&[], keys)), ..ClusterState::default() };
-            patch(&authority_write(&state, &pair(), &policy).unwrap())["data"].clone()
+            let state = ClusterState { ca: Some(present(&[], keys)), ..ClusterState::default() };
+            patch(&ca_write(&state, &pair(), &policy).unwrap())["data"].clone()
         };
         let before = write(&["tls.crt", "tls.key", "lineage.pem"]);
         assert_eq!(before["previous-cas.pem"], "cHJldmlvdXM=");
@@ -407,19 +404,19 @@ mod tests {
         let after = write(&["tls.crt", "tls.key", "previous-cas.pem"]);
         assert_eq!(after.get("lineage.pem"), None);
         let state = ClusterState::default();
-        let new = created(&authority_write(&state, &pair(), &policy).unwrap());
+        let new = created(&ca_write(&state, &pair(), &policy).unwrap());
         assert_eq!(new["data"]["previous-cas.pem"], "cHJldmlvdXM=");
         assert_eq!(new["type"], TLS_TYPE);
     }
 
     #[test]
     fn a_date_that_cannot_be_written_is_an_error() {
-        let object = ObjectName::secret("ns", "a");
         let mut leaf = certificate();
-        assert!(pair_annotations(&object, &leaf, &Policy::default()).is_ok());
+        assert!(pair_annotations("a", &leaf, &Policy::default()).is_ok());
         leaf.not_after = time::macros::datetime!(-0044-03-15 0:00 UTC);
-        let error = pair_annotations(&object, &leaf, &Policy::default()).unwrap_err();
-        assert!(error.to_string().starts_with("Secret ns/a: a date cannot be written"), "{error}");
+        let error = pair_annotations("a", &leaf, &Policy::default()).unwrap_err();
+        let reason = format!("Secret {NAMESPACE}/a: a date cannot be written");
+        assert!(error.to_string().starts_with(&reason), "{error}");
     }
 
     #[test]

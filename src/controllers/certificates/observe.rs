@@ -15,7 +15,7 @@ use super::infrastructure::Infrastructure;
 use super::issuer_ref::{GROUP, IssuerRef};
 use super::key_algorithms::KeyAlgorithms;
 use super::names::{
-    AUTHORITY, CA_REQUEST, RELEASE_IMAGE_PAIR, ROOT, ROOT_NAMESPACE, SERVING, SERVING_COPY,
+    CA, CA_REQUEST, RELEASE_IMAGE_PAIR, ROOT, ROOT_NAMESPACE, SERVING, SERVING_COPY,
 };
 use super::reference_names::is_azure;
 use super::state::{ClusterState, Pool};
@@ -105,10 +105,10 @@ impl Observer {
         let map = async |namespace, name| {
             read::<ConfigMap>(&self.client, &ObjectName::config_map(namespace, name)).await
         };
-        let authority = ObjectName::secret(NAMESPACE, AUTHORITY);
+        let ca = ObjectName::secret(NAMESPACE, CA);
         Ok(ClusterState {
-            authority: read::<Secret>(&self.client, &authority).await?,
-            bundle: map(NAMESPACE, AUTHORITY).await?,
+            ca: read::<Secret>(&self.client, &ca).await?,
+            bundle: map(NAMESPACE, CA).await?,
             root: map(ROOT_NAMESPACE, ROOT).await?,
             user_data: self.user_data().await?,
             user_data_namespace: self.user_data_namespace.clone(),
@@ -145,8 +145,8 @@ impl Observer {
         let map =
             |namespace, name| Watched::core::<ConfigMap>(ObjectName::config_map(namespace, name));
         vec![
-            secret(NAMESPACE, AUTHORITY),
-            map(NAMESPACE, AUTHORITY),
+            secret(NAMESPACE, CA),
+            map(NAMESPACE, CA),
             map(ROOT_NAMESPACE, ROOT),
             secret(&self.user_data_namespace, "*"),
             Watched::custom(all_pools(), pools()),

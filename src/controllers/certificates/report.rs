@@ -10,7 +10,7 @@ use pki::{CertificateKind, Reason, Step, Warning};
 use super::super::NAMESPACE;
 use super::internal_release_image::{self, Decision, Waits};
 use super::issuer_ref::IssuerRef;
-use super::names::{AUTHORITY, SERVING};
+use super::names::{CA, SERVING};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 use crate::telemetry::log_attention;
@@ -40,9 +40,9 @@ impl Report {
     pub(super) async fn duties(&mut self, namespace: &str, duties: &BTreeMap<String, Assessment>) {
         let left_alone =
             duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
-        let told = std::mem::replace(&mut self.left_alone, left_alone.collect());
+        let reported = std::mem::replace(&mut self.left_alone, left_alone.collect());
         for (name, reason) in &self.left_alone {
-            if told.get(name) == Some(reason) {
+            if reported.get(name) == Some(reason) {
                 continue;
             }
             tracing::warn!(secret = name, %reason, "its user data is left alone");
@@ -54,17 +54,13 @@ impl Report {
 
     /// Reports each warning once.
     pub(super) async fn attention(&mut self, attention: &[Warning]) {
-        let told = std::mem::replace(&mut self.attention, attention.to_vec());
-        for attention in self.attention.iter().filter(|attention| !told.contains(attention)) {
+        let reported = std::mem::replace(&mut self.attention, attention.to_vec());
+        for attention in self.attention.iter().filter(|attention| !reported.contains(attention)) {
             let note = attention.to_string();
             log_attention(attention, &note);
             let name = match attention {
-                Warning::Authority(_) | Warning::ClockBehind { .. } | Warning::Issuer { .. } => {
-                    AUTHORITY
-                }
-                Warning::Refused(refused) if refused.what == CertificateKind::Authority => {
-                    AUTHORITY
-                }
+                Warning::Ca(_) | Warning::ClockBehind { .. } | Warning::Issuer { .. } => CA,
+                Warning::Refused(refused) if refused.what == CertificateKind::Ca => CA,
                 _ => SERVING,
             };
             let object = ObjectName::secret(NAMESPACE, name);
@@ -74,14 +70,12 @@ impl Report {
 
     pub(super) async fn done(&self, step: &Step) {
         let (name, reason, note) = match step {
-            Step::Authority(reason) => {
-                (AUTHORITY, reason, format!("made a new certificate authority: {reason}"))
-            }
+            Step::Ca(reason) => (CA, reason, format!("made a new certificate authority: {reason}")),
             Step::Serving(reason, _) => {
                 (SERVING, reason, format!("issued a new serving pair: {reason}"))
             }
             Step::Store(reason) => {
-                (AUTHORITY, reason, format!("stored the certificate authorities anew: {reason}"))
+                (CA, reason, format!("stored the certificate authorities anew: {reason}"))
             }
             Step::Bundle(_) => {
                 tracing::info!("wrote the bundle of certificate authorities");
@@ -98,8 +92,8 @@ impl Report {
     /// Reports a request for a CA to an issuer.
     pub(super) async fn asked(&self, issuer: &IssuerRef, because: &Reason) {
         let note = format!("asked {issuer} for a new certificate authority: {because}");
-        tracing::info!(name = AUTHORITY, reason = because.label(), "{note}");
-        let object = ObjectName::secret(NAMESPACE, AUTHORITY);
+        tracing::info!(name = CA, reason = because.label(), "{note}");
+        let object = ObjectName::secret(NAMESPACE, CA);
         self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
 

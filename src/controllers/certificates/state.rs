@@ -35,7 +35,7 @@ pub struct Pool {
 #[derive(Clone, Default)]
 pub struct ClusterState {
     /// Secret of the signing CA.
-    pub authority: Option<Secret>,
+    pub ca: Option<Secret>,
     /// ConfigMap of the bundle.
     pub bundle: Option<ConfigMap>,
     /// Secret of the serving pair.
@@ -94,30 +94,30 @@ impl ClusterState {
         let mut hosts = self.infrastructure.hosts.clone();
         hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());
         Ok(CertificateState {
-            authority: self.authority.as_ref().map(stored_pair),
+            ca: self.ca.as_ref().map(stored_pair),
             bundle: self.bundle_pem()?.map(Into::into),
             serving: self.serving.as_ref().map(stored_pair),
-            root_authority: self.root_pem()?.map(Into::into),
+            root_ca: self.root_pem()?.map(Into::into),
             pointers: pointers.collect(),
             hosts,
             are_hosts_used: true,
             external: self.external.clone(),
-            issuer: self.ca_request.as_ref().map(|it| it.seen(self.authority.as_ref())),
+            issuer: self.ca_request.as_ref().map(|it| it.seen(self.ca.as_ref())),
             // The reference's controller sorts the bundle by bytes.
             is_shared: true,
             asked: Asked {
-                authority: self.authority.as_ref().is_some_and(is_asked),
+                ca: self.ca.as_ref().is_some_and(is_asked),
                 serving: self.serving.as_ref().is_some_and(is_asked),
                 force: self.is_forced(),
-                distrust: self.authority.as_ref().map(to_distrust).unwrap_or_default(),
+                distrust: self.ca.as_ref().map(to_distrust).unwrap_or_default(),
             },
         })
     }
 
     /// Returns `true` if the present request is forced, or follows from a forced CA.
     fn is_forced(&self) -> bool {
-        let secrets = [&self.authority, &self.serving].into_iter().flatten();
-        let forced_over = self.authority.as_ref().and_then(|secret| annotation(secret, FORCED));
+        let secrets = [&self.ca, &self.serving].into_iter().flatten();
+        let forced_over = self.ca.as_ref().and_then(|secret| annotation(secret, FORCED));
         secrets.into_iter().any(asks_with_force)
             || forced_over.is_some() && forced_over == self.serving_digest().as_deref()
     }
@@ -146,8 +146,8 @@ impl ClusterState {
     /// CAs that are or were the machine config server's, in the bundle or not.
     pub(in crate::controllers) fn known(&self) -> Result<Vec<Certificate>, Malformed> {
         let mut known = Certificate::read_all(self.root_pem()?.unwrap_or_default().as_bytes());
-        let stored = self.authority.as_ref().map(stored_pair);
-        known.extend(stored.iter().flat_map(StoredPair::authorities));
+        let stored = self.ca.as_ref().map(stored_pair);
+        known.extend(stored.iter().flat_map(StoredPair::cas));
         Ok(known)
     }
 
@@ -162,8 +162,8 @@ impl ClusterState {
     pub fn newest_trusted(&self) -> Vec<String> {
         let newest = |secret: &Secret| {
             let trusted = PointerConfig::read(user_data(secret)).trusted();
-            let newest = trusted.into_iter().max_by_key(|authority| authority.not_before);
-            newest.map(|authority| authority.common_name)
+            let newest = trusted.into_iter().max_by_key(|ca| ca.not_before);
+            newest.map(|ca| ca.common_name)
         };
         self.user_data.values().filter_map(newest).collect()
     }
@@ -241,8 +241,8 @@ fn is_asked_by_value(secret: &Secret) -> bool {
 mod tests {
     use k8s_openapi::ByteString;
     use model::pointer_config::LeftAlone;
-    use pki::MendedPointer;
-    use pki::issue::issue_authority;
+    use pki::RepairedPointer;
+    use pki::issue::issue_ca;
 
     use super::*;
 
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn force_is_for_one_request_and_for_the_pair_that_was_served_then() {
         let state = |ca: &[(&str, &str)], pair: &[(&str, &str)]| ClusterState {
-            authority: Some(secret(ca, &[])),
+            ca: Some(secret(ca, &[])),
             serving: Some(secret(pair, &[])),
             ..ClusterState::default()
         };
@@ -318,7 +318,7 @@ mod tests {
         // The CA is made, and the pair follows; but a later pair is not forced.
         let key = KeyAlgorithm::P256.generate().unwrap();
         let now = time::macros::datetime!(2026-11-21 0:00 UTC);
-        let issue = |validity| issue_authority(&key, validity, now).unwrap();
+        let issue = |validity| issue_ca(&key, validity, now).unwrap();
         let [then, later] = [1, 2].map(|days| issue(time::Duration::days(days)));
         for (served, is_forced) in [(&then, true), (&later, false)] {
             let forced = [(FORCED, &then.fingerprint()[..])];
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn what_is_asked_and_stored_is_what_the_plan_sees() {
         let state = ClusterState {
-            authority: Some(secret(&[(ROTATE, "1")], &[("tls.crt", "c"), ("tls.key", "k")])),
+            ca: Some(secret(&[(ROTATE, "1")], &[("tls.crt", "c"), ("tls.key", "k")])),
             serving: Some(secret(&[], &[("tls.crt", "s")])),
             bundle: Some(map("bundle", &[(BUNDLE_KEY, "b")])),
             root: Some(map("root", &[(ROOT_KEY, "r")])),
@@ -360,19 +360,20 @@ mod tests {
             key: key.into(),
             ..StoredPair::default()
         };
-        assert_eq!(seen.authority, Some(pair("c", "k")));
+        assert_eq!(seen.ca, Some(pair("c", "k")));
         assert_eq!(seen.serving, Some(pair("s", "")));
         assert_eq!(seen.bundle.as_deref(), Some(&b"b"[..]));
-        assert_eq!(seen.root_authority.as_deref(), Some(&b"r"[..]));
-        assert_eq!(seen.asked, Asked { authority: true, ..Asked::default() });
+        assert_eq!(seen.root_ca.as_deref(), Some(&b"r"[..]));
+        assert_eq!(seen.asked, Asked { ca: true, ..Asked::default() });
         let hosts: Vec<_> = seen.hosts.iter().map(Host::to_string).collect();
         assert_eq!(hosts, ["a.example.com", "b.example.com"], "the cluster's first, each once");
         let states: Vec<_> = seen.pointers.into_iter().map(|pointer| pointer.state).collect();
-        let due = PointerState::Stale(MendedPointer { text: b"new".to_vec(), holders: Vec::new() });
+        let due =
+            PointerState::Stale(RepairedPointer { text: b"new".to_vec(), holders: Vec::new() });
         assert_eq!(states, [due, PointerState::Kept, PointerState::Kept, PointerState::Refused]);
         let seen = ClusterState::default().certificates(&BTreeMap::new(), &BTreeSet::new());
         let seen = seen.unwrap();
-        assert!(seen.authority.is_none() && seen.bundle.is_none() && seen.root_authority.is_none());
+        assert!(seen.ca.is_none() && seen.bundle.is_none() && seen.root_ca.is_none());
     }
 
     #[test]

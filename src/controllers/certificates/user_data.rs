@@ -102,7 +102,7 @@ mod tests {
     use model::pointer_config::LeftAlone;
     use pki::KeyAlgorithm;
     use pki::VALIDITY;
-    use pki::issue::issue_authority;
+    use pki::issue::issue_ca;
 
     use super::super::names::{BUNDLE_KEY, ROOT_KEY, USER_DATA};
     use super::*;
@@ -112,9 +112,9 @@ mod tests {
 
     const URL: &str = "https://api-int.example.com:22623/config/worker";
 
-    fn authority() -> Certificate {
+    fn ca() -> Certificate {
         let key = KeyAlgorithm::P256.generate().unwrap();
-        issue_authority(&key, VALIDITY, time::macros::datetime!(2026-11-21 0:00 UTC)).unwrap()
+        issue_ca(&key, VALIDITY, time::macros::datetime!(2026-11-21 0:00 UTC)).unwrap()
     }
 
     fn secret(text: &[u8], is_managed: bool) -> Secret {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn each_secret_has_its_duty() {
-        let (new, old, unknown) = (authority(), authority(), authority());
+        let (new, old, unknown) = (ca(), ca(), ca());
         let known = std::slice::from_ref(&old);
         let trusted = std::slice::from_ref(&new);
         let current = managed_pointer(URL, trusted);
@@ -155,7 +155,7 @@ mod tests {
         let named = managed_pointer(URL, &[unknown]);
         let elsewhere = managed_pointer("https://other.example.com:22623/config/worker", trusted);
         let assessed = PointerConfig::read(&older).assess(trusted, known);
-        let Assessment::Stale(mended) = assessed else { panic!("not stale") };
+        let Assessment::Stale(repaired) = assessed else { panic!("not stale") };
         let script = b"#cloud-config\n".to_vec();
         let (fine, left) = (Assessment::Current, Assessment::LeftAlone(LeftAlone::NoIgnition));
         let by_name = Assessment::LeftAlone(LeftAlone::NameOnly);
@@ -165,13 +165,13 @@ mod tests {
         // The host that pointers name, the secret, its text, and what is due.
         let cases: [Case<'_>; 14] = [
             ("a machine set's", name, plain, Some(&current), Some(fine.clone())),
-            ("a stale one", name, plain, Some(&older), write(&mended)),
+            ("a stale one", name, plain, Some(&older), write(&repaired)),
             ("of another host", name, plain, Some(&elsewhere), Some(fine.clone())),
             ("a script", name, plain, Some(&script), Some(left.clone())),
             ("one of the name alone", name, plain, Some(&named), Some(by_name)),
             ("of another name", name, "other", Some(&older), None),
             ("a pool's", name, managed, Some(&current), Some(fine.clone())),
-            ("a stale pool's", name, managed, Some(&older), write(&mended)),
+            ("a stale pool's", name, managed, Some(&older), write(&repaired)),
             ("a pool's of another host", name, managed, Some(&elsewhere), write(&current)),
             ("a pool's script", name, managed, Some(&script), write(&current)),
             ("a pool's that is missing", name, managed, None, write(&current)),
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn nothing_is_due_before_there_is_anything_to_trust() {
-        let older = managed_pointer(URL, &[authority()]);
+        let older = managed_pointer(URL, &[ca()]);
         let mut state = state(&[], Some("api-int.example.com"));
         state.user_data.insert("worker-user-data".to_owned(), secret(&older, false));
         assert!(state.user_data_duties().unwrap().is_empty());
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn what_another_tool_manages_from_the_bundle_is_its_own() {
-        let older = managed_pointer(URL, &[authority()]);
-        let mut state = state(&[authority()], None);
+        let older = managed_pointer(URL, &[ca()]);
+        let mut state = state(&[ca()], None);
         state.user_data.insert("other-user-data".to_owned(), secret(&older, true));
         assert!(state.user_data_duties().unwrap().is_empty());
     }

@@ -217,8 +217,8 @@ mod tests {
         };
         until_answered(ask, progress.clone()).await;
         assert_eq!(asked.get(), 1);
-        let told = "the certificate that came is for another key".to_owned();
-        assert_eq!(progress.get(), Progress::Failed(told));
+        let reported = "the certificate that came is for another key".to_owned();
+        assert_eq!(progress.get(), Progress::Failed(reported));
     }
 
     #[tokio::test]

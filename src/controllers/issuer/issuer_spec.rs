@@ -85,7 +85,7 @@ pub(super) struct UpstreamSpec {
     pub(super) expected_sender: Option<DirectoryName>,
     pub(super) proof: ProofSpec,
     /// CAs that verify HTTPS, and CAs that sign answers and certificates.
-    pub(super) authorities: Option<SecretKey>,
+    pub(super) cas: Option<SecretKey>,
     pub(super) trusted: Option<SecretKey>,
     pub(super) allow_http: bool,
     pub(super) allow_sha1: bool,
@@ -122,7 +122,7 @@ impl UpstreamSpec {
             ProofSpec::Password { password, .. } => [Some(password), None],
             ProofSpec::Certificate { certificate, key } => [Some(certificate), Some(key)],
         };
-        let keys = proof.into_iter().chain([self.authorities.as_ref(), self.trusted.as_ref()]);
+        let keys = proof.into_iter().chain([self.cas.as_ref(), self.trusted.as_ref()]);
         keys.flatten().map(|key| key.secret.as_str()).collect()
     }
 }
@@ -237,9 +237,9 @@ impl RawUpstream {
             key: named.clone().unwrap_or_else(|| default.to_owned()),
             is_default: named.is_none(),
         };
-        let authorities = of_certificates.map(|it| key(&it.cacert_ref, "ca.crt", &it.name));
+        let cas = of_certificates.map(|it| key(&it.cacert_ref, "ca.crt", &it.name));
         let trusted = of_certificates.and_then(|it| match &it.trusted_ref {
-            None => authorities.clone(),
+            None => cas.clone(),
             named => Some(key(named, "", &it.name)),
         });
         let proof = match (self.secret_ref, of_certificates) {
@@ -261,7 +261,7 @@ impl RawUpstream {
             recipient: name("recipient", self.recipient)?,
             expected_sender: name("expectSender", self.expect_sender)?,
             proof,
-            authorities,
+            cas,
             trusted,
             allow_http: self.allow_http,
             allow_sha1: self.allow_sha1,

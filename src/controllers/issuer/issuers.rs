@@ -9,14 +9,14 @@ use kube::{Client, ResourceExt as _};
 use time::OffsetDateTime;
 
 use super::super::NAMESPACE;
-use super::authority::Authority;
+use super::ca::SigningCa;
 use super::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, UpstreamSpec};
 use super::kinds::issuers_of;
 use super::policy::Policy;
 use super::reserved::Reserved;
 use super::upstream::{Secrets, Upstream};
 use crate::cmp_http::Server;
-use crate::controllers::certificates::{AUTHORITY, ClusterState, SERVING};
+use crate::controllers::certificates::{CA, ClusterState, SERVING};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::read;
 use crate::kubernetes::error::api_reason;
@@ -31,7 +31,7 @@ pub(super) struct Issuer {
 }
 
 pub(super) enum Signer {
-    Authority(Authority),
+    Ca(SigningCa),
     Upstream(Arc<Upstream<Server>>),
 }
 
@@ -90,16 +90,16 @@ impl IssuerReader {
             "" => &self.namespace,
             namespace => namespace,
         };
-        let authority = match spec.signer {
+        let ca = match spec.signer {
             SignerSpec::MachineConfigServer => {
-                Authority::of_server(self.server_once(server).await?, now)
+                SigningCa::of_server(self.server_once(server).await?, now)
             }
             SignerSpec::Secret(secret) => {
                 let server = self.server_once(server).await?;
                 let object = ObjectName::secret(namespace, &secret);
                 let secret = self.secret(&object).await?;
                 secret.and_then(|secret| {
-                    let own = Authority::of_secret(&secret, server, now);
+                    let own = SigningCa::of_secret(&secret, server, now);
                     own.map_err(|fault| format!("{object}: {fault}"))
                 })
             }
@@ -114,10 +114,10 @@ impl IssuerReader {
                 }));
             }
         };
-        Ok(authority.map(|authority| Issuer {
+        Ok(ca.map(|ca| Issuer {
             policy: spec.policy,
-            reserved: authority.reserved(),
-            signer: Signer::Authority(authority),
+            reserved: ca.reserved(),
+            signer: Signer::Ca(ca),
         }))
     }
 
@@ -132,9 +132,9 @@ impl IssuerReader {
         if let Some(before) = before {
             return Ok(Arc::clone(before));
         }
-        let upstream = Arc::new(Upstream::new(spec, secrets, |spec, authorities| {
+        let upstream = Arc::new(Upstream::new(spec, secrets, |spec, cas| {
             let ca_name = spec.ca_name.as_deref();
-            let server = Server::new(&spec.url, ca_name, authorities, spec.allow_http);
+            let server = Server::new(&spec.url, ca_name, cas, spec.allow_http);
             server.map_err(|error| error.to_string())
         })?);
         self.upstreams.insert(name.clone(), Arc::clone(&upstream));
@@ -176,9 +176,9 @@ impl IssuerReader {
     /// Reads the state of the server's CA.
     async fn server(&self) -> Result<ClusterState, ControlError> {
         let secret = async |name| read(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
-        let bundle = ObjectName::config_map(NAMESPACE, AUTHORITY);
+        let bundle = ObjectName::config_map(NAMESPACE, CA);
         Ok(ClusterState {
-            authority: secret(AUTHORITY).await?,
+            ca: secret(CA).await?,
             serving: secret(SERVING).await?,
             bundle: read::<ConfigMap>(&self.client, &bundle).await?,
             ..ClusterState::default()

@@ -12,7 +12,7 @@
 //! the object and version that was read. `reserved` are the names that no pattern covers, and `round` collects the
 //! failures of one look.
 
-mod authority;
+mod ca;
 mod decide;
 mod enrolments;
 mod issuer_spec;
@@ -47,7 +47,7 @@ use self::objects::{
 use self::policy::Grant;
 use self::round::Round;
 use super::NAMESPACE;
-use super::certificates::{AUTHORITY, SERVING};
+use super::certificates::{CA, SERVING};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
@@ -83,13 +83,9 @@ impl IssuerController {
     }
 
     /// Reads all issuers, and reports in each status if it can sign.
-    async fn issuers(
-        &mut self,
-        now: OffsetDateTime,
-        round: &mut Round,
-    ) -> Result<Issuers, ControlError> {
+    async fn issuers(&mut self, round: &mut Round) -> Result<Issuers, ControlError> {
         let mut issuers = Issuers::new();
-        for read in self.reader.read(now).await? {
+        for read in self.reader.read(round.now).await? {
             let name = read.name;
             let said = Condition {
                 type_: "Ready",
@@ -101,7 +97,10 @@ impl IssuerController {
                 },
             };
             let kind = issuers_of(name.kind);
-            if self.say(&kind, &read.object, &said, Map::new(), now, round).await {
+            if self
+                .say(Target { kind: &kind, object: &read.object }, &said, Map::new(), round)
+                .await
+            {
                 match &read.issuer {
                     Ok(_) => tracing::info!(issuer = %name, "the issuer can sign"),
                     Err(reason) => {
@@ -123,7 +122,6 @@ impl IssuerController {
     async fn certificate_requests(
         &mut self,
         issuers: &Issuers,
-        now: OffsetDateTime,
         round: &mut Round,
     ) -> Result<(), ControlError> {
         let kind = certificate_requests();
@@ -133,6 +131,7 @@ impl IssuerController {
             let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
                 continue;
             };
+            let now = round.now;
             let outcome = self.outcome(&object, seen, issuers, now);
             let (said, fields) = match outcome {
                 Outcome::Nothing => continue,
@@ -155,7 +154,7 @@ impl IssuerController {
                     (Condition { is_true: true, ..said("Issued", message) }, fields)
                 }
             };
-            self.say(&kind, &object, &said, fields, now, round).await;
+            self.say(Target { kind: &kind, object: &object }, &said, fields, round).await;
         }
         Ok(())
     }
@@ -164,7 +163,6 @@ impl IssuerController {
     async fn signing_requests(
         &mut self,
         issuers: &Issuers,
-        now: OffsetDateTime,
         round: &mut Round,
     ) -> Result<(), ControlError> {
         let kind = signing_requests();
@@ -173,16 +171,18 @@ impl IssuerController {
             let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
                 continue;
             };
-            match self.outcome(&object, seen, issuers, now) {
+            match self.outcome(&object, seen, issuers, round.now) {
                 Outcome::Nothing | Outcome::Waits(_) | Outcome::Denied => {}
                 Outcome::Failed(message) => {
                     let said =
                         Condition { type_: "Failed", is_true: true, reason: "Failed", message };
-                    self.say(&kind, &object, &said, Map::new(), now, round).await;
+                    self.say(Target { kind: &kind, object: &object }, &said, Map::new(), round)
+                        .await;
                 }
                 Outcome::Issued(issued, _) => {
                     let fields = status([("certificate", bytes(&pem(&issued.chain)))]);
-                    self.write(&kind, &object, fields, "signed", round).await;
+                    self.write(Target { kind: &kind, object: &object }, fields, "signed", round)
+                        .await;
                 }
             }
         }
@@ -211,7 +211,7 @@ impl IssuerController {
         };
         let Some((name, Ok(issuer))) = found else { return Outcome::Nothing };
         match &issuer.signer {
-            Signer::Authority(authority) => match authority.issue(&grant, now) {
+            Signer::Ca(ca) => match ca.issue(&grant, now) {
                 Ok(signed) => Outcome::Issued(signed, None),
                 // The CA may have just expired, and be replaced.
                 Err(error @ IssueError::NoSigner) => Outcome::Waits(error.to_string()),
@@ -233,37 +233,32 @@ impl IssuerController {
     /// Writes a condition with other fields, unless the object has it already. Returns true if it was written.
     async fn say(
         &self,
-        kind: &Kind,
-        object: &DynamicObject,
+        target: Target<'_>,
         said: &Condition,
         mut fields: Map<String, Value>,
-        now: OffsetDateTime,
         round: &mut Round,
     ) -> bool {
-        let name = kind.object(object);
-        match conditions_with(&object.data, said, now) {
+        match conditions_with(&target.object.data, said, round.now) {
             Ok(Some(conditions)) => {
                 fields.insert("conditions".to_owned(), conditions);
-                self.write(kind, object, fields, &said.message, round).await
+                self.write(target, fields, &said.message, round).await
             }
             Ok(None) => false,
-            Err(reason) => round.note(Err(name.malformed(reason).into())),
+            Err(reason) => round.note(Err(target.name().malformed(reason).into())),
         }
     }
 
     async fn write(
         &self,
-        kind: &Kind,
-        object: &DynamicObject,
+        target: Target<'_>,
         fields: Map<String, Value>,
         because: &str,
         round: &mut Round,
     ) -> bool {
-        let name = kind.object(object);
-        let result = kind.write_status(&self.client, object, fields).await;
+        let result = target.kind.write_status(&self.client, target.object, fields).await;
         let is_written = round.note(result);
         if is_written {
-            tracing::info!(object = %name, "{because}");
+            tracing::info!(object = %target.name(), "{because}");
         }
         is_written
     }
@@ -278,8 +273,8 @@ impl Reconciler for IssuerController {
         let kinds = IssuerKind::ALL.map(issuers_of).into_iter().chain(requests);
         let kinds =
             kinds.map(|kind| Watched::custom(ObjectName::new(kind.name, "", "*"), kind.resource));
-        let bundle = Watched::core::<ConfigMap>(ObjectName::config_map(NAMESPACE, AUTHORITY));
-        kinds.chain([secret(AUTHORITY), secret(SERVING), bundle]).collect()
+        let bundle = Watched::core::<ConfigMap>(ObjectName::config_map(NAMESPACE, CA));
+        kinds.chain([secret(CA), secret(SERVING), bundle]).collect()
     }
 
     fn wake(&self) -> Arc<Notify> {
@@ -287,11 +282,10 @@ impl Reconciler for IssuerController {
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
-        let now = OffsetDateTime::now_utc();
-        let mut round = Round::default();
-        let issuers = self.issuers(now, &mut round).await?;
-        self.certificate_requests(&issuers, now, &mut round).await?;
-        self.signing_requests(&issuers, now, &mut round).await?;
+        let mut round = Round::new(OffsetDateTime::now_utc());
+        let issuers = self.issuers(&mut round).await?;
+        self.certificate_requests(&issuers, &mut round).await?;
+        self.signing_requests(&issuers, &mut round).await?;
         let troubles = self.enrolments.end_round();
         // The fault may be in a Secret.
         round.waits_for_secret |= !troubles.is_empty();
@@ -311,6 +305,19 @@ impl Reconciler for IssuerController {
             Some(error) => Err(error),
             None => Ok(round.requeue()),
         }
+    }
+}
+
+/// An object whose status is written.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    kind: &'a Kind,
+    object: &'a DynamicObject,
+}
+
+impl Target<'_> {
+    fn name(self) -> ObjectName {
+        self.kind.object(self.object)
     }
 }
 

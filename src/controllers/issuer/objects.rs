@@ -267,9 +267,12 @@ mod tests {
         let object = json!({"status": {"conditions": first}});
         assert_eq!(conditions_with(&object, &said(false, "m"), now), Ok(None), "no write");
         let later = now + time::Duration::HOUR;
-        let told = conditions_with(&object, &said(false, "n"), later).unwrap().unwrap();
-        assert_eq!(told[1]["message"], "n");
-        assert_eq!(told[1]["lastTransitionTime"], "2026-01-02T03:04:05Z", "its status is the same");
+        let reported = conditions_with(&object, &said(false, "n"), later).unwrap().unwrap();
+        assert_eq!(reported[1]["message"], "n");
+        assert_eq!(
+            reported[1]["lastTransitionTime"], "2026-01-02T03:04:05Z",
+            "its status is the same"
+        );
         let ready = conditions_with(&object, &said(true, "m"), later).unwrap().unwrap();
         assert_eq!(ready[1]["lastTransitionTime"], "2026-01-02T04:04:05Z");
         let broken = json!({"status": {"conditions": "x"}});

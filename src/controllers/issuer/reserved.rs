@@ -19,8 +19,8 @@ pub(super) struct Reserved {
 
 impl Reserved {
     /// Names in a serving certificate, and in a list separated by commas.
-    pub(super) fn of_server(leaf: &Certificate, told: &str) -> Self {
-        let names = leaf.dns_names().iter().map(String::as_str).chain(told.split(','));
+    pub(super) fn of_server(leaf: &Certificate, reported: &str) -> Self {
+        let names = leaf.dns_names().iter().map(String::as_str).chain(reported.split(','));
         let mut reserved: Self = names.collect();
         reserved.hosts.extend(leaf.hosts.iter().map(canonical));
         reserved

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use time::OffsetDateTime;
+
 use crate::controllers::runtime::Requeue;
 use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::Applied;
@@ -15,8 +17,8 @@ const ANOTHER_LOOK: Duration = Duration::from_secs(10);
 /// Wait before another look if a status was refused: the reason can pass, such as a missing permission.
 const ANOTHER_WRITE: Duration = Duration::from_secs(60);
 
-#[derive(Default)]
 pub(super) struct Round {
+    pub(super) now: OffsetDateTime,
     is_superseded: bool,
     /// True if a faulty Secret may be corrected, which cannot be watched.
     pub(super) waits_for_secret: bool,
@@ -27,6 +29,16 @@ pub(super) struct Round {
 }
 
 impl Round {
+    pub(super) fn new(now: OffsetDateTime) -> Self {
+        Self {
+            now,
+            is_superseded: false,
+            waits_for_secret: false,
+            refused: Vec::new(),
+            failure: None,
+        }
+    }
+
     /// Records the result of a status write. Returns true if it was written.
     pub(super) fn note(&mut self, result: Result<Applied, ControlError>) -> bool {
         match result {
@@ -80,7 +92,7 @@ mod tests {
     fn requeue(
         results: impl IntoIterator<Item = Result<Applied, ControlError>>,
     ) -> Option<Requeue> {
-        let mut round = Round::default();
+        let mut round = Round::new(OffsetDateTime::UNIX_EPOCH);
         for result in results {
             round.note(result);
         }
@@ -94,7 +106,7 @@ mod tests {
             let all = [Err(answer(code)), Ok(Applied::Superseded), Ok(Applied::Done)];
             assert_eq!(requeue(all), Some(Requeue::Now), "{code}");
         }
-        let mut round = Round { waits_for_secret: true, ..Round::default() };
+        let mut round = Round { waits_for_secret: true, ..Round::new(OffsetDateTime::UNIX_EPOCH) };
         let malformed = ObjectName::new("Issuer", "ns", "b").malformed("x".to_owned());
         assert!(!round.note(Err(answer(422))) && !round.note(Err(malformed.into())));
         assert!(round.note(Ok(Applied::Done)));

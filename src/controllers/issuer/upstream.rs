@@ -27,8 +27,8 @@ impl<S> Upstream<S> {
         secrets: Secrets,
         server: impl FnOnce(&UpstreamSpec, &[Certificate]) -> Result<S, String>,
     ) -> Result<Self, String> {
-        let authorities = certificates(&secrets, spec.authorities.as_ref())?;
-        let server = server(&spec, &authorities)?;
+        let cas = certificates(&secrets, spec.cas.as_ref())?;
+        let server = server(&spec, &cas)?;
         let upstream = Self { spec, secrets, server };
         upstream.settings()?;
         Ok(upstream)
@@ -59,7 +59,7 @@ impl<S> Upstream<S> {
         grant: &Grant,
         now: OffsetDateTime,
     ) -> Result<Issued, String> {
-        let Enrolled { certificate, chain, authorities: mut roots, .. } = enrolled;
+        let Enrolled { certificate, chain, cas: mut roots, .. } = enrolled;
         if let Some(excess) = excess(&certificate, &grant.request, grant.is_ca) {
             return Err(format!("the certificate that came is more than was asked for: {excess}"));
         }

@@ -29,7 +29,7 @@ pub struct RegistryCaController {
     events: Events,
     health: Health,
     /// Reported refused entries, and the missing ConfigMap.
-    told: BTreeSet<Refused>,
+    reported: BTreeSet<Refused>,
     missing: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl RegistryCaController {
     #[must_use]
     pub fn new(client: Client, identity: &str, health: Health) -> Self {
         let events = Events::new(client.clone(), identity);
-        Self { client, events, health, told: BTreeSet::new(), missing: None }
+        Self { client, events, health, reported: BTreeSet::new(), missing: None }
     }
 
     /// Runs forever. Returns the error that ended it.
@@ -88,7 +88,7 @@ impl RegistryCaController {
             *counts.entry(entry.reason.label()).or_default() += 1;
         }
         self.health.metrics.registry_ca_refused(&counts);
-        for entry in refused.difference(&self.told) {
+        for entry in refused.difference(&self.reported) {
             tracing::error!(place = entry.place, reason = %entry, "a registry's CA is refused");
             let path = entry.place.trim_start_matches("ConfigMap ");
             let (namespace, name) = path.split_once('/').unwrap_or((MANAGED_NAMESPACE, path));
@@ -96,10 +96,10 @@ impl RegistryCaController {
             let reason = entry.reason.label();
             self.events.publish(EventType::Warning, reason, &object, &entry.to_string()).await;
         }
-        for entry in self.told.difference(&refused) {
+        for entry in self.reported.difference(&refused) {
             tracing::info!(place = entry.place, key = entry.key, "in order again");
         }
-        self.told = refused;
+        self.reported = refused;
         if planned.missing != self.missing {
             if let Some(name) = &planned.missing {
                 let reason = "it is named by Image cluster and is not there; what it held stays";
@@ -139,7 +139,7 @@ impl Reconciler for RegistryCaController {
             match apply::<StoredMap, _>(&self.client, &write).await? {
                 Applied::Superseded => return Ok(Requeue::Now),
                 Applied::Done => {
-                    self.tell_written(&write.object, planned.authorities.len()).await;
+                    self.tell_written(&write.object, planned.cas.len()).await;
                 }
             }
         }

@@ -49,7 +49,7 @@ pub struct TokenController {
     events: Events,
     health: Health,
     refusals: Refusals,
-    told: BTreeSet<String>,
+    reported: BTreeSet<String>,
 }
 
 impl TokenController {
@@ -70,7 +70,7 @@ impl TokenController {
             events,
             health,
             refusals: Refusals::default(),
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
         }
     }
 
@@ -153,11 +153,11 @@ impl TokenController {
         self.health.metrics.tokens_attention.set(count);
         let now: BTreeSet<String> = attention.into_iter().collect();
         let object = ObjectName::secret(NAMESPACE, Records::SECRET);
-        for line in now.difference(&self.told) {
+        for line in now.difference(&self.reported) {
             tracing::warn!("tokens: {line}");
             self.events.publish(EventType::Warning, "tokens", &object, line).await;
         }
-        self.told = now;
+        self.reported = now;
     }
 }
 

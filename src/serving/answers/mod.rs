@@ -575,7 +575,7 @@ impl Pool {
         let label = PoolLabel::Known(Arc::clone(&self.name));
         let requests = metrics.requests(label, Some(variant.version), 200);
         let configuration = inputs.configuration.as_str().into();
-        let (length, is_restricted) = (body.len().into(), inputs.logins.is_some());
+        let (length, is_restricted) = (body.len().into(), inputs.credentials.is_some());
         let pending = None;
         Ok(Arc::new(Answer { body, length, etag, configuration, pending, is_restricted, requests }))
     }

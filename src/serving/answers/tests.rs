@@ -84,10 +84,12 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
         assert!(answers.unready().is_empty());
         assert!(publish(&answers, &after), "{served:?}");
         assert_eq!(marker(&answers, "worker").await, served);
-        let told = answers.unready();
+        let reported = answers.unready();
         match unready {
-            None => assert!(told.is_empty(), "{told:?}"),
-            Some(reason) => assert!(told.len() == 1 && told[0].contains(reason), "{told:?}"),
+            None => assert!(reported.is_empty(), "{reported:?}"),
+            Some(reason) => {
+                assert!(reported.len() == 1 && reported[0].contains(reason), "{reported:?}");
+            }
         }
     }
 }
@@ -153,7 +155,7 @@ async fn each_form_has_its_bytes_and_its_tag_unless_all_are_to_be_plain() {
 }
 
 #[test]
-fn what_strangers_can_read_is_told_until_a_pool_is_enforced() {
+fn what_strangers_can_read_is_reported_until_a_pool_is_enforced() {
     let unit = json!({"name": "u.service", "contents": "[Service]\nEnvironment=PASSWORD=sesame\n"});
     let config = json!({"ignition": {"version": "3.4.0"}, "systemd": {"units": [unit]}});
     let open = inputs(ServingMode::Manifests, "rendered", &config);

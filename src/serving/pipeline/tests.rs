@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::files::lock::LOCK;
 use crate::serving::answers::Answers;
-use crate::store::state_directory::StateDirectory;
+use crate::store::state_directory::{StateDirectory, StateError};
 use crate::telemetry::conditions::Status;
 
 const WORKER: &str = "worker";
@@ -46,7 +46,7 @@ const EVENTS: [fn(&mut Site); 14] = [
 ];
 
 struct Site {
-    _folder: TempDir,
+    _directory: TempDir,
     state: StateDirectory,
     policy: Arc<ArcSwap<Policy>>,
     pipeline: Pipeline,
@@ -70,11 +70,11 @@ impl Site {
         let state = StateDirectory::of_this_server(directory.path()).unwrap();
         let policy = pki::Policy::default();
         let now = OffsetDateTime::now_utc();
-        let generate = &mut |_| policy.algorithm.generate();
-        state.reconcile(&[host()], Asked::default(), &policy, now, generate).unwrap();
+        let wanted = || Ok::<_, StateError>((vec![host()], Asked::default()));
+        state.reconcile(wanted, &policy, now).unwrap();
         let (policy, pipeline) = start(&state);
         let mut site = Self {
-            _folder: directory,
+            _directory: directory,
             state,
             policy,
             pipeline,

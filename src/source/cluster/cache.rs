@@ -98,15 +98,15 @@ impl Cache {
 
     /// Writes changes since the last write.
     fn save(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
-        let folder = self.machine_configs();
-        replace::create_directory(&folder)?;
+        let directory = self.machine_configs();
+        replace::create_directory(&directory)?;
         let failed = |path: &Path, error: io::Error| WriteError { path: path.to_owned(), error };
         for config in &snapshot.machine_configs {
             let name = config.name();
             if self.written.get(name).is_some_and(|written| Arc::ptr_eq(written, config)) {
                 continue;
             }
-            let path = folder.join(format!("{name}.json"));
+            let path = directory.join(format!("{name}.json"));
             let json = serde_json::to_vec(&**config).map_err(|e| failed(&path, e.into()))?;
             replace::replace_own(&path, &json, PRIVATE)?;
             self.written.insert(name.to_owned(), Arc::clone(config));
@@ -119,19 +119,19 @@ impl Cache {
         let names = snapshot.machine_configs.iter().map(|config| OsStr::new(config.name()));
         let names: HashSet<_> = names.collect();
         let is_kept = |path: &Path| names.contains(path.file_stem().unwrap_or_default());
-        let present = list(&folder).map_err(|e| failed(&e.path, e.error))?;
+        let present = list(&directory).map_err(|e| failed(&e.path, e.error))?;
         for path in present.iter().filter(|path| !is_kept(path)) {
             std::fs::remove_file(path).map_err(|error| failed(path, error))?;
         }
-        self.written.retain(|name, _| is_kept(&folder.join(format!("{name}.json"))));
+        self.written.retain(|name, _| is_kept(&directory.join(format!("{name}.json"))));
         Ok(())
     }
 }
 
 /// The files of a directory that are not hidden; none if it does not exist.
-fn list(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    let failed = |error| LoadError { path: folder.to_owned(), error };
-    let entries = match std::fs::read_dir(folder) {
+fn list(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let failed = |error| LoadError { path: directory.to_owned(), error };
+    let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(error)),
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn what_was_saved_is_loaded_and_no_more() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut cache = Cache::new(folder.path().join("cache"));
+        let directory = tempfile::tempdir().unwrap();
+        let mut cache = Cache::new(directory.path().join("cache"));
         assert!(cache.load().unwrap().is_none());
         cache.save(&snapshot(&[config("a", "1"), config("b", "1")])).unwrap();
         cache.save(&snapshot(&[config("a", "2")])).unwrap();
@@ -198,11 +198,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_named() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let many = format!("{{\"pools\":[{}0]}}", "0,".repeat(3_000_000));
         for (text, reason) in [("{", "EOF"), (&many, "more than 2000000 values")] {
-            std::fs::write(folder.path().join("objects.json"), text).unwrap();
-            let cache = Cache::new(folder.path().to_owned());
+            std::fs::write(directory.path().join("objects.json"), text).unwrap();
+            let cache = Cache::new(directory.path().to_owned());
             let error = cache.load().unwrap_err().to_string();
             assert!(error.contains("objects.json: ") && error.contains(reason), "{error}");
         }

@@ -44,6 +44,24 @@ struct Place {
     may_be_absent: bool,
 }
 
+impl Place {
+    const fn new(group: &'static str, kind: &'static str, plural: &'static str) -> Self {
+        Self { group, kind, plural, namespace: None, name: None, may_be_absent: false }
+    }
+
+    const fn within(self, namespace: &'static str) -> Self {
+        Self { namespace: Some(namespace), ..self }
+    }
+
+    const fn named(self, name: &'static str) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
+    const fn optional(self) -> Self {
+        Self { may_be_absent: true, ..self }
+    }
+}
+
 impl Kind {
     pub(super) const ALL: [Self; 10] = [
         Self::MachineConfigPool,
@@ -59,77 +77,28 @@ impl Kind {
     ];
 
     fn place(self) -> Place {
-        let machine_config = Place {
-            group: "machineconfiguration.openshift.io",
-            kind: "MachineConfig",
-            plural: "machineconfigs",
-            namespace: None,
-            name: None,
-            may_be_absent: false,
+        const MACHINE_CONFIGURATION: &str = "machineconfiguration.openshift.io";
+        let ours = |kind, plural| Place::new(MACHINE_CONFIGURATION, kind, plural);
+        let config_map = |namespace, name| {
+            Place::new("", "ConfigMap", "configmaps").within(namespace).named(name)
         };
         match self {
-            Self::MachineConfig => machine_config,
-            Self::MachineConfigPool => {
-                Place { kind: "MachineConfigPool", plural: "machineconfigpools", ..machine_config }
+            Self::MachineConfig => ours("MachineConfig", "machineconfigs"),
+            Self::MachineConfigPool => ours("MachineConfigPool", "machineconfigpools"),
+            Self::ControllerConfig => {
+                ours("ControllerConfig", "controllerconfigs").named("machine-config-controller")
             }
-            Self::ControllerConfig => Place {
-                kind: "ControllerConfig",
-                plural: "controllerconfigs",
-                name: Some("machine-config-controller"),
-                ..machine_config
-            },
-            Self::MachineOsConfig => Place {
-                kind: "MachineOSConfig",
-                plural: "machineosconfigs",
-                may_be_absent: true,
-                ..machine_config
-            },
-            Self::MachineOsBuild => Place {
-                kind: "MachineOSBuild",
-                plural: "machineosbuilds",
-                may_be_absent: true,
-                ..machine_config
-            },
-            Self::KubeconfigData => Place {
-                group: "",
-                kind: "ConfigMap",
-                plural: "configmaps",
-                namespace: Some(OPERATOR_NAMESPACE),
-                name: Some("kubeconfig-data"),
-                may_be_absent: false,
-            },
-            Self::RegistryCas => Place {
-                group: "",
-                kind: "ConfigMap",
-                plural: "configmaps",
-                namespace: Some(MANAGED_NAMESPACE),
-                name: Some(MERGED_MAP),
-                may_be_absent: false,
-            },
-            Self::Service => Place {
-                group: "",
-                kind: "Service",
-                plural: "services",
-                namespace: Some(REGISTRY_NAMESPACE),
-                name: None,
-                may_be_absent: false,
-            },
-            Self::ApiServer => Place {
-                group: "config.openshift.io",
-                kind: "APIServer",
-                plural: "apiservers",
-                namespace: None,
-                name: Some("cluster"),
-                may_be_absent: true,
-            },
-            Self::Route => Place {
-                group: "route.openshift.io",
-                kind: "Route",
-                plural: "routes",
-                namespace: Some(REGISTRY_NAMESPACE),
-                name: None,
-                may_be_absent: true,
-            },
+            Self::MachineOsConfig => ours("MachineOSConfig", "machineosconfigs").optional(),
+            Self::MachineOsBuild => ours("MachineOSBuild", "machineosbuilds").optional(),
+            Self::KubeconfigData => config_map(OPERATOR_NAMESPACE, "kubeconfig-data"),
+            Self::RegistryCas => config_map(MANAGED_NAMESPACE, MERGED_MAP),
+            Self::Service => Place::new("", "Service", "services").within(REGISTRY_NAMESPACE),
+            Self::ApiServer => Place::new("config.openshift.io", "APIServer", "apiservers")
+                .named("cluster")
+                .optional(),
+            Self::Route => Place::new("route.openshift.io", "Route", "routes")
+                .within(REGISTRY_NAMESPACE)
+                .optional(),
         }
     }
 

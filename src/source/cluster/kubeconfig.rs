@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// A kubeconfig for kubelet's first connection to the API server at `server`, with cluster `local`, user and context
 /// `kubelet` as in the reference server. `authorities` is PEM.
-pub(super) fn bootstrap_kubeconfig(server: &str, authorities: &[u8], token: &str) -> Bytes {
+pub(super) fn bootstrap_kubeconfig(server: &str, cas: &[u8], token: &str) -> Bytes {
     // A JSON string is always a valid YAML string.
     let quoted = |text: &str| Value::from(text).to_string();
     let text = format!(
@@ -17,7 +17,7 @@ clusters:
 - name: local
   cluster:
     server: {server}
-    certificate-authority-data: {authorities}
+    certificate-authority-data: {cas}
 users:
 - name: kubelet
   user:
@@ -30,7 +30,7 @@ contexts:
 current-context: kubelet
 ",
         server = quoted(server),
-        authorities = BASE64.encode(authorities),
+        cas = BASE64.encode(cas),
         token = quoted(token),
     );
     text.into()

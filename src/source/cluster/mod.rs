@@ -90,10 +90,10 @@ impl Cluster {
     /// Keeps `roster` up to date with the cluster's nodes, forever.
     pub fn follow_nodes(
         &self,
-        roster: NodeIndex,
+        nodes: NodeIndex,
         reporting: Reporting,
     ) -> impl Future<Output = ()> + Send + use<> {
-        nodes::follow(self.client.clone(), roster, reporting)
+        nodes::follow(self.client.clone(), nodes, reporting)
     }
 
     /// Follows one Secret.

@@ -15,7 +15,7 @@ use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Status};
 
 /// Keeps `roster` up to date with the cluster, forever; failures are reported and counted.
-pub(super) async fn follow(client: Client, roster: NodeIndex, reporting: Reporting) {
+pub(super) async fn follow(client: Client, index: NodeIndex, reporting: Reporting) {
     let Reporting { metrics, status: Status { degraded, .. } } = reporting;
     let mut watch = Watch::new(Api::<v1::Node>::all(client), None);
     let mut listed = Nodes::default();
@@ -24,11 +24,11 @@ pub(super) async fn follow(client: Client, roster: NodeIndex, reporting: Reporti
             WatchEvent::ListBegins => listed = Nodes::default(),
             WatchEvent::Listed(node) => listed.add(read(&node)),
             WatchEvent::Synced => {
-                roster.set(std::mem::take(&mut listed));
+                index.set(std::mem::take(&mut listed));
                 Condition::ok("nodes").note(&degraded);
             }
-            WatchEvent::Applied(node) => roster.change(|nodes| nodes.add(read(&node))),
-            WatchEvent::Deleted(node) => roster.change(|nodes| nodes.remove(&node.name_any())),
+            WatchEvent::Applied(node) => index.change(|nodes| nodes.add(read(&node))),
+            WatchEvent::Deleted(node) => index.change(|nodes| nodes.remove(&node.name_any())),
             WatchEvent::Works => {}
             WatchEvent::Failed(Failure { reason: error, .. }) => {
                 let failures = metrics.watch_failures("nodes");

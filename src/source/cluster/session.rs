@@ -28,6 +28,7 @@ use crate::kubernetes::watch::{Cause, Failure};
 use crate::source::cluster::watching;
 use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
 
 /// Maximum number of concurrent fetches of MachineConfigs.
 const FETCHES: usize = 8;
@@ -136,18 +137,18 @@ impl Session {
         if !self.secrets.contains_key(&name) {
             return;
         }
-        let thing = name.to_string();
+        let secret = name.to_string();
         if let SecretSeen::Unwatched { .. } = seen {
             self.reporting.metrics.watch_failed(SECRETS);
         }
-        let reason = self.view.secret_seen(name, seen);
-        if self.reporting.status.degraded.set(thing.clone(), reason.clone()) {
+        let condition = Condition::new(secret.clone(), self.view.secret_seen(name, seen));
+        condition.report(&self.reporting.status.degraded, |reason| {
             if let Some(reason) = reason {
-                tracing::error!(secret = thing, reason, "its registry logins are not followed");
+                tracing::error!(secret, reason, "its registry logins are not followed");
             } else {
-                tracing::info!(secret = thing, "its registry logins are followed");
+                tracing::info!(secret, "its registry logins are followed");
             }
-        }
+        });
         self.is_changed = true;
     }
 
@@ -158,7 +159,7 @@ impl Session {
         self.secrets.retain(|name, _| {
             let is_wanted = wanted.contains(name);
             if !is_wanted {
-                degraded.set(name.to_string(), None);
+                Condition::ok(name.to_string()).note(degraded);
             }
             is_wanted
         });
@@ -179,7 +180,8 @@ impl Session {
         } else {
             tracing::info!("bootstrap token read");
         }
-        self.reporting.status.degraded.set("bootstrap token", token.problem.clone());
+        let condition = Condition::new("bootstrap token", token.problem.clone());
+        condition.note(&self.reporting.status.degraded);
         self.token = token;
     }
 
@@ -194,14 +196,16 @@ impl Session {
             (Some(Transition::Lost(since)), Err(reason)) => {
                 let time = OffsetDateTime::from(since).format(&Rfc3339).unwrap_or_default();
                 let text = format!("away since {time} ({reason}); what was read last is served");
-                degraded.set("API server", Some(text));
                 metrics.stale_since(Some(since));
-                tracing::error!(since = time, reason, "the API server is away");
+                Condition::failed("API server", text).report_failure(degraded, |_| {
+                    tracing::error!(since = time, reason, "the API server is away");
+                });
             }
             (Some(Transition::Restored), _) => {
-                degraded.set("API server", None);
                 metrics.stale_since(None);
-                tracing::info!("the API server is back");
+                Condition::ok("API server").report(degraded, |_| {
+                    tracing::info!("the API server is back");
+                });
                 // Some watches may wait for a retry, others may hang.
                 self.start_watches();
             }
@@ -213,7 +217,7 @@ impl Session {
         let Failure { reason, cause } = failure;
         if cause == Cause::NoSuchKind && kind.may_be_absent() {
             if self.failing.remove(&kind) {
-                self.reporting.status.degraded.set(kind.name(), None);
+                Condition::ok(kind.name()).note(&self.reporting.status.degraded);
             }
             if self.absent.insert(kind) {
                 tracing::info!(kind = kind.name(), "the API server does not have this kind");
@@ -222,14 +226,12 @@ impl Session {
             self.is_changed |= self.view.absent(kind);
             return;
         }
-        self.reporting.metrics.watch_failed(kind.name());
         if self.failing.insert(kind) {
             tracing::error!(kind = kind.name(), reason, "cannot be watched; trying again");
         }
-        self.reporting
-            .status
-            .degraded
-            .set(kind.name(), Some(format!("cannot be watched: {reason}")));
+        Condition::failed(kind.name(), format!("cannot be watched: {reason}"))
+            .counted_by(&self.reporting.metrics.watch_failures(kind.name()))
+            .note(&self.reporting.status.degraded);
     }
 
     fn in_order(&mut self, kind: Kind) {
@@ -238,7 +240,7 @@ impl Session {
         }
         if self.failing.remove(&kind) {
             tracing::info!(kind = kind.name(), "watched again");
-            self.reporting.status.degraded.set(kind.name(), None);
+            Condition::ok(kind.name()).note(&self.reporting.status.degraded);
         }
     }
 
@@ -261,10 +263,11 @@ impl Session {
         let kubeconfig = self.kubeconfig();
         let Some(inputs) = self.view.inputs(kubeconfig.as_ref()) else {
             let missing = self.view.missing().join(", ");
-            self.reporting.status.degraded.set("cluster", Some(format!("not read yet: {missing}")));
+            let condition = Condition::failed("cluster", format!("not read yet: {missing}"));
+            condition.note(&self.reporting.status.degraded);
             return;
         };
-        self.reporting.status.degraded.set("cluster", None);
+        Condition::ok("cluster").note(&self.reporting.status.degraded);
         self.inputs.send_replace(Some(inputs));
         if let Some(cache) = &self.cache
             && self.view.missing().is_empty()
@@ -275,8 +278,8 @@ impl Session {
 
     fn kubeconfig(&self) -> Option<Bytes> {
         let token = self.token.last_good.as_ref()?;
-        let authorities = self.view.authorities().or(token.authorities.as_deref())?;
-        Some(kubeconfig::bootstrap_kubeconfig(&self.apiserver_url, authorities, &token.token))
+        let cas = self.view.cas().or(token.cas.as_deref())?;
+        Some(kubeconfig::bootstrap_kubeconfig(&self.apiserver_url, cas, &token.token))
     }
 
     /// Restores an earlier server's inputs, and starts caching.

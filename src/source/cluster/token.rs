@@ -11,7 +11,7 @@ pub(super) struct Token {
     /// Contents of the file `token`.
     pub(super) token: String,
     /// Contents of the file `ca.crt` in PEM; `None` if it does not exist.
-    pub(super) authorities: Option<Vec<u8>>,
+    pub(super) cas: Option<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Token {
@@ -93,12 +93,12 @@ fn read(directory: &Path) -> Result<Token, String> {
         return Err(problem(&"is empty"));
     }
     let path = directory.join("ca.crt");
-    let authorities = match std::fs::read(&path) {
+    let cas = match std::fs::read(&path) {
         Ok(pem) => Some(pem),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(format!("{}: {error}", path.display())),
     };
-    Ok(Token { token: token.to_owned(), authorities })
+    Ok(Token { token: token.to_owned(), cas })
 }
 
 #[cfg(test)]
@@ -107,18 +107,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_that_cannot_be_read_leaves_the_last_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut files = TokenFiles::open(folder.path().to_owned());
+        let directory = tempfile::tempdir().unwrap();
+        let mut files = TokenFiles::open(directory.path().to_owned());
         assert!(files.state().problem.as_ref().unwrap().contains("token: "));
         assert_eq!(files.state().last_good, None);
 
-        std::fs::write(folder.path().join("token"), "abc.def\n").unwrap();
+        std::fs::write(directory.path().join("token"), "abc.def\n").unwrap();
         files.changed().await;
-        let token = Token { token: "abc.def".to_owned(), authorities: None };
+        let token = Token { token: "abc.def".to_owned(), cas: None };
         let state = BootstrapTokenState { last_good: Some(token.clone()), problem: None };
         assert_eq!(*files.state(), state);
 
-        std::fs::write(folder.path().join("token"), "\n").unwrap();
+        std::fs::write(directory.path().join("token"), "\n").unwrap();
         files.changed().await;
         assert_eq!(files.state().last_good, Some(token));
         assert!(files.state().problem.as_ref().unwrap().contains("is empty"));

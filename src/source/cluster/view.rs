@@ -7,14 +7,14 @@ use bytes::Bytes;
 use model::inputs::{Inputs, Layering, Problem, ServingMode, Shared, served_configuration};
 use model::objects::SecretName;
 use model::objects::{Defect, MachineConfigPool, Object};
-use model::registry_ca::{self, Authorities, Refused};
+use model::registry_ca::{self, Cas, Refused};
 use serde_json::value::RawValue;
 
 use super::cache::Snapshot;
 use super::configs::Configs;
 use super::kind::Kind;
 use super::report::{Change, Item};
-use crate::source::logins::RegistryLogins;
+use crate::source::credentials::SeenCredentials;
 use crate::source::secret_seen::SecretSeen;
 
 /// Last observed objects of the cluster.
@@ -23,7 +23,7 @@ pub(super) struct ClusterView {
     kinds: BTreeMap<Kind, Objects>,
     pub(super) configs: Configs,
     registries: Registries,
-    logins: RegistryLogins,
+    credentials: SeenCredentials,
     shared: Arc<Shared>,
     published: Option<Inputs>,
 }
@@ -31,7 +31,7 @@ pub(super) struct ClusterView {
 /// Last readable CAs of image registries.
 #[derive(Debug, Default)]
 struct Registries {
-    authorities: Authorities,
+    cas: Cas,
     refused: Vec<Refused>,
 }
 
@@ -55,7 +55,7 @@ struct Entry {
 impl ClusterView {
     /// Creates an empty view for a server that reads the Secret `registry_credentials`.
     pub(super) fn new(registry_credentials: Option<SecretName>) -> Self {
-        Self { logins: RegistryLogins::new(registry_credentials), ..Self::default() }
+        Self { credentials: SeenCredentials::new(registry_credentials), ..Self::default() }
     }
 
     /// Applies an event of a watch.
@@ -98,13 +98,13 @@ impl ClusterView {
     /// Applies the state of a Secret with registry credentials. Returns the reason why machines do without it, if they
     /// do.
     pub(super) fn secret_seen(&mut self, name: SecretName, seen: SecretSeen) -> Option<String> {
-        self.logins.seen(name, seen)
+        self.credentials.seen(name, seen)
     }
 
     /// Secrets with registry credentials that pools need.
     pub(super) fn wanted_secrets(&mut self) -> BTreeSet<SecretName> {
         let pools: Vec<_> = self.pools().cloned().collect();
-        self.logins.wanted(pools.iter().map(|pool| &**pool))
+        self.credentials.wanted(pools.iter().map(|pool| &**pool))
     }
 
     /// Returns `true` if all objects of the kind were read once.
@@ -123,7 +123,7 @@ impl ClusterView {
     }
 
     /// CAs of the API server in PEM, from the operator's ConfigMap.
-    pub(super) fn authorities(&self) -> Option<&[u8]> {
+    pub(super) fn cas(&self) -> Option<&[u8]> {
         let entry = self.kinds.get(&Kind::KubeconfigData)?.by_name.values().next()?;
         let Some(Object::ConfigMap(map)) = &entry.object else { return None };
         map.binary("ca-bundle.crt")
@@ -161,7 +161,7 @@ impl ClusterView {
                 Some(config.clone())
             }),
             kubeconfig: kubeconfig.cloned(),
-            registry_cas: self.registries.authorities.clone(),
+            registry_cas: self.registries.cas.clone(),
         };
         if *self.shared != shared {
             self.shared = Arc::new(shared);
@@ -181,7 +181,7 @@ impl ClusterView {
                 api_server.tls_profile().cloned()
             }),
             enforced: BTreeSet::new(),
-            registry_credentials: self.logins.auth(),
+            registry_credentials: self.credentials.auth(),
             problems: self.problems(),
             warnings: self.configs.warnings(),
         };
@@ -219,8 +219,8 @@ impl ClusterView {
             Some(registry_ca::read(map))
         });
         let entries = map.unwrap_or_default();
-        let authorities = entries.or_last_good(&self.registries.authorities);
-        self.registries = Registries { authorities, refused: entries.refused };
+        let cas = entries.or_last_good(&self.registries.cas);
+        self.registries = Registries { cas, refused: entries.refused };
     }
 
     fn want_configs(&mut self) {
@@ -256,7 +256,7 @@ impl ClusterView {
         problems.extend(self.configs.problems());
         let refused = self.registries.refused.iter();
         problems.extend(refused.map(|entry| Problem::part(&entry.place, &entry.to_string())));
-        problems.extend(self.logins.problems());
+        problems.extend(self.credentials.problems());
         problems.sort();
         problems
     }

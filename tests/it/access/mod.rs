@@ -62,31 +62,32 @@ pub(crate) fn assert_refused(response: &Response) {
 
 /// A folder of manifests with the sample cluster's, of which one pool says something of its access.
 pub(crate) fn with_annotated_pool(pool: &str, access: &str) -> TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let sample = in_repository("ignition-fixtures");
     for entry in walk(&sample) {
-        let target = folder.path().join(entry.strip_prefix(&sample).expect("below"));
+        let target = directory.path().join(entry.strip_prefix(&sample).expect("below"));
         fs::create_dir_all(target.parent().expect("a folder")).expect("a writable folder");
         fs::copy(&entry, target).expect("a copy");
     }
-    annotate(folder.path(), pool, access);
-    folder
+    annotate(directory.path(), pool, access);
+    directory
 }
 
-fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("one").path());
+fn walk(directory: &Path) -> Vec<std::path::PathBuf> {
+    let entries =
+        fs::read_dir(directory).expect("a folder").map(|entry| entry.expect("one").path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
 /// Has the sample's file of pools say so, replaced as a careful program does.
-pub(crate) fn annotate(folder: &Path, pool: &str, access: &str) {
+pub(crate) fn annotate(directory: &Path, pool: &str, access: &str) {
     let sample = fs::read_to_string(in_repository("ignition-fixtures/pools.yaml")).expect("text");
     let name = format!("  name: {pool}\n");
     assert!(sample.contains(&name));
     let annotated = format!("{name}  annotations:\n    {ACCESS}: {access}\n");
     let text = sample.replacen(&name, &annotated, 1);
-    fs::write(folder.join(".pools.new"), text).expect("a writable folder");
-    fs::rename(folder.join(".pools.new"), folder.join("pools.yaml")).expect("a rename");
+    fs::write(directory.join(".pools.new"), text).expect("a writable folder");
+    fs::rename(directory.join(".pools.new"), directory.join("pools.yaml")).expect("a rename");
 }
 
 fn printed(output: &std::process::Output) -> String {

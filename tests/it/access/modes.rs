@@ -145,7 +145,7 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
 }
 
 #[test]
-fn what_strangers_can_read_is_told_by_the_check_of_certificates() {
+fn what_strangers_can_read_is_reported_by_the_check_of_certificates() {
     let manifests = with_annotated_pool("worker", "enforce");
     let server = Server::serve(manifests.path(), &[]);
     credential(&server, "worker");

@@ -167,7 +167,7 @@ fn a_pointer_config_with_a_token_is_its_owners_alone() {
 }
 
 #[test]
-fn where_access_is_audited_it_is_told_who_would_be_refused() {
+fn where_access_is_audited_it_is_reported_who_would_be_refused() {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
     let good = credential(&server, "worker");
     let from = |client: Client, last| client.from([127, 0, 0, last].into());
@@ -179,12 +179,12 @@ fn where_access_is_audited_it_is_told_who_would_be_refused() {
     ] {
         assert_eq!(get(&client, "worker", credential).status, 200);
     }
-    let told = |last| {
+    let reported = |last| {
         let machine = server.metrics().get(&format!("/api/v1/machines/127.0.0.{last}")).json();
         machine["requests"]["would_be_refused"].clone()
     };
     assert_eq!(
-        [2, 3, 4, 5].map(told),
+        [2, 3, 4, 5].map(reported),
         [Value::Null, json!("missing"), json!("plain-port"), json!("malformed")]
     );
     wait_for("the log to say so", || {

@@ -24,7 +24,7 @@ use crate::support::wait_for;
 
 /// An issuer of signed tokens, with its keys in a file.
 struct Issuer {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 struct Key {
@@ -74,7 +74,7 @@ fn with(name: &str, value: Value) -> Value {
 
 impl Issuer {
     fn new(keys: &[&Key]) -> Self {
-        let issuer = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        let issuer = Self { directory: tempfile::tempdir().expect("a temporary folder") };
         issuer.publish(&json!({"keys": keys.iter().map(|key| key.jwk()).collect::<Vec<_>>()}));
         issuer
     }
@@ -84,13 +84,13 @@ impl Issuer {
     }
 
     fn replace(&self, text: &str) {
-        let new = self.folder.path().join("new");
+        let new = self.directory.path().join("new");
         fs::write(&new, text).expect("a writable folder");
         fs::rename(new, self.path()).expect("a rename");
     }
 
     fn path(&self) -> std::path::PathBuf {
-        self.folder.path().join("jwks.json")
+        self.directory.path().join("jwks.json")
     }
 
     fn enforcing(&self) -> Server {
@@ -262,12 +262,12 @@ fn what_cannot_be_used_leaves_the_key_before(issuer: &Issuer, machines: &Machine
         json!({"keys": "secret text"}).to_string(),
     ] {
         issuer.replace(&broken);
-        let told = wait_for("it to be told", || {
+        let reported = wait_for("it to be told", || {
             let lines = degraded();
             let mut lines = lines.as_array()?.iter().filter_map(Value::as_str);
             lines.find(|line| line.contains("jwks.json")).map(str::to_owned)
         });
-        assert!(told.lines().count() == 1 && !told.contains("secret"), "{told}");
+        assert!(reported.lines().count() == 1 && !reported.contains("secret"), "{reported}");
         machines.go_on();
         issuer.publish(&json!({"keys": [key.jwk()]}));
         wait_for("it to be told no more", || {
@@ -283,7 +283,7 @@ fn flags_that_belong_together_are_asked_for_in_one_line() {
     let path = path.to_str().expect("text");
     let refused = |flags: &[&str]| {
         let mut command = binary();
-        let state = issuer.folder.path().join("state");
+        let state = issuer.directory.path().join("state");
         command.arg("serve").arg(in_repository("ignition-fixtures"));
         command.arg("--state-dir").arg(state).args(flags);
         let output = command.output().expect("the built binary");

@@ -139,8 +139,8 @@ fn the_ca_is_asked_for_what_is_approved_and_covered_and_for_nothing_else() {
     let denied = site.request("b-denied", &reference(), &["a.apps.example.com"]);
     site.judge(&denied, "Denied");
     let refused = site.approved("c-refused", &["a.example.com"]);
-    let told = until(&site.cluster, &refused, "Ready", "False", "Failed");
-    assert_eq!(message(&told, "Ready"), "the issuer's dnsNames do not cover a.example.com");
+    let reported = until(&site.cluster, &refused, "Ready", "False", "Failed");
+    assert_eq!(message(&reported, "Ready"), "the issuer's dnsNames do not cover a.example.com");
     until(&site.cluster, &denied, "Ready", "False", "Denied");
     assert_eq!(ca.seen(), [], "nothing was asked for");
 
@@ -196,8 +196,9 @@ fn what_may_heal_is_asked_for_again_until_it_does() {
     ca.behave(Quirk::NotFound);
     let absent = site.approved("absent", &["b.apps.example.com"]);
     site.waits_for(&absent, "answers 404 Not Found");
-    let told = "requests wait for a CA beyond the cluster: CMPv2Issuer default/corporate: http://";
-    wait_for("it to be logged", || site.issuer.log().contains(told).then_some(()));
+    let reported =
+        "requests wait for a CA beyond the cluster: CMPv2Issuer default/corporate: http://";
+    wait_for("it to be logged", || site.issuer.log().contains(reported).then_some(()));
     ca.behave(Quirk::WrongNonce);
     site.waits_for(&absent, "it does not repeat our nonce");
     ca.behave(Quirk::None);
@@ -234,17 +235,17 @@ fn a_refusal_and_what_was_not_asked_for_fail_in_words() {
     ] {
         ca.behave(quirk);
         let path = site.approved(name, &["a.apps.example.com"]);
-        let told = until(&site.cluster, &path, "Ready", "False", "Failed");
-        let told_so = message(&told, "Ready");
+        let reported = until(&site.cluster, &path, "Ready", "False", "Failed");
+        let told_so = message(&reported, "Ready");
         assert!(told_so.contains(expected), "{name}: {told_so}");
-        assert!(told["status"]["certificate"].is_null(), "{told}");
-        assert!(told["status"]["failureTime"].is_string(), "{told}");
+        assert!(reported["status"]["certificate"].is_null(), "{reported}");
+        assert!(reported["status"]["failureTime"].is_string(), "{reported}");
     }
     ca.behave(Quirk::Mods);
     let changed = site.approved("changed", &["a.apps.example.com"]);
-    let told = until(&site.cluster, &changed, "Ready", "True", "Issued");
+    let reported = until(&site.cluster, &changed, "Ready", "True", "Issued");
     let expected = "it is signed, not quite as it was asked for: granted with changes";
-    assert!(message(&told, "Ready").starts_with(expected), "{told}");
+    assert!(message(&reported, "Ready").starts_with(expected), "{reported}");
 }
 
 #[test]
@@ -274,9 +275,9 @@ fn a_request_that_goes_away_is_not_asked_for_any_more() {
 #[test]
 fn a_cluster_issuer_asks_by_a_pair_that_signs_and_serves_kubernetes_own_requests() {
     let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::None));
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a file");
-    enrol(&ca, folder.path());
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str| fs::read_to_string(directory.path().join(name)).expect("a file");
+    enrol(&ca, directory.path());
     let spec = json!({
         "signer": {"cmpv2": {
             "url": url(&ca), "caName": "servers", "allowHTTP": true, "recipient": NAME,
@@ -316,10 +317,10 @@ fn a_cluster_issuer_asks_by_a_pair_that_signs_and_serves_kubernetes_own_requests
 }
 
 /// A pair of the CA's to sign requests with: `tls.crt` and `tls.key`.
-fn enrol(ca: &CmpCa, folder: &Path) {
-    fs::write(folder.join("password"), SECRET).expect("a write");
+fn enrol(ca: &CmpCa, directory: &Path) {
+    fs::write(directory.join("password"), SECRET).expect("a write");
     let output = binary()
-        .current_dir(folder)
+        .current_dir(directory)
         .args(["cmp", "enroll", "--url", &url(ca), "--ca-name", "servers", "--allow-http"])
         .args(["--secret-file", "password", "--sender-kid", REFERENCE, "--subject", "CN=ra"])
         .args(["--key-out", "tls.key", "--out", "tls.crt"])

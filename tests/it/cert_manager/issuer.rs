@@ -37,10 +37,10 @@ fn is_self_signed(certificate: &Certificate) -> bool {
 
 /// Whether OpenSSL takes a chain, trusting this root alone.
 fn verifies(chain: &[Certificate], root: &Certificate) -> bool {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let write = |name: &str, certificates: &[Certificate]| {
         let text: String = certificates.iter().map(Certificate::to_pem).collect();
-        fs::write(folder.path().join(name), text).expect("a writable folder");
+        fs::write(directory.path().join(name), text).expect("a writable folder");
     };
     write("leaf", &chain[..1]);
     write("others", &chain[1..]);
@@ -50,7 +50,7 @@ fn verifies(chain: &[Certificate], root: &Certificate) -> bool {
     if chain.len() > 1 {
         verify.args(["-untrusted", "others"]);
     }
-    let output = verify.arg("leaf").current_dir(&folder).output().expect("openssl");
+    let output = verify.arg("leaf").current_dir(&directory).output().expect("openssl");
     println!("{}", String::from_utf8_lossy(&output.stderr));
     output.status.success()
 }
@@ -99,11 +99,11 @@ fn nothing_is_signed_that_nobody_approved_or_somebody_denied() {
     let ask = |name: &str| site.request(name, &of_cluster("mcs"), &["a.apps.example.com"]);
     let (unapproved, denied) = (ask("first-unapproved"), ask("second-denied"));
     site.judge(&denied, "Denied");
-    let told = until(&site.cluster, &denied, "Ready", "False", "Denied");
-    let failed: &str = told["status"]["failureTime"].as_str().expect("a time");
+    let reported = until(&site.cluster, &denied, "Ready", "False", "Denied");
+    let failed: &str = reported["status"]["failureTime"].as_str().expect("a time");
     let failed = OffsetDateTime::parse(failed, &Rfc3339).expect("RFC 3339");
     assert!((OffsetDateTime::now_utc() - failed).abs() < time::Duration::minutes(5));
-    assert!(told["status"]["certificate"].is_null());
+    assert!(reported["status"]["certificate"].is_null());
 
     // One after those, which a look that sees it sees them too.
     let approved = ask("third-approved");
@@ -114,7 +114,7 @@ fn nothing_is_signed_that_nobody_approved_or_somebody_denied() {
     assert!(left.get("status").is_none(), "{left}");
 
     // What has its answer keeps it, whatever is said later.
-    let both = json!({"status": {"conditions": [condition(&told, "Denied"), condition(&told, "Ready"), {
+    let both = json!({"status": {"conditions": [condition(&reported, "Denied"), condition(&reported, "Ready"), {
         "type": "Approved", "status": "True", "reason": "Test", "message": "too late",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]}});
@@ -127,11 +127,11 @@ fn nothing_is_signed_that_nobody_approved_or_somebody_denied() {
 
 /// A request whose key is too short.
 fn weak_request() -> String {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let key = ["req", "-new", "-newkey", "rsa:1024", "-nodes", "-keyout", "key"];
     let rest = ["-subj", "/CN=a.apps.example.com", "-out", "csr"];
-    openssl(folder.path(), &[&key[..], &rest].concat());
-    BASE64.encode(fs::read(folder.path().join("csr")).expect("a request"))
+    openssl(directory.path(), &[&key[..], &rest].concat());
+    BASE64.encode(fs::read(directory.path().join("csr")).expect("a request"))
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn what_the_policy_does_not_cover_fails_with_all_reasons() {
     until(&site.cluster, &site.issuer("", "wide", &spec), "Ready", "True", "CanSign");
     let refused = |name: &str, spec: Value, expected: &str| {
         let path = site.request_of(name, &spec);
-        let told = until(&site.cluster, &path, "Ready", "False", "Failed");
-        assert_eq!(message(&told, "Ready"), expected, "{name}");
-        assert!(told["status"]["failureTime"].is_string(), "{told}");
-        assert!(told["status"]["certificate"].is_null(), "{told}");
+        let reported = until(&site.cluster, &path, "Ready", "False", "Failed");
+        assert_eq!(message(&reported, "Ready"), expected, "{name}");
+        assert!(reported["status"]["failureTime"].is_string(), "{reported}");
+        assert!(reported["status"]["certificate"].is_null(), "{reported}");
     };
     let request = super::site::request(&["a.apps.example.com", "b.example.com"]);
     refused(
@@ -190,9 +190,9 @@ fn what_the_policy_does_not_cover_fails_with_all_reasons() {
     });
     make(&site.cluster, "default", "Certificate", "leaf", &spec);
     let path = format!("{}/leaf", collection("default", "certificates"));
-    let told = until(&site.cluster, &path, "Issuing", "False", "Failed");
+    let reported = until(&site.cluster, &path, "Issuing", "False", "Failed");
     let reason = "the issuer's dnsNames do not cover mcs.example.com";
-    assert!(message(&told, "Issuing").contains(reason), "{told}");
+    assert!(message(&reported, "Issuing").contains(reason), "{reported}");
 }
 
 #[test]
@@ -200,9 +200,9 @@ fn an_issuer_without_its_secret_says_so_and_signs_once_it_is_there() {
     let site = Site::new(Approver::On);
     let spec = json!({"signer": {"secret": {"name": "own"}}, "policy": policy()});
     let issuer = site.issuer("default", "own", &spec);
-    let told = until(&site.cluster, &issuer, "Ready", "False", "CannotSign");
+    let reported = until(&site.cluster, &issuer, "Ready", "False", "CannotSign");
     let account = format!("system:serviceaccount:{NAMESPACE}:machine-config-server-issuer");
-    assert!(message(&told, "Ready").contains(&account), "it may not read it: {told}");
+    assert!(message(&reported, "Ready").contains(&account), "it may not read it: {reported}");
     site.allow_secrets("default");
     let absent = "Secret default/own is not there";
     wait_for("the issuer to say what is missing", || {
@@ -210,9 +210,9 @@ fn an_issuer_without_its_secret_says_so_and_signs_once_it_is_there() {
     });
     let reference = json!({"group": GROUP, "kind": "Issuer", "name": "own"});
     let request = site.request("waits", &reference, &["a.apps.example.com"]);
-    let told = until(&site.cluster, &request, "Ready", "False", "Pending");
+    let reported = until(&site.cluster, &request, "Ready", "False", "Pending");
     let expected = format!("Issuer default/own is not ready: {absent}");
-    assert_eq!(message(&told, "Ready"), expected);
+    assert_eq!(message(&reported, "Ready"), expected);
 
     // cert-manager makes the CA: an intermediate below a root of its own.
     let ca = |name: &str, issuer: Value| {

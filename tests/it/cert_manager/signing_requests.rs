@@ -54,8 +54,8 @@ fn approved_requests_of_kubernetes_are_signed_by_a_cluster_issuer() {
     site.cluster.kubectl(&["certificate", "deny", "c-denied"]);
     let refused = ask(&site, "d-refused", signer, "a.example.com");
     approve(&site, "d-refused");
-    let told = until(&site.cluster, &refused, "Failed", "True", "Failed");
-    let message = &condition(&told, "Failed").expect("a condition")["message"];
+    let reported = until(&site.cluster, &refused, "Failed", "True", "Failed");
+    let message = &condition(&reported, "Failed").expect("a condition")["message"];
     assert_eq!(*message, "the issuer's dnsNames do not cover a.example.com");
 
     let chain = signed(&site, "e-signed", signer, "a.apps.example.com");

@@ -61,9 +61,9 @@ impl Site {
 
     /// Asks the controller for another CA.
     pub(super) fn rotate(&self) {
-        let authority = format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-ca");
+        let ca = format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-ca");
         let change = json!({"metadata": {"annotations": {ROTATE: "again --force"}}});
-        self.cluster.patch(&authority, &change);
+        self.cluster.patch(&ca, &change);
     }
 
     /// Applies a page's example with this part, as an administrator who follows it does.

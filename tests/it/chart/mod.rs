@@ -41,8 +41,8 @@ impl Helm {
         let path = std::env::var_os("HELM")
             .expect("HELM: run tests/run, or set it to what tests/helm/install prints");
         let mut helm = Command::new(path);
-        for folder in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR"] {
-            helm.env(folder, self.home.path());
+        for directory in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR"] {
+            helm.env(directory, self.home.path());
         }
         helm.env_remove("KUBECONFIG").args(arguments).output().expect("helm")
     }

@@ -13,13 +13,13 @@ use crate::support::manifests::{files, yaml_documents};
 
 /// The chart as it is packed, unpacked again.
 fn packed(helm: &Helm) -> TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().to_str().expect("text");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let path = directory.path().to_str().expect("text");
     helm.say(&["package", chart().to_str().expect("text"), "--destination", path]);
     let package = format!("{path}/machine-config-server-{}.tgz", env!("CARGO_PKG_VERSION"));
     let unpacked = Command::new("tar").args(["-xzf", &package, "-C", path]).status();
     assert!(unpacked.expect("tar").success());
-    folder
+    directory
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn helm_lint_finds_nothing() {
 #[test]
 fn a_package_has_deploys_own_files_and_needs_no_links() {
     let helm = Helm::new();
-    let folder = packed(&helm);
-    let unpacked = folder.path().join("machine-config-server");
+    let directory = packed(&helm);
+    let unpacked = directory.path().join("machine-config-server");
     let own = |name: &Path| fs::read(unpacked.join(name)).expect("a file of the package");
     let compared = |inside: &str, outside: &str| {
         let names = files(&unpacked.join(inside));
@@ -79,8 +79,8 @@ fn a_package_has_deploys_own_files_and_needs_no_links() {
 #[test]
 fn a_checkout_that_keeps_links_as_texts_is_told_so() {
     let helm = Helm::new();
-    let folder = packed(&helm);
-    let unpacked = folder.path().join("machine-config-server");
+    let directory = packed(&helm);
+    let unpacked = directory.path().join("machine-config-server");
     // What is left of a link to a folder there.
     fs::remove_dir_all(unpacked.join("files/base")).expect("a folder");
     fs::write(unpacked.join("files/base"), "../../../base").expect("a file");

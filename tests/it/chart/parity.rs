@@ -30,7 +30,7 @@ fn without_server(mut values: Value) -> Value {
 }
 
 /// The controller alone, with what is put on top of it.
-fn choices_of_the_controller() -> [Choice; 5] {
+fn choices_of_the_controller() -> [Choice; 6] {
     let trust = "openshift-machine-config-operator/machine-config-server-trust";
     [
         choice(
@@ -52,6 +52,10 @@ fn choices_of_the_controller() -> [Choice; 5] {
             &[("controller", &["ca-from-issuer"])],
         ),
         choice(
+            without_server(json!({"controller": {"enabled": true, "renderPools": true}})),
+            &[("controller", &["render-pools"])],
+        ),
+        choice(
             without_server(json!({"controller": {"enabled": true}, "issuer": {"enabled": true}})),
             &[("controller", &["issuer"])],
         ),
@@ -65,10 +69,10 @@ fn choices_of_the_controller() -> [Choice; 5] {
 
 /// The port without TLS, which the DaemonSet has always.
 fn choices_of_the_insecure_port() -> [Choice; 2] {
-    let login = "openshift-config/pull-secret";
+    let credential = "openshift-config/pull-secret";
     [
         choice(
-            json!({"server": {"insecurePort": true, "registryAuth": login},
+            json!({"server": {"insecurePort": true, "registryAuth": credential},
                    "monitoring": {"server": true}}),
             &[("kubernetes", &["registry-auth", "monitoring", "insecure-port"])],
         ),
@@ -87,7 +91,7 @@ fn all_choices() -> impl Iterator<Item = Choice> {
         .chain(choices_of_the_insecure_port())
 }
 
-const LOGIN: &str = "openshift-config/pull-secret";
+const CREDENTIAL: &str = "openshift-config/pull-secret";
 
 fn choices() -> Vec<Choice> {
     vec![
@@ -105,7 +109,7 @@ fn choices() -> Vec<Choice> {
         ),
         choice(
             without_server(json!({
-                "nodeCa": {"enabled": true, "layout": "containerd", "registryAuth": LOGIN},
+                "nodeCa": {"enabled": true, "layout": "containerd", "registryAuth": CREDENTIAL},
                 "monitoring": {"nodeCa": true},
             })),
             &[("node-ca", &["containerd", "node-registry-auth", "node-ca-monitoring"])],
@@ -132,7 +136,10 @@ fn choices() -> Vec<Choice> {
                    "controller": {"enabled": true}}),
             &[("openshift", &["access-enforced"]), ("controller", &["access"])],
         ),
-        choice(json!({"server": {"registryAuth": LOGIN}}), &[("kubernetes", &["registry-auth"])]),
+        choice(
+            json!({"server": {"registryAuth": CREDENTIAL}}),
+            &[("kubernetes", &["registry-auth"])],
+        ),
     ]
 }
 
@@ -158,10 +165,10 @@ fn choices_of_many_parts() -> Vec<Choice> {
                 "access": {"server": "enforce", "controller": "enforce"},
                 "networkPolicy": {"enabled": true},
                 "monitoring": {"server": true, "controller": true, "issuer": true, "nodeCa": true},
-                "server": {"registryAuth": LOGIN, "oneLedger": true},
+                "server": {"registryAuth": CREDENTIAL, "oneLedger": true},
                 "controller": {"enabled": true, "secretTypes": {"restrict": true}},
                 "issuer": {"enabled": true},
-                "nodeCa": {"enabled": true, "registryAuth": LOGIN},
+                "nodeCa": {"enabled": true, "registryAuth": CREDENTIAL},
             }),
             &[
                 (

@@ -15,14 +15,14 @@ const USER: &str = "machine-config-server";
 const SECRET: &str = "machine-config-server-oci-image-registry";
 
 /// Values with a login, and `registry` in place of what else is said of the registry.
-fn with_login(registry: &Value) -> Value {
+fn with_credential(registry: &Value) -> Value {
     let mut registry = registry.clone();
     registry["auth"] = json!({"enabled": true, USER: {"username": "puller", "password": "pass"}});
     json!({"endpoints": {"oci_image_registry": registry}})
 }
 
 /// What a secret has kubelet say: to whom, and which user and password.
-fn login(secret: &Value) -> (String, String) {
+fn credential(secret: &Value) -> (String, String) {
     assert_eq!(secret["type"], "kubernetes.io/dockerconfigjson");
     let data = secret["data"].as_object().expect("data");
     assert_eq!(data.keys().collect::<Vec<_>>(), [".dockerconfigjson"]);
@@ -91,15 +91,15 @@ fn a_registry_is_called_what_images_call_it() {
             "r.example.com",
         ),
     ] {
-        let objects = rendered(&with_login(&registry));
+        let objects = rendered(&with_credential(&registry));
         let objects = objects.unwrap_or_else(|error| panic!("{registry}: {error}"));
         let [secret] = of_kind(&objects, "Secret")[..] else { panic!("{registry}") };
-        assert_eq!(login(secret), (address.to_owned(), "puller:pass".into()), "{registry}");
+        assert_eq!(credential(secret), (address.to_owned(), "puller:pass".into()), "{registry}");
     }
-    let mut values = with_login(&json!({"hosts": {"default": "registry"}}));
+    let mut values = with_credential(&json!({"hosts": {"default": "registry"}}));
     values["endpoints"]["cluster_domain_suffix"] = json!("example.org");
     let objects = rendered(&values).expect("objects");
-    let address = login(of_kind(&objects, "Secret")[0]).0;
+    let address = credential(of_kind(&objects, "Secret")[0]).0;
     assert_eq!(address, "registry.oci-image-registry.svc.example.org");
 }
 
@@ -113,32 +113,32 @@ fn user_and_password_are_passed_on_as_they_are() {
         ("123456", "1e6"),
         ("<html>&", " spaces \t and\nlines "),
     ] {
-        let mut values = with_login(&json!({}));
+        let mut values = with_credential(&json!({}));
         values["endpoints"]["oci_image_registry"]["auth"][USER] =
             json!({"username": user, "password": password});
         let objects = rendered(&values).unwrap_or_else(|error| panic!("{user}: {error}"));
         let secret = of_kind(&objects, "Secret")[0];
-        assert_eq!(login(secret).1, format!("{user}:{password}"));
+        assert_eq!(credential(secret).1, format!("{user}:{password}"));
     }
 }
 
 #[test]
-fn a_login_that_cannot_be_is_refused_without_telling_it() {
+fn a_credential_that_cannot_be_is_refused_without_telling_it() {
     let key = "endpoints.oci_image_registry.auth.machine-config-server";
-    for (login, said) in [
+    for (credential, said) in [
         (json!(null), format!("{key}.username is missing")),
         (json!({"username": "u"}), format!("{key}.password is missing")),
         (json!({"password": "hidden"}), format!("{key}.username is missing")),
         (json!({"username": "u", "password": ""}), format!("{key}.password is missing")),
         (json!({"username": "u:hidden", "password": "p"}), format!("{key}.username has a colon")),
     ] {
-        let mut values = with_login(&json!({}));
-        values["endpoints"]["oci_image_registry"]["auth"][USER] = login.clone();
+        let mut values = with_credential(&json!({}));
+        values["endpoints"]["oci_image_registry"]["auth"][USER] = credential.clone();
         let error = rendered(&values).expect_err("a fault");
-        assert!(error.contains(&said), "{login}: {error}");
+        assert!(error.contains(&said), "{credential}: {error}");
         assert!(!error.contains("hidden"), "{error}");
     }
-    let error = rendered(&with_login(&json!({"hosts": null}))).expect_err("a fault");
+    let error = rendered(&with_credential(&json!({"hosts": null}))).expect_err("a fault");
     assert!(error.contains("endpoints.oci_image_registry.hosts.default"), "{error}");
 }
 
@@ -154,7 +154,7 @@ fn the_secret_is_there_with_both_switches_and_accounts_name_it_with_the_first() 
         (Some(true), None, 2, true),
     ] {
         let mut values = all.clone();
-        values["endpoints"] = with_login(&json!({}))["endpoints"].take();
+        values["endpoints"] = with_credential(&json!({}))["endpoints"].take();
         match enabled {
             Some(enabled) => {
                 values["endpoints"]["oci_image_registry"]["auth"]["enabled"] = json!(enabled);
@@ -190,7 +190,7 @@ fn whatever_is_enabled_alone_has_its_secret() {
         ("issuer", namespace),
         ("nodeCa", "machine-config-server-node-ca"),
     ] {
-        let mut values = with_login(&json!({}));
+        let mut values = with_credential(&json!({}));
         values["server"] = json!({"enabled": false});
         values[part] = json!({"enabled": true});
         let objects = rendered(&values).expect("objects");
@@ -202,7 +202,7 @@ fn whatever_is_enabled_alone_has_its_secret() {
 
 #[test]
 fn the_secret_may_be_named_and_may_be_there_already() {
-    let mut values = with_login(&json!({}));
+    let mut values = with_credential(&json!({}));
     values["secrets"] = json!({"oci_image_registry": {USER: "other-name"}});
     let objects = rendered(&values).expect("objects");
     assert_eq!(of_kind(&objects, "Secret")[0]["metadata"]["name"], "other-name");
@@ -212,7 +212,7 @@ fn the_secret_may_be_named_and_may_be_there_already() {
     assert!(of_kind(&objects, "Secret").is_empty());
     assert_eq!(pull_secrets(&objects), [&json!([{"name": "mine"}])]);
 
-    let mut both = with_login(&json!({}));
+    let mut both = with_credential(&json!({}));
     both["image"] = json!({"pullSecrets": ["mine", SECRET]});
     let objects = rendered(&both).expect("objects");
     assert_eq!(pull_secrets(&objects), [&json!([{"name": SECRET}, {"name": "mine"}])]);
@@ -232,7 +232,7 @@ fn absent_values_are_those_of_the_specification() {
         assert_eq!(pull_secrets(&objects), [&Value::Null], "{values}");
     }
     // The switch for the manifest and the secret's name have defaults where there is a login.
-    let mut values = with_login(&json!({}));
+    let mut values = with_credential(&json!({}));
     values["secrets"] = Value::Null;
     values["manifests"] = Value::Null;
     let objects = rendered(&values).expect("objects");
@@ -243,10 +243,10 @@ fn absent_values_are_those_of_the_specification() {
 #[test]
 fn other_charts_make_their_secret_with_the_library() {
     let helm = Helm::new();
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let library = in_repository("deploy/chart/machine-config-server-library");
     let write = |name: &str, text: &str| {
-        let file = folder.path().join(name);
+        let file = directory.path().join(name);
         fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
         fs::write(file, text).expect("a file");
     };
@@ -265,10 +265,10 @@ fn other_charts_make_their_secret_with_the_library() {
          (dict \"envAll\" . \"registryUser\" .Chart.Name) }}\n",
     );
     write("values.yaml", "{}\n");
-    helm.say(&["dependency", "update", folder.path().to_str().expect("text")]);
+    helm.say(&["dependency", "update", directory.path().to_str().expect("text")]);
 
     // Nothing is said of registries.
-    let objects = helm.template(folder.path(), &json!({}), &[]).expect("objects");
+    let objects = helm.template(directory.path(), &json!({}), &[]).expect("objects");
     assert!(of_kind(&objects, "Secret").is_empty());
     assert_eq!(pull_secrets(&objects), [&Value::Null]);
 
@@ -281,16 +281,16 @@ fn other_charts_make_their_secret_with_the_library() {
         "secrets": {"oci_image_registry": {"web": "web-key"}},
         "manifests": {"secret_registry": true},
     });
-    let objects = helm.template(folder.path(), &values, &[]).expect("objects");
+    let objects = helm.template(directory.path(), &values, &[]).expect("objects");
     let [secret] = of_kind(&objects, "Secret")[..] else { panic!("{objects:?}") };
     assert_eq!(secret["metadata"]["name"], "web-key");
     assert_eq!(secret["metadata"]["namespace"], RELEASE_NAMESPACE);
-    assert_eq!(login(secret), ("r.example.com:5000".into(), "u:p".into()));
+    assert_eq!(credential(secret), ("r.example.com:5000".into(), "u:p".into()));
     assert_eq!(pull_secrets(&objects), [&json!([{"name": "web-key"}])]);
 
     // Without a schema of its own, it is the template that minds a number.
     values["endpoints"]["oci_image_registry"]["auth"]["web"]["password"] = json!(1_234_567);
-    let error = helm.template(folder.path(), &values, &[]).expect_err("a fault");
+    let error = helm.template(directory.path(), &values, &[]).expect_err("a fault");
     assert!(error.contains("auth.web.password is not a text"), "{error}");
     assert!(!error.contains("1234567") && !error.contains("1.234567"), "{error}");
 }
@@ -311,7 +311,7 @@ fn kustomize_follows_a_secret_that_an_overlay_generates() {
     fs::write(mine.path().join("login.json"), config.to_string()).expect("a file");
     let objects = yaml_documents(&crate::support::cluster::kustomize(mine.path()));
     let [secret] = of_kind(&objects, "Secret")[..] else { panic!("one secret") };
-    assert_eq!(login(secret), ("r.example.com:5000".into(), "u:p".into()));
+    assert_eq!(credential(secret), ("r.example.com:5000".into(), "u:p".into()));
     let name = &secret["metadata"]["name"];
     assert_ne!(*name, SECRET, "it has a name by its content");
     assert_eq!(pull_secrets(&objects), [&json!([{"name": name}])]);

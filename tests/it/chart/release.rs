@@ -94,7 +94,7 @@ fn admitted(cluster: &Cluster, workload: &str, namespace: &str) -> Value {
     response.whole_json()
 }
 
-fn with_login() -> Value {
+fn with_credential() -> Value {
     json!({
         "controller": {"enabled": true}, "nodeCa": {"enabled": true},
         "endpoints": {"oci_image_registry": {
@@ -106,7 +106,7 @@ fn with_login() -> Value {
 }
 
 /// The pods are let in where they are to run.
-fn pods_pull_with_the_login(cluster: &Cluster) {
+fn pods_pull_with_the_credential(cluster: &Cluster) {
     let controller = format!("{DEPLOYMENT}-controller");
     let node_ca = format!("/apis/apps/v1/namespaces/{NODE_CA}/daemonsets/node-ca");
     for (workload, namespace) in
@@ -137,18 +137,18 @@ fn a_release_comes_changes_goes_back_and_goes() {
                       "stringData": {"tls.key": "a key"}});
     cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &mine);
 
-    let notes = release.bring("upgrade", &with_login(), &[]).expect("an upgrade");
+    let notes = release.bring("upgrade", &with_credential(), &[]).expect("an upgrade");
     let account = cluster.get(&path("serviceaccounts", NODE_CA, "node-ca")).expect("an account");
     assert_eq!(account["imagePullSecrets"], json!([{"name": SECRET}]));
     for namespace in [NAMESPACE, NODE_CA] {
         let secret = cluster.get(&path("secrets", namespace, SECRET)).expect("the login");
         assert_eq!(secret["type"], "kubernetes.io/dockerconfigjson");
     }
-    pods_pull_with_the_login(&cluster);
+    pods_pull_with_the_credential(&cluster);
     release.tells_no_password(&notes);
 
     // Another URL is in the pods at once.
-    let mut values = with_login();
+    let mut values = with_credential();
     values["server"]["apiServerUrl"] = json!("https://other.example.com:6443");
     release.bring("upgrade", &values, &[]).expect("an upgrade");
     let template = &cluster.get(DEPLOYMENT).expect("the servers")["spec"]["template"];

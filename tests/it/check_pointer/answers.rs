@@ -41,9 +41,9 @@ impl Enforced {
     fn assert_refused(&self, file: &Path, reason: &str, then: &str, status: u16) {
         let (served, url) = (&self.served, &self.url);
         let by = format!("by the tokens of {}: {reason}: a machine {then}", served.state);
-        let told = format!("{}: no config from {url}, {by}", file.display());
+        let reported = format!("{}: no config from {url}, {by}", file.display());
         let said = served.by_state(file);
-        assert_eq!((said.status, said.lines), (1, vec![told]));
+        assert_eq!((said.status, said.lines), (1, vec![reported]));
         assert_eq!(said.error, one_error(file, 1));
         let said = served.by_server(file);
         assert_eq!((said.status, said.lines.len()), (1, 1), "{:?}", said.lines);
@@ -109,9 +109,9 @@ fn what_a_server_answers_is_what_a_machine_makes_of_it() {
         served.with(|config| config["ignition"]["config"]["merge"][0]["source"] = url.into());
     let Said { status, lines, error } = served.by_server(&unknown);
     let (name, address) = (unknown.display(), &served.address);
-    let told =
+    let reported =
         format!("{name}: {address} answers 503 for {url}: a machine asks again until that is 200");
-    assert_eq!((status, lines), (1, vec![told]));
+    assert_eq!((status, lines), (1, vec![reported]));
     assert_eq!(error, one_error(&unknown, 1));
 
     // No TLS there.
@@ -180,12 +180,12 @@ fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
     let with = ["--manifests", manifests.to_str().expect("text")];
     let said = kept.check(&with);
     let name = kept.pointer("gone").display().to_string();
-    let is_told = |lines: &[String]| {
+    let is_reported = |lines: &[String]| {
         lines.iter().any(|it| it.starts_with(&name) && it.contains("no pool gone"))
     };
-    assert!(said.status == 1 && is_told(&said.lines), "{:?}", said.lines);
+    assert!(said.status == 1 && is_reported(&said.lines), "{:?}", said.lines);
     let said = kept.check_pointer("gone", &with);
-    assert!(said.status == 1 && is_told(&said.lines), "{:?}", said.lines);
+    assert!(said.status == 1 && is_reported(&said.lines), "{:?}", said.lines);
     assert_eq!(kept.check_pointer("worker", &with).status, 0);
 
     // The page of a server that has read them, and its log.
@@ -202,7 +202,7 @@ fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
     // One that somebody puts beside them while it runs.
     fs::write(kept.pointer("late"), &gone).expect("a writable folder");
     wait_for("the readiness", || {
-        let told = running.metrics().get("/readyz").body;
-        String::from_utf8_lossy(&told).contains("locked out: 2").then_some(())
+        let reported = running.metrics().get("/readyz").body;
+        String::from_utf8_lossy(&reported).contains("locked out: 2").then_some(())
     });
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Said, Served, authority, one_error, pem, set_pem};
+use super::{Said, Served, ca, one_error, pem, set_pem};
 use crate::support::clock::set_clock;
 use crate::support::machine::Machine;
 use crate::support::openssl::openssl;
@@ -41,7 +41,7 @@ fn a_pointer_config_boots_by_what_is_kept_and_by_what_is_served_before_and_after
 }
 
 #[test]
-fn whom_the_certificates_lock_out_is_told() {
+fn whom_the_certificates_lock_out_is_reported() {
     let served = Served::start();
     let elsewhere = served.with(|config| {
         let source = |host: &str| json!({"source": format!("https://{host}:22623/config/worker")});
@@ -60,12 +60,12 @@ fn whom_the_certificates_lock_out_is_told() {
     assert!(lines[2].contains("boots from https://localhost:22623/config/worker"), "{lines:?}");
     assert_eq!(error, one_error(&elsewhere, 2));
 
-    let folder = served.folder.path();
+    let directory = served.directory.path();
     let request =
         ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
     let names = ["-subj", "/CN=stranger", "-keyout", "key", "-out", "stranger.pem"];
-    openssl(folder, &[&request[..], &names].concat());
-    let stranger = fs::read_to_string(folder.join("stranger.pem")).expect("a certificate");
+    openssl(directory, &[&request[..], &names].concat());
+    let stranger = fs::read_to_string(directory.join("stranger.pem")).expect("a certificate");
     let foreign = served.with(|config| set_pem(config, &stranger));
     served.assert_refused(&foreign, &["among the CAs that it trusts"]);
 
@@ -110,7 +110,7 @@ fn a_clock_that_is_far_off_is_judged_by() {
 }
 
 #[test]
-fn the_real_ignition_gives_up_where_an_authority_is_faulty() {
+fn the_real_ignition_gives_up_where_a_ca_is_faulty() {
     let served = Served::start();
     let whole = {
         let mut config = served.config();
@@ -120,8 +120,8 @@ fn the_real_ignition_gives_up_where_an_authority_is_faulty() {
     let faults: [&dyn Fn(&mut Value); 4] = [
         &|config| set_pem(config, &format!("{whole}\n")),
         &|config| set_pem(config, &whole[..200]),
-        &|config| authority(config)["verification"] = json!({"hash": hash}),
-        &|config| authority(config)["compression"] = "gzip".into(),
+        &|config| ca(config)["verification"] = json!({"hash": hash}),
+        &|config| ca(config)["compression"] = "gzip".into(),
     ];
     for fault in faults {
         let file = served.with(fault);
@@ -139,10 +139,10 @@ fn the_real_ignition_gives_up_where_an_authority_is_faulty() {
 fn nobody_boots_by_a_pair_that_cannot_be_served() {
     let served = Served::start();
     let kept = served.copied();
-    let folder = served.folder.path();
+    let directory = served.directory.path();
     let new_key = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
-    openssl(folder, &[&new_key[..], &["-out", "key"]].concat());
-    let another = fs::read_to_string(folder.join("key")).expect("a key");
+    openssl(directory, &[&new_key[..], &["-out", "key"]].concat());
+    let another = fs::read_to_string(directory.join("key")).expect("a key");
     let chain = fs::read_to_string(kept.state.join("tls.crt")).expect("a chain");
     for (pair, expected) in [
         (chain.clone(), "there is no key in it"),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Said, Served, check, merge, one_error, set_pem};
 
 #[test]
-fn files_from_which_no_machine_boots_are_told_by_their_fault() {
+fn files_from_which_no_machine_boots_are_reported_by_their_fault() {
     let served = Served::start();
     let config = served.config().to_string();
     for (contents, expected) in [
@@ -32,11 +32,11 @@ fn files_from_which_no_machine_boots_are_told_by_their_fault() {
     served
         .assert_refused(&no_tls, &["certificateAuthorities[0] holds no certificate", "has no TLS"]);
 
-    let missing = served.folder.path().join("missing");
+    let missing = served.directory.path().join("missing");
     let large = served.file(&vec![b' '; 2 << 20]);
     for (file, expected) in [
         (missing.as_path(), "No such file or directory"),
-        (served.folder.path(), "Is a directory"),
+        (served.directory.path(), "Is a directory"),
         (&large, "it has more than 1048576 bytes, which no platform takes as user data"),
         (Path::new("/dev/zero"), "it has more than 1048576 bytes"),
     ] {
@@ -68,7 +68,7 @@ fn a_warning_keeps_nobody_from_booting() {
 type Change = fn(&mut Value);
 
 #[test]
-fn a_pointer_config_that_is_kept_and_broken_is_told_by_the_check() {
+fn a_pointer_config_that_is_kept_and_broken_is_reported_by_the_check() {
     let served = Served::start();
     let copy = served.copied();
     let kept = copy.pointer("worker");
@@ -90,8 +90,8 @@ fn a_pointer_config_that_is_kept_and_broken_is_told_by_the_check() {
         let Said { status, lines, .. } = check();
         assert_eq!(status, 1, "{expected}: {lines:?}");
         let start = format!("{name} could not boot a machine: ");
-        let told = lines.iter().find(|line| line.starts_with(&start));
-        assert!(told.is_some_and(|line| line.contains(expected)), "{expected}: {lines:?}");
+        let reported = lines.iter().find(|line| line.starts_with(&start));
+        assert!(reported.is_some_and(|line| line.contains(expected)), "{expected}: {lines:?}");
     }
     for text in [&b"{\"ignition\": "[..], b"#!/bin/sh\n", b""] {
         fs::write(&kept, text).expect("a writable folder");
@@ -125,7 +125,7 @@ fn what_is_secret_in_a_url_is_not_printed() {
 }
 
 #[test]
-fn what_has_no_effect_is_told_and_scripts_get_json() {
+fn what_has_no_effect_is_reported_and_scripts_get_json() {
     let served = Served::start();
     let file = served.with(|config| {
         config["ignition"]["confg"] = json!({});
@@ -161,8 +161,8 @@ fn what_has_no_effect_is_told_and_scripts_get_json() {
 
         let own = check(&served.own(), &[&against[..], &["--strict"]].concat());
         assert_eq!(own.status, 0, "{:?} {}", own.lines, own.error);
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let broken = folder.path().join("broken.ign");
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let broken = directory.path().join("broken.ign");
         fs::write(&broken, "#!/bin/sh").expect("a write");
         let (said, report) = json(&broken);
         assert_eq!((said.status, said.error), (1, one_error(&broken, 1)));

@@ -43,7 +43,7 @@ fn check(file: &Path, more: &[&str]) -> Said {
 /// A server, and the pointer config that it has made for its workers.
 struct Served {
     server: Server,
-    folder: TempDir,
+    directory: TempDir,
     state: String,
     address: String,
 }
@@ -57,8 +57,8 @@ impl Served {
         let server = Server::serve(&in_repository("ignition-fixtures"), flags);
         let state = server.state().to_str().expect("text").to_owned();
         let address = format!("localhost:{}", server.secure().port());
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let made = Self { server, folder, state, address };
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let made = Self { server, directory, state, address };
         wait_for("the pointer config", || made.own().exists().then_some(()));
         made
     }
@@ -79,7 +79,7 @@ impl Served {
     }
 
     fn file(&self, contents: &[u8]) -> PathBuf {
-        let file = self.folder.path().join("other.ign");
+        let file = self.directory.path().join("other.ign");
         fs::write(&file, contents).expect("a writable folder");
         file
     }
@@ -94,10 +94,10 @@ impl Served {
 
     /// A copy of what is kept: the server writes its own pointer configs anew where it sees that they are not right.
     fn copied(&self) -> Kept {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let state = folder.path().join("state");
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let state = directory.path().join("state");
         self.server.copy_state(&state);
-        Kept { state, _folder: folder }
+        Kept { state, _directory: directory }
     }
 
     /// By both. Each names the same faults, which `expected` are parts of.
@@ -118,7 +118,7 @@ impl Served {
 /// A state directory that no server serves.
 struct Kept {
     state: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Kept {
@@ -144,18 +144,18 @@ fn one_error(file: &Path, faults: usize) -> String {
 }
 
 /// The entry of the only authorities.
-fn authority(config: &mut Value) -> &mut Value {
+fn ca(config: &mut Value) -> &mut Value {
     &mut config["ignition"]["security"]["tls"]["certificateAuthorities"][0]
 }
 
 fn pem(config: &mut Value) -> String {
-    let source = authority(config)["source"].as_str().expect("a source");
+    let source = ca(config)["source"].as_str().expect("a source");
     let (_, encoded) = source.split_once("base64,").expect("a data URL in base64");
     String::from_utf8(BASE64.decode(encoded).expect("base64")).expect("PEM")
 }
 
 fn set_pem(config: &mut Value, pem: &str) {
-    authority(config)["source"] = format!("data:;base64,{}", BASE64.encode(pem)).into();
+    ca(config)["source"] = format!("data:;base64,{}", BASE64.encode(pem)).into();
 }
 
 fn merge(config: &mut Value) -> &mut Value {

@@ -24,8 +24,8 @@ fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     });
     cluster.create("/api/v1/namespaces/openshift-machine-api/secrets", &user_data);
     // As the administrator takes it from there.
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let pointer = folder.path().join("worker.ign");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let pointer = directory.path().join("worker.ign");
     let secret = ["-n", "openshift-machine-api", "get", "secret", "worker-user-data"];
     let encoded = cluster.kubectl(&[&secret[..], &["-o", "jsonpath={.data.userData}"]].concat());
     fs::write(&pointer, BASE64.decode(encoded).expect("base64")).expect("a writable folder");

@@ -29,9 +29,11 @@ fn container(objects: &[Value]) -> &Value {
 fn owner(component: &str, object: &Value) -> String {
     let of = match component {
         "monitoring" | "one-ledger" | "registry-auth" => "",
-        "ca-from-issuer" | "controller-monitoring" | "external-pair" | "secret-types" => {
-            "-controller"
-        }
+        "ca-from-issuer"
+        | "controller-monitoring"
+        | "external-pair"
+        | "render-pools"
+        | "secret-types" => "-controller",
         "node-ca-monitoring" | "node-registry-auth" => "-node-ca",
         // One for each.
         "network-policy" => return object["metadata"]["name"].as_str().expect("a name").to_owned(),
@@ -43,12 +45,12 @@ fn owner(component: &str, object: &Value) -> String {
 
 #[test]
 fn every_object_of_a_component_says_whose_it_is() {
-    let folder = in_repository("deploy/components");
-    let manifests = files(&folder).into_iter().filter(|it| !it.ends_with("kustomization.yaml"));
+    let directory = in_repository("deploy/components");
+    let manifests = files(&directory).into_iter().filter(|it| !it.ends_with("kustomization.yaml"));
     let mut seen = 0;
     for file in manifests {
         let component = file.iter().next().and_then(OsStr::to_str).expect("a folder");
-        let text = fs::read_to_string(folder.join(&file)).expect("a manifest");
+        let text = fs::read_to_string(directory.join(&file)).expect("a manifest");
         for object in yaml_documents(&text) {
             let labels = &object["metadata"]["labels"];
             let (kind, file) = (&object["kind"], file.display());

@@ -32,7 +32,7 @@ use crate::support::http::Client;
 use crate::support::openssl::{openssl, sign_serving};
 use crate::support::pair::Pair;
 use crate::support::rendered;
-use crate::support::server::{Server, binary, free_ports, make_token_folder};
+use crate::support::server::{Server, binary, free_ports, make_token_directory};
 use crate::support::wait_for;
 
 const ACCOUNT: &str = "machine-config-server-controller";
@@ -45,7 +45,7 @@ fn secrets(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets")
 }
 
-fn authority() -> String {
+fn ca() -> String {
     format!("{}/machine-config-server-ca", secrets(NAMESPACE))
 }
 
@@ -67,15 +67,15 @@ fn value(secret: &Value, key: &str) -> Vec<u8> {
 }
 
 /// A controller by its own account.
-pub(super) fn started(cluster: &Cluster, folder: &Path, flags: &[&str]) -> Controller {
+pub(super) fn started(cluster: &Cluster, directory: &Path, flags: &[&str]) -> Controller {
     let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, cluster.address());
-    Controller::start(&kubeconfig, folder, flags)
+    Controller::start(&kubeconfig, directory, flags)
 }
 
 /// A cluster for a controller.
 struct Site {
     cluster: Cluster,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Site {
@@ -86,7 +86,7 @@ impl Site {
     /// One with a pool, in a cluster that knows the controller's account.
     fn of(cluster: Cluster) -> Self {
         rendered::create_empty(&cluster, "rendered");
-        let site = Self { cluster, folder: tempfile::tempdir().expect("a temporary folder") };
+        let site = Self { cluster, directory: tempfile::tempdir().expect("a temporary folder") };
         site.pool("worker");
         site
     }
@@ -105,7 +105,7 @@ impl Site {
 
     /// Starts the controller. The server's name is `localhost`, besides what the cluster says.
     fn start(&self, flags: &[&str]) -> Controller {
-        started(&self.cluster, self.folder.path(), flags)
+        started(&self.cluster, self.directory.path(), flags)
     }
 
     fn object(&self, path: &str) -> Value {
@@ -153,7 +153,7 @@ impl Site {
         let before = self.bundle();
         let value = format!("{value} --force");
         let change = json!({"metadata": {"annotations": {ROTATE: value}}});
-        self.cluster.patch(&authority(), &change);
+        self.cluster.patch(&ca(), &change);
         wait_for("a new bundle", || (self.bundle() != before).then_some(()));
         self.settled();
     }
@@ -178,13 +178,13 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    fn start(kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Self {
-        Self::run(binary(), kubeconfig, folder, flags)
+    fn start(kubeconfig: &Path, directory: &Path, flags: &[&str]) -> Self {
+        Self::run(binary(), kubeconfig, directory, flags)
     }
 
     /// The same by a command that runs the binary.
-    fn run(mut command: Command, kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Self {
-        let log = tempfile::NamedTempFile::new_in(folder).expect("a log file");
+    fn run(mut command: Command, kubeconfig: &Path, directory: &Path, flags: &[&str]) -> Self {
+        let log = tempfile::NamedTempFile::new_in(directory).expect("a log file");
         let (file, log) = log.keep().expect("a log file that stays");
         let [metrics] = free_ports();
         let child = command
@@ -205,7 +205,7 @@ impl Controller {
         fs::read_to_string(&self.log).expect("the log")
     }
 
-    fn metrics(&self) -> String {
+    pub(super) fn metrics(&self) -> String {
         let client = Client::plain(self.metrics);
         assert_eq!(client.get("/healthz").status, 200);
         String::from_utf8(client.get("/metrics").body).expect("text")
@@ -227,7 +227,7 @@ impl Controller {
         line.map_or(0, |count| count.parse().expect("a count"))
     }
 
-    fn is_active(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         self.log().contains("active identity=")
     }
 
@@ -271,11 +271,11 @@ fn server(site: &Site) -> (Server, Pair) {
 
 /// The same with flags, reaching the API server at an address. Returns once it answers.
 fn server_at(site: &Site, address: SocketAddr, flags: &[&str]) -> (Server, Pair) {
-    let folder = tempfile::tempdir_in(site.folder.path()).expect("a new folder").keep();
-    let pair = Pair::make(&folder, "localhost");
+    let directory = tempfile::tempdir_in(site.directory.path()).expect("a new folder").keep();
+    let pair = Pair::make(&directory, "localhost");
     mount(site, &pair);
-    let token = folder.join("token");
-    make_token_folder(&token);
+    let token = directory.join("token");
+    make_token_directory(&token);
     let kubeconfig = site.cluster.account_kubeconfig(address);
     (Server::in_cluster(&kubeconfig, &token, &pair, flags), pair)
 }
@@ -308,21 +308,21 @@ fn user_data_config(version: &str, source: &Value) -> Value {
 }
 
 /// An RSA authority and a pair that it signed, as OpenShift's installer and controller make them.
-fn rsa_pair(folder: &Path, authority: &str) {
-    openssl(folder, &["genrsa", "-traditional", "-out", "ca.key", "2048"]);
-    let key = rcgen::KeyPair::from_pem(&read(&folder.join("ca.key"))).expect("an RSA key");
+fn rsa_pair(directory: &Path, ca: &str) {
+    openssl(directory, &["genrsa", "-traditional", "-out", "ca.key", "2048"]);
+    let key = rcgen::KeyPair::from_pem(&read(&directory.join("ca.key"))).expect("an RSA key");
     let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
     params.distinguished_name = rcgen::DistinguishedName::new();
     // Longer than OpenSSL makes any, as the controller's are.
-    params.distinguished_name.push(rcgen::DnType::CommonName, authority);
+    params.distinguished_name.push(rcgen::DnType::CommonName, ca);
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
     params.not_before = rcgen::date_time_ymd(2026, 1, 1);
     params.not_after = rcgen::date_time_ymd(2036, 1, 1);
     let certificate = params.self_signed(&key).expect("a certificate");
-    fs::write(folder.join("ca.crt"), certificate.pem()).expect("a write");
-    openssl(folder, &["genrsa", "-traditional", "-out", "tls.key", "2048"]);
-    sign_serving(folder, "subjectAltName=DNS:localhost");
+    fs::write(directory.join("ca.crt"), certificate.pem()).expect("a write");
+    openssl(directory, &["genrsa", "-traditional", "-out", "tls.key", "2048"]);
+    sign_serving(directory, "subjectAltName=DNS:localhost");
 }
 
 fn read(path: &Path) -> String {

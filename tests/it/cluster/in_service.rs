@@ -43,9 +43,9 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
     let site = Site::with_worker();
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     let [made, mounted, later] = ["made", "mounted", "later"].map(|name| {
-        let folder = elsewhere.path().join(name);
-        fs::create_dir(&folder).expect("a new folder");
-        Pair::make(&folder, "localhost")
+        let directory = elsewhere.path().join(name);
+        fs::create_dir(&directory).expect("a new folder");
+        Pair::make(&directory, "localhost")
     });
     let files = [&site.pair.certificate, &site.pair.key];
     for file in files {
@@ -68,13 +68,13 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
     let path = format!("{secrets}/machine-config-server-tls");
     let mixed = json!({"data": {"tls.key": secret(&later)["data"]["tls.key"]}});
     site.cluster.patch(&path, &mixed);
-    let told = wait_for("what is wrong to be told", || {
+    let reported = wait_for("what is wrong to be told", || {
         let overview = server.metrics().get("/api/v1/overview").json();
         let lines = overview["degraded"].as_array().expect("a list").iter();
         let mut lines = lines.filter_map(Value::as_str).map(str::to_owned);
         lines.find(|line| line.contains("does not belong to the certificate"))
     });
-    assert!(told.starts_with(&format!("Secret {SECRET}: ")), "{told}");
+    assert!(reported.starts_with(&format!("Secret {SECRET}: ")), "{reported}");
     assert_eq!(is_shown(&server, &made), Some(()));
 
     for (from, to) in
@@ -98,7 +98,7 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
 #[test]
 fn a_server_that_has_read_nothing_gets_no_machines_and_one_with_a_cache_does() {
     let site = Site::with_worker();
-    let cache = site.folder.path().join("cache");
+    let cache = site.directory.path().join("cache");
     let flags = ["--cache-dir", cache.to_str().expect("text")];
     let [nowhere] = free_ports();
     let server = site.start_through(nowhere, &flags);
@@ -162,7 +162,7 @@ fn a_cluster_without_openshifts_kinds_gets_certificates_and_servers() {
     site.pool("worker", "rendered-1");
     site.cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
     let controller =
-        super::controller::started(&site.cluster, site.folder.path(), &["--access", "audit"]);
+        super::controller::started(&site.cluster, site.directory.path(), &["--access", "audit"]);
     let pair = wait_for("a serving pair", || {
         site.cluster
             .get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-tls"))
@@ -189,8 +189,8 @@ fn a_cluster_with_no_kinds_but_kubernetes_own_gets_certificates() {
     let namespaces = in_repository("deploy/kubernetes/namespaces.yaml");
     cluster.apply(&["-f", namespaces.to_str().expect("text")]);
     cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let controller = super::controller::started(&cluster, folder.path(), &["--access", "audit"]);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let controller = super::controller::started(&cluster, directory.path(), &["--access", "audit"]);
     let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-tls");
     wait_for("a serving pair", || cluster.get(&path));
     wait_for("the controller to be ready", || (controller.readiness().0 == 200).then_some(()));

@@ -28,10 +28,10 @@ fn pem(name: &str) -> String {
     fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
 }
 
-fn deployed(folder: &str) -> Cluster {
-    Cluster::prepared(&folder.replace('/', "-"), |cluster| {
-        for folder in ["deploy/kubernetes", folder] {
-            cluster.apply(&["-k", in_repository(folder).to_str().expect("text")]);
+fn deployed(directory: &str) -> Cluster {
+    Cluster::prepared(&directory.replace('/', "-"), |cluster| {
+        for directory in ["deploy/kubernetes", directory] {
+            cluster.apply(&["-k", in_repository(directory).to_str().expect("text")]);
         }
         cluster.serves_all_kinds();
     })
@@ -51,7 +51,7 @@ fn patch_map(cluster: &Cluster, data: &Value) {
 
 /// A node's folder and the process that keeps it. The process ends with this value.
 struct Node {
-    folder: TempDir,
+    directory: TempDir,
     kubeconfig: PathBuf,
     flags: Vec<String>,
     child: Option<Child>,
@@ -68,8 +68,8 @@ impl Node {
     }
 
     fn start_with_flags(kubeconfig: PathBuf, flags: Vec<String>) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut node = Self { folder, kubeconfig, flags, child: None };
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let mut node = Self { directory, kubeconfig, flags, child: None };
         node.restart();
         node
     }
@@ -78,7 +78,7 @@ impl Node {
         let log = File::options()
             .create(true)
             .append(true)
-            .open(self.folder.path().join("log"))
+            .open(self.directory.path().join("log"))
             .expect("a log file");
         let child = crate::support::server::binary()
             .arg("node-ca")
@@ -106,7 +106,7 @@ impl Node {
     }
 
     fn certs(&self) -> PathBuf {
-        self.folder.path().join("certs.d")
+        self.directory.path().join("certs.d")
     }
 
     fn ca(&self, host: &str) -> Option<String> {
@@ -124,7 +124,7 @@ impl Node {
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).expect("the log")
+        fs::read_to_string(self.directory.path().join("log")).expect("the log")
     }
 
     fn wait_for_log(&self, text: &str) {
@@ -155,7 +155,7 @@ fn a_node_agent_comes_to_rest() {
 }
 
 #[test]
-fn a_node_is_in_step_from_the_first_authority_to_the_last() {
+fn a_node_is_in_step_from_the_first_ca_to_the_last() {
     let cluster = deployed("deploy/node-ca");
     let (main, mirror) = (pem("main"), pem("mirror"));
     let mut node = Node::start(&cluster, cluster.address());
@@ -175,9 +175,10 @@ fn a_node_is_in_step_from_the_first_authority_to_the_last() {
     node.wait_for_ca("c", None);
     // A CA that stays is never gone, and one that does not change is not touched.
     let seen = events.drain();
-    let touches = |event: &&Event| event.folder.ends_with("b") || event.name == "b";
+    let touches = |event: &&Event| event.directory.ends_with("b") || event.name == "b";
     assert!(!seen.iter().any(|event| touches(&event)), "{seen:?}");
-    let removals = seen.iter().filter(|e| e.folder.ends_with("a.example.com:5000") && e.removes());
+    let removals =
+        seen.iter().filter(|e| e.directory.ends_with("a.example.com:5000") && e.removes());
     assert_eq!(removals.count(), 0, "{seen:?}");
 
     // Drift is repaired while it runs.
@@ -188,10 +189,10 @@ fn a_node_is_in_step_from_the_first_authority_to_the_last() {
 
     // The map is deleted and made again, with no authority that goes meanwhile.
     let events = Events::changes_of(&node.certs());
-    let told = node.log().matches("is not there").count();
+    let reported = node.log().matches("is not there").count();
     cluster.delete(&format!("{}/{MAP}", maps()));
     wait_for("the loss to be noticed", || {
-        (node.log().matches("is not there").count() > told).then_some(())
+        (node.log().matches("is not there").count() > reported).then_some(())
     });
     create_map(&cluster, &json!({"a.example.com..5000": mirror, "b": main, "d": main}));
     node.wait_for_ca("d", Some(&main));
@@ -360,13 +361,13 @@ fn the_component_for_containerd_is_taken_by_the_api_server() {
     let mine = overlay("deploy/node-ca", &["deploy/components/containerd"]);
     cluster.apply(&["-k", mine.path().to_str().expect("text")]);
     let spec = &daemon_set(&cluster)["spec"]["template"]["spec"];
-    let folder = "/etc/containerd/certs.d";
+    let directory = "/etc/containerd/certs.d";
     assert_eq!(spec["volumes"].as_array().expect("volumes").len(), 1);
-    assert_eq!(spec["volumes"][0]["hostPath"]["path"], folder);
+    assert_eq!(spec["volumes"][0]["hostPath"]["path"], directory);
     let container = &spec["containers"][0];
     assert_eq!(container["args"], json!(["node-ca", "--layout=containerd"]));
     assert_eq!(container["volumeMounts"].as_array().expect("mounts").len(), 1);
-    assert_eq!(container["volumeMounts"][0]["mountPath"], folder);
+    assert_eq!(container["volumeMounts"][0]["mountPath"], directory);
 }
 
 fn daemon_set(cluster: &Cluster) -> Value {

@@ -11,11 +11,11 @@ use machine_config_server::source::{Settings, cluster};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::registry_auth::{Followed, LOGIN, logins, served};
+use crate::registry_auth::{CREDENTIAL, Followed, credentials, served};
 use crate::support::cluster::{ACCOUNT, Cluster, NAMESPACE, overlay};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rendered;
-use crate::support::server::make_token_folder;
+use crate::support::server::make_token_directory;
 use crate::support::wait_for;
 
 const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
@@ -25,7 +25,7 @@ const ANNOTATION: &str = "machineconfiguration.openshift.io/registry-auth";
 
 struct Site {
     cluster: Cluster,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Site {
@@ -39,9 +39,9 @@ impl Site {
         rendered::create_empty(&cluster, "rendered-1");
         let spec = json!({"configuration": {"name": "rendered-1"}});
         rendered::create_pool(&cluster, "worker", &spec, "rendered-1");
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        make_token_folder(&folder.path().join("token"));
-        Self { cluster, folder }
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        make_token_directory(&directory.path().join("token"));
+        Self { cluster, directory }
     }
 
     fn secret(&self, name: &str, text: &str) {
@@ -65,14 +65,14 @@ impl Site {
     }
 
     fn cache(&self) -> PathBuf {
-        self.folder.path().join("cache")
+        self.directory.path().join("cache")
     }
 
     async fn follow(&self, address: SocketAddr, secret: Option<&str>) -> Followed {
         Followed::start(Settings::Cluster(cluster::Settings {
             kubeconfig: Some(self.cluster.account_kubeconfig(address)),
             apiserver_url: "https://api-int.example.com:6443".to_owned(),
-            token_dir: self.folder.path().join("token"),
+            token_dir: self.directory.path().join("token"),
             cache_dir: Some(self.cache()),
             registry_credentials: secret.map(|name| name.parse().expect("a name")),
         }))
@@ -81,8 +81,8 @@ impl Site {
 }
 
 /// Whether a text is in any file of a folder.
-fn holds(folder: &Path, text: &str) -> bool {
-    fs::read_dir(folder).expect("a folder").any(|entry| {
+fn holds(directory: &Path, text: &str) -> bool {
+    fs::read_dir(directory).expect("a folder").any(|entry| {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             return holds(&path, text);
@@ -92,18 +92,18 @@ fn holds(folder: &Path, text: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clusters_logins_are_served_within_a_second_of_each_change() {
+async fn a_clusters_credentials_are_served_within_a_second_of_each_change() {
     let site = Site::new(&["deploy/components/registry-auth"]);
-    site.secret("pull-secret", &logins(&["quay.io"]));
+    site.secret("pull-secret", &credentials(&["quay.io"]));
     let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
     source.until("the inputs", |inputs| inputs.pools.contains_key("worker")).await;
     source.served_soon("worker", &["quay.io"]).await;
-    site.change("pull-secret", &logins(&["new.example", "quay.io"]));
+    site.change("pull-secret", &credentials(&["new.example", "quay.io"]));
     source.served_soon("worker", &["new.example", "quay.io"]).await;
     assert!(source.degraded().is_empty(), "{:?}", source.degraded());
 
     // The pool has one of its own, which the server may read only then.
-    site.secret("own", &logins(&["own.example"]));
+    site.secret("own", &credentials(&["own.example"]));
     site.annotate(&json!("openshift-config/own"));
     let place = "Secret openshift-config/own";
     wait_for("the missing right to be told", || {
@@ -139,17 +139,17 @@ async fn a_clusters_logins_are_served_within_a_second_of_each_change() {
     site.cluster.delete(&format!("{SECRETS}/pull-secret"));
     let gone = "Secret openshift-config/pull-secret: is gone; the registry logins that it held last \
                 are served";
-    let told =
+    let reported =
         |inputs: &model::inputs::Inputs| inputs.problems.iter().any(|it| it.to_string() == gone);
-    source.until(gone, told).await;
+    source.until(gone, reported).await;
     source.served_soon("worker", &["new.example", "quay.io"]).await;
-    site.secret("pull-secret", &logins(&[]));
+    site.secret("pull-secret", &credentials(&[]));
     source.served_soon("worker", &[]).await;
-    site.change("pull-secret", &logins(&["quay.io"]));
+    site.change("pull-secret", &credentials(&["quay.io"]));
     source.served_soon("worker", &["quay.io"]).await;
     wait_for("the cache", || site.cache().join("objects.json").exists().then_some(()));
-    assert!(!holds(&site.cache(), &BASE64.encode(logins(&["quay.io"]))));
-    assert!(!holds(&site.cache(), LOGIN) && !holds(&site.cache(), "dockerconfigjson"));
+    assert!(!holds(&site.cache(), &BASE64.encode(credentials(&["quay.io"]))));
+    assert!(!holds(&site.cache(), CREDENTIAL) && !holds(&site.cache(), "dockerconfigjson"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,8 +158,8 @@ async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
     let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
     source.until("the inputs", |inputs| served(inputs, "worker") == Ok(vec![])).await;
     let line = source.degraded().join("\n");
-    let told = "Secret openshift-config/pull-secret: cannot be watched: ";
-    assert!(line.starts_with(told) && line.contains("forbidden"), "{line}");
+    let reported = "Secret openshift-config/pull-secret: cannot be watched: ";
+    assert!(line.starts_with(reported) && line.contains("forbidden"), "{line}");
     // One that was not told to look for it has nothing to tell.
     let mut quiet = site.follow(site.cluster.address(), None).await;
     quiet.until("the inputs", |inputs| served(inputs, "worker") == Ok(vec![])).await;
@@ -174,7 +174,7 @@ async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
             "Secret openshift-config/pull-secret: is not there; machines get no registry logins of it"
         ]
     );
-    site.secret("pull-secret", &logins(&["quay.io"]));
+    site.secret("pull-secret", &credentials(&["quay.io"]));
     source.served_soon("worker", &["quay.io"]).await;
     assert!(source.degraded().is_empty(), "{:?}", source.degraded());
 }
@@ -182,7 +182,7 @@ async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_started_while_the_api_server_is_away_has_enforced_pools_wait() {
     let site = Site::new(&["deploy/components/registry-auth"]);
-    site.secret("pull-secret", &logins(&["quay.io"]));
+    site.secret("pull-secret", &credentials(&["quay.io"]));
     let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
     source
         .until("the logins", |inputs| served(inputs, "worker").is_ok_and(|it| !it.is_empty()))

@@ -16,7 +16,7 @@ use crate::support::contract::config;
 use crate::support::machine::Machine;
 use crate::support::pair::Pair;
 use crate::support::rendered;
-use crate::support::server::{Server, binary, make_token_folder};
+use crate::support::server::{Server, binary, make_token_directory};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::{in_repository, wait_for};
 
@@ -38,7 +38,7 @@ struct Site {
     server: Server,
     pair: Pair,
     controller: Controller,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Site {
@@ -55,14 +55,14 @@ impl Site {
         // Nothing rolls out in a paused pool; its new machines get the CAs all the same.
         rendered::create_pool(&cluster, "worker", &json!({"paused": true}), "rendered");
 
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let pair = Pair::make(folder.path(), "localhost");
-        let token = folder.path().join("token");
-        make_token_folder(&token);
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let pair = Pair::make(directory.path(), "localhost");
+        let token = directory.path().join("token");
+        make_token_directory(&token);
         let kubeconfig = cluster.account_kubeconfig(cluster.address());
         let server = Server::in_cluster(&kubeconfig, &token, &pair, &[]).until_ready();
-        let controller = started(&cluster, folder.path(), &[]);
-        let site = Self { cluster, server, pair, controller, _folder: folder };
+        let controller = started(&cluster, directory.path(), &[]);
+        let site = Self { cluster, server, pair, controller, _directory: directory };
         wait_for("the merged map", || site.cluster.get(&merged()));
         site
     }
@@ -228,7 +228,7 @@ fn five_hundred_registries_are_merged_and_served() {
 
 /// Processes that keep a node's folder each. They end with this value.
 struct Nodes {
-    folders: Vec<TempDir>,
+    directories: Vec<TempDir>,
     processes: Vec<Child>,
 }
 
@@ -237,12 +237,12 @@ impl Nodes {
         site.cluster.apply(&["-k", in_repository("deploy/node-ca").to_str().expect("text")]);
         let namespace = "machine-config-server-node-ca";
         let kubeconfig = site.cluster.kubeconfig_of("node-ca", namespace, site.cluster.address());
-        let folders: Vec<_> =
+        let directories: Vec<_> =
             (0..count).map(|_| tempfile::tempdir().expect("a temporary folder")).collect();
-        let start = |folder: &TempDir| {
+        let start = |directory: &TempDir| {
             binary()
                 .args(["node-ca", "--dir"])
-                .arg(folder.path())
+                .arg(directory.path())
                 .arg("--kubeconfig")
                 .arg(&kubeconfig)
                 .stdin(Stdio::null())
@@ -251,13 +251,13 @@ impl Nodes {
                 .spawn()
                 .expect("the built binary")
         };
-        let processes = folders.iter().map(start).collect();
-        Self { folders, processes }
+        let processes = directories.iter().map(start).collect();
+        Self { directories, processes }
     }
 
     fn all_have(&self, host: &str, expected: Option<&str>) -> bool {
-        self.folders.iter().all(|folder| {
-            let found = fs::read_to_string(folder.path().join(host).join("ca.crt")).ok();
+        self.directories.iter().all(|directory| {
+            let found = fs::read_to_string(directory.path().join(host).join("ca.crt")).ok();
             found.as_deref() == expected
         })
     }

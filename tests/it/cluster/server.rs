@@ -21,7 +21,7 @@ use crate::support::cluster::Cluster;
 use crate::support::contract::config;
 use crate::support::pair::Pair;
 use crate::support::rendered::{self, CONFIGS, POOLS};
-use crate::support::server::{Server, make_token_folder};
+use crate::support::server::{Server, make_token_directory};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
 
@@ -33,7 +33,7 @@ const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
 pub(super) struct Site {
     pub(super) cluster: Cluster,
     pub(super) pair: Pair,
-    pub(super) folder: TempDir,
+    pub(super) directory: TempDir,
 }
 
 impl Site {
@@ -42,10 +42,10 @@ impl Site {
     }
 
     pub(super) fn of(cluster: Cluster) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let pair = Pair::make(folder.path(), "localhost");
-        let site = Self { cluster, pair, folder };
-        make_token_folder(&site.token());
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let pair = Pair::make(directory.path(), "localhost");
+        let site = Self { cluster, pair, directory };
+        make_token_directory(&site.token());
         site
     }
 
@@ -58,7 +58,7 @@ impl Site {
     }
 
     fn token(&self) -> PathBuf {
-        self.folder.path().join("token")
+        self.directory.path().join("token")
     }
 
     fn write_token(&self, token: &str) {
@@ -160,7 +160,7 @@ fn wait_for_readiness(server: &Server, what: impl Fn(u16, &str) -> bool) {
 
 /// Waits until a line about `what` is there, and returns it. There may be others: the API server
 /// prepares a kind's storage in its own time, and a watch tells of that.
-fn told(server: &Server, what: &str) -> String {
+fn reported(server: &Server, what: &str) -> String {
     let line = |text: &str| text.lines().find(|line| line.contains(what)).map(str::to_owned);
     wait_for(&format!("readiness to tell of {what}"), || line(&readiness(server).1))
 }
@@ -176,13 +176,13 @@ fn in_order(server: &Server) {
 
 /// A pointer config by which a machine finds the server.
 pub(super) fn pointer(server: &Server, pair: &Pair, pool: &str) -> String {
-    let authority =
+    let ca =
         percent_encoding::percent_encode(pair.pem.as_bytes(), percent_encoding::NON_ALPHANUMERIC);
     let source = format!("https://localhost:{}/config/{pool}", server.secure().port());
     json!({"ignition": {
         "version": "3.1.0",
         "config": {"merge": [{"source": source}]},
-        "security": {"tls": {"certificateAuthorities": [{"source": format!("data:,{authority}")}]}},
+        "security": {"tls": {"certificateAuthorities": [{"source": format!("data:,{ca}")}]}},
     }})
     .to_string()
 }
@@ -206,7 +206,7 @@ fn write_definition(site: &Site, kind: &str, group: &str) -> String {
             }],
         },
     });
-    let path = site.folder.path().join(format!("{plural}.json"));
+    let path = site.directory.path().join(format!("{plural}.json"));
     fs::write(&path, definition.to_string()).expect("a writable folder");
     path.to_str().expect("text").to_owned()
 }

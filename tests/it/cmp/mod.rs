@@ -23,7 +23,7 @@ const KUR: u8 = 7;
 
 /// A folder in which certificates are asked for.
 struct Desk {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 /// What a command said, and how it ended.
@@ -51,13 +51,13 @@ impl Said {
 
 impl Desk {
     fn new() -> Self {
-        let desk = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        let desk = Self { directory: tempfile::tempdir().expect("a temporary folder") };
         desk.put("password", &format!("{SECRET}\n"));
         desk
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn put(&self, name: &str, text: &str) {
@@ -88,7 +88,7 @@ impl Desk {
 
     fn command(&self, url: &str, flags: &[&str]) -> Command {
         let mut command = binary();
-        command.current_dir(&self.folder).args(["cmp", "enroll", "--url", url]).args(flags);
+        command.current_dir(&self.directory).args(["cmp", "enroll", "--url", url]).args(flags);
         command
     }
 
@@ -136,7 +136,7 @@ fn a_first_certificate_comes_with_its_chain_and_its_root_for_the_key_that_was_ma
     assert_eq!(mode(&desk.path("tls.key")), 0o600);
     assert_eq!(ca.seen(), [requested(IR, true), Seen::Confirmed]);
     openssl(
-        desk.folder.path(),
+        desk.directory.path(),
         &["verify", "-CAfile", "cas.crt", "-untrusted", "tls.crt", "tls.crt"],
     );
 }
@@ -152,9 +152,9 @@ fn a_request_of_somebody_gets_what_it_asks_for_in_pem_and_in_der() {
     let key =
         ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-521", "-nodes", "-keyout", "their.key"];
     let request = ["req", "-new", "-sha512", "-subj", "/CN=theirs", "-out", "their.csr"];
-    openssl(desk.folder.path(), &[&request[..], &key].concat());
+    openssl(desk.directory.path(), &[&request[..], &key].concat());
     openssl(
-        desk.folder.path(),
+        desk.directory.path(),
         &["req", "-in", "their.csr", "-outform", "DER", "-out", "their.der"],
     );
     for csr in ["their.csr", "their.der"] {
@@ -248,8 +248,8 @@ fn a_server_that_goes_away_while_a_request_waits_there_is_asked_what_came_of_it(
         ca.behave(Quirk::Waits(0));
         said.join().expect("a client").well()
     });
-    let told = "answers 503 Service Unavailable; it has the request and is asked again in ";
-    assert!(said.output.contains(told), "{}", said.output);
+    let reported = "answers 503 Service Unavailable; it has the request and is asked again in ";
+    assert!(said.output.contains(reported), "{}", said.output);
     let requests = ca.seen().into_iter().filter(|seen| matches!(seen, Seen::Request { .. }));
     assert_eq!(requests.count(), 1, "{:?}", ca.seen());
 }
@@ -275,10 +275,10 @@ fn waiting_ends_when_the_time_is_over() {
 }
 
 #[test]
-fn a_certificate_that_was_changed_is_taken_and_told() {
+fn a_certificate_that_was_changed_is_taken_and_reported() {
     let said = Desk::new().first(&CmpCa::start(Quirk::Mods), &[]).well();
-    let told = "it is not quite what was asked for: granted with changes; it says \"shorter\"";
-    assert!(said.output.contains(told), "{}", said.output);
+    let reported = "it is not quite what was asked for: granted with changes; it says \"shorter\"";
+    assert!(said.output.contains(reported), "{}", said.output);
 }
 
 #[test]
@@ -337,11 +337,11 @@ fn openssl_enrols_at_the_ca_of_these_tests() {
     desk.put("root.crt", &ca.root());
     desk.put("issuing.crt", &ca.issuing());
     openssl(
-        desk.folder.path(),
+        desk.directory.path(),
         &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "a.key"],
     );
     openssl(
-        desk.folder.path(),
+        desk.directory.path(),
         &["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "b.key"],
     );
     let server = format!("{}", ca.address());
@@ -349,12 +349,12 @@ fn openssl_enrols_at_the_ca_of_these_tests() {
     let secret = format!("pass:{SECRET}");
     let by_password = ["-ref", REFERENCE, "-secret", &secret, "-mac", "hmacWithSHA256"];
     let first = ["-cmd", "ir", "-newkey", "a.key", "-subject", "/CN=a", "-certout", "a.crt"];
-    openssl(desk.folder.path(), &[&common[..], &by_password, &first].concat());
+    openssl(desk.directory.path(), &[&common[..], &by_password, &first].concat());
     assert!(desk.is_pair("a.crt", "a.key"));
     let by_pair =
         ["-cert", "a.crt", "-key", "a.key", "-trusted", "root.crt", "-untrusted", "issuing.crt"];
     let renewal = ["-cmd", "kur", "-newkey", "b.key", "-certout", "b.crt"];
-    openssl(desk.folder.path(), &[&common[..], &by_pair, &renewal].concat());
+    openssl(desk.directory.path(), &[&common[..], &by_pair, &renewal].concat());
     assert!(desk.is_pair("b.crt", "b.key"));
     let polls = [Seen::Poll, Seen::Poll, Seen::Confirmed];
     assert_eq!(

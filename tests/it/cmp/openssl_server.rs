@@ -19,17 +19,17 @@ impl OpensslServer {
     /// With these flags, and what signs its answers or not.
     fn start(by_password: bool, flags: &[&str]) -> Self {
         let desk = Desk::new();
-        let folder = desk.folder.path();
+        let directory = desk.directory.path();
         let ec = ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"];
-        openssl(folder, &[&ec[..], &["ca.key"]].concat());
-        openssl(folder, &[&ec[..], &["tls.key"]].concat());
+        openssl(directory, &[&ec[..], &["ca.key"]].concat());
+        openssl(directory, &[&ec[..], &["tls.key"]].concat());
         let usage = ["-addext", "keyUsage=digitalSignature,keyCertSign"];
         let root =
             ["req", "-x509", "-key", "ca.key", "-subj", "/CN=ca", "-days", "30", "-out", "ca.crt"];
-        openssl(folder, &[&root[..], &usage].concat());
-        sign_serving(folder, "subjectAltName=DNS:localhost");
+        openssl(directory, &[&root[..], &usage].concat());
+        sign_serving(directory, "subjectAltName=DNS:localhost");
         openssl(
-            folder,
+            directory,
             &["req", "-new", "-key", "tls.key", "-subj", "/CN=localhost", "-out", "tls.csr"],
         );
         fs::rename(desk.path("tls.crt"), desk.path("issued.crt")).expect("a writable folder");
@@ -48,7 +48,7 @@ impl OpensslServer {
             "openssl",
         ]);
         command.args(["-port", "0", "-srv_trusted", "ca.crt", "-rsp_cert", "issued.crt"]);
-        command.args(["-rsp_capubs", "ca.crt"]).args(proof).args(flags).current_dir(folder);
+        command.args(["-rsp_capubs", "ca.crt"]).args(proof).args(flags).current_dir(directory);
         let log = File::create(desk.path("log")).expect("a log file");
         command.stdin(Stdio::null()).stderr(log.try_clone().expect("a second handle")).stdout(log);
         let child = command.spawn().expect("unshare, of util-linux");
@@ -66,7 +66,7 @@ impl OpensslServer {
         let enroll = self.desk.command(&url, &["--allow-http", "--out", "tls.crt"]);
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.child.id())).arg(enroll.get_program());
-        command.args(enroll.get_args()).args(flags).current_dir(&self.desk.folder);
+        command.args(enroll.get_args()).args(flags).current_dir(&self.desk.directory);
         command.output().expect("nsenter, of util-linux").into()
     }
 
@@ -115,8 +115,8 @@ fn a_request_and_a_renewal_are_signed_and_so_are_the_answers() {
     server.enroll(&[&renewal[..], &trusted, &["--implicit-confirm"]].concat()).well();
     let stranger = ["--trusted", "issued.crt"];
     let said = server.enroll(&[&renewal[..], &stranger].concat());
-    let told = "none of the certificates of CN=ca that are there has the key that signed it";
-    assert!(said.error.contains(told), "{}", said.error);
+    let reported = "none of the certificates of CN=ca that are there has the key that signed it";
+    assert!(said.error.contains(reported), "{}", said.error);
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn a_wrong_password_and_a_wrong_reference_are_refused() {
 }
 
 #[test]
-fn its_statuses_and_failure_bits_are_told_in_words() {
+fn its_statuses_and_failure_bits_are_reported_in_words() {
     let reasons = ["-failurebits", "8388612", "-statusstring", "no such machine"];
-    let told = "the server refuses: rejection: badRequest (the request is not permitted or not \
+    let reported = "the server refuses: rejection: badRequest (the request is not permitted or not \
                 supported), notAuthorized (the requester is not authorized); it says \"no such machine\"";
     let server = OpensslServer::start(true, &[&reasons[..], &["-pkistatus", "2"]].concat());
     let said = server.enroll(&[&PASSWORD[..], &FIRST].concat());
-    assert!(said.status == 1 && said.error.contains(told), "{}", said.error);
+    assert!(said.status == 1 && said.error.contains(reported), "{}", said.error);
 
     let server = OpensslServer::start(true, &["-send_error"]);
     let said = server.enroll(&[&PASSWORD[..], &FIRST].concat());

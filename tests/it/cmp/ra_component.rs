@@ -27,10 +27,10 @@ struct Program {
 
 impl Program {
     fn start() -> Self {
-        let folder = std::env::var_os("CMP_RA")
+        let directory = std::env::var_os("CMP_RA")
             .expect("CMP_RA: run tests/run, or set it to what tests/cmp-ra/install prints");
-        let folder = Path::new(&folder);
-        let classes = std::env::join_paths([folder.join("classes"), folder.join("lib/*")]);
+        let directory = Path::new(&directory);
+        let classes = std::env::join_paths([directory.join("classes"), directory.join("lib/*")]);
         let mut command = Command::new("java");
         command.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m"]);
         // What it refuses, it warns about at length.
@@ -130,7 +130,7 @@ fn a_first_certificate_comes_by_a_password_for_every_kind_of_key() {
         assert_eq!(ra.hosts(), ["mcs.example.com", "192.0.2.7"]);
         assert!(ra.desk.is_pair("tls.crt", &key));
         let verify = ["verify", "-CAfile", "cas.crt", "-untrusted", "tls.crt", "tls.crt"];
-        openssl(ra.desk.folder.path(), &verify);
+        openssl(ra.desk.directory.path(), &verify);
     }
     assert_eq!(ra.seen(), ["ir", "confirmed"].repeat(4));
 }
@@ -138,11 +138,11 @@ fn a_first_certificate_comes_by_a_password_for_every_kind_of_key() {
 #[test]
 fn a_request_of_somebody_gets_what_it_asks_for() {
     let ra = Ra::new("password", "signing");
-    let folder = ra.desk.folder.path();
+    let directory = ra.desk.directory.path();
     let key = ["-newkey", "rsa:2048", "-nodes", "-keyout", "their.key"];
     let request = ["req", "-new", "-subj", "/O=Example/CN=theirs", "-out", "their.csr"];
     let names = ["-addext", "subjectAltName=DNS:theirs.example.com"];
-    openssl(folder, &[&request[..], &names, &key].concat());
+    openssl(directory, &[&request[..], &names, &key].concat());
     ra.enroll(&[&PASSWORD[..], &["--csr", "their.csr"]].concat()).well();
     assert_eq!(ra.desk.names("tls.crt"), ["theirs", "issuing"]);
     assert_eq!(ra.hosts(), ["theirs.example.com"]);
@@ -153,8 +153,8 @@ fn a_request_of_somebody_gets_what_it_asks_for() {
 #[test]
 fn an_answer_by_a_mac_that_is_not_known_here_is_not_believed() {
     let ra = Ra::new("pbmac1", "unknown");
-    let told = "it is protected in a way that is not known here (1.2.840.113549.1.5.14)";
-    refused(&ra, &ra.first(&[]), told);
+    let reported = "it is protected in a way that is not known here (1.2.840.113549.1.5.14)";
+    refused(&ra, &ra.first(&[]), reported);
     assert_eq!(ra.seen(), ["ir"]);
 }
 
@@ -214,66 +214,66 @@ fn a_confirmation_is_left_out_where_that_was_asked_for_and_granted() {
 }
 
 #[test]
-fn a_wrong_password_and_a_wrong_reference_are_refused_and_told() {
+fn a_wrong_password_and_a_wrong_reference_are_refused_and_reported() {
     let ra = Ra::new("password", "wrong");
     let wrong = [&["--secret-file", "password", "--sender-kid", "4712"][..], &FIRST[4..]].concat();
-    let told = "the server refuses: rejection: notAuthorized (the requester is not authorized); it says \
+    let reported = "the server refuses: rejection: notAuthorized (the requester is not authorized); it says \
                 \"downstream: message is password protected but no shared secret is provided\"";
-    refused(&ra, &ra.enroll(&wrong), told);
+    refused(&ra, &ra.enroll(&wrong), reported);
     ra.desk.put("password", "a wrong one");
-    let told = "its protection was made with another password, or it was changed; it claims: rejection: \
+    let reported = "its protection was made with another password, or it was changed; it claims: rejection: \
                 badMessageCheck (the integrity check failed: a password or key that is not the right one); \
                 it says \"downstream: PasswordBasedMac protection check failed\"";
-    refused(&ra, &ra.first(&[]), told);
+    refused(&ra, &ra.first(&[]), reported);
     assert!(ra.seen().is_empty());
 }
 
 #[test]
 fn who_is_not_known_is_refused_and_told() {
     let ra = Ra::new("password", "stranger");
-    let told = "the server refuses: rejection: badCertTemplate (the names or the extensions asked for are not \
+    let reported = "the server refuses: rejection: badCertTemplate (the names or the extensions asked for are not \
                 right, or something is missing); it says \"downstream: request refused by external inventory\"";
     let stranger = ["--subject", "CN=stranger", "--key-out", "tls.key"];
-    refused(&ra, &ra.enroll(&[&PASSWORD[..], &stranger].concat()), told);
+    refused(&ra, &ra.enroll(&[&PASSWORD[..], &stranger].concat()), reported);
     let request = ["req", "-new", "-key", "tls.key", "-subj", "/CN=stranger", "-out", "a.csr"];
-    openssl(ra.desk.folder.path(), &request);
-    refused(&ra, &ra.enroll(&[&PASSWORD[..], &["--csr", "a.csr"]].concat()), told);
+    openssl(ra.desk.directory.path(), &request);
+    refused(&ra, &ra.enroll(&[&PASSWORD[..], &["--csr", "a.csr"]].concat()), reported);
     assert!(ra.seen().is_empty());
 }
 
 #[test]
-fn a_renewal_by_somebody_elses_pair_is_refused_and_told() {
+fn a_renewal_by_somebody_elses_pair_is_refused_and_reported() {
     let ra = Ra::new("signed", "elses");
-    let folder = ra.desk.folder.path();
+    let directory = ra.desk.directory.path();
     let pair = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=mcs.example.com"];
-    openssl(folder, &[&pair[..], &["-keyout", "own.key", "-out", "own.crt"]].concat());
+    openssl(directory, &[&pair[..], &["-keyout", "own.key", "-out", "own.crt"]].concat());
     let renewal = ["--renew", "own.crt", "--key", "own.key", "--key-out", "new.key"];
     let server = ["--trusted", "root.crt", "--expect-sender", "CN=ra"];
-    let told = "the server refuses: rejection: signerNotTrusted (the signer is not known or not trusted); it \
+    let reported = "the server refuses: rejection: signerNotTrusted (the signer is not known or not trusted); it \
                 says \"downstream: validating the protection certificate failed\"";
-    refused(&ra, &ra.enroll(&[&renewal[..], &server].concat()), told);
+    refused(&ra, &ra.enroll(&[&renewal[..], &server].concat()), reported);
     assert!(ra.seen().is_empty());
 }
 
 #[test]
-fn a_clock_that_is_far_from_the_servers_is_told() {
+fn a_clock_that_is_far_from_the_servers_is_reported() {
     let ra = Ra::new("password", "clock");
     let mut command = ra.command(&FIRST);
     set_clock(&mut command, "-1h");
     let said = command.output().expect("the built binary").into();
-    let told = "the server refuses: rejection: badTime (the message's time is too far from the server's); it \
+    let reported = "the server refuses: rejection: badTime (the message's time is too far from the server's); it \
                 says \"downstream: message time out of allowed range\"";
-    refused(&ra, &said, told);
+    refused(&ra, &said, reported);
 }
 
 #[test]
 fn a_certificate_that_is_not_trusted_is_rejected_and_the_ca_is_told() {
     let ra = Ra::new("password", "rejects");
-    let folder = ra.desk.folder.path();
+    let directory = ra.desk.directory.path();
     let other = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=root"];
-    openssl(folder, &[&other[..], &["-keyout", "other.key", "-out", "other.crt"]].concat());
-    let told = "the certificate that came is not trusted: ";
-    refused(&ra, &ra.first(&["--trusted", "other.crt"]), told);
+    openssl(directory, &[&other[..], &["-keyout", "other.key", "-out", "other.crt"]].concat());
+    let reported = "the certificate that came is not trusted: ";
+    refused(&ra, &ra.first(&["--trusted", "other.crt"]), reported);
     let seen = ra.seen();
-    assert!(seen.len() == 2 && seen[1].starts_with(&format!("rejected: {told}")), "{seen:?}");
+    assert!(seen.len() == 2 && seen[1].starts_with(&format!("rejected: {reported}")), "{seen:?}");
 }

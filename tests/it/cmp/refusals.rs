@@ -42,25 +42,25 @@ fn a_sender_who_says_no_name_is_known_by_the_password_and_another_one_by_a_flag(
 }
 
 #[test]
-fn a_refusal_is_told_in_words() {
-    let told = "the server refuses: rejection: badRequest (the request is not permitted or not \
+fn a_refusal_is_reported_in_words() {
+    let reported = "the server refuses: rejection: badRequest (the request is not permitted or not \
                 supported), notAuthorized (the requester is not authorized); it says \"no machine \
                 of that name\"";
     for quirk in [Quirk::Refuses, Quirk::Error] {
-        refused(quirk, &[], told);
+        refused(quirk, &[], reported);
     }
     let claimed = "it is not protected; it claims: rejection: badRequest";
     refused(Quirk::UnprotectedError, &[], claimed);
 }
 
 #[test]
-fn a_wrong_password_is_told() {
+fn a_wrong_password_is_reported() {
     let (ca, desk) = (CmpCa::start(Quirk::None), Desk::new());
     desk.put("password", "a wrong one");
     let said = desk.first(&ca, &[]);
-    let told = "its protection was made with another password, or it was changed; it claims: \
+    let reported = "its protection was made with another password, or it was changed; it claims: \
                 rejection: badMessageCheck";
-    assert!(said.error.contains(told), "{}", said.error);
+    assert!(said.error.contains(reported), "{}", said.error);
 }
 
 #[test]
@@ -71,7 +71,10 @@ fn a_certificate_for_another_key_or_by_somebody_else_is_rejected_and_the_server_
         (Quirk::OfStranger, "the certificate that came is not trusted: "),
     ] {
         let seen = refused(quirk, &trusted, reason);
-        assert!(matches!(&seen[1..], [Seen::Rejected(told)] if told.contains(reason)), "{seen:?}");
+        assert!(
+            matches!(&seen[1..], [Seen::Rejected(reported)] if reported.contains(reason)),
+            "{seen:?}"
+        );
     }
 }
 

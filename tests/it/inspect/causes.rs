@@ -19,7 +19,7 @@ use crate::support::wait_for;
 
 /// A folder of manifests with these pools: name, the text of its Ignition config.
 fn manifests(pools: &[(&str, Option<Value>)]) -> TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     for (name, config) in pools {
         let kind = "machineconfiguration.openshift.io/v1";
         let rendered = format!("rendered-{name}");
@@ -36,9 +36,9 @@ fn manifests(pools: &[(&str, Option<Value>)]) -> TempDir {
         });
         let text =
             format!("{pool}\n{}", machine_config.map(|it| it.to_string()).unwrap_or_default());
-        fs::write(folder.path().join(format!("{name}.json")), text).expect("a file");
+        fs::write(directory.path().join(format!("{name}.json")), text).expect("a file");
     }
-    folder
+    directory
 }
 
 #[test]
@@ -94,22 +94,22 @@ fn a_pool_that_is_unknown_is_named() {
 
 #[test]
 fn a_pool_without_a_config_is_named() {
-    let folder = manifests(&[("new", None), ("old", Some(empty()))]);
-    let server = Server::serve_when_up(folder.path(), &[]);
+    let directory = manifests(&[("new", None), ("old", Some(empty()))]);
+    let server = Server::serve_when_up(directory.path(), &[]);
     let words = "the pool has no config yet";
     assert_cause(&[&url(server.secure()), "new"], "no-config-yet", words);
-    assert_cause(&[&folder.path().display().to_string(), "new"], "no-config-yet", words);
+    assert_cause(&[&directory.path().display().to_string(), "new"], "no-config-yet", words);
 }
 
 #[test]
 fn what_the_machines_spec_cannot_say_is_named() {
     let mut config = empty();
     config["kernelArguments"] = json!({"shouldNotExist": ["quiet"]});
-    let folder = manifests(&[("worker", Some(config))]);
-    let server = Server::serve_when_up(folder.path(), &[]);
+    let directory = manifests(&[("worker", Some(config))]);
+    let server = Server::serve_when_up(directory.path(), &[]);
     let words = "the config cannot be said in the machine's spec 3.2.0: ";
     let specs = "served in 3.3.0 to 3.6.0";
-    for place in [url(server.secure()), folder.path().display().to_string()] {
+    for place in [url(server.secure()), directory.path().display().to_string()] {
         assert_cause(&[&place, "worker", "--as", "3.2"], "not-in-spec", words);
         assert_cause(&[&place, "worker", "--as", "3.2"], "not-in-spec", specs);
         assert_eq!(inspect(&[&place, "worker", "--as", "3.3"]).status, 0);
@@ -129,14 +129,14 @@ fn an_invalid_config_is_named() {
         "ignition": {"version": "3.4.0"},
         "storage": {"files": [{"path": "no/slash", "contents": {"source": "data:,"}}]},
     });
-    let folder = manifests(&[("bad", Some(invalid)), ("good", Some(empty()))]);
-    let server = Server::serve_when_up(folder.path(), &[]);
+    let directory = manifests(&[("bad", Some(invalid)), ("good", Some(empty()))]);
+    let server = Server::serve_when_up(directory.path(), &[]);
     let words = "the config is invalid";
     let arguments = [&url(server.secure())[..], "bad"];
     assert_cause(&arguments, "invalid-config", words);
     assert!(inspect(&arguments).text.contains("It asks again until this is mended."));
     // Who has the manifests is told where it is.
-    let path = folder.path().display().to_string();
+    let path = directory.path().display().to_string();
     assert_cause(&[&path, "bad"], "invalid-config", "storage.files[0].path");
     assert_eq!(inspect(&[&path, "good"]).status, 0);
 }
@@ -166,16 +166,16 @@ fn a_name_that_is_not_in_the_certificate_is_named() {
 
 #[test]
 fn a_serving_pair_that_has_expired_is_named() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let mut made = Command::new("openssl");
     set_clock(&mut made, "@2020-01-01 00:00:00");
     made.args(["req", "-x509", "-newkey", "ec", "-nodes"]);
     made.args(["-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=old", "-days", "366"]);
     made.args(["-addext", "subjectAltName=DNS:localhost", "-keyout", "tls.key", "-out", "tls.crt"]);
-    let made = made.current_dir(folder.path()).output().expect("openssl");
+    let made = made.current_dir(directory.path()).output().expect("openssl");
     assert!(made.status.success(), "{made:?}");
-    let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
-    let base = folder.path().join("base");
+    let (certificate, key) = (directory.path().join("tls.crt"), directory.path().join("tls.key"));
+    let base = directory.path().join("base");
     for name in ["machine-pools", "machine-configs", "controller-config"] {
         fs::create_dir_all(base.join(name)).expect("a folder");
     }
@@ -267,7 +267,7 @@ fn access_that_is_refused_is_named() {
 }
 
 #[test]
-fn what_is_no_server_of_configs_is_told() {
+fn what_is_no_server_of_configs_is_reported() {
     let garbage = [
         (&b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\xff\xfe\0\0"[..], "invalid-config"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", "invalid-config"),

@@ -106,8 +106,8 @@ fn a_file_is_printed_byte_for_byte() {
 fn two_machines_are_compared_whatever_they_come_from() {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
     let (file, fixtures) = (pointer(&server, "worker"), fixtures());
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let saved = folder.path().join("worker.ign");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let saved = directory.path().join("worker.ign");
     let render = binary().args(["render", "worker", &fixtures, "--spec", "3.4"]).output();
     fs::write(&saved, render.expect("the built binary").stdout).expect("a file");
     let saved = saved.to_str().expect("text");
@@ -163,15 +163,15 @@ fn two_machines_are_compared_whatever_they_come_from() {
 
 #[test]
 fn a_hostile_config_cannot_harm_who_looks_at_it() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let file = |name: &str, text: &str| -> PathBuf {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         fs::write(&path, text).expect("a file");
         path
     };
     // Each unpacks to 100 MiB, all to 3 GiB.
     let bomb = {
-        let zeros = folder.path().join("zeros");
+        let zeros = directory.path().join("zeros");
         fs::File::create(&zeros).and_then(|file| file.set_len(100 << 20)).expect("a file");
         let gzip = Command::new("gzip").arg("-c").arg(&zeros).output().expect("gzip").stdout;
         base64::Engine::encode(&base64::engine::general_purpose::STANDARD, gzip)

@@ -97,9 +97,9 @@ fn full_of(secret: &str, name: &str) -> Value {
 
 #[test]
 fn nothing_secret_is_printed_wherever_in_a_config_it_is() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let saved = |name: &str, secret: &str| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         fs::write(&path, full_of(secret, name).to_string()).expect("a file");
         path.display().to_string()
     };
@@ -132,14 +132,14 @@ fn nothing_secret_is_printed_wherever_in_a_config_it_is() {
 
 #[test]
 fn no_conformance_input_raises_a_false_alarm() {
-    let folder = in_repository("../shared/conformance");
-    if !folder.exists() {
+    let directory = in_repository("../shared/conformance");
+    if !directory.exists() {
         // It lies beside the repository and belongs to others.
         return;
     }
     let mut looked_at = 0;
     let mut found = BTreeSet::new();
-    for entry in fs::read_dir(folder.join("corpus")).expect("the corpus") {
+    for entry in fs::read_dir(directory.join("corpus")).expect("the corpus") {
         let text = fs::read_to_string(entry.expect("an entry").path()).expect("a file");
         let Ok(config) = Config::parse(&text) else { continue };
         looked_at += 1;
@@ -148,7 +148,7 @@ fn no_conformance_input_raises_a_false_alarm() {
     }
     assert!(looked_at > 20, "{looked_at}");
     assert_eq!(found, BTreeSet::from([("user test".to_owned(), SecretKind::PasswordHash)]));
-    for entry in fs::read_dir(folder.join("rendered")).expect("rendered configs") {
+    for entry in fs::read_dir(directory.join("rendered")).expect("rendered configs") {
         let path = entry.expect("an entry").path();
         let page = inspect(&[path.to_str().expect("text"), "--json"]).json();
         // Each has a pull secret, and nothing else.

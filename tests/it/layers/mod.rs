@@ -38,7 +38,7 @@ const RULES: Rules = Rules {
         "controllers/certificates/secret.rs",
         "controllers/certificates/state.rs",
         "controllers/certificates/user_data.rs",
-        "controllers/issuer/authority.rs",
+        "controllers/issuer/ca.rs",
         "controllers/issuer/decide.rs",
         "controllers/issuer/issuer_spec.rs",
         "controllers/issuer/objects.rs",
@@ -49,10 +49,10 @@ const RULES: Rules = Rules {
         "kubernetes/write.rs",
         "node_agent/decide.rs",
         "node_agent/layout.rs",
-        "node_agent/login_plan.rs",
+        "node_agent/credential_plan.rs",
         "source/cluster/configs.rs",
         "source/cluster/view.rs",
-        "source/logins.rs",
+        "source/credentials.rs",
         "source/manifest/",
         "telemetry/conditions.rs",
     ],
@@ -62,7 +62,14 @@ const RULES: Rules = Rules {
 const MODEL: Rules = Rules {
     floors: &[
         &["objects", "refusal", "table"],
-        &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials"],
+        &[
+            "access",
+            "ledger",
+            "merged_pool",
+            "registry_ca",
+            "registry_credentials",
+            "rendered_pools",
+        ],
         &["pointer_config"],
         &["inputs", "overview"],
         &["render", "snapshot"],
@@ -129,7 +136,7 @@ fn a_sound_crate_has_no_faults() {
 }
 
 #[test]
-fn a_pure_file_that_names_something_impure_is_told_with_its_line() {
+fn a_pure_file_that_names_something_impure_is_reported_with_its_line() {
     for (text, named) in [
         ("use tokio::time::sleep;", "tokio::time::sleep"),
         ("use kube::{Api, runtime::watcher as w};", "kube::Api"),
@@ -172,7 +179,7 @@ fn a_pure_file_that_names_something_impure_is_told_with_its_line() {
 }
 
 #[test]
-fn an_arrow_upwards_or_across_is_told_in_tests_too() {
+fn an_arrow_upwards_or_across_is_reported_in_tests_too() {
     let upwards =
         "src/pure/b.rs:3: names crate::shell::run, but pure is on a lower floor than shell";
     for text in [
@@ -197,7 +204,7 @@ fn an_arrow_upwards_or_across_is_told_in_tests_too() {
 }
 
 #[test]
-fn a_circle_of_files_is_told_with_the_names_that_tie_it() {
+fn a_circle_of_files_is_reported_with_the_names_that_tie_it() {
     let expected = "a circle of files: src/pure/a.rs:1 names B of src/pure/b.rs; \
                     src/pure/b.rs:3 names A of src/pure/a.rs";
     // By its file, by a re-export, by an import of the room, by a glob.

@@ -69,12 +69,12 @@ impl Tree {
     /// Reads every file below `src`.
     pub(super) fn read(src: &Path, crate_name: &str) -> Self {
         let mut files = Vec::new();
-        let mut folders = vec![src.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).expect("a folder of the source") {
+        let mut directories = vec![src.to_owned()];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(&directory).expect("a folder of the source") {
                 let path = entry.expect("an entry").path();
                 if path.is_dir() {
-                    folders.push(path);
+                    directories.push(path);
                 } else if path.extension().is_some_and(|extension| extension == "rs") {
                     let name = path.strip_prefix(src).expect("a path below it");
                     let name = name.to_str().expect("text").to_owned();

@@ -4,7 +4,7 @@ use std::fs;
 
 use time::{Duration, OffsetDateTime};
 
-use super::{Place, boot, keeps_keys, keys, wait_until_logged, wait_until_told};
+use super::{Place, boot, keeps_keys, keys, wait_until_logged, wait_until_reported};
 use crate::support::clock::follow_clock;
 use crate::support::server::Server;
 
@@ -21,11 +21,11 @@ fn a_start_with_the_clock_at_2020_or_2040_loses_no_key_and_locks_nobody_out() {
 
     {
         let server = place.serve(Some(NO_BATTERY), &[]);
-        wait_until_told(&server, "the clock is behind");
+        wait_until_reported(&server, "the clock is behind");
         wait_until_logged(&server, "the clock is behind: ");
     }
-    let told = place.certs_at(Some(NO_BATTERY), &["check"]);
-    told.refused(&["the clock is behind: \"machine-config-server-ca@", "not in order"]);
+    let reported = place.certs_at(Some(NO_BATTERY), &["check"]);
+    reported.refused(&["the clock is behind: \"machine-config-server-ca@", "not in order"]);
     assert_eq!(place.text("ca.key"), before, "nothing is made");
     place.assert_boots(&oldest);
     place.certs(&["check"]).done();
@@ -41,7 +41,7 @@ fn a_start_with_the_clock_at_2020_or_2040_loses_no_key_and_locks_nobody_out() {
 
     // The clock is right again.
     let server = place.serve(None, &[]);
-    wait_until_told(&server, "the clock is behind");
+    wait_until_reported(&server, "the clock is behind");
     wait_until_logged(&server, "the clock is behind: ");
     place.certs(&["check"]).refused(&["the clock is behind: "]);
     let present = place.pointer();
@@ -65,7 +65,7 @@ fn a_start_with_the_clock_at_2020_or_2040_loses_no_key_and_locks_nobody_out() {
 fn a_clock_that_is_set_right_while_it_serves_locks_nobody_out_for_long() {
     let place = Place::made(None);
     let oldest = place.pointer();
-    let clock = place.folder.path().join("clock");
+    let clock = place.directory.path().join("clock");
     fs::write(&clock, FAR_AHEAD).expect("a writable folder");
     let mut command = place.serve_command(&[]);
     follow_clock(&mut command, &clock);
@@ -73,7 +73,7 @@ fn a_clock_that_is_set_right_while_it_serves_locks_nobody_out_for_long() {
     wait_until_logged(&server, "made a certificate authority");
     assert!(!place.boots(&oldest));
     fs::write(&clock, "+0").expect("a writable folder");
-    wait_until_told(&server, "the clock is behind");
+    wait_until_reported(&server, "the clock is behind");
     place.assert_boots(&oldest);
     boot(&oldest, &server);
 }
@@ -89,13 +89,13 @@ fn a_state_directory_made_with_the_clock_at_2020_goes_on_when_it_is_right() {
 }
 
 #[test]
-fn what_was_made_with_the_clock_at_2040_alone_is_told_and_distrust_is_the_way_out() {
+fn what_was_made_with_the_clock_at_2040_alone_is_reported_and_distrust_is_the_way_out() {
     let place = Place::made(Some(FAR_AHEAD));
     let handed_out = place.pointer();
     let before = place.text("ca.key");
     {
         let server = place.serve(None, &[]);
-        wait_until_told(&server, "the clock is behind");
+        wait_until_reported(&server, "the clock is behind");
     }
     place.certs(&["check"]).refused(&["the clock is behind: ", "`certs distrust` takes it out"]);
     assert_eq!(place.text("ca.key"), before);
@@ -118,7 +118,7 @@ fn with_the_clock_behind_the_newest_ca_that_is_valid_signs_and_no_other_is_made(
 
     // Back at a time at which only the first one is valid.
     let server = place.serve(Some("-300d"), &[]);
-    wait_until_told(&server, "the clock is behind");
+    wait_until_reported(&server, "the clock is behind");
     let then = OffsetDateTime::now_utc() - Duration::days(300);
     assert!(place.boots_at(&oldest, then) && place.boots_at(&newest, then));
     place.certs_at(Some("-300d"), &["rotate", "--ca"]).refused(&["the clock is behind"]);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::{Place, boot, identity, wait_until_logged, wait_until_told};
+use super::{Place, boot, identity, wait_until_logged, wait_until_reported};
 use crate::support::disk::Disk;
 
 /// All files of a state directory as they are.
@@ -13,7 +13,7 @@ fn all(place: &Place) -> Vec<(PathBuf, (u64, Vec<u8>))> {
 }
 
 #[test]
-fn a_read_only_state_directory_is_served_from_and_told() {
+fn a_read_only_state_directory_is_served_from_and_reported() {
     let place = Place::empty();
     let disk = Disk::mount(&place.state(), 1024);
     drop(place.serve(None, &[]));
@@ -22,7 +22,7 @@ fn a_read_only_state_directory_is_served_from_and_told() {
     {
         // One more name is due, and cannot be written.
         let server = place.serve_anyhow(None, &["--host", "mcs.example.com"]);
-        wait_until_told(&server, "certificates: ");
+        wait_until_reported(&server, "certificates: ");
         wait_until_logged(&server, "Read-only file system");
         boot(&handed_out, &server);
     }

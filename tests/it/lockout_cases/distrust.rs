@@ -36,7 +36,7 @@ fn a_ca_that_is_distrusted_leaves_every_file_for_ever_however_it_is_named() {
     assert_ne!(signer, leaked);
     let key = key_of(&leaked, &place.text("ca.key"));
     place.write("../leaked.pem", leaked.to_pem());
-    let file = place.folder.path().join("leaked.pem").display().to_string();
+    let file = place.directory.path().join("leaked.pem").display().to_string();
     let fingerprint = leaked.fingerprint();
     for name in [&fingerprint, &with_colons(&fingerprint), &leaked.common_name, &file] {
         let place = place.copy();
@@ -59,7 +59,7 @@ fn a_ca_that_is_distrusted_leaves_every_file_for_ever_however_it_is_named() {
             assert!(place.text("ca.key").contains("DISTRUSTED CERTIFICATE"));
             for pool in ["worker", "master", "edge"] {
                 let text = place.text(&format!("user-data/{pool}.ign"));
-                let trusted = PointerConfig::read(text.as_bytes()).authorities();
+                let trusted = PointerConfig::read(text.as_bytes()).cas();
                 assert!(!trusted.contains(&leaked) && !trusted.is_empty(), "{pool}");
             }
             assert!(!place.boots(&oldest));
@@ -122,7 +122,7 @@ fn a_file_with_a_cross_certificate_names_the_ca_whose_key_it_has() {
     let cross = place.chain()[1].clone();
     assert!(cross.has_key_of(&signer) && cross != signer);
     place.write("../cross.pem", cross.to_pem());
-    let file = place.folder.path().join("cross.pem").display().to_string();
+    let file = place.directory.path().join("cross.pem").display().to_string();
     place.certs(&["distrust", &file]).refused(&[&signer.fingerprint()]);
     place.certs(&["distrust", &file, "--yes"]).done();
     assert!(!is_in(&place, "ca.crt", &signer) && !is_in(&place, "tls.key", &signer));
@@ -134,8 +134,8 @@ fn a_name_that_is_nobodys_and_a_file_without_a_certificate_change_nothing() {
     let before = place.text("ca.key");
     place.write("../note", "no certificate");
     let leaf = place.file("tls.crt").display().to_string();
-    let note = place.folder.path().join("note").display().to_string();
-    for (name, told) in [
+    let note = place.directory.path().join("note").display().to_string();
+    for (name, reported) in [
         ("nobody", "nobody: no CA that is known"),
         ("00:11", "00:11: no CA that is known"),
         ("", "no CA that is known"),
@@ -144,7 +144,7 @@ fn a_name_that_is_nobodys_and_a_file_without_a_certificate_change_nothing() {
         (&leaf[..], "no CA that is known"),
     ] {
         for flags in [&["--yes"][..], &[]] {
-            place.certs(&[&["distrust", name], flags].concat()).refused(&[told]);
+            place.certs(&[&["distrust", name], flags].concat()).refused(&[reported]);
         }
     }
     assert_eq!(fs::read_to_string(place.file("ca.key")).expect("a file"), before);

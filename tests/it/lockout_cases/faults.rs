@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::{Place, identity, wait_until_logged, wait_until_told};
+use super::{Place, identity, wait_until_logged, wait_until_reported};
 use crate::support::openssl::openssl;
 
 /// A state directory whose CA has been rotated once, and the pointer configs from before and after.
@@ -17,8 +17,8 @@ fn rotated() -> (Place, [String; 2]) {
 
 /// An openssl command in a folder beside the state directory; returns what it has written to `out`.
 fn made_by_openssl(place: &Place, arguments: &[&str]) -> String {
-    openssl(place.folder.path(), &[arguments, &["-out", "out"]].concat());
-    fs::read_to_string(place.folder.path().join("out")).expect("a file")
+    openssl(place.directory.path(), &[arguments, &["-out", "out"]].concat());
+    fs::read_to_string(place.directory.path().join("out")).expect("a file")
 }
 
 /// The certificates and the key of a file in which the key comes first.
@@ -53,7 +53,8 @@ fn unusable(place: &Place, whole: &str) -> [(&'static str, String, &'static str)
             "unknown.key",
         ],
     );
-    let unknown_key = fs::read_to_string(place.folder.path().join("unknown.key")).expect("a file");
+    let unknown_key =
+        fs::read_to_string(place.directory.path().join("unknown.key")).expect("a file");
     let first = certificates.find("-----END CERTIFICATE-----\n").expect("an end") + 26;
     let own = &certificates[..first];
     assert!(pkcs8.contains("ENCRYPTED PRIVATE KEY") && sec1.contains("Proc-Type"));
@@ -74,22 +75,22 @@ fn unusable(place: &Place, whole: &str) -> [(&'static str, String, &'static str)
 fn a_ca_file_that_cannot_be_used_is_named_and_kept_and_the_server_serves_on() {
     let (place, pointers) = rotated();
     let whole = place.text("ca.key");
-    for (what, text, told) in unusable(&place, &whole) {
+    for (what, text, reported) in unusable(&place, &whole) {
         let place = place.copy();
         place.write("ca.key", &text);
         let before = identity(&place.file("ca.key"));
         let pair = identity(&place.file("tls.key"));
         {
             let server = place.serve(None, &[]);
-            wait_until_told(&server, "certificates: the signing CA cannot be used");
-            wait_until_logged(&server, told);
+            wait_until_reported(&server, "certificates: the signing CA cannot be used");
+            wait_until_logged(&server, reported);
             let log = server.log();
-            let lines: Vec<_> = log.lines().filter(|line| line.contains(told)).collect();
+            let lines: Vec<_> = log.lines().filter(|line| line.contains(reported)).collect();
             assert_eq!(lines.len(), 1, "{what}: {log}");
         }
-        let told = ["the certificate authority is left as it is: ", told, "ca.key"];
-        place.certs(&["check"]).refused(&told);
-        place.certs(&["rotate", "--ca"]).refused(&told[..2]);
+        let reported = ["the certificate authority is left as it is: ", reported, "ca.key"];
+        place.certs(&["check"]).refused(&reported);
+        place.certs(&["rotate", "--ca"]).refused(&reported[..2]);
         assert_eq!(identity(&place.file("ca.key")), before, "{what}");
         assert_eq!(identity(&place.file("tls.key")), pair, "{what}");
         for pointer in pointers.iter().chain([&place.pointer()]) {
@@ -104,13 +105,13 @@ fn a_ca_file_that_cannot_be_used_is_named_and_kept_and_the_server_serves_on() {
 }
 
 #[test]
-fn a_folder_in_the_place_of_a_ca_file_is_named_and_the_server_serves_on() {
+fn a_directory_in_the_place_of_a_ca_file_is_named_and_the_server_serves_on() {
     let (place, pointers) = rotated();
     fs::remove_file(place.file("ca.key")).expect("a file");
     fs::create_dir(place.file("ca.key")).expect("a new folder");
     {
         let server = place.serve(None, &[]);
-        wait_until_told(&server, "certificates: ");
+        wait_until_reported(&server, "certificates: ");
     }
     place.certs(&["check"]).refused(&["ca.key", "it cannot be read", "is no regular file"]);
     place.certs(&["rotate", "--ca"]).refused(&["ca.key"]);
@@ -144,7 +145,7 @@ fn a_serving_pair_of_somebodys_own_that_cannot_be_used_is_named_and_kept() {
     let request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
     let names = ["-subj", "/CN=own", "-addext", "subjectAltName=DNS:localhost", "-keyout"];
     let no_ca = ["-addext", "basicConstraints=critical,CA:FALSE"];
-    fs::write(place.folder.path().join("config"), "[req]\ndistinguished_name=n\n[n]\n")
+    fs::write(place.directory.path().join("config"), "[req]\ndistinguished_name=n\n[n]\n")
         .expect("a file");
     let own = made_by_openssl(
         &place,
@@ -156,9 +157,9 @@ fn a_serving_pair_of_somebodys_own_that_cannot_be_used_is_named_and_kept() {
         ]
         .concat(),
     );
-    let key = fs::read_to_string(place.folder.path().join("own.key")).expect("a file");
+    let key = fs::read_to_string(place.directory.path().join("own.key")).expect("a file");
     let another = made_by_openssl(&place, &["genpkey", "-algorithm", "ED25519"]);
-    for (what, text, told) in [
+    for (what, text, reported) in [
         ("encrypted", key.clone() + &own, "its key is encrypted"),
         ("another's key", another + &own, "its key does not belong to its certificate"),
         ("no key", own, "there is no key in it"),
@@ -166,9 +167,9 @@ fn a_serving_pair_of_somebodys_own_that_cannot_be_used_is_named_and_kept() {
         let place = place.copy();
         place.write("tls.key", &text);
         let before = identity(&place.file("tls.key"));
-        let told = ["the serving pair is left as it is: ", told, "tls.key"];
-        place.certs(&["check"]).refused(&told);
-        place.certs(&["rotate"]).refused(&told[..2]);
+        let reported = ["the serving pair is left as it is: ", reported, "tls.key"];
+        place.certs(&["check"]).refused(&reported);
+        place.certs(&["rotate"]).refused(&reported[..2]);
         assert_eq!(identity(&place.file("tls.key")), before, "{what}");
         // It is replaced, and kept, only where somebody says so.
         place.certs(&["rotate", "--force"]).done();
@@ -212,15 +213,15 @@ fn cross_certificates_that_were_stripped_are_noticed_and_made_again() {
 }
 
 #[test]
-fn keys_that_others_can_read_are_told() {
+fn keys_that_others_can_read_are_reported() {
     let (place, _) = rotated();
     for (name, mode) in [("ca.key", 0o640), ("ca.key", 0o604), ("tls.key", 0o644)] {
         let set = |mode| {
             fs::set_permissions(place.file(name), Permissions::from_mode(mode)).expect("chmod");
         };
         set(mode);
-        let told = format!("{name}: others than its owner can read the key");
-        place.certs(&["check"]).refused(&[&told, "keys can be read by others"]);
+        let reported = format!("{name}: others than its owner can read the key");
+        place.certs(&["check"]).refused(&[&reported, "keys can be read by others"]);
         set(0o600);
         place.certs(&["check"]).done();
     }

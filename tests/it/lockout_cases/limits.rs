@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Place, boot, wait_until_logged, wait_until_told};
+use super::{Place, boot, wait_until_logged, wait_until_reported};
 use crate::support::server::Server;
 
 const WORKER: &str = "user-data/worker.ign";
@@ -29,7 +29,7 @@ fn a_pointer_config_that_is_larger_than_ec2_takes_is_named_and_boots() {
     assert!(said.lines().any(is_warning), "{said}");
 
     let server = place.serve_anyhow(None, &[]);
-    wait_until_told(&server, "user data too large for EC2, or not kept: 1");
+    wait_until_reported(&server, "user data too large for EC2, or not kept: 1");
     wait_until_logged(&server, &warning);
     assert_eq!(
         (attention(&server, "user-data"), attention(&server, "refused")),
@@ -48,11 +48,11 @@ fn user_data_that_no_platform_takes_is_named_with_the_bound() {
     let mut config: Value = serde_json::from_str(&place.pointer()).expect("JSON");
     config["passwd"] = json!({"users": [{"name": "core", "gecos": "x".repeat(1 << 20)}]});
     place.write(WORKER, config.to_string());
-    let told = "worker.ign could not boot a machine: it has more than 1048576 bytes, which no platform \
+    let reported = "worker.ign could not boot a machine: it has more than 1048576 bytes, which no platform \
                 takes as user data";
-    place.certs(&["check"]).refused(&[told]);
+    place.certs(&["check"]).refused(&[reported]);
     let server = place.serve_anyhow(None, &[]);
-    wait_until_logged(&server, told);
+    wait_until_logged(&server, reported);
     boot(&place.text("user-data/edge.ign"), &server);
 }
 
@@ -73,7 +73,7 @@ fn names_past_the_bound_are_refused_and_those_before_stay() {
     let count = before[0].hosts.len();
     assert!(count >= 480, "{count}");
     let server = serve(&place, 3);
-    wait_until_told(&server, "refused: 1");
+    wait_until_reported(&server, "refused: 1");
     wait_until_logged(&server, &format!("with {} names the certificate takes", count + 240));
     assert_eq!(attention(&server, "refused"), "1");
     assert_eq!(place.chain(), before);

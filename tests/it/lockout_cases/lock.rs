@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
-use super::{Place, boot, wait_until_logged, wait_until_told};
+use super::{Place, boot, wait_until_logged, wait_until_reported};
 use crate::support::server::binary;
 use crate::support::wait_for;
 
@@ -37,7 +37,7 @@ fn a_server_serves_what_is_there_and_writes_the_rest_when_the_lock_is_free() {
     let other = locked(&place, ".lock");
     let server = place.serve_anyhow(None, &[]);
     boot(&handed_out, &server);
-    wait_until_told(&server, "certificates: ");
+    wait_until_reported(&server, "certificates: ");
     wait_until_logged(&server, "/.lock: another process has held this lock for 2 s");
     // It listens elsewhere now.
     let port = format!(":{}/", server.secure().port());

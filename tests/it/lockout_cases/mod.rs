@@ -9,7 +9,7 @@ mod limits;
 mod lock;
 mod many;
 mod own;
-mod own_authority;
+mod own_ca;
 mod pointers;
 mod real_ignition;
 
@@ -62,13 +62,13 @@ impl Said {
 
 /// A state directory.
 struct Place {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Place {
     /// One with nothing in it.
     fn empty() -> Self {
-        let place = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        let place = Self { directory: tempfile::tempdir().expect("a temporary folder") };
         fs::create_dir(place.state()).expect("a new folder");
         place
     }
@@ -82,14 +82,14 @@ impl Place {
 
     /// A copy, for another way to break it.
     fn copy(&self) -> Self {
-        let place = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        let place = Self { directory: tempfile::tempdir().expect("a temporary folder") };
         let copy = Command::new("cp").arg("-a").arg(self.state()).arg(place.state()).status();
         assert!(copy.expect("cp").success());
         place
     }
 
     fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
+        self.directory.path().join("state")
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -195,23 +195,23 @@ impl Place {
 /// never looks further than the first CA of a name, is asked with those alone that are valid.
 #[track_caller]
 fn accepted(chain: &[Certificate], holder: &Holder, at: OffsetDateTime) -> bool {
-    let told = locked_out(chain, std::slice::from_ref(holder), at);
-    let accepted = told.is_empty();
+    let reported = locked_out(chain, std::slice::from_ref(holder), at);
+    let accepted = reported.is_empty();
     let output = openssl_verify(chain, holder, at);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.success(), accepted, "{told:?}, OpenSSL: {said}");
+    assert_eq!(output.status.success(), accepted, "{reported:?}, OpenSSL: {said}");
     if std::env::var_os("CERTIFICATE_VERIFIER").is_some() {
         let errors = go::judge(chain, holder, at);
-        assert_eq!(errors.is_empty(), accepted, "{told:?}, Go: {errors:?}");
+        assert_eq!(errors.is_empty(), accepted, "{reported:?}, Go: {errors:?}");
     }
     accepted
 }
 
 fn openssl_verify(chain: &[Certificate], holder: &Holder, at: OffsetDateTime) -> Output {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let write = |name: &str, certificates: &[Certificate]| {
         let pem: String = certificates.iter().map(Certificate::to_pem).collect();
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         fs::write(&path, pem).expect("a writable folder");
         path
     };
@@ -254,7 +254,7 @@ fn keeps_keys(before: &str, after: &str) -> bool {
 }
 
 /// Waits until `/readyz`, which answers 200, says this of the certificates.
-fn wait_until_told(server: &Server, part: &str) {
+fn wait_until_reported(server: &Server, part: &str) {
     wait_for(part, || {
         let answer = server.metrics().get("/readyz");
         let text = String::from_utf8(answer.body).expect("text");

@@ -15,22 +15,22 @@ impl Own {
     /// With the pair signed by the root, or by an intermediate below it.
     fn pair(has_intermediate: bool) -> Self {
         let place = Place::empty();
-        let folder = place.folder.path();
+        let directory = place.directory.path();
         let p256 = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
         let root = ["req", "-x509", "-days", "3650", "-subj", "/CN=own root"];
         let files = ["-keyout", "root.key", "-out", "root.pem"];
-        openssl(folder, &[&root[..], &p256, &files].concat());
+        openssl(directory, &[&root[..], &p256, &files].concat());
         let sign = |name: &str, issuer: &str, extensions: &str| {
             let (key, request, pem) =
                 (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"));
             let (by, by_key) = (format!("{issuer}.pem"), format!("{issuer}.key"));
             let subject = format!("/CN={name}");
             let new = ["req", "-new", "-subj", &subject, "-keyout", &key, "-out", &request];
-            openssl(folder, &[&new[..], &p256].concat());
-            fs::write(folder.join("extensions"), extensions).expect("a writable folder");
+            openssl(directory, &[&new[..], &p256].concat());
+            fs::write(directory.join("extensions"), extensions).expect("a writable folder");
             let signed = ["x509", "-req", "-in", &request, "-CA", &by, "-CAkey", &by_key];
             let out = ["-days", "3650", "-CAcreateserial", "-extfile", "extensions", "-out", &pem];
-            openssl(folder, &[&signed[..], &out].concat());
+            openssl(directory, &[&signed[..], &out].concat());
         };
         let mut issuer = "root";
         if has_intermediate {
@@ -38,7 +38,7 @@ impl Own {
             issuer = "intermediate";
         }
         sign("leaf", issuer, "subjectAltName=DNS:localhost\n");
-        let read = |name: &str| fs::read_to_string(folder.join(name)).expect("a file");
+        let read = |name: &str| fs::read_to_string(directory.join(name)).expect("a file");
         let mut chain = read("leaf.pem");
         if has_intermediate {
             chain += &read("intermediate.pem");
@@ -51,7 +51,7 @@ impl Own {
 
     /// What a machine of the administrator's has, who trusts the root alone.
     fn pointer(&self) -> String {
-        let root = fs::read(self.place.folder.path().join("root.pem")).expect("a file");
+        let root = fs::read(self.place.directory.path().join("root.pem")).expect("a file");
         let url = "https://localhost:22623/config/worker";
         let spec = ignition::SpecVersion::V3_1;
         ignition::pointer(url, &root, spec).to_string()
@@ -60,7 +60,7 @@ impl Own {
     /// Serves it, and it is the one that is shown.
     fn assert_served(&self, flags: &[&str]) {
         let server = self.place.serve(None, flags);
-        let root = fs::read(self.place.folder.path().join("root.pem")).expect("a file");
+        let root = fs::read(self.place.directory.path().join("root.pem")).expect("a file");
         let shown = Client::tls(server.secure(), &root).shown_certificate();
         assert_eq!(shown.expect("a certificate"), self.place.certificates("tls.crt")[0].der());
         self.place.assert_boots(&self.pointer());
@@ -105,7 +105,7 @@ fn an_own_pair_with_only_what_machines_use_or_an_intermediate_is_served_unchange
 }
 
 #[test]
-fn an_own_pair_whose_root_nobody_brought_is_served_and_what_lacks_is_told() {
+fn an_own_pair_whose_root_nobody_brought_is_served_and_what_lacks_is_reported() {
     let own = Own::pair(true);
     fs::remove_file(own.place.file("ca.crt")).expect("a file");
     let chain = identity(&own.place.file("tls.crt"));

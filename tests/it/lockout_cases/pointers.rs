@@ -20,11 +20,11 @@ fn wait_until_done(server: &Server) {
 }
 
 #[test]
-fn what_somebody_else_put_in_a_pointer_configs_place_is_left_and_told() {
+fn what_somebody_else_put_in_a_pointer_configs_place_is_left_and_reported() {
     let place = Place::made(None);
     let request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
     let files = ["-nodes", "-subj", "/CN=corporate", "-keyout", "c.key", "-out", "c.pem"];
-    openssl(place.folder.path(), &[&request[..], &files].concat());
+    openssl(place.directory.path(), &[&request[..], &files].concat());
     let corporate = place.text("../c.pem");
     let corporate =
         pointer("https://mcs.example.com/config/worker", corporate.as_bytes(), SpecVersion::V3_1);
@@ -46,8 +46,9 @@ fn what_somebody_else_put_in_a_pointer_configs_place_is_left_and_told() {
             let server = place.serve_anyhow(None, &[]);
             wait_until_done(&server);
             assert_eq!(identity(&place.file(WORKER)), before, "{text}");
-            let is_told = |line: &str| line.contains("is left as it is") && line.contains(WORKER);
-            wait_for("it to be told", || server.log().lines().any(is_told).then_some(()));
+            let is_reported =
+                |line: &str| line.contains("is left as it is") && line.contains(WORKER);
+            wait_for("it to be told", || server.log().lines().any(is_reported).then_some(()));
             // The other pools have theirs.
             boot(&place.text("user-data/edge.ign"), &server);
         }

@@ -18,25 +18,25 @@ use crate::support::{in_repository, manifests};
 pub(crate) const COMPONENTS: [Component; 4] = [
     Component {
         name: "server",
-        folder: "monitoring",
+        directory: "monitoring",
         job: "machine-config-server",
         metrics: &["src/telemetry/metrics.rs", "src/telemetry/connections.rs"],
     },
     Component {
         name: "controller",
-        folder: "controller-monitoring",
+        directory: "controller-monitoring",
         job: "machine-config-server-controller",
         metrics: &["src/telemetry/controllers.rs"],
     },
     Component {
         name: "issuer",
-        folder: "issuer-monitoring",
+        directory: "issuer-monitoring",
         job: "machine-config-server-issuer",
         metrics: &["src/telemetry/controllers.rs"],
     },
     Component {
         name: "node-ca",
-        folder: "node-ca-monitoring",
+        directory: "node-ca-monitoring",
         job: "machine-config-server-node-ca",
         metrics: &["src/telemetry/node_agent.rs"],
     },
@@ -46,14 +46,14 @@ pub(crate) struct Component {
     /// Of its tests, `tests/monitoring/NAME.yaml`.
     pub(crate) name: &'static str,
     /// Below `deploy/components`.
-    pub(crate) folder: &'static str,
+    pub(crate) directory: &'static str,
     job: &'static str,
     metrics: &'static [&'static str],
 }
 
 impl Component {
     fn alerts(&self) -> Vec<Alert> {
-        let path = in_repository(&format!("deploy/components/{}/alerts.yaml", self.folder));
+        let path = in_repository(&format!("deploy/components/{}/alerts.yaml", self.directory));
         let text = fs::read_to_string(&path).expect("the alerts");
         let [rule] = &manifests::yaml_documents(&text)[..] else { panic!("one PrometheusRule") };
         let groups = rule["spec"]["groups"].as_array().expect("groups");
@@ -160,8 +160,10 @@ fn every_alert_is_tested_to_come() {
                 Some(labels.split_once("alertname=\"")?.1.split_once('"')?.0.to_owned())
             })
             .collect();
-        let told = all("alert_rule_test", "exp_alerts");
-        come.extend(told.iter().map(|one| one["alertname"].as_str().expect("a name").to_owned()));
+        let reported = all("alert_rule_test", "exp_alerts");
+        come.extend(
+            reported.iter().map(|one| one["alertname"].as_str().expect("a name").to_owned()),
+        );
         for alert in component.alerts() {
             assert!(come.contains(alert.name()), "no test has {} come", alert.name());
         }

@@ -19,10 +19,10 @@ fn containers_that_start_while_the_api_server_is_away_serve_what_was_kept() {
     let away = seconds.map_or(AWAY, |text| Duration::from_secs(text.parse().expect("a number")));
 
     let pods = site.addresses();
-    let authorities = site.authorities();
+    let cas = site.cas();
     let ask = |address: &str| -> Option<Response> {
         let address = format!("{address}:22623").parse().expect("an address");
-        let client = Client::tls(address, authorities.as_bytes()).named(HOST);
+        let client = Client::tls(address, cas.as_bytes()).named(HOST);
         let answer = node.inside(|| client.try_request("GET", "/config/worker", &[]));
         answer.ok().filter(|answer| answer.status == 200)
     };

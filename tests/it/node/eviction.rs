@@ -9,7 +9,7 @@ use crate::support::wait_for;
 
 /// Ignition itself has no end of it. A connection to an address that has just gone with its pod is given up
 /// after 30 s, and what follows may meet the same.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 #[test]
 fn machines_boot_while_a_server_is_evicted() {
@@ -18,7 +18,7 @@ fn machines_boot_while_a_server_is_evicted() {
     let metadata = &pods["items"][0]["metadata"];
     let [name, id] = ["name", "uid"].map(|field| metadata[field].as_str().expect("text"));
 
-    let storm = Storm::of_patient(&site, PATIENCE);
+    let storm = Storm::of_patient(&site, TIMEOUT);
     // Less than the volume's own limit, and all that there is.
     let cache = format!("/var/lib/kubelet/pods/{id}/volumes/kubernetes.io~empty-dir/cache");
     let fill =

@@ -38,7 +38,7 @@ fn a_machine_boots_from_pods_and_goes_on_booting_when_their_pair_is_renewed() {
     let shown = |address: &str| {
         let client = Client::tls(
             format!("{address}:22623").parse().expect("an address"),
-            site.authorities().as_bytes(),
+            site.cas().as_bytes(),
         );
         node.inside(|| client.named(HOST).shown_certificate().expect("a certificate"))
     };

@@ -24,16 +24,16 @@ const ADMITTED: &str = "
 fn the_daemon_set_serves_on_the_ports_of_the_control_plane() {
     let site = Site::empty();
     let node = &site.node;
-    for folder in ["deploy/kubernetes/namespaces.yaml", "deploy/kubernetes/crds"] {
-        node.kubectl(&["apply", "-f", in_repository(folder).to_str().expect("text")]);
+    for directory in ["deploy/kubernetes/namespaces.yaml", "deploy/kubernetes/crds"] {
+        node.kubectl(&["apply", "-f", in_repository(directory).to_str().expect("text")]);
     }
     node.serves_all_kinds();
     // As on OpenShift, where the label is set from what the namespace's accounts may use.
     let privileged = "pod-security.kubernetes.io/enforce=privileged";
     node.kubectl(&["label", "--overwrite", "namespace", NAMESPACE, privileged]);
     site.apply_text(&bootstrapper());
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let pair = Pair::make(folder.path(), HOST);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let pair = Pair::make(directory.path(), HOST);
     node.kubectl(&[
         "create",
         "secret",

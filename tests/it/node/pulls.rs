@@ -17,7 +17,7 @@ const PORT: u16 = 5443;
 const IMAGE: &str = "registry.example.com/machine-config-server:0.1.0";
 
 #[test]
-fn the_image_is_pulled_by_the_authority_of_node_ca_and_the_login_of_the_chart() {
+fn the_image_is_pulled_by_the_ca_of_node_ca_and_the_credential_of_the_chart() {
     let site = Site::empty();
     let node = &site.node;
     let registry = node.inside(|| {
@@ -34,17 +34,17 @@ fn the_image_is_pulled_by_the_authority_of_node_ca_and_the_login_of_the_chart() 
     // Neither authority nor login.
     site.helm(&["install", "mcs"], &values(&image, false));
     site.apply_text(&bootstrapper());
-    told(node, "x509: certificate signed by unknown authority");
+    reported(node, "x509: certificate signed by unknown authority");
 
     node.apply(&json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {
             "name": "merged-trusted-image-registry-ca", "namespace": "openshift-config-managed",
         },
-        "data": {registry.name().replace(':', ".."): registry.authority()},
+        "data": {registry.name().replace(':', ".."): registry.ca()},
     }));
     site.apply("nodes", &containerd_nodes());
-    told(node, "401 Unauthorized");
+    reported(node, "401 Unauthorized");
 
     site.helm(&["upgrade", "mcs"], &values(&image, true));
     // A pod that is there has been given no login.
@@ -63,7 +63,7 @@ fn the_image_is_pulled_by_the_authority_of_node_ca_and_the_login_of_the_chart() 
 }
 
 /// Waits until kubelet says so of a pull that failed.
-fn told(node: &Node, reason: &str) {
+fn reported(node: &Node, reason: &str) {
     wait_for(reason, || {
         let events = node.get(&["events", "-n", NAMESPACE]);
         let mut events = events["items"].as_array().expect("events").iter();
@@ -73,18 +73,18 @@ fn told(node: &Node, reason: &str) {
 
 /// Has containerd push the image under another name, which it does not keep.
 fn push(node: &Node, registry: &Registry, image: &str) {
-    let authority = registry.authorities().join("ca.crt");
-    let authority = authority.to_str().expect("text");
+    let ca = registry.cas().join("ca.crt");
+    let ca = ca.to_str().expect("text");
     let credentials = Registry::credentials();
     node.run(&["ctr", "images", "tag", IMAGE, image]);
-    node.run(&["ctr", "images", "push", "--tlscacert", authority, "--user", &credentials, image]);
+    node.run(&["ctr", "images", "push", "--tlscacert", ca, "--user", &credentials, image]);
     node.run(&["ctr", "images", "rm", image]);
 }
 
-fn values(image: &str, has_login: bool) -> Value {
+fn values(image: &str, has_credential: bool) -> Value {
     let endpoint = json!({
         "auth": {
-            "enabled": has_login,
+            "enabled": has_credential,
             "machine-config-server": {"username": USER, "password": PASSWORD},
         },
         "hosts": {"default": HOST},

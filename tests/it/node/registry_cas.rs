@@ -11,7 +11,7 @@ use crate::support::{in_repository, manifests, wait_for};
 const NAMESPACE: &str = "machine-config-server-node-ca";
 
 #[test]
-fn nodes_get_the_registries_authorities_in_either_layout() {
+fn nodes_get_the_registries_cas_in_either_layout() {
     let site = Site::empty();
     let node = &site.node;
     for file in ["deploy/kubernetes/namespaces.yaml", "ignition-fixtures/registries.yaml"] {

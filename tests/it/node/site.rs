@@ -21,20 +21,20 @@ pub(super) const BALANCER: &str = "192.0.2.23";
 /// A node with folders of an administrator's own. Both end with this value.
 pub(super) struct Site {
     pub(super) node: Node,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Site {
     /// One to which nothing has been applied.
     pub(super) fn empty() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = tempfile::tempdir().expect("a temporary folder");
         let copied = Command::new("cp")
             .arg("--recursive")
-            .args([&in_repository("deploy"), folder.path()])
+            .args([&in_repository("deploy"), directory.path()])
             .status()
             .expect("cp");
         assert!(copied.success());
-        Self { node: Node::start(), folder }
+        Self { node: Node::start(), directory }
     }
 
     /// One that serves the sample cluster by `deploy/kubernetes`, with a pair that `deploy/controller` has
@@ -78,7 +78,7 @@ impl Site {
     /// helm, with the chart in this repository and these values. The release is apart from what it makes.
     pub(super) fn helm(&self, arguments: &[&str], values: &Value) {
         let helm = std::env::var("HELM").expect("HELM: run tests/run");
-        let file = self.folder.path().join("values.json");
+        let file = self.directory.path().join("values.json");
         write(&file, values.to_string().as_bytes());
         let chart = in_repository("deploy/chart/machine-config-server");
         let [chart, file] = [&chart, &file].map(|path| path.to_str().expect("text"));
@@ -127,7 +127,7 @@ impl Site {
     }
 
     /// What the machines' pointer configs trust.
-    pub(super) fn authorities(&self) -> String {
+    pub(super) fn cas(&self) -> String {
         wait_for("the authorities", || {
             let map = self.node.get(&["configmap/machine-config-server-ca", "-n", NAMESPACE]);
             map["data"]["ca-bundle.crt"].as_str().map(str::to_owned)
@@ -136,16 +136,16 @@ impl Site {
 
     /// `kubectl apply -f` of a text.
     pub(super) fn apply_text(&self, text: &str) {
-        let file = self.folder.path().join("objects.yaml");
+        let file = self.directory.path().join("objects.yaml");
         write(&file, text.as_bytes());
         self.node.kubectl(&["apply", "-f", file.to_str().expect("text")]);
     }
 
     /// `kubectl apply -k` of a folder with this kustomization.
-    pub(super) fn apply(&self, folder: &str, kustomization: &str) {
-        let folder = self.folder.path().join(folder);
-        write(&folder.join("kustomization.yaml"), kustomization.as_bytes());
-        self.node.kubectl(&["apply", "-k", folder.to_str().expect("text")]);
+    pub(super) fn apply(&self, directory: &str, kustomization: &str) {
+        let directory = self.directory.path().join(directory);
+        write(&directory.join("kustomization.yaml"), kustomization.as_bytes());
+        self.node.kubectl(&["apply", "-k", directory.to_str().expect("text")]);
     }
 }
 

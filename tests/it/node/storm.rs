@@ -9,7 +9,7 @@ use super::site::{BALANCER, HOST, Site};
 use crate::support::http::Client;
 
 /// Ignition waits so long for an answer's head.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const MACHINES: usize = 3;
 
 /// What a machine does when it gets no config.
@@ -39,15 +39,14 @@ impl Storm {
     }
 
     /// Machines that ask again, as Ignition does, and give up after `patience`.
-    pub(super) fn of_patient(site: &Site, patience: Duration) -> Self {
-        Self::of(site, Refused::AsksAgain(patience))
+    pub(super) fn of_patient(site: &Site, timeout: Duration) -> Self {
+        Self::of(site, Refused::AsksAgain(timeout))
     }
 
     fn of(site: &Site, refused: Refused) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let address = format!("{BALANCER}:22623").parse().expect("an address");
-        let client =
-            Client::tls(address, site.authorities().as_bytes()).named(HOST).patient_as_ignition();
+        let client = Client::tls(address, site.cas().as_bytes()).named(HOST).patient_as_ignition();
         let machines = (0..MACHINES).map(|_| {
             let (over, client) = (Arc::clone(&over), client.clone());
             let node = site.node.namespaces();
@@ -84,7 +83,7 @@ impl Asked {
         loop {
             let failure = match (once(client), refused) {
                 (Ok(()), _) => break self.served += 1,
-                (Err(_), Refused::AsksAgain(patience)) if started.elapsed() < patience => {
+                (Err(_), Refused::AsksAgain(timeout)) if started.elapsed() < timeout => {
                     thread::sleep(Duration::from_millis(200));
                     continue;
                 }
@@ -101,7 +100,7 @@ fn once(client: &Client) -> Result<(), String> {
     let answer = client.try_request("GET", "/config/worker", &[accept]);
     let took = started.elapsed();
     match answer {
-        Ok(answer) if answer.status == 200 && took < PATIENCE => Ok(()),
+        Ok(answer) if answer.status == 200 && took < TIMEOUT => Ok(()),
         Ok(answer) => Err(format!("{} after {took:?}", answer.status)),
         Err(error) => Err(format!("{error} after {took:?}")),
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::faults::bootstrap_folder;
+use crate::faults::bootstrap_directory;
 use crate::support::browser::Browser;
 use crate::support::clock::follow_clock;
 use crate::support::logged::Logged;
@@ -37,26 +37,26 @@ fn open(server: &Server) -> Browser {
 }
 
 #[test]
-fn ten_thousand_machines_and_a_hundred_pools_are_told_in_50_ms() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+fn ten_thousand_machines_and_a_hundred_pools_are_reported_in_50_ms() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
     for number in 0..100 {
         let configuration = json!({"configuration": {"name": "rendered"}});
         let pool = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
             "metadata": {"name": format!("pool-{number}")}, "spec": configuration, "status": configuration,
         });
-        let path = folder.path().join(format!("pool-{number}.json"));
+        let path = directory.path().join(format!("pool-{number}.json"));
         fs::write(path, pool.to_string()).expect("a writable folder");
     }
     let config = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
         "metadata": {"name": "rendered"}, "spec": {"config": {"ignition": {"version": "3.4.0"}}},
     });
-    fs::write(folder.path().join("config.json"), config.to_string()).expect("a writable folder");
+    fs::write(directory.path().join("config.json"), config.to_string()).expect("a writable folder");
     let machines: Vec<Value> = (0..10_000_u32).map(machine).collect();
     let state = tempfile::tempdir().expect("a temporary folder");
     fs::write(state.path().join("ledger.json"), json!(machines).to_string()).expect("a write");
-    let server = Server::serve_with_state(folder.path(), state.path());
+    let server = Server::serve_with_state(directory.path(), state.path());
     let before = server.resident_bytes();
 
     let mut page = String::new();
@@ -101,8 +101,8 @@ fn page(server: &Server) -> String {
 }
 
 #[test]
-fn a_pair_that_expires_while_it_is_served_is_told_and_takes_no_server_out_of_service() {
-    let base = bootstrap_folder();
+fn a_pair_that_expires_while_it_is_served_is_reported_and_takes_no_server_out_of_service() {
+    let base = bootstrap_directory();
     let clock = base.path().join("clock");
     // In one step: the server reads it each time that it looks at the clock.
     let set = |ahead: &str| {
@@ -137,8 +137,8 @@ fn a_pair_that_expires_while_it_is_served_is_told_and_takes_no_server_out_of_ser
 
 #[test]
 fn a_pointer_config_that_boots_nobody_is_in_the_headline_at_once() {
-    let folder = manifests("3.4.0");
-    let server = Server::serve(folder.path(), &["--access", "off"]);
+    let directory = manifests("3.4.0");
+    let server = Server::serve(directory.path(), &["--access", "off"]);
     assert!(page(&server).contains("Everything is in order"), "{}", page(&server));
     let pointers = server.state().join("user-data");
     let pointer = fs::read_to_string(pointers.join("worker.ign")).expect("a pointer config");
@@ -151,34 +151,34 @@ fn a_pointer_config_that_boots_nobody_is_in_the_headline_at_once() {
 
 /// One pool, whose config is of this spec.
 fn manifests(spec: &str) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    write_config(folder.path(), spec);
-    write_pool(folder.path());
-    folder
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    write_config(directory.path(), spec);
+    write_pool(directory.path());
+    directory
 }
 
-fn write_config(folder: &Path, spec: &str) {
+fn write_config(directory: &Path, spec: &str) {
     let image = format!("os.example.com:5000/os@sha256:{}", "0".repeat(64));
     let config = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
         "metadata": {"name": "rendered"},
         "spec": {"osImageURL": image, "config": {"ignition": {"version": spec}}},
     });
-    fs::write(folder.join("config.json"), config.to_string()).expect("a writable folder");
+    fs::write(directory.join("config.json"), config.to_string()).expect("a writable folder");
 }
 
-fn write_pool(folder: &Path) {
+fn write_pool(directory: &Path) {
     let pool = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
         "metadata": {"name": "worker"}, "status": {"configuration": {"name": "rendered"}},
     });
-    fs::write(folder.join("pool.json"), pool.to_string()).expect("a writable folder");
+    fs::write(directory.join("pool.json"), pool.to_string()).expect("a writable folder");
 }
 
 #[test]
 fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let server = Server::serve_when_up(folder.path(), &[]);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let server = Server::serve_when_up(directory.path(), &[]);
     let logged = |text: &str| {
         wait_for(text, || server.log().contains(text).then_some(()));
     };
@@ -187,8 +187,8 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     logged(&format!("Status page: http://{address}/\n"));
 
     // The config comes first: its pool is never read without it.
-    write_config(folder.path(), "9.9.9");
-    write_pool(folder.path());
+    write_config(directory.path(), "9.9.9");
+    write_pool(directory.path());
     let reads = || {
         let log = server.log();
         let lines = log.lines().filter(|line| line.contains("inputs read"));
@@ -198,7 +198,7 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     assert!(broken.iter().all(|line| line.contains(" problems=1")), "{broken:?}");
     logged("the pool is not ready");
 
-    write_config(folder.path(), "3.4.0");
+    write_config(directory.path(), "3.4.0");
     logged("the pool is ready again");
     wait_for("the mended pool", || {
         reads().iter().find(|line| line.contains(" problems=0")).cloned()
@@ -209,14 +209,18 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
 
     // Another one finds the port in use, and serves without.
     let mut second = binary();
-    second.arg("serve").arg(folder.path()).arg("--state-dir").arg(folder.path().join(".state"));
+    second
+        .arg("serve")
+        .arg(directory.path())
+        .arg("--state-dir")
+        .arg(directory.path().join(".state"));
     second.args(["--listen-address=127.0.0.1", "--secure-port=0", "--insecure-port=0"]);
     second.arg(format!("--metrics-address={address}"));
     let second = Logged::start("the second server", &mut second);
-    let told = format!("cannot listen on {address} (metrics and status page)");
+    let reported = format!("cannot listen on {address} (metrics and status page)");
     wait_for("the port", || {
         let log = second.log();
-        let mut lines = log.lines().filter(|line| line.contains(&told));
+        let mut lines = log.lines().filter(|line| line.contains(&reported));
         lines.any(|line| line.contains("use --metrics-address")).then_some(())
     });
     for command in ["controller", "node-ca"] {
@@ -225,7 +229,7 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
             .output()
             .expect("the built binary");
         let error = String::from_utf8(output.stderr).expect("text");
-        let told = format!("cannot listen on {address} (metrics); use --metrics-address");
-        assert!(output.status.code() == Some(1) && error.contains(&told), "{error}");
+        let reported = format!("cannot listen on {address} (metrics); use --metrics-address");
+        assert!(output.status.code() == Some(1) && error.contains(&reported), "{error}");
     }
 }

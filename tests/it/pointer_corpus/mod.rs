@@ -58,8 +58,8 @@ impl Site {
         let own = server.state().join("user-data/worker.ign");
         wait_for("the pointer config", || own.exists().then_some(()));
         let config: Value = serde_json::from_slice(&fs::read(own).expect("a file")).expect("JSON");
-        let authority = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0];
-        let source = authority["source"].as_str().expect("a source");
+        let ca = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0];
+        let source = ca["source"].as_str().expect("a source");
         let (_, encoded) = source.split_once("base64,").expect("a data URL in base64");
         let pem = String::from_utf8(BASE64.decode(encoded).expect("base64")).expect("PEM");
         Self { server, config, pem }
@@ -84,8 +84,8 @@ impl Site {
     }
 
     /// What is kept, and this beside it.
-    fn kept_with(&self, text: &[u8], folder: &Path) -> (PathBuf, PathBuf) {
-        let state = folder.join("state");
+    fn kept_with(&self, text: &[u8], directory: &Path) -> (PathBuf, PathBuf) {
+        let state = directory.join("state");
         self.server.copy_state(&state);
         let file = state.join("user-data/case.ign");
         fs::write(&file, text).expect("a writable folder");
@@ -116,8 +116,8 @@ struct Outcome {
 
 /// Where a case is kept, `certs check` says of it what `--pointer` does, and it is not forgotten when its CA is
 /// distrusted. Returns what is wrong.
-fn kept_otherwise(site: &Site, case: &Case, boots: bool, folder: &Path) -> Option<String> {
-    let (state, file) = site.kept_with(&case.text, folder);
+fn kept_otherwise(site: &Site, case: &Case, boots: bool, directory: &Path) -> Option<String> {
+    let (state, file) = site.kept_with(&case.text, directory);
     let (is_in_order, said) = certs(&["check"], &state);
     if is_in_order != boots {
         return Some(format!("kept: {is_in_order}: {said}"));
@@ -138,12 +138,12 @@ fn kept_otherwise(site: &Site, case: &Case, boots: bool, folder: &Path) -> Optio
 
 /// Judges one case by all who read its spec.
 fn compare(site: &Site, ignitions: &[Ignition], case: &Case, outcome: &Outcome) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = folder.path().join("pointer.ign");
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let file = directory.path().join("pointer.ign");
     fs::write(&file, &case.text).expect("a writable folder");
     let (ours, said) = site.verdict(&file);
     let readers = ignitions.iter().filter(|it| it.reads(&case.text));
-    let real: Vec<_> = readers.map(|it| (it, it.boots(&file, folder.path()))).collect();
+    let real: Vec<_> = readers.map(|it| (it, it.boots(&file, directory.path()))).collect();
     let all_boot = real.iter().all(|(_, answer)| answer.boots);
     let any_boots = real.iter().any(|(_, answer)| answer.boots);
     let count = if all_boot { &outcome.booted } else { &outcome.refused };
@@ -151,7 +151,7 @@ fn compare(site: &Site, ignitions: &[Ignition], case: &Case, outcome: &Outcome) 
     let is_chosen = REFUSED_BY_CHOICE.contains(&&case.name[..]);
     let expected = all_boot && !is_chosen;
     let is_known = DIFFERENT.contains(&&case.name[..]) == (any_boots != all_boot);
-    let kept = kept_otherwise(site, case, ours, folder.path());
+    let kept = kept_otherwise(site, case, ours, directory.path());
     if ours == expected && is_known && (all_boot || !is_chosen) && kept.is_none() {
         return;
     }
@@ -161,8 +161,8 @@ fn compare(site: &Site, ignitions: &[Ignition], case: &Case, outcome: &Outcome) 
     let real: String = real.iter().map(of).collect::<Vec<_>>().concat();
     let text = String::from_utf8_lossy(&case.text);
     let kept = kept.unwrap_or_default();
-    let told = format!("## {}\nours: {ours}: {said}{kept}{real}{text}\n", case.name);
-    outcome.wrong.lock().expect("no panic").push(told);
+    let reported = format!("## {}\nours: {ours}: {said}{kept}{real}{text}\n", case.name);
+    outcome.wrong.lock().expect("no panic").push(reported);
 }
 
 fn agree(site: &Site, cases: &[Case]) -> Outcome {

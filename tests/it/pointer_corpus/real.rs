@@ -48,8 +48,8 @@ impl Ignition {
     }
 
     /// Whether a machine boots from `file`.
-    pub(super) fn boots(&self, file: &Path, folder: &Path) -> Answer {
-        let at = folder.join(self.name);
+    pub(super) fn boots(&self, file: &Path, directory: &Path) -> Answer {
+        let at = directory.join(self.name);
         fs::create_dir_all(at.join("root")).expect("a folder");
         let (log, cache) = (at.join("log"), at.join("config.json"));
         let output = File::create(&log).expect("a log file");

@@ -43,28 +43,28 @@ fn an_external_pair_is_taken_renewed_and_moved_to_another_root_and_nobody_is_loc
     assert!(world.bundle().contains(&first.certificate));
 
     // What is made anew is served at once, and what was before is nothing to keep.
-    let stored = world.stored.authority.clone();
+    let stored = world.stored.ca.clone();
     for _ in 0..3 {
         world.now += 60 * DAY;
         let pair = first.pair(&[host()], world.now, 90 * DAY);
         world.external(Some(pair.clone()), &[&first.certificate]);
         world.serves(&pair);
     }
-    assert_eq!(world.stored.authority, stored);
+    assert_eq!(world.stored.ca, stored);
 
     let moved = second.pair(&[host()], world.now, 90 * DAY);
     world.external(Some(moved.clone()), &[&first.certificate, &second.certificate]);
     world.serves(&moved);
 
     // Nothing is issued here, whoever asks for it.
-    world.stored.asked.authority = true;
+    world.stored.asked.ca = true;
     world.settle();
     world.serves(&moved);
     assert!(matches!(
         &world.attention[..],
         [Warning::Refused(Refused { refusal: Refusal::External(_), .. })]
     ));
-    world.stored.asked.authority = false;
+    world.stored.asked.ca = false;
 
     // Without it the server makes its own again, when that of the other ends.
     world.stored.external = None;
@@ -82,7 +82,7 @@ fn a_first_pair_is_somebody_elses_and_no_ca_is_made() {
     world.settle();
     world.serves(&pair);
     assert_eq!(world.bundle(), [theirs.certificate]);
-    assert_eq!(world.stored.authority, None);
+    assert_eq!(world.stored.ca, None);
 }
 
 #[test]

@@ -117,9 +117,9 @@ impl World {
         change: impl FnOnce(&mut CertificateParams),
     ) -> Certificate {
         let certificate = self.granted(by, valid, change);
-        let own = self.stored.authority.as_ref().and_then(StoredPair::leaf);
+        let own = self.stored.ca.as_ref().and_then(StoredPair::leaf);
         assert_eq!(own.as_ref(), Some(&certificate), "{:?}", self.attention);
-        self.stored.asked.authority = false;
+        self.stored.asked.ca = false;
         self.settle();
         assert_eq!((self.asking(), &self.attention[..]), (Asking::Forget, &[][..]));
         self.issuer().request = None;
@@ -134,7 +134,7 @@ impl World {
         assert!(bundle.len() == N && cas.iter().all(|ca| bundle.contains(ca)), "{bundle:?}");
     }
 
-    fn told(&self) -> Vec<String> {
+    fn reported(&self) -> Vec<String> {
         self.attention.iter().map(Warning::to_string).collect()
     }
 }
@@ -164,7 +164,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     world.trusts([&first.root, &own]);
     assert!(world.chain()[0].is_issued_by(&renewed));
 
-    world.stored.asked.authority = true;
+    world.stored.asked.ca = true;
     world.now += 10 * DAY;
     let moved = world.taken(&second, 400 * DAY, no_ca_below);
     world.trusts([&second.root, &first.root, &own]);
@@ -172,7 +172,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     assert_eq!(world.locked_out().len(), 0);
 
     // By one that lets no CA follow, there is no way from another root's CA to its own holders.
-    world.stored.asked.authority = true;
+    world.stored.asked.ca = true;
     world.now += 10 * DAY;
     let third = Corporate::new("Root 3", world.now);
     world.granted(&third, 400 * DAY, anything);
@@ -186,7 +186,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     world.stored.issuer = None;
     world.now += YEAR;
     world.settle();
-    let own = world.stored.authority.as_ref().and_then(StoredPair::leaf).expect("a CA");
+    let own = world.stored.ca.as_ref().and_then(StoredPair::leaf).expect("a CA");
     assert!(own.is_issued_by(&own) && world.bundle().contains(&own));
 }
 
@@ -202,9 +202,12 @@ fn an_issuer_that_is_away_for_a_month_changes_nothing() {
     let before = world.chain();
     for day in 0..30 {
         world.settle();
-        let told = world.told();
-        assert_eq!(told.is_empty(), day == 0, "{told:?}");
-        assert!(told.iter().all(|line| line.ends_with("Z: the issuer is not ready")), "{told:?}");
+        let reported = world.reported();
+        assert_eq!(reported.is_empty(), day == 0, "{reported:?}");
+        assert!(
+            reported.iter().all(|line| line.ends_with("Z: the issuer is not ready")),
+            "{reported:?}"
+        );
         assert_eq!((world.asking(), world.chain()), (Asking::Nothing, before.clone()));
         world.now += DAY;
     }
@@ -213,7 +216,7 @@ fn an_issuer_that_is_away_for_a_month_changes_nothing() {
     world.issuer().request.as_mut().expect("a request").answer = answer;
     // What has come is looked at, however long ago it was asked for.
     world.settle();
-    assert!(world.chain()[0].is_issued_by(&certificate), "{:?}", world.told());
+    assert!(world.chain()[0].is_issued_by(&certificate), "{:?}", world.reported());
 }
 
 #[test]
@@ -222,7 +225,7 @@ fn a_first_ca_is_waited_for_and_nothing_is_served_before() {
     world.stored.issuer = Some(nobody_asked());
     world.settle();
     assert_eq!(world.asking(), Asking::Ask(Reason::Missing));
-    assert!(world.stored.authority.is_none() && world.chain().is_empty());
+    assert!(world.stored.ca.is_none() && world.chain().is_empty());
     let corporate = Corporate::new("Root", START);
     let first = world.taken(&corporate, 400 * DAY, anything);
     assert!(world.chain()[0].is_issued_by(&first));
@@ -242,16 +245,16 @@ fn a_ca_that_was_issued_and_is_gone_is_asked_for_again() {
     world.settle();
     world.now += 71 * DAY;
     world.settle();
-    let own = world.stored.authority.as_ref().and_then(StoredPair::leaf).expect("a CA");
+    let own = world.stored.ca.as_ref().and_then(StoredPair::leaf).expect("a CA");
     assert!(own.is_issued_by(&own) && world.chain()[0].is_issued_by(&own));
     assert_eq!(world.asking(), Asking::Nothing);
-    assert!(world.told().iter().any(|line| line.contains(NAME)), "{:?}", world.told());
+    assert!(world.reported().iter().any(|line| line.contains(NAME)), "{:?}", world.reported());
     world.issuer().request = None;
     let renewed = world.taken(&corporate, 400 * DAY, anything);
     assert!(world.chain()[0].is_issued_by(&renewed) && renewed != intermediate);
 
     world.distrust(&renewed);
-    let own = world.stored.authority.as_ref().and_then(StoredPair::leaf).expect("a CA");
+    let own = world.stored.ca.as_ref().and_then(StoredPair::leaf).expect("a CA");
     assert!(own.is_issued_by(&own));
     assert_eq!(world.asking(), Asking::Ask(Reason::Issuer(NAME.to_owned())));
 }
@@ -318,7 +321,7 @@ fn misfits(corporate: &Corporate, own_key: &KeyPair) -> Vec<(&'static str, Answe
 }
 
 #[test]
-fn what_does_not_fit_is_told_and_the_ca_that_is_there_goes_on() {
+fn what_does_not_fit_is_reported_and_the_ca_that_is_there_goes_on() {
     let corporate = Corporate::new("Root", START);
     let own_key = key();
     for (case, answer, expected) in misfits(&corporate, &own_key) {
@@ -326,9 +329,9 @@ fn what_does_not_fit_is_told_and_the_ca_that_is_there_goes_on() {
         let before = world.chain();
         world.answered(&own_key, answer);
         world.settle();
-        let told = world.told();
-        assert!(told.len() == 1 && told[0].contains(expected), "{case}: {told:?}");
-        assert!(told[0].contains(NAME), "{case}: {told:?}");
+        let reported = world.reported();
+        assert!(reported.len() == 1 && reported[0].contains(expected), "{case}: {reported:?}");
+        assert!(reported[0].contains(NAME), "{case}: {reported:?}");
         assert_eq!((world.asking(), world.chain()), (Asking::Nothing, before), "{case}");
         world.now += Duration::HOUR;
         assert_eq!(world.asking(), Asking::Ask(Reason::Issuer(NAME.to_owned())), "{case}");

@@ -22,7 +22,7 @@ impl World {
     }
 
     fn stored_blocks(&self, tag: &str) -> usize {
-        let stored = self.stored.authority.as_ref().expect("a CA");
+        let stored = self.stored.ca.as_ref().expect("a CA");
         let text = [&stored.certificates[..], &stored.key, &stored.previous].concat();
         let blocks = pem::parse_many(text).expect("PEM");
         blocks.iter().filter(|block| block.tag() == tag).count()
@@ -49,7 +49,7 @@ fn a_restored_backup_boots_every_pointer_config_of_many_rotations() {
         // As in a cluster, where one secret is restored; and as in a directory, where all is.
         for is_directory in [false, true] {
             let mut world = world.clone();
-            world.stored.authority.clone_from(&backup.authority);
+            world.stored.ca.clone_from(&backup.ca);
             if is_directory {
                 world.stored = backup.clone();
                 world.pointers.truncate(0);
@@ -196,18 +196,15 @@ fn the_book_has_every_bound() {
     for name in limits.split('`').skip(1).step_by(2).filter(is_constant) {
         *listed.entry(name).or_default() += 1;
     }
-    let is_bound = |name: &&str| {
-        ["MAX_", "MOST_", "LARGEST_"].iter().any(|begin| name.starts_with(begin))
-            || ["MOST", "LARGEST"].contains(name)
-    };
+    let is_bound = |name: &&str| name.starts_with("MAX_");
     let mut present: BTreeMap<String, usize> = BTreeMap::new();
     let mut all = String::new();
-    let mut folders = vec![in_repository("src"), in_repository("crates")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder") {
+    let mut directories = vec![in_repository("src"), in_repository("crates")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
                 continue;
             }
             let text = fs::read_to_string(&path).expect("a source file");

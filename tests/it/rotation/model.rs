@@ -51,7 +51,7 @@ fn run_seen_by(judge: Option<fn(&World)>, seed: u64, states: u64, happen: Happen
             1 => {
                 // Adopted in the middle of a rotation.
                 let mut world = World::settled(START - 5 * YEAR);
-                world.stored.asked.authority = true;
+                world.stored.asked.ca = true;
                 world.now = START;
                 for _ in 0..random.below(4) {
                     world.advance(1);
@@ -87,7 +87,7 @@ fn run_seen_by(judge: Option<fn(&World)>, seed: u64, states: u64, happen: Happen
 /// What administrators ask for, and what time does.
 fn ask(world: &mut World, random: &mut Random) {
     match random.below(6) {
-        0 => world.stored.asked.authority = true,
+        0 => world.stored.asked.ca = true,
         1 => world.stored.asked.serving = true,
         2 => {
             // In a burst.
@@ -192,7 +192,7 @@ fn own_pair(world: &mut World, ca: OwnCa, is_known: bool) {
 
 /// A CA in place of the one that is there, with a pair and pointer configs.
 fn own_ca(world: &mut World, ca: OwnCa) {
-    world.stored.authority = Some(ca.stored());
+    world.stored.ca = Some(ca.stored());
     world.stored.serving = Some(ca.pair(&[host()], world.now, 2 * YEAR));
     world.stored.bundle = Some(ca.certificate.to_pem().into());
     world.handed.clear();
@@ -212,17 +212,17 @@ fn spoil(world: &mut World, random: &mut Random) {
                 pair.certificates = leaf.into();
             }
         }
-        1 => stored.authority.iter_mut().for_each(|pair| pair.previous.clear()),
-        2 => stored.authority.iter_mut().for_each(|pair| cut(&mut pair.previous)),
-        3 => stored.authority.iter_mut().for_each(|pair| cut(&mut pair.key)),
-        4 => stored.authority.iter_mut().for_each(|pair| cut(&mut pair.certificates)),
+        1 => stored.ca.iter_mut().for_each(|pair| pair.previous.clear()),
+        2 => stored.ca.iter_mut().for_each(|pair| cut(&mut pair.previous)),
+        3 => stored.ca.iter_mut().for_each(|pair| cut(&mut pair.key)),
+        4 => stored.ca.iter_mut().for_each(|pair| cut(&mut pair.certificates)),
         5 => stored.serving.iter_mut().for_each(|pair| cut(&mut pair.certificates)),
         6 => stored.serving.iter_mut().for_each(|pair| cut(&mut pair.key)),
-        7 => std::mem::swap(&mut stored.authority, &mut stored.serving),
-        8 => stored.authority = None,
+        7 => std::mem::swap(&mut stored.ca, &mut stored.serving),
+        8 => stored.ca = None,
         9 => stored.serving = None,
         10 => stored.bundle = None,
-        _ => stored.authority = Some(StoredPair::unreadable("no permission".to_owned())),
+        _ => stored.ca = Some(StoredPair::unreadable("no permission".to_owned())),
     }
 }
 

@@ -17,11 +17,11 @@ fn renewal_and_expiry_are_kept_to_the_second() {
     assert_eq!(due, START + 8 * YEAR);
     let step = |world: &World, now: OffsetDateTime| World { now, ..world.clone() }.step();
     assert_eq!(step(&world, due - Duration::SECOND), None);
-    assert_eq!(step(&world, due), Some(Step::Authority(Reason::Renewal)));
+    assert_eq!(step(&world, due), Some(Step::Ca(Reason::Renewal)));
     let end = world.chain()[0].not_after;
     assert_eq!(end, START + 10 * YEAR);
-    assert_eq!(step(&world, end), Some(Step::Authority(Reason::Renewal)));
-    assert_eq!(step(&world, end + Duration::SECOND), Some(Step::Authority(Reason::Expired)));
+    assert_eq!(step(&world, end), Some(Step::Ca(Reason::Renewal)));
+    assert_eq!(step(&world, end + Duration::SECOND), Some(Step::Ca(Reason::Expired)));
     assert_eq!(
         step(&world, START - 2 * Duration::DAY),
         None,
@@ -39,9 +39,9 @@ fn renewal_and_expiry_are_kept_to_the_second() {
 }
 
 #[test]
-fn each_reason_is_told() {
+fn each_reason_is_reported() {
     let mut world = World::fresh(START);
-    assert_eq!(world.step(), Some(Step::Authority(Reason::Missing)));
+    assert_eq!(world.step(), Some(Step::Ca(Reason::Missing)));
     world.settle();
     let settled = world;
     let serving = |reason| Some(Step::Serving(reason, vec![host()]));
@@ -73,17 +73,17 @@ fn each_reason_is_told() {
         Some(Step::Serving(Reason::Host(other.clone()), vec![host(), other.clone()]))
     );
     assert_eq!(with(&|world| world.stored.asked.serving = true), serving(Reason::Asked));
-    let asked = Some(Step::Authority(Reason::Asked));
-    assert_eq!(with(&|world| world.stored.asked.authority = true), asked);
+    let asked = Some(Step::Ca(Reason::Asked));
+    assert_eq!(with(&|world| world.stored.asked.ca = true), asked);
 }
 
 #[test]
-fn a_leaf_does_not_outlive_its_authority_and_is_renewed_in_time() {
+fn a_leaf_does_not_outlive_its_ca_and_is_renewed_in_time() {
     let mut world = World::settled(START);
     world.now = START + 7 * YEAR;
     world.rotate(false, false);
-    let (leaf, authority) = (world.chain()[0].clone(), world.bundle()[0].clone());
-    assert_eq!(leaf.not_after, authority.not_after);
+    let (leaf, ca) = (world.chain()[0].clone(), world.bundle()[0].clone());
+    assert_eq!(leaf.not_after, ca.not_after);
     let due = renewal(&leaf, &world.policy);
     assert!(due < leaf.not_after && due > world.now, "{due}");
 }
@@ -110,7 +110,7 @@ fn a_pointer_of_an_old_installation_is_served_as_long_as_its_pair_lasts() {
 fn a_ca_that_is_made_in_the_second_of_another_signs_all_the_same() {
     let mut world = World::settled(START);
     let first = world.bundle()[0].clone();
-    world.stored.asked.authority = true;
+    world.stored.asked.ca = true;
     world.settle();
     let others: Vec<_> = world.bundle().into_iter().filter(|ca| *ca != first).collect();
     let [second] = &others[..] else { panic!("{others:?}") };
@@ -127,13 +127,16 @@ fn a_pair_that_nobody_can_issue_again_is_not_replaced_while_it_cannot_be_kept() 
     let pair = own.pair(&[host()], START, YEAR);
     world.stored.serving = Some(pair.clone());
     // The key of the CA that signs is another's; the one before it has its own still.
-    let authority = world.stored.authority.as_mut().expect("one");
-    authority.key = key().serialize_pem().into();
+    let ca = world.stored.ca.as_mut().expect("one");
+    ca.key = key().serialize_pem().into();
     world.stored.asked.serving = true;
     world.settle();
     assert_eq!(world.stored.serving.as_ref(), Some(&pair));
-    let told: Vec<_> = world.attention.iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|it| it.contains("cannot be kept beside the signing CA")), "{told:?}");
+    let reported: Vec<_> = world.attention.iter().map(ToString::to_string).collect();
+    assert!(
+        reported.iter().any(|it| it.contains("cannot be kept beside the signing CA")),
+        "{reported:?}"
+    );
     world.stored.asked.force = true;
     world.settle();
     assert_ne!(world.stored.serving.as_ref(), Some(&pair));
@@ -145,12 +148,12 @@ pub(super) fn openssl_verifies(
     trusted: &[Certificate],
     now: OffsetDateTime,
 ) -> String {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let pem = |certificates: &[Certificate]| -> String {
         certificates.iter().map(Certificate::to_pem).collect()
     };
     let write = |name: &str, text: String| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         std::fs::write(&path, text).expect("a writable folder");
         path
     };
@@ -180,8 +183,8 @@ fn openssl_follows_a_dozen_rotations_strictly() {
     }
     let chain = world.chain();
     assert_eq!(chain.len(), 1 + 12, "one certificate leads to each older authority");
-    for authority in &all {
-        let verified = openssl_verifies(&chain, std::slice::from_ref(authority), world.now);
+    for ca in &all {
+        let verified = openssl_verifies(&chain, std::slice::from_ref(ca), world.now);
         assert!(verified.contains(": OK"), "{verified}");
     }
 }
@@ -194,9 +197,9 @@ fn certificates_are_as_rfc_5280_asks() {
         world.stored.hosts.push("2001:db8::1".parse().expect("an address"));
         world.policy.algorithm = algorithm;
         world.settle();
-        let authority = world.bundle().remove(0);
+        let ca = world.bundle().remove(0);
         let chain = world.chain();
-        let verified = openssl_verifies(&chain, std::slice::from_ref(&authority), START);
+        let verified = openssl_verifies(&chain, std::slice::from_ref(&ca), START);
         assert!(verified.contains(": OK"), "{name}: {verified}");
         let text = openssl_text(&chain[0]);
         for wanted in [
@@ -215,7 +218,7 @@ fn certificates_are_as_rfc_5280_asks() {
             let checked = openssl_x509(&chain[0], &["-noout", flag, name]);
             assert!(checked.contains("does match certificate"), "{flag} {name}: {checked}");
         }
-        let text = openssl_text(&authority);
+        let text = openssl_text(&ca);
         for wanted in ["CA:TRUE", "Certificate Sign, CRL Sign", "X509v3 Subject Key Identifier"] {
             assert!(text.contains(wanted), "{name}: {wanted} in {text}");
         }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use ignition::{SpecVersion, pointer};
 use model::pointer_config::PointerConfig;
-use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use pki::issue::{Signer, Validity, issue_ca, issue_serving};
 use pki::{
     Asked, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES, MAX_STEPS,
     Next, Policy, Reason, Step, StoredPair, Warning, Write, locked_out, next,
@@ -57,7 +57,7 @@ pub(super) struct OwnCa {
 impl OwnCa {
     pub(super) fn new(now: OffsetDateTime) -> Self {
         let key = key();
-        let certificate = issue_authority(&key, 10 * YEAR, now).expect("an authority");
+        let certificate = issue_ca(&key, 10 * YEAR, now).expect("an authority");
         Self { certificate, key }
     }
 
@@ -123,7 +123,7 @@ impl World {
     pub(super) fn with_root(now: OffsetDateTime) -> (Self, Certificate) {
         let mut world = Self::fresh(now);
         let root = OwnCa::new(now - YEAR);
-        world.stored.root_authority = Some(root.certificate.to_pem().into());
+        world.stored.root_ca = Some(root.certificate.to_pem().into());
         world.stored.serving = Some(root.pair(&[host()], now - YEAR, 10 * YEAR));
         world.pointers = vec![pointer_config(std::slice::from_ref(&root.certificate))];
         world.hand_out();
@@ -153,8 +153,8 @@ impl World {
     }
 
     fn known(&self) -> Vec<Certificate> {
-        let roots = self.stored.root_authority.as_deref().unwrap_or_default();
-        let stored = self.stored.authority.iter().flat_map(StoredPair::authorities);
+        let roots = self.stored.root_ca.as_deref().unwrap_or_default();
+        let stored = self.stored.ca.iter().flat_map(StoredPair::cas);
         Certificate::read_all(roots).into_iter().chain(stored).collect()
     }
 
@@ -215,7 +215,7 @@ impl World {
         let before = self.chain();
         let mut is_spoilt = None;
         match write.clone() {
-            Write::Authority(pair) | Write::Store(pair) => self.stored.authority = Some(pair),
+            Write::Ca(pair) | Write::Store(pair) => self.stored.ca = Some(pair),
             Write::Bundle(pem) => self.stored.bundle = Some(pem.into()),
             Write::Pointer { name, text } => {
                 let index: usize = name.parse().expect("an index");
@@ -226,7 +226,7 @@ impl World {
             }
             Write::Serving(pair) => self.stored.serving = Some(pair),
         }
-        if let (Write::Authority(pair) | Write::Store(pair), Some(issuer)) =
+        if let (Write::Ca(pair) | Write::Store(pair), Some(issuer)) =
             (write, &mut self.stored.issuer)
         {
             issuer.has_issued = pair.is_issued_by_another();
@@ -318,8 +318,8 @@ impl World {
     }
 
     /// A rotation that somebody asks for, to its end.
-    pub(super) fn rotate(&mut self, authority: bool, force: bool) {
-        self.stored.asked = Asked { authority, serving: true, force, distrust: Vec::new() };
+    pub(super) fn rotate(&mut self, ca: bool, force: bool) {
+        self.stored.asked = Asked { ca, serving: true, force, distrust: Vec::new() };
         self.settle();
         self.stored.asked = Asked::default();
     }

@@ -30,11 +30,11 @@ pub(crate) fn pages() -> BTreeSet<String> {
 }
 
 /// The paths of all files of a folder below [`PAGES`].
-pub(crate) fn files(folder: &str) -> BTreeSet<String> {
+pub(crate) fn files(directory: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for entry in fs::read_dir(in_repository(PAGES).join(folder)).expect("a folder") {
+    for entry in fs::read_dir(in_repository(PAGES).join(directory)).expect("a folder") {
         let entry = entry.expect("an entry");
-        let name = Path::new(folder).join(entry.file_name()).to_str().expect("text").to_owned();
+        let name = Path::new(directory).join(entry.file_name()).to_str().expect("text").to_owned();
         if entry.path().is_dir() {
             found.append(&mut files(&name));
         } else {

@@ -34,7 +34,7 @@ pub(crate) struct CertManager(Logged);
 impl CertManager {
     /// Defines cert-manager's kinds in a cluster.
     pub(crate) fn define(cluster: &Cluster) {
-        let definitions = folder().join("crds");
+        let definitions = directory().join("crds");
         cluster.apply(&["-f", definitions.to_str().expect("text")]);
         cluster.serves_all_kinds();
         let namespace = json!({"metadata": {"name": CLUSTER_RESOURCES}});
@@ -43,7 +43,7 @@ impl CertManager {
 
     /// Starts the controllers in a cluster that knows their kinds.
     pub(crate) fn start(cluster: &Cluster, approver: Approver) -> Self {
-        let mut command = Command::new(folder().join("controllers"));
+        let mut command = Command::new(directory().join("controllers"));
         command
             .arg("--kubeconfig")
             .arg(cluster.admin())
@@ -125,7 +125,7 @@ pub(crate) struct Contents {
 ///
 /// It is read with cert-manager's packages, so that JKS needs no other program.
 pub(crate) fn open_store(name: &str, password: &str, store: &[u8]) -> Contents {
-    let mut child = Command::new(folder().join("stores"))
+    let mut child = Command::new(directory().join("stores"))
         .args([name, password])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -137,9 +137,9 @@ pub(crate) fn open_store(name: &str, password: &str, store: &[u8]) -> Contents {
     let output = child.wait_with_output().expect("a child of this process");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {errors}");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("an answer in JSON");
+    let reported: Value = serde_json::from_slice(&output.stdout).expect("an answer in JSON");
     let certificates = |field: &str| {
-        let all = told[field].as_array().map(Vec::as_slice).unwrap_or_default().iter();
+        let all = reported[field].as_array().map(Vec::as_slice).unwrap_or_default().iter();
         let der = all.map(|one| BASE64.decode(one.as_str().expect("text")).expect("base64"));
         der.map(|der| Certificate::from_der(&der).expect("a certificate")).collect()
     };
@@ -147,8 +147,8 @@ pub(crate) fn open_store(name: &str, password: &str, store: &[u8]) -> Contents {
 }
 
 /// Directory of the program and the definitions.
-fn folder() -> PathBuf {
-    let folder = std::env::var_os("CERT_MANAGER")
+fn directory() -> PathBuf {
+    let directory = std::env::var_os("CERT_MANAGER")
         .expect("CERT_MANAGER: run tests/run, or set it to what tests/cert-manager/install prints");
-    Path::new(&folder).to_owned()
+    Path::new(&directory).to_owned()
 }

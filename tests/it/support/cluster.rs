@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
     etcd_address: SocketAddr,
     address: SocketAddr,
     pair: Pair,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Cluster {
@@ -51,25 +51,25 @@ impl Cluster {
             let etcd = Pid::from_child(&cluster.etcd);
             kill_process(etcd, Signal::TERM).expect("a process of this test");
             cluster.etcd.wait().expect("a child of this process");
-            cluster_template::copy(&cluster.folder.path().join("etcd"), store);
+            cluster_template::copy(&cluster.directory.path().join("etcd"), store);
         });
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        cluster_template::copy(&store, &folder.path().join("etcd"));
-        let cluster = Self::started(folder);
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        cluster_template::copy(&store, &directory.path().join("etcd"));
+        let cluster = Self::started(directory);
         cluster.serves_all_kinds();
         cluster
     }
 
     /// Starts a cluster on an etcd directory.
-    fn started(folder: TempDir) -> Self {
+    fn started(directory: TempDir) -> Self {
         let [client, peer, address] = free_ports();
         let peer = format!("http://{peer}");
         let etcd = start(
             "etcd",
-            folder.path(),
+            directory.path(),
             &[
                 "--name=test",
-                &format!("--data-dir={}", folder.path().join("etcd").display()),
+                &format!("--data-dir={}", directory.path().join("etcd").display()),
                 "--unsafe-no-fsync",
                 &format!("--listen-client-urls=http://{client}"),
                 &format!("--advertise-client-urls=http://{client}"),
@@ -78,17 +78,17 @@ impl Cluster {
                 &format!("--initial-cluster=test={peer}"),
             ],
         );
-        let pair = Pair::make(folder.path(), "test API server");
+        let pair = Pair::make(directory.path(), "test API server");
         let key = rcgen::KeyPair::generate().expect("a key");
         for (name, pem) in
             [("accounts.key", key.serialize_pem()), ("accounts.pub", key.public_key_pem())]
         {
-            fs::write(folder.path().join(name), pem).expect("a writable folder");
+            fs::write(directory.path().join(name), pem).expect("a writable folder");
         }
         let tokens = format!("{ADMIN},admin,admin,system:masters\n");
-        fs::write(folder.path().join("tokens"), tokens).expect("a writable folder");
+        fs::write(directory.path().join("tokens"), tokens).expect("a writable folder");
         let mut cluster =
-            Self { etcd, api_server: None, etcd_address: client, address, pair, folder };
+            Self { etcd, api_server: None, etcd_address: client, address, pair, directory };
         cluster.write_kubeconfig("admin", ADMIN, cluster.address);
         cluster.start_api_server();
         cluster
@@ -181,7 +181,7 @@ impl Cluster {
         arguments: &[&str],
         object: &Value,
     ) -> Result<String, String> {
-        let file = tempfile::NamedTempFile::new_in(&self.folder).expect("a file");
+        let file = tempfile::NamedTempFile::new_in(&self.directory).expect("a file");
         fs::write(file.path(), object.to_string()).expect("a writable folder");
         let object = File::open(file.path()).expect("the file");
         self.kubectl_with(kubeconfig, arguments, object.into())
@@ -203,7 +203,7 @@ impl Cluster {
 
     /// kubectl's cache of this API server. Another one can get the same address later.
     pub(crate) fn kubectl_cache(&self) -> PathBuf {
-        self.folder.path().join("kubectl-cache")
+        self.directory.path().join("kubectl-cache")
     }
 
     /// Creates an object in the collection at `path`.
@@ -302,7 +302,7 @@ impl Cluster {
     }
 
     fn kubeconfig(&self, user: &str) -> PathBuf {
-        self.folder.path().join(format!("{user}.kubeconfig"))
+        self.directory.path().join(format!("{user}.kubeconfig"))
     }
 
     fn write_kubeconfig(&self, user: &str, token: &str, address: SocketAddr) {
@@ -327,10 +327,10 @@ impl Cluster {
 
     /// Starts the API server and waits until it is ready.
     pub(crate) fn start_api_server(&mut self) {
-        let in_folder = |name: &str| self.folder.path().join(name).display().to_string();
+        let in_directory = |name: &str| self.directory.path().join(name).display().to_string();
         let child = start(
             "kube-apiserver",
-            self.folder.path(),
+            self.directory.path(),
             &[
                 &format!("--etcd-servers=http://{}", self.etcd_address),
                 "--bind-address=127.0.0.1",
@@ -338,13 +338,13 @@ impl Cluster {
                 &format!("--secure-port={}", self.address.port()),
                 &format!("--tls-cert-file={}", self.pair.certificate.display()),
                 &format!("--tls-private-key-file={}", self.pair.key.display()),
-                &format!("--cert-dir={}", in_folder("certificates")),
+                &format!("--cert-dir={}", in_directory("certificates")),
                 "--service-account-issuer=https://kubernetes.default.svc",
-                &format!("--service-account-key-file={}", in_folder("accounts.pub")),
-                &format!("--service-account-signing-key-file={}", in_folder("accounts.key")),
+                &format!("--service-account-key-file={}", in_directory("accounts.pub")),
+                &format!("--service-account-signing-key-file={}", in_directory("accounts.key")),
                 "--service-cluster-ip-range=10.0.0.0/24",
                 "--authorization-mode=RBAC",
-                &format!("--token-auth-file={}", in_folder("tokens")),
+                &format!("--token-auth-file={}", in_directory("tokens")),
                 "--endpoint-reconciler-type=none",
             ],
         );
@@ -369,7 +369,7 @@ impl Cluster {
 
     /// The last lines of a program's log.
     fn log(&self, program: &str) -> String {
-        let path = self.folder.path().join(format!("{program}.log"));
+        let path = self.directory.path().join(format!("{program}.log"));
         let log = fs::read(path).expect("the log file");
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
@@ -399,9 +399,9 @@ impl Drop for Cluster {
 
 /// Path of kube-apiserver, kubectl or etcd.
 fn binary(name: &str) -> PathBuf {
-    let folder = std::env::var_os("KUBEBUILDER_ASSETS")
+    let directory = std::env::var_os("KUBEBUILDER_ASSETS")
         .expect("KUBEBUILDER_ASSETS names no folder with kube-apiserver: run tests/run");
-    Path::new(&folder).join(name)
+    Path::new(&directory).join(name)
 }
 
 /// An administrator's directory with a base and components of `deploy/`.
@@ -410,7 +410,7 @@ pub(crate) fn overlay(base: &str, components: &[&str]) -> TempDir {
     // Kustomize requires relative paths of directories.
     let up = "../".repeat(mine.path().components().count() - 1);
     let path =
-        |folder: &str| format!("{up}{}", &in_repository(folder).to_str().expect("text")[1..]);
+        |directory: &str| format!("{up}{}", &in_repository(directory).to_str().expect("text")[1..]);
     let kustomization = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -437,16 +437,16 @@ pub(crate) fn kustomized(base: &str, components: &[&str]) -> Vec<Value> {
 }
 
 /// Output of `kubectl kustomize` for a directory.
-pub(crate) fn kustomize(folder: &Path) -> String {
-    let output = Command::new(binary("kubectl")).arg("kustomize").arg(folder).output();
+pub(crate) fn kustomize(directory: &Path) -> String {
+    let output = Command::new(binary("kubectl")).arg("kustomize").arg(directory).output();
     let output = output.expect("kubectl");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", folder.display());
+    assert!(output.status.success(), "{}: {errors}", directory.display());
     String::from_utf8(output.stdout).expect("text")
 }
 
-fn start(name: &str, folder: &Path, flags: &[&str]) -> Child {
-    let log = File::create(folder.join(format!("{name}.log"))).expect("a log file");
+fn start(name: &str, directory: &Path, flags: &[&str]) -> Child {
+    let log = File::create(directory.join(format!("{name}.log"))).expect("a log file");
     Command::new(binary(name))
         .args(flags)
         .stdin(Stdio::null())

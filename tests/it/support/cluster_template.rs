@@ -13,13 +13,13 @@ use super::manifests::files;
 /// Directory of a template's store. The first test after a change of the program or a manifest creates it by `make`,
 /// which writes a store into the given directory; others wait.
 pub(super) fn store(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clusters");
-    fs::create_dir_all(&folder).expect("a folder");
-    let lock = File::create(folder.join(format!("{name}.lock"))).expect("a file");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clusters");
+    fs::create_dir_all(&directory).expect("a folder");
+    let lock = File::create(directory.join(format!("{name}.lock"))).expect("a file");
     lock.lock().expect("a lock");
-    let store = folder.join(name);
+    let store = directory.join(name);
     if modified(&store).is_none_or(|made| made < newest_source()) {
-        let new = folder.join(format!("{name}.new"));
+        let new = directory.join(format!("{name}.new"));
         for old in [&new, &store] {
             if old.exists() {
                 fs::remove_dir_all(old).expect("a folder of an earlier run");
@@ -43,11 +43,12 @@ pub(super) fn copy(from: &Path, to: &Path) {
 /// Time of the last change of a template's sources.
 fn newest_source() -> SystemTime {
     let program = std::env::current_exe().expect("the program of the tests");
-    let folders = ["deploy", "../shared/conformance/crds"].map(in_repository);
+    let directories = ["deploy", "../shared/conformance/crds"].map(in_repository);
     let assets = ["KUBEBUILDER_ASSETS", "CERT_MANAGER"].into_iter().filter_map(std::env::var_os);
-    let folders = folders.into_iter().chain(assets.map(PathBuf::from)).filter(|it| it.is_dir());
-    let sources =
-        folders.flat_map(|folder| files(&folder).into_iter().map(move |it| folder.join(it)));
+    let directories =
+        directories.into_iter().chain(assets.map(PathBuf::from)).filter(|it| it.is_dir());
+    let sources = directories
+        .flat_map(|directory| files(&directory).into_iter().map(move |it| directory.join(it)));
     let sources = sources.chain([program]).filter_map(|path| modified(&path));
     sources.max().expect("the program's own")
 }

@@ -14,7 +14,7 @@ use super::wait_for;
 
 #[derive(Debug)]
 pub(crate) struct Event {
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
     /// Name in the directory, empty for the directory itself.
     pub(crate) name: String,
     flags: ReadFlags,
@@ -37,25 +37,25 @@ impl Event {
 pub(crate) struct Events {
     kernel: OwnedFd,
     mask: WatchFlags,
-    folders: RefCell<HashMap<i32, PathBuf>>,
+    directories: RefCell<HashMap<i32, PathBuf>>,
 }
 
 impl Events {
-    pub(crate) fn of(folder: &Path) -> Self {
-        Self::with(folder, WatchFlags::ALL_EVENTS)
+    pub(crate) fn of(directory: &Path) -> Self {
+        Self::with(directory, WatchFlags::ALL_EVENTS)
     }
 
     /// Notifications without those of reads.
-    pub(crate) fn changes_of(folder: &Path) -> Self {
+    pub(crate) fn changes_of(directory: &Path) -> Self {
         let looks = WatchFlags::ACCESS | WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
-        Self::with(folder, WatchFlags::ALL_EVENTS - looks)
+        Self::with(directory, WatchFlags::ALL_EVENTS - looks)
     }
 
-    fn with(folder: &Path, mask: WatchFlags) -> Self {
+    fn with(directory: &Path, mask: WatchFlags) -> Self {
         let kernel = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
-        let events = Self { kernel, mask, folders: RefCell::default() };
-        events.watch(folder);
-        for entry in fs::read_dir(folder).expect("a folder") {
+        let events = Self { kernel, mask, directories: RefCell::default() };
+        events.watch(directory);
+        for entry in fs::read_dir(directory).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.symlink_metadata().expect("an entry").is_dir() {
                 events.watch(&path);
@@ -66,9 +66,9 @@ impl Events {
         events
     }
 
-    fn watch(&self, folder: &Path) {
-        let watch = add_watch(&self.kernel, folder, self.mask).expect("a watch");
-        self.folders.borrow_mut().insert(watch, folder.to_owned());
+    fn watch(&self, directory: &Path) {
+        let watch = add_watch(&self.kernel, directory, self.mask).expect("a watch");
+        self.directories.borrow_mut().insert(watch, directory.to_owned());
     }
 
     /// Notifications since the last call.
@@ -82,10 +82,10 @@ impl Events {
                     let flags = event.events();
                     assert!(!flags.contains(ReadFlags::QUEUE_OVERFLOW), "too many events");
                     let name = event.file_name().map(|name| name.to_string_lossy().into_owned());
-                    let folders = self.folders.borrow();
-                    let Some(folder) = folders.get(&event.wd()) else { continue };
+                    let directories = self.directories.borrow();
+                    let Some(directory) = directories.get(&event.wd()) else { continue };
                     events.push(Event {
-                        folder: folder.clone(),
+                        directory: directory.clone(),
                         name: name.unwrap_or_default(),
                         flags,
                     });

@@ -23,27 +23,27 @@ pub(crate) fn archive() -> &'static Path {
 
 /// The program without debug information, which is several times the rest.
 static PARTS: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("image-parts");
-    let documents = folder.join("documents");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("image-parts");
+    let documents = directory.join("documents");
     fs::create_dir_all(&documents).expect("a folder");
     let bill = r#"{"bomFormat":"CycloneDX","specVersion":"1.5"}"#;
     fs::write(documents.join("machine-config-server.cdx.json"), bill).expect("a writable folder");
     let mut strip = Command::new("strip");
-    strip.arg("--strip-all").arg("-o").arg(folder.join("machine-config-server"));
+    strip.arg("--strip-all").arg("-o").arg(directory.join("machine-config-server"));
     run(strip.arg(env!("CARGO_BIN_EXE_machine-config-server")));
-    folder
+    directory
 });
 
 static ARCHIVE: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let archive = folder.join("image.tar");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let archive = directory.join("image.tar");
     let modified = |path: PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
     let scripts = ["image", "image-root", "oci-layout"];
     let made_of = scripts.map(|name| in_repository("deploy").join(name)).into_iter();
     let made_of = made_of.chain([env!("CARGO_BIN_EXE_machine-config-server").into()]);
     // Each test is a process, and most use the image of the first.
     if modified(archive.clone()) < made_of.map(modified).max().flatten() {
-        let made = folder.join("image-in-the-making");
+        let made = directory.join("image-in-the-making");
         run(&mut command(&made));
         fs::rename(made.with_extension("tar"), &archive).expect("the archive");
     }

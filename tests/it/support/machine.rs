@@ -25,7 +25,7 @@ const HOSTS: &str = "127.0.0.1 localhost\n";
 
 /// A machine's disk, with Ignition's state between its stages.
 pub(crate) struct Machine {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Machine {
@@ -36,9 +36,10 @@ impl Machine {
             "Ignition gives files to other users, which takes root: run tests/run"
         );
         assert!(Path::new(IGNITION).exists(), "no {IGNITION}: tests/run installs it");
-        let machine = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        let machine = Self { directory: tempfile::tempdir().expect("a temporary folder") };
         // Ignition writes a user's keys as that user, who needs access.
-        fs::set_permissions(machine.folder.path(), Permissions::from_mode(0o755)).expect("chmod");
+        fs::set_permissions(machine.directory.path(), Permissions::from_mode(0o755))
+            .expect("chmod");
         for (path, text) in [
             ("etc/passwd", PASSWD),
             ("etc/shadow", SHADOW),
@@ -54,18 +55,18 @@ impl Machine {
         fs::create_dir_all(&home).expect("a folder");
         chown(&home, Some(1000), Some(1000)).expect("a new owner");
         // SELinux labels need the machine's policy: this replacement reads the list of paths and does nothing.
-        let stand_in = machine.folder.path().join("bin/setfiles");
+        let stand_in = machine.directory.path().join("bin/setfiles");
         write(&stand_in, "#!/bin/sh\nexec cat >/dev/null\n", 0o755);
         machine
     }
 
     pub(crate) fn root(&self) -> PathBuf {
-        self.folder.path().join("root")
+        self.directory.path().join("root")
     }
 
     /// Path of the fetched config.
     pub(crate) fn fetched_config(&self) -> PathBuf {
-        self.folder.path().join("config.json")
+        self.directory.path().join("config.json")
     }
 
     /// Boots from a pointer config: both stages must succeed.
@@ -79,7 +80,7 @@ impl Machine {
 
     /// Starts one stage and returns without waiting for it.
     pub(crate) fn start(&self, stage: &str, pointer: &str) -> Stage {
-        let at = self.folder.path();
+        let at = self.directory.path();
         let config = at.join("pointer.ign");
         fs::write(&config, pointer).expect("a writable folder");
         let log = at.join(format!("{stage}.log"));

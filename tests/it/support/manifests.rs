@@ -26,10 +26,10 @@ impl Manifest {
 }
 
 /// The manifests of a directory tree, sorted by file name and position in the file.
-pub(crate) fn read(folder: &Path) -> Vec<Manifest> {
+pub(crate) fn read(directory: &Path) -> Vec<Manifest> {
     let mut manifests = Vec::new();
-    for file in files(folder) {
-        let text = fs::read_to_string(folder.join(&file)).expect("a manifest");
+    for file in files(directory) {
+        let text = fs::read_to_string(directory.join(&file)).expect("a manifest");
         let documents = match file.extension().and_then(|extension| extension.to_str()) {
             Some("yaml") => yaml_documents(&text),
             Some("json") => vec![serde_json::from_str(&text).expect("a JSON manifest")],
@@ -59,15 +59,15 @@ pub(crate) fn yaml_documents(text: &str) -> Vec<Value> {
 }
 
 /// Every file of a directory tree, sorted, with relative paths.
-pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(relative) = folders.pop() {
-        for entry in fs::read_dir(folder.join(&relative)).expect("a readable folder") {
+    let mut directories = vec![PathBuf::new()];
+    while let Some(relative) = directories.pop() {
+        for entry in fs::read_dir(directory.join(&relative)).expect("a readable folder") {
             let entry = entry.expect("a folder's entry");
             let path = relative.join(entry.file_name());
             if entry.file_type().expect("a file type").is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else {
                 found.push(path);
             }

@@ -19,7 +19,7 @@ pub(crate) struct Node {
     process: Child,
     /// Standard input of the script; the node ends when it is closed.
     input: Option<ChildStdin>,
-    folder: TempDir,
+    directory: TempDir,
     namespaces: Namespaces,
 }
 
@@ -49,10 +49,10 @@ impl Namespaces {
 impl Node {
     /// Starts a node that is ready, with an empty cluster.
     pub(crate) fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let log = File::create(folder.path().join("start")).expect("a log file");
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let log = File::create(directory.path().join("start")).expect("a log file");
         let mut process = Command::new(in_repository("tests/node/start"))
-            .arg(folder.path())
+            .arg(directory.path())
             .arg(image::archive())
             .env("NODE_ASSETS", assets())
             .stdin(Stdio::piped())
@@ -66,8 +66,8 @@ impl Node {
         let output = process.stdout.take().expect("a pipe");
         BufReader::new(output).read_line(&mut line).expect("a line");
         let id = line.trim();
-        assert!(!id.is_empty(), "the node does not start:\n{}", logs(folder.path()));
-        Self { process, input, namespaces: Namespaces::of(id), folder }
+        assert!(!id.is_empty(), "the node does not start:\n{}", logs(directory.path()));
+        Self { process, input, namespaces: Namespaces::of(id), directory }
     }
 
     /// Runs a closure in the node's network and mounts, to use a Service, say.
@@ -105,7 +105,7 @@ impl Node {
 
     fn command(&self, command: &[&str]) -> Command {
         let mut inside = Command::new(in_repository("tests/node/in"));
-        inside.arg(self.folder.path()).args(command);
+        inside.arg(self.directory.path()).args(command);
         inside.env("NODE_ASSETS", assets()).stdin(Stdio::null());
         inside
     }
@@ -116,7 +116,7 @@ impl Node {
 
     /// Runs `kubectl apply --server-side`.
     pub(crate) fn apply(&self, object: &Value) {
-        let file = tempfile::NamedTempFile::new_in(&self.folder).expect("a file");
+        let file = tempfile::NamedTempFile::new_in(&self.directory).expect("a file");
         fs::write(file.path(), object.to_string()).expect("a writable folder");
         self.kubectl(&["apply", "--server-side", "-f", file.path().to_str().expect("text")]);
     }
@@ -149,16 +149,16 @@ impl Node {
     }
 
     fn held(&self, program: &str) -> PathBuf {
-        self.folder.path().join("held").join(program)
+        self.directory.path().join("held").join(program)
     }
 
     fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
+        self.directory.path().join("state")
     }
 
     /// Prints the node's state after a failed test.
     fn report(&self) {
-        eprintln!("{}", logs(self.folder.path()));
+        eprintln!("{}", logs(self.directory.path()));
         for command in [
             "for pod in /var/log/pods/*/*/*.log; do echo \"== $pod\"; tail -n 15 \"$pod\"; done",
             "kubectl get events --all-namespaces --sort-by=.lastTimestamp | tail -n 30",
@@ -191,7 +191,7 @@ impl Drop for Node {
         let process = &mut self.process;
         let status = wait_for("the node to end", || process.try_wait().expect("a child"));
         // It fails if a part of the node is left.
-        assert!(status.success() || has_failed, "{status}:\n{}", logs(self.folder.path()));
+        assert!(status.success() || has_failed, "{status}:\n{}", logs(self.directory.path()));
     }
 }
 
@@ -203,10 +203,10 @@ pub(crate) fn assets() -> PathBuf {
 }
 
 /// The last lines of every log.
-fn logs(folder: &Path) -> String {
+fn logs(directory: &Path) -> String {
     let mut text = String::new();
-    let log = fs::read_dir(folder.join("log")).into_iter().flatten().flatten();
-    let log = log.map(|entry| entry.path()).chain([folder.join("start")]);
+    let log = fs::read_dir(directory.join("log")).into_iter().flatten().flatten();
+    let log = log.map(|entry| entry.path()).chain([directory.join("start")]);
     for path in log {
         let bytes = fs::read(&path).unwrap_or_default();
         let lines: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();

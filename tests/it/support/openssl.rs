@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// Runs openssl in a folder.
-pub(crate) fn openssl(folder: &Path, arguments: &[&str]) {
-    let output = Command::new("openssl").args(arguments).current_dir(folder).output();
+pub(crate) fn openssl(directory: &Path, arguments: &[&str]) {
+    let output = Command::new("openssl").args(arguments).current_dir(directory).output();
     let output = output.expect("openssl");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "openssl {arguments:?}: {errors}");
@@ -14,10 +14,13 @@ pub(crate) fn openssl(folder: &Path, arguments: &[&str]) {
 
 /// Makes `tls.crt` for `tls.key`, signed by `ca.crt` with `ca.key`; `names` is a line of an
 /// extension file.
-pub(crate) fn sign_serving(folder: &Path, names: &str) {
-    openssl(folder, &["req", "-new", "-key", "tls.key", "-subj", "/CN=localhost", "-out", "csr"]);
-    fs::write(folder.join("names"), names).expect("a writable folder");
+pub(crate) fn sign_serving(directory: &Path, names: &str) {
+    openssl(
+        directory,
+        &["req", "-new", "-key", "tls.key", "-subj", "/CN=localhost", "-out", "csr"],
+    );
+    fs::write(directory.join("names"), names).expect("a writable folder");
     let request = ["x509", "-req", "-in", "csr", "-CA", "ca.crt", "-CAkey", "ca.key"];
     let issued = ["-days", "3650", "-CAcreateserial", "-extfile", "names", "-out", "tls.crt"];
-    openssl(folder, &[&request[..], &issued].concat());
+    openssl(directory, &[&request[..], &issued].concat());
 }

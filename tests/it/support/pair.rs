@@ -15,7 +15,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// Makes `tls.crt` and `tls.key` in `folder`, and replaces older ones atomically.
-    pub(crate) fn make(folder: &Path, common_name: &str) -> Self {
+    pub(crate) fn make(directory: &Path, common_name: &str) -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut params =
             CertificateParams::new(["localhost".to_owned()]).expect("a subject alternative name");
@@ -24,7 +24,8 @@ impl Pair {
         params.not_after = date_time_ymd(2119, 12, 31);
         params.use_authority_key_identifier_extension = true;
         let pem = params.self_signed(&key).expect("a certificate").pem();
-        let pair = Self { certificate: folder.join("tls.crt"), key: folder.join("tls.key"), pem };
+        let pair =
+            Self { certificate: directory.join("tls.crt"), key: directory.join("tls.key"), pem };
         replace(&pair.key, &key.serialize_pem());
         replace(&pair.certificate, &pair.pem);
         pair

@@ -20,15 +20,15 @@ pub(crate) const PASSWORD: &str = "a password: with $, \"quotes\" and a colon";
 pub(crate) struct Registry {
     child: Child,
     name: String,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Registry {
     /// Starts the registry at an address, by a command that runs the program. Clients use the name `host`.
     pub(crate) fn start(mut program: Command, at: SocketAddr, host: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        make_pair(folder.path(), host);
-        let path = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        make_pair(directory.path(), host);
+        let path = |name: &str| directory.path().join(name);
         // The cheapest hash suffices.
         let hashed = bcrypt::hash(PASSWORD, 4).expect("a hash");
         fs::write(path("htpasswd"), format!("{USER}:{hashed}\n")).expect("a writable folder");
@@ -52,7 +52,7 @@ impl Registry {
             .spawn()
             .expect("docker-registry");
         wait_for("the registry to be up", || TcpStream::connect(at).ok());
-        Self { child, name: format!("{host}:{}", at.port()), folder }
+        Self { child, name: format!("{host}:{}", at.port()), directory }
     }
 
     /// Name of the registry with its port.
@@ -61,13 +61,13 @@ impl Registry {
     }
 
     /// CA of the registry in PEM.
-    pub(crate) fn authority(&self) -> String {
-        fs::read_to_string(self.authorities().join("ca.crt")).expect("the authority")
+    pub(crate) fn ca(&self) -> String {
+        fs::read_to_string(self.cas().join("ca.crt")).expect("the authority")
     }
 
     /// Directory that contains only the CA.
-    pub(crate) fn authorities(&self) -> PathBuf {
-        self.folder.path().join("authorities")
+    pub(crate) fn cas(&self) -> PathBuf {
+        self.directory.path().join("authorities")
     }
 
     /// User and password for most programs.
@@ -76,7 +76,7 @@ impl Registry {
     }
 
     /// User and password in the form of a Docker config.
-    pub(crate) fn login() -> String {
+    pub(crate) fn credential() -> String {
         BASE64.encode(Self::credentials())
     }
 }
@@ -84,7 +84,7 @@ impl Registry {
 impl Drop for Registry {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             let last = lines[lines.len().saturating_sub(10)..].join("\n");
             eprintln!("the registry's log:\n{last}");
@@ -96,17 +96,17 @@ impl Drop for Registry {
 }
 
 /// Makes the registry's certificate and its CA.
-fn make_pair(folder: &Path, host: &str) {
+fn make_pair(directory: &Path, host: &str) {
     let key = KeyPair::generate().expect("a key");
-    let mut authority = CertificateParams::new([]).expect("no names");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let pem = authority.self_signed(&key).expect("a certificate").pem();
+    let mut ca = CertificateParams::new([]).expect("no names");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let pem = ca.self_signed(&key).expect("a certificate").pem();
     let names = [host, "127.0.0.1"].map(str::to_owned);
     let own_key = KeyPair::generate().expect("a key");
     let leaf = CertificateParams::new(names).expect("names");
-    let leaf = leaf.signed_by(&own_key, &Issuer::new(authority, key)).expect("a certificate");
-    fs::create_dir(folder.join("authorities")).expect("a new folder");
-    fs::write(folder.join("authorities/ca.crt"), pem).expect("a writable folder");
-    fs::write(folder.join("registry.crt"), leaf.pem()).expect("a writable folder");
-    fs::write(folder.join("registry.key"), own_key.serialize_pem()).expect("a writable folder");
+    let leaf = leaf.signed_by(&own_key, &Issuer::new(ca, key)).expect("a certificate");
+    fs::create_dir(directory.join("authorities")).expect("a new folder");
+    fs::write(directory.join("authorities/ca.crt"), pem).expect("a writable folder");
+    fs::write(directory.join("registry.crt"), leaf.pem()).expect("a writable folder");
+    fs::write(directory.join("registry.key"), own_key.serialize_pem()).expect("a writable folder");
 }

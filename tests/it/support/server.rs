@@ -21,7 +21,7 @@ pub(crate) struct Server {
     secure: SocketAddr,
     insecure: SocketAddr,
     metrics: SocketAddr,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Server {
@@ -32,12 +32,12 @@ impl Server {
 
     /// Runs `serve` on manifests with problems. Returns when it answers.
     pub(crate) fn serve_when_up(manifests: &Path, flags: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = tempfile::tempdir().expect("a temporary folder");
         let mut command = binary();
         command.arg("serve").arg(manifests);
-        command.arg("--state-dir").arg(folder.path().join("state"));
+        command.arg("--state-dir").arg(directory.path().join("state"));
         command.args(["--host", "localhost"]).args(flags);
-        Self::start(command, folder)
+        Self::start(command, directory)
     }
 
     /// Runs `serve` with a separate state directory. Returns when it is ready.
@@ -72,36 +72,36 @@ impl Server {
     }
 
     /// Starts the command. Returns when it answers.
-    fn start(mut command: Command, folder: TempDir) -> Self {
+    fn start(mut command: Command, directory: TempDir) -> Self {
         command.args(["--listen-address", "127.0.0.1"]);
-        Self::start_as_told(command, folder)
+        Self::start_as_told(command, directory)
     }
 
     /// Runs `serve` on the sample cluster at another address, which accepts connections to 127.0.0.1 too.
     pub(crate) fn serve_on(address: &str, flags: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let directory = tempfile::tempdir().expect("a temporary folder");
         let mut command = binary();
         command.arg("serve").arg(in_repository("ignition-fixtures"));
-        command.arg("--state-dir").arg(folder.path().join("state"));
+        command.arg("--state-dir").arg(directory.path().join("state"));
         command.args(["--host", "localhost", "--listen-address", address]).args(flags);
-        Self::start_as_told(command, folder).until_ready()
+        Self::start_as_told(command, directory).until_ready()
     }
 
     /// Runs a serving command with this TLS port, which clients know already.
     pub(crate) fn prepared_at(mut command: Command, secure: SocketAddr) -> Self {
         let [insecure, metrics] = free_ports();
         command.args(["--listen-address", "127.0.0.1"]);
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        Self::start_at([secure, insecure, metrics], command, folder)
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        Self::start_at([secure, insecure, metrics], command, directory)
     }
 
-    fn start_as_told(command: Command, folder: TempDir) -> Self {
-        Self::start_at(free_ports(), command, folder)
+    fn start_as_told(command: Command, directory: TempDir) -> Self {
+        Self::start_at(free_ports(), command, directory)
     }
 
-    fn start_at(ports: [SocketAddr; 3], mut command: Command, folder: TempDir) -> Self {
+    fn start_at(ports: [SocketAddr; 3], mut command: Command, directory: TempDir) -> Self {
         let [secure, insecure, metrics] = ports;
-        let log = File::create(folder.path().join("log")).expect("a log file");
+        let log = File::create(directory.path().join("log")).expect("a log file");
         let child = command
             .args(["--secure-port", &secure.port().to_string()])
             .args(["--insecure-port", &insecure.port().to_string()])
@@ -111,7 +111,7 @@ impl Server {
             .stderr(log)
             .spawn()
             .expect("the built binary");
-        let mut server = Self { child, secure, insecure, metrics, folder };
+        let mut server = Self { child, secure, insecure, metrics, directory };
         let answers = Client::plain(insecure);
         wait_for("the server to be up", || {
             if let Some(status) = server.child.try_wait().expect("a child of this process") {
@@ -141,7 +141,7 @@ impl Server {
 
     /// State directory of `serve`: certificates and pointer configs.
     pub(crate) fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
+        self.directory.path().join("state")
     }
 
     pub(crate) fn ca(&self) -> Vec<u8> {
@@ -181,7 +181,7 @@ impl Server {
 
     /// Standard output and standard error.
     pub(crate) fn log(&self) -> String {
-        let log = fs::read(self.folder.path().join("log")).expect("the log file");
+        let log = fs::read(self.directory.path().join("log")).expect("the log file");
         String::from_utf8_lossy(&log).into_owned()
     }
 
@@ -293,8 +293,8 @@ struct OwnPorts {
 }
 
 /// Creates the directory of the bootstrap token.
-pub(crate) fn make_token_folder(folder: &Path) {
-    fs::create_dir(folder).expect("a new folder");
-    fs::write(folder.join("token"), "abcdef.0123456789abcdef").expect("a writable folder");
-    fs::write(folder.join("ca.crt"), "CA of the token\n").expect("a writable folder");
+pub(crate) fn make_token_directory(directory: &Path) {
+    fs::create_dir(directory).expect("a new folder");
+    fs::write(directory.join("token"), "abcdef.0123456789abcdef").expect("a writable folder");
+    fs::write(directory.join("ca.crt"), "CA of the token\n").expect("a writable folder");
 }

@@ -14,10 +14,10 @@ pub(crate) struct TrustManager(Logged);
 impl TrustManager {
     /// Defines trust-manager's kinds in a cluster, and starts it there. Bundles have their sources in this namespace.
     pub(crate) fn new(cluster: &Cluster, namespace: &str) -> Self {
-        let definitions = folder().join("crds");
+        let definitions = directory().join("crds");
         cluster.apply(&["-f", definitions.to_str().expect("text")]);
         cluster.serves_all_kinds();
-        let mut command = Command::new(folder().join("controller"));
+        let mut command = Command::new(directory().join("controller"));
         command
             .arg("--kubeconfig")
             .arg(cluster.admin())
@@ -32,9 +32,9 @@ impl TrustManager {
 }
 
 /// Directory of the program and the definitions.
-fn folder() -> PathBuf {
-    let folder = std::env::var_os("TRUST_MANAGER").expect(
+fn directory() -> PathBuf {
+    let directory = std::env::var_os("TRUST_MANAGER").expect(
         "TRUST_MANAGER: run tests/run, or set it to what tests/trust-manager/install prints",
     );
-    PathBuf::from(folder)
+    PathBuf::from(directory)
 }

@@ -49,7 +49,7 @@ impl Server {
             _ => {
                 let status = status(3);
                 let response = CertResponse { request_id: 0, status, certified: None, info: None };
-                let answer = CertRep { authorities: None, responses: vec![response] };
+                let answer = CertRep { cas: None, responses: vec![response] };
                 return (Kind::Ip, answer.to_der().unwrap());
             }
         };
@@ -91,14 +91,14 @@ fn enrol(
         waited: Mutex::default(),
     };
     let client = Client { transport: &server, random, clock: || NOW };
-    let (subject, mut told) = ("CN=a".parse().unwrap(), Vec::new());
+    let (subject, mut reported) = ("CN=a".parse().unwrap(), Vec::new());
     let request = Request::First { subject: &subject, hosts: &[], key: &server.key };
     let waits = |time: Duration, pause: Pause<'_>| {
         let why = match pause {
             Pause::Asked(reason) => reason.to_owned(),
             Pause::Away(error) => error.to_string(),
         };
-        told.push((time, why));
+        reported.push((time, why));
     };
     let enrolled = {
         let future = pin!(client.enrol(settings(password(), &server.ca), request, waits));
@@ -107,10 +107,10 @@ fn enrol(
         };
         enrolled
     };
-    let times: Vec<_> = told.iter().map(|(time, _)| *time).collect();
+    let times: Vec<_> = reported.iter().map(|(time, _)| *time).collect();
     assert!(server.waited.lock().unwrap().starts_with(&times), "each wait is reported");
     assert!(server.turns.lock().unwrap().is_empty(), "each turn is taken");
-    (enrolled, told.iter().map(|(time, why)| format!("{} s: {why}", time.as_secs())).collect())
+    (enrolled, reported.iter().map(|(time, why)| format!("{} s: {why}", time.as_secs())).collect())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is what randomness comes as")]
@@ -122,11 +122,11 @@ fn some() -> Option<[u8; 16]> {
 fn a_server_that_has_the_request_is_asked_until_the_certificate_comes() {
     let turns =
         [Waiting, Later(7), Absent, Absent, Later(9), Absent, Later(1), Certificate, Confirmed];
-    let (enrolled, told) = enrol(&turns, some);
+    let (enrolled, reported) = enrol(&turns, some);
     enrolled.unwrap();
     let (away, asked) = ("nobody there", "slow");
     let expected = [(7, asked), (2, away), (4, away), (9, asked), (2, away), (1, asked)];
-    assert_eq!(told, expected.map(|(time, why)| format!("{time} s: {why}")));
+    assert_eq!(reported, expected.map(|(time, why)| format!("{time} s: {why}")));
 }
 
 #[test]
@@ -137,18 +137,18 @@ fn a_server_that_does_not_have_the_request_is_not_asked_again() {
         (&[Waiting, NoMessage], "a page"),
         (&[Certificate, Absent], "nobody there"),
     ] {
-        let (enrolled, told) = enrol(turns, some);
+        let (enrolled, reported) = enrol(turns, some);
         let error = enrolled.unwrap_err();
         assert!(matches!(error, EnrolError::Transport(_)) && !error.is_final(), "{error}");
-        assert_eq!((error.to_string().as_str(), told.len()), (expected, 0));
+        assert_eq!((error.to_string().as_str(), reported.len()), (expected, 0));
     }
 }
 
 #[test]
 fn a_server_that_stays_absent_is_given_up_once_the_tries_end() {
-    let (enrolled, told) = enrol(&[Waiting, Absent, Absent, Absent], some);
+    let (enrolled, reported) = enrol(&[Waiting, Absent, Absent, Absent], some);
     assert!(matches!(enrolled, Err(EnrolError::Transport(TransportError::Absent(_)))));
-    assert_eq!(told, ["2 s: nobody there", "4 s: nobody there"]);
+    assert_eq!(reported, ["2 s: nobody there", "4 s: nobody there"]);
 }
 
 #[test]

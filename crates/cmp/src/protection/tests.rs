@@ -45,9 +45,13 @@ fn weak_and_costly_ways_to_use_a_password_are_refused() {
 }
 
 #[test]
-fn a_password_is_not_told() {
+fn a_password_is_not_reported() {
     let credential =
         Credential::Password { secret: Password::new(b"hush".to_vec()), reference: Vec::new() };
-    let told = format!("{credential:?}");
-    assert!(told.contains("Password(..)") && !told.contains("hush") && !told.contains("104"));
+    let reported = format!("{credential:?}");
+    assert!(
+        reported.contains("Password(..)")
+            && !reported.contains("hush")
+            && !reported.contains("104")
+    );
 }

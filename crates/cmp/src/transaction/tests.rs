@@ -8,14 +8,14 @@ use crate::test_ca::{Ca, NOW, password, settings};
 
 const ID: [u8; 16] = *b"one transaction.";
 
-fn random(byte: u8) -> Random {
-    Random { nonce: [byte; 16], salt: [byte; 16] }
+fn fresh(byte: u8) -> Fresh {
+    Fresh { now: NOW, nonce: [byte; 16], salt: [byte; 16] }
 }
 
 fn begin(settings: Settings, key: &KeyPair) -> (Transaction, Vec<u8>) {
     let subject = "CN=a".parse().unwrap();
     let request = Request::First { subject: &subject, hosts: &[], key };
-    Transaction::begin(settings, request, ID, random(1), NOW).unwrap()
+    Transaction::begin(settings, request, ID, fresh(1)).unwrap()
 }
 
 fn sent(step: Step) -> Vec<u8> {
@@ -29,19 +29,19 @@ fn a_transaction_ends_with_what_was_asked_for_and_nothing_is_said_after_it() {
     let (mut transaction, first) = begin(settings(password(), &ca), &key);
     let certificate = ca.issue(&key);
     let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&certificate), &password());
-    let confirmation = sent(transaction.take(&answer, random(2), NOW).unwrap());
+    let confirmation = sent(transaction.take(&answer, fresh(2)).unwrap());
     // The same answer does not acknowledge the confirmation.
-    let error = transaction.take(&answer, random(3), NOW).unwrap_err();
+    let error = transaction.take(&answer, fresh(3)).unwrap_err();
     assert!(matches!(error, CmpError::WrongNonce), "{error}");
     let end = ca.answer(&confirmation, Kind::PkiConf, &[5, 0], &password());
-    let Step::Done(enrolled) = transaction.take(&end, random(4), NOW).unwrap() else {
+    let Step::Done(enrolled) = transaction.take(&end, fresh(4)).unwrap() else {
         panic!("it goes on")
     };
     assert_eq!(enrolled.certificate, certificate);
-    assert_eq!((enrolled.chain, enrolled.authorities), (vec![], vec![ca.certificate.clone()]));
-    let error = transaction.take(&end, random(5), NOW).unwrap_err();
+    assert_eq!((enrolled.chain, enrolled.cas), (vec![], vec![ca.certificate.clone()]));
+    let error = transaction.take(&end, fresh(5)).unwrap_err();
     assert!(matches!(error, CmpError::Over), "{error}");
-    assert!(matches!(transaction.poll(random(6), NOW), Err(CmpError::Over)));
+    assert!(matches!(transaction.poll(fresh(6)), Err(CmpError::Over)));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn messages_differ_in_nonce_and_salt_and_say_whose_they_are() {
     let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
     let (mut transaction, first) = begin(settings(password(), &ca), &key);
     let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &password());
-    let second = sent(transaction.take(&answer, random(2), NOW).unwrap());
+    let second = sent(transaction.take(&answer, fresh(2)).unwrap());
     let (first, second) = (Message::read(&first).unwrap(), Message::read(&second).unwrap());
     for (message, byte) in [(&first, 1), (&second, 2)] {
         let header = &message.header;
@@ -87,11 +87,12 @@ fn every_kind_of_key_signs_requests_and_answers() {
             key: KeyPair::from_pem(&ca.key.serialize_pem()).unwrap(),
         };
         let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &by);
-        let _ = sent(transaction.take(&answer, random(2), NOW).unwrap());
+        let _ = sent(transaction.take(&answer, fresh(2)).unwrap());
         // Years later the signer's certificate has expired.
         let (mut transaction, first) = begin(transaction.settings, &key);
         let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &by);
-        let error = transaction.take(&answer, random(2), NOW + VALIDITY * 2).unwrap_err();
+        let error =
+            transaction.take(&answer, Fresh { now: NOW + VALIDITY * 2, ..fresh(2) }).unwrap_err();
         assert!(error.to_string().contains("whoever signed it is not trusted"), "{error}");
     }
 }
@@ -107,7 +108,7 @@ fn a_signature_in_place_of_a_password_counts_by_whom_it_may_be() {
     let take = |settings: Settings| {
         let (mut transaction, first) = begin(settings, &key);
         let answer = ca.answer(&first, Kind::Ip, &contents, &by);
-        transaction.take(&answer, random(2), NOW).map(sent).map_err(|error| error.to_string())
+        transaction.take(&answer, fresh(2)).map(sent).map_err(|error| error.to_string())
     };
     let wanted = || settings(password(), &ca);
     let error = take(wanted()).unwrap_err();
@@ -138,7 +139,7 @@ fn a_certificate_that_may_sign_certificates_alone_signs_no_answer() {
     let wanted = Settings { recipient: Some(ca.name()), ..settings(password(), &ca) };
     let (mut transaction, first) = begin(wanted, &key);
     let answer = ca.answer(&first, Kind::PkiConf, &[5, 0], &by);
-    let error = transaction.take(&answer, random(2), NOW).unwrap_err().to_string();
+    let error = transaction.take(&answer, fresh(2)).unwrap_err().to_string();
     assert!(error.contains("may not be used for signatures"), "{error}");
 }
 
@@ -153,16 +154,16 @@ fn a_certificate_is_confirmed_by_the_hash_of_its_signature() {
 }
 
 #[test]
-fn why_a_certificate_is_rejected_is_told_whatever_the_server_says_to_that() {
+fn why_a_certificate_is_rejected_is_reported_whatever_the_server_says_to_that() {
     let (ca, key, other) = (Ca::new(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let rejecting = || {
         let (mut transaction, first) = begin(settings(password(), &ca), &key);
         let contents = ca.certificates(&ca.issue(&other));
         let answer = ca.answer(&first, Kind::Ip, &contents, &password());
-        let _ = sent(transaction.take(&answer, random(2), NOW).unwrap());
+        let _ = sent(transaction.take(&answer, fresh(2)).unwrap());
         transaction
     };
-    assert!(matches!(rejecting().take(b"none", random(3), NOW), Err(CmpError::WrongKey)));
+    assert!(matches!(rejecting().take(b"none", fresh(3)), Err(CmpError::WrongKey)));
     let mut transaction = rejecting();
     assert!(matches!(transaction.rejected(), Some(CmpError::WrongKey)));
     assert!(transaction.rejected().is_none());
@@ -180,7 +181,7 @@ fn a_machine_may_not_answer_in_the_name_of_the_ca_nor_with_a_password_that_was_n
         [(machine(), "has the key that signed it"), (password(), "and the request was not")]
     {
         let answer = ca.answer(&first, Kind::Ip, &contents, &by);
-        let error = transaction.take(&answer, random(2), NOW).unwrap_err().to_string();
+        let error = transaction.take(&answer, fresh(2)).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
 }
@@ -201,7 +202,7 @@ fn a_mac_that_is_not_known_here_is_not_taken_for_a_signature() {
                 Settings { recipient: Some(ca.name()), trusted, ..settings(password(), &ca) };
             let (mut transaction, first) = begin(wanted, &key);
             let answer = answer_by(&first, mac);
-            let error = transaction.take(&answer, random(2), NOW).unwrap_err().to_string();
+            let error = transaction.take(&answer, fresh(2)).unwrap_err().to_string();
             assert!(error.contains(&format!("that is not known here ({mac})")), "{error}");
         }
     }
@@ -209,8 +210,8 @@ fn a_mac_that_is_not_known_here_is_not_taken_for_a_signature() {
 
 #[test]
 fn a_poll_waits_as_long_as_it_is_told_within_reason() {
-    for (told, waited) in [(-5, 1), (0, 1), (60, 60), (i64::MAX, 365 * 86_400)] {
-        let reports = [PollRep { request_id: 0, check_after: told, reason: None }];
+    for (reported, waited) in [(-5, 1), (0, 1), (60, 60), (i64::MAX, 365 * 86_400)] {
+        let reports = [PollRep { request_id: 0, check_after: reported, reason: None }];
         let Step::Wait { time, reason } = wait(&reports).unwrap() else { panic!("it goes on") };
         assert_eq!((time.as_secs(), reason.as_str()), (waited, ""));
     }
@@ -223,7 +224,7 @@ fn a_server_that_says_to_wait_in_answer_to_a_poll_is_asked_again_a_minute_later(
     let status = || StatusInfo { status: 3, text: Some(vec!["slow".to_owned()]), failures: None };
     let answer = |request_id| {
         let response = CertResponse { request_id, status: status(), certified: None, info: None };
-        CertRep { authorities: None, responses: vec![response] }.to_der().unwrap()
+        CertRep { cas: None, responses: vec![response] }.to_der().unwrap()
     };
     let error = message::ErrorContent { status: status(), code: None, details: None };
     let error = error.to_der().unwrap();
@@ -242,15 +243,15 @@ fn a_server_that_says_to_wait_in_answer_to_a_poll_is_asked_again_a_minute_later(
     for (kind, contents, request, again, more, next) in cases {
         let (mut transaction, first) = begin(settings(password(), &ca), &key);
         let waiting = ca.answer(&first, kind, &contents, &password());
-        let poll = sent(transaction.take(&waiting, random(2), NOW).unwrap());
+        let poll = sent(transaction.take(&waiting, fresh(2)).unwrap());
         assert_eq!(polled(&poll), request);
         let waiting = ca.answer(&poll, again, &more, &password());
-        let step = transaction.take(&waiting, random(3), NOW).unwrap();
+        let step = transaction.take(&waiting, fresh(3)).unwrap();
         let Step::Wait { time, reason } = step else { panic!("{step:?}") };
         assert_eq!((time.as_secs(), reason.as_str()), (60, "slow"));
-        let poll = transaction.poll(random(4), NOW).unwrap();
+        let poll = transaction.poll(fresh(4)).unwrap();
         assert_eq!(polled(&poll), next, "{kind:?}, {again:?}");
         let answer = ca.answer(&poll, Kind::Ip, &ca.certificates(&ca.issue(&key)), &password());
-        let _ = sent(transaction.take(&answer, random(5), NOW).unwrap());
+        let _ = sent(transaction.take(&answer, fresh(5)).unwrap());
     }
 }

@@ -283,7 +283,7 @@ fn everything_knows_where_it_comes_from_and_what_it_covers() {
     ];
     let parts: Vec<_> = parts.iter().map(part).collect();
     let parts: Vec<_> = parts.iter().collect();
-    let told = merge(&parts, SpecVersion::V3_5).origins().into_iter().map(|origin| {
+    let reported = merge(&parts, SpecVersion::V3_5).origins().into_iter().map(|origin| {
         let members = origin.members.iter().map(|it| format!("{} {}", it.name, it.config));
         let members: Vec<_> = members.collect();
         let covered: Vec<_> = origin.covered.iter().map(ToString::to_string).collect();
@@ -295,10 +295,10 @@ fn everything_knows_where_it_comes_from_and_what_it_covers() {
             covered.join(", ")
         )
     });
-    let mut told: Vec<_> = told.collect();
-    told.sort();
+    let mut reported: Vec<_> = reported.collect();
+    reported.sort();
     assert_eq!(
-        told,
+        reported,
         [
             "ignition.timeouts.httpTotal :  2 over [0]",
             "passwd.users core: name 2 over []",

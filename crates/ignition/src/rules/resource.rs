@@ -32,8 +32,8 @@ pub(super) fn check_ignition(ignition: &Ignition, spec: Spec, at: &At<'_>) -> Ch
     check(&ignition.config.replace, spec, &config.field("replace"))?;
     let tls = at.field("security");
     let tls = tls.field("tls");
-    let authorities = &ignition.security.tls.certificate_authorities;
-    check_required(authorities, spec, &tls.field("certificateAuthorities"))?;
+    let cas = &ignition.security.tls.certificate_authorities;
+    check_required(cas, spec, &tls.field("certificateAuthorities"))?;
     let at = at.field("proxy");
     let proxy = &ignition.proxy;
     check_proxy(proxy.http_proxy.as_deref(), &at.field("httpProxy"))?;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_configs_and_authorities_need_a_source_and_proxies_speak_http() {
+    fn merged_configs_and_cas_need_a_source_and_proxies_speak_http() {
         for (ignition, reason) in [
             (json!({"config": {"replace": {}}}), "valid"),
             (json!({"config": {"merge": [{}]}}), "ignition.config.merge[0].source: is missing"),

@@ -22,8 +22,8 @@ pub(in super::super) fn check(body: &Body, spec: Spec) -> Checked {
     if let Some(replace) = &body.ignition.config.replace {
         check_reference(replace, spec, &config.field("replace"))?;
     }
-    let authorities = &body.ignition.security.tls.certificate_authorities;
-    check_references(authorities, spec, &tls.field("certificateAuthorities"))?;
+    let cas = &body.ignition.security.tls.certificate_authorities;
+    check_references(cas, spec, &tls.field("certificateAuthorities"))?;
 
     let passwd = root.field("passwd");
     for (i, user) in body.passwd.users.iter().enumerate() {

@@ -74,17 +74,18 @@ fn what_begins_with_a_sign_is_found() {
     assert_found(&beginning_with_a_sign());
 }
 
+const LIST: &str = "apiVersion: v1\nitems:\n- apiVersion: v1\n  data:\n    a: b\n  kind: ConfigMap\n\
+                - apiVersion: v1\n  data:\n    x: MDEyMzQ1Njc=\n  kind: Secret\n  metadata:\n    name: s\nkind: List\n";
+const OWNED: &str =
+    "kind: Secret\nmetadata:\n  ownerReferences:\n  - apiVersion: v1\n    kind: Pod\ndata:\n";
+
 /// The same command, block or object, written in another way.
 fn written_otherwise() -> Vec<Planted> {
     let key = base64(32);
     let data = "  x: MDEyMzQ1Njc=\n";
-    let list = "apiVersion: v1\nitems:\n- apiVersion: v1\n  data:\n    a: b\n  kind: ConfigMap\n\
-                - apiVersion: v1\n  data:\n    x: MDEyMzQ1Njc=\n  kind: Secret\n  metadata:\n    name: s\nkind: List\n";
-    let owned =
-        "kind: Secret\nmetadata:\n  ownerReferences:\n  - apiVersion: v1\n    kind: Pod\ndata:\n";
     let mut all = vec![
-        ("/etc/s.yaml", list.to_owned(), KubernetesSecret),
-        ("/etc/s.yaml", format!("{owned}{data}"), KubernetesSecret),
+        ("/etc/s.yaml", LIST.to_owned(), KubernetesSecret),
+        ("/etc/s.yaml", format!("{OWNED}{data}"), KubernetesSecret),
         ("/etc/s.yaml", format!("kind: \"Secret\"\ndata:\n{data}"), KubernetesSecret),
         (
             "/etc/s.yaml",

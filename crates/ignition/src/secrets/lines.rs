@@ -135,32 +135,33 @@ fn unquoted(word: &str) -> &str {
     word.trim_end_matches(';').trim_matches(['"', '\''])
 }
 
+/// Directives whose next word is a password in any form.
+const PASSWORD_DIRECTIVES: [&str; 14] = [
+    "requirepass",
+    "masterauth",
+    "sentinel-pass",
+    "bindpw",
+    "rootbindpw",
+    "rootpw",
+    "auth_pass",
+    "passphrase",
+    "bindpasswd",
+    "ldap_bind_passwd",
+    "smtp_auth_password",
+    "authpassword",
+    "rocommunity",
+    "rwcommunity",
+];
+
 /// Recognises `NAME VALUE`, the format of daemons without an assignment sign.
 fn directive(line: &str) -> Option<(SecretKind, &str)> {
-    /// Directives whose next word is a password in any form.
-    const PASSWORDS: [&str; 14] = [
-        "requirepass",
-        "masterauth",
-        "sentinel-pass",
-        "bindpw",
-        "rootbindpw",
-        "rootpw",
-        "auth_pass",
-        "passphrase",
-        "bindpasswd",
-        "ldap_bind_passwd",
-        "smtp_auth_password",
-        "authpassword",
-        "rocommunity",
-        "rwcommunity",
-    ];
     let mut words = line.split_ascii_whitespace();
     let first = words.next()?;
     let second = words.next()?;
     let count = 2 + words.clone().take(8).count();
     let is_literal = |word: &str| literal(unquoted(word)).is_some();
     let password = |word| Some((SecretKind::Password, unquoted(word)));
-    if PASSWORDS.contains(&first) {
+    if PASSWORD_DIRECTIVES.contains(&first) {
         // `rootpw --plaintext PASSWORD` of a kickstart file.
         let value = [second].into_iter().chain(words).find(|word| !word.starts_with("--"))?;
         return is_literal(value).then(|| password(value))?;

@@ -98,12 +98,12 @@ impl Modes {
 }
 
 /// Maximum number of lines about pointer configs without a token; the others are counted.
-const TOLD: usize = 5;
+const LISTED: usize = 5;
 
 fn held(lines: &[String]) -> String {
-    let told = lines[..lines.len().min(TOLD)].join("; ");
-    match lines.len().saturating_sub(TOLD) {
-        0 => told,
-        more => format!("{told}; and {more} more"),
+    let reported = lines[..lines.len().min(LISTED)].join("; ");
+    match lines.len().saturating_sub(LISTED) {
+        0 => reported,
+        more => format!("{reported}; and {more} more"),
     }
 }

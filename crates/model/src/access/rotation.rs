@@ -483,10 +483,10 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
         let what = if is_enforced { "its machines are refused" } else { "not to be enforced" };
         attention.extend(lines.iter().map(|line| format!("pool {pool}: {what}: {line}")));
     }
-    let is_told = |pool: &String| view.state.records.lacking.contains_key(pool);
+    let is_reported = |pool: &String| view.state.records.lacking.contains_key(pool);
     let waiting = view.pointers().filter(|it| it.waits && it.carries == Carried::Nothing);
     for PointerToken { name, pool, .. } in
-        waiting.filter(|it| wanted(&it.pool) && !is_told(&it.pool))
+        waiting.filter(|it| wanted(&it.pool) && !is_reported(&it.pool))
     {
         attention.push(format!(
             "pool {pool}: {name}: it carries no token, and could not be written a moment ago"

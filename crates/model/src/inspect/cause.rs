@@ -17,7 +17,7 @@ pub enum Cause {
     /// The port answers without TLS.
     NoTls(String),
     /// The served chain leads to no CA that the machine trusts.
-    UnknownAuthority(String),
+    UnknownCa(String),
     /// The serving certificate lacks the requested name.
     WrongName {
         /// Requested host.
@@ -34,7 +34,7 @@ pub enum Cause {
         /// Correct time.
         right: OffsetDateTime,
         /// Reason why the machine refuses the certificates.
-        told: String,
+        reported: String,
     },
     /// The certificates are refused for another reason.
     Refused(String),
@@ -51,14 +51,14 @@ pub enum Cause {
         /// Specs in which the config is served.
         served: Vec<SpecVersion>,
         /// Reason, if it is known.
-        told: String,
+        reported: String,
         /// True if the machine receives the config and gives up.
         is_received: bool,
     },
     /// Ignition would refuse the config, or it cannot be rendered.
     InvalidConfig {
         /// Fault of the config.
-        told: String,
+        reported: String,
         /// True if the machine receives the config and gives up.
         is_received: bool,
     },
@@ -67,14 +67,14 @@ pub enum Cause {
         /// HTTP status.
         status: u16,
         /// Text of the answer.
-        told: String,
+        reported: String,
     },
     /// The machine gives up at this status.
     GivenUp {
         /// HTTP status.
         status: u16,
         /// Text of the answer.
-        told: String,
+        reported: String,
     },
     /// The answer is a redirect to this URL.
     Redirected(String),
@@ -90,7 +90,7 @@ impl Cause {
             Self::NameUnknown(_) => "name-unknown",
             Self::ServerDown(_) => "server-down",
             Self::NoTls(_) => "no-tls",
-            Self::UnknownAuthority(_) => "unknown-authority",
+            Self::UnknownCa(_) => "unknown-authority",
             Self::WrongName { .. } => "wrong-name",
             Self::ServingPairExpired(_) => "serving-pair-expired",
             Self::WrongClock { .. } => "wrong-clock",
@@ -127,7 +127,7 @@ impl Cause {
             Self::NameUnknown(_) => "look at the DNS entry, or at the name in the pointer config",
             Self::ServerDown(_) => "start the server, or look at the balancer and the firewall",
             Self::NoTls(_) => "22623 is the port with TLS, 22624 the one without",
-            Self::UnknownAuthority(_) => {
+            Self::UnknownCa(_) => {
                 "give the machine the newest pointer config: the one that it has trusts other CAs"
             }
             Self::WrongName { .. } => {
@@ -157,47 +157,47 @@ impl fmt::Display for Cause {
     /// Formats the cause as one line. Foreign text in it is not escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NameUnknown(told) => write!(f, "the name does not resolve: {told}"),
-            Self::ServerDown(told) => write!(f, "the server is down: {told}"),
-            Self::NoTls(told) => write!(f, "there is no TLS: {told}"),
-            Self::UnknownAuthority(told) => {
-                write!(f, "certificate signed by unknown authority: {told}")
+            Self::NameUnknown(reported) => write!(f, "the name does not resolve: {reported}"),
+            Self::ServerDown(reported) => write!(f, "the server is down: {reported}"),
+            Self::NoTls(reported) => write!(f, "there is no TLS: {reported}"),
+            Self::UnknownCa(reported) => {
+                write!(f, "certificate signed by unknown authority: {reported}")
             }
             Self::WrongName { asked, named } => write!(
                 f,
                 "the name is not in the certificate: it is for {}, not {asked}",
                 if named.is_empty() { "no name".to_owned() } else { named.join(", ") },
             ),
-            Self::ServingPairExpired(told) => write!(f, "the serving pair expired: {told}"),
-            Self::WrongClock { machine, right, told } => write!(
+            Self::ServingPairExpired(reported) => write!(f, "the serving pair expired: {reported}"),
+            Self::WrongClock { machine, right, reported } => write!(
                 f,
-                "the machine's clock is wrong: it says {}, and it is {}; so {told}",
+                "the machine's clock is wrong: it says {}, and it is {}; so {reported}",
                 date(*machine),
                 date(*right),
             ),
-            Self::Refused(told) => write!(f, "the certificate is refused: {told}"),
+            Self::Refused(reported) => write!(f, "the certificate is refused: {reported}"),
             Self::AccessRefused(status) => write!(f, "refused by access rules: {status}"),
             Self::PoolUnknown(pool) => write!(f, "the pool is unknown: there is no pool {pool}"),
-            Self::NoConfigYet(told) => write!(f, "the pool has no config yet: {told}"),
-            Self::NotInSpec { asked, served, told, .. } => {
+            Self::NoConfigYet(reported) => write!(f, "the pool has no config yet: {reported}"),
+            Self::NotInSpec { asked, served, reported, .. } => {
                 write!(f, "the config cannot be said in the machine's spec {asked}")?;
-                if !told.is_empty() {
-                    write!(f, ": {told}")?;
+                if !reported.is_empty() {
+                    write!(f, ": {reported}")?;
                 }
                 if let (Some(first), Some(last)) = (served.first(), served.last()) {
                     write!(f, ": it is served in {first} to {last}")?;
                 }
                 Ok(())
             }
-            Self::InvalidConfig { told, .. } => write!(f, "the config is invalid: {told}"),
-            Self::NotNow { status, told } => {
-                write!(f, "the server cannot answer now: {status}: {told}")
+            Self::InvalidConfig { reported, .. } => write!(f, "the config is invalid: {reported}"),
+            Self::NotNow { status, reported } => {
+                write!(f, "the server cannot answer now: {status}: {reported}")
             }
-            Self::GivenUp { status, told } => {
-                write!(f, "the server refuses for good: {status}: {told}")
+            Self::GivenUp { status, reported } => {
+                write!(f, "the server refuses for good: {status}: {reported}")
             }
             Self::Redirected(url) => write!(f, "the answer is elsewhere: {url}"),
-            Self::NoAnswer(told) => write!(f, "there is no answer: {told}"),
+            Self::NoAnswer(reported) => write!(f, "there is no answer: {reported}"),
         }
     }
 }

@@ -85,6 +85,7 @@ pub fn changes(before: &Machine, after: &Machine, until: Instant) -> Vec<Change>
 
 fn items(machine: &Machine) -> Items<'_> {
     let mut items = Items::new();
+    let mut add = |what, name: &str, item| items.insert((what, name.to_owned()), item);
     for (name, value) in &machine.facts {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -93,7 +94,7 @@ fn items(machine: &Machine) -> Items<'_> {
             }
             other => other.to_string(),
         };
-        add(&mut items, " fact", name, [("value", text)], None, false);
+        add("fact", name, Item::new([("value", text)]));
     }
     for file in &machine.files {
         let attributes = [
@@ -103,12 +104,13 @@ fn items(machine: &Machine) -> Items<'_> {
             ("what", if file.contents.is_some() { String::new() } else { file.what.clone() }),
             ("appended", file.is_appended.to_string()),
         ];
-        add(&mut items, "file", &file.path, attributes, file.contents.as_deref(), file.is_secret);
+        let item = Item::new(attributes).with(file.contents.as_deref(), file.is_secret);
+        add("file", &file.path, item);
     }
     for unit in &machine.units {
-        add(&mut items, "unit", &unit.name, [("state", unit.state.clone())], None, false);
+        add("unit", &unit.name, Item::new([("state", unit.state.clone())]));
         for (name, text, is_secret) in &unit.texts {
-            add(&mut items, "unit text", name, [], Some(text.as_bytes()), *is_secret);
+            add("unit text", name, Item::default().with(Some(text.as_bytes()), *is_secret));
         }
     }
     for user in &machine.users {
@@ -118,7 +120,7 @@ fn items(machine: &Machine) -> Items<'_> {
             ("what", user.what.clone()),
         ];
         let hash = user.password_hash.as_deref().map(str::as_bytes);
-        add(&mut items, "user", &user.name, attributes, hash, true);
+        add("user", &user.name, Item::new(attributes).with(hash, true));
     }
     let named = |what, entries: &[Named]| {
         entries.iter().map(move |it| (what, it.name.clone(), it.what.clone())).collect::<Vec<_>>()
@@ -130,27 +132,26 @@ fn items(machine: &Machine) -> Items<'_> {
     let nodes = named("link or directory", &machine.nodes);
     for (what, name, text) in nodes.into_iter().chain(named("group", &machine.groups)).chain(disks)
     {
-        add(&mut items, what, &name, [("what", text)], None, false);
+        add(what, &name, Item::new([("what", text)]));
     }
     items
 }
 
-fn add<'a, const N: usize>(
-    items: &mut Items<'a>,
-    what: &'static str,
-    name: &str,
-    attributes: [(&'static str, String); N],
-    contents: Option<&'a [u8]>,
-    is_secret: bool,
-) {
-    let item = Item { attributes: attributes.into(), contents, is_secret };
-    items.insert((what.trim_start(), name.to_owned()), item);
+impl<'a> Item<'a> {
+    fn new<const N: usize>(attributes: [(&'static str, String); N]) -> Self {
+        Self { attributes: attributes.into(), contents: None, is_secret: false }
+    }
+
+    fn with(self, contents: Option<&'a [u8]>, is_secret: bool) -> Self {
+        Self { contents, is_secret, ..self }
+    }
 }
 
 fn describe(item: &Item<'_>) -> Vec<String> {
-    let told = item.attributes.iter().filter(|(_, value)| !value.is_empty() && *value != "false");
+    let reported =
+        item.attributes.iter().filter(|(_, value)| !value.is_empty() && *value != "false");
     let mut details: Vec<_> =
-        told.map(|(name, value)| format!("{name} {}", redacted(value))).collect();
+        reported.map(|(name, value)| format!("{name} {}", redacted(value))).collect();
     if let Some(contents) = item.contents {
         let secret = if item.is_secret { ", secret" } else { "" };
         details.push(format!("{} bytes{secret}", contents.len()));
@@ -164,11 +165,11 @@ fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Opti
         let after = new.attributes.get(name).map_or("", String::as_str);
         if before != after {
             let (before, after) = (redacted(before), redacted(after));
-            let told = |text: &str| if text.is_empty() { "nothing" } else { text }.to_owned();
+            let reported = |text: &str| if text.is_empty() { "nothing" } else { text }.to_owned();
             details.push(if before == after {
                 format!("{name}: differs in what is secret: {before}")
             } else {
-                format!("{name}: {} -> {}", told(&before), told(&after))
+                format!("{name}: {} -> {}", reported(&before), reported(&after))
             });
         }
     }
@@ -314,18 +315,18 @@ mod tests {
         }))
     }
 
-    fn told(before: &Machine, after: &Machine) -> Vec<String> {
+    fn reported(before: &Machine, after: &Machine) -> Vec<String> {
         let until = Instant::now() + Duration::from_millis(500);
         changes_as_text(&changes(before, after, until), ["a", "b"], TerminalStyle::PLAIN)
     }
 
     #[test]
-    fn what_is_too_large_is_told_by_its_size_alone() {
+    fn what_is_too_large_is_reported_by_its_size_alone() {
         let text = |bytes: usize| "1234567\n".repeat(bytes / 8);
         let (most, more) = (text(MAX_TEXT), text(MAX_TEXT + 8));
-        let compared = told(&with_file("/a", &most[8..]), &with_file("/a", &most));
+        let compared = reported(&with_file("/a", &most[8..]), &with_file("/a", &most));
         assert!(compared.iter().any(|line| line.contains("@@")), "{compared:?}");
-        let lines = told(&with_file("/a", &most), &with_file("/a", &more));
+        let lines = reported(&with_file("/a", &most), &with_file("/a", &more));
         let sizes = format!("contents: {MAX_TEXT} bytes -> {} bytes", MAX_TEXT + 8);
         assert!(lines.iter().any(|line| line.contains(&sizes)), "{lines:?}");
         assert!(!lines.iter().any(|line| line.contains("@@")), "{lines:?}");
@@ -334,12 +335,12 @@ mod tests {
     #[test]
     fn the_same_machine_has_no_changes() {
         let one = with_file("/a", "x\n");
-        assert_eq!(told(&one, &one.clone()), ["a and b make the same machine."]);
+        assert_eq!(reported(&one, &one.clone()), ["a and b make the same machine."]);
     }
 
     #[test]
-    fn a_changed_text_is_told_line_by_line() {
-        let lines = told(&with_file("/a", "1\n2\n3\n"), &with_file("/a", "1\n2b\n3\n"));
+    fn a_changed_text_is_reported_line_by_line() {
+        let lines = reported(&with_file("/a", "1\n2\n3\n"), &with_file("/a", "1\n2b\n3\n"));
         assert_eq!(
             lines,
             [
@@ -358,19 +359,19 @@ mod tests {
 
     #[test]
     fn an_end_that_is_missing_and_a_carriage_return_are_seen() {
-        let lines = told(&with_file("/a", ""), &with_file("/a", "1"));
+        let lines = reported(&with_file("/a", ""), &with_file("/a", "1"));
         assert_eq!(
             lines[4..],
             ["    @@ -0,0 +1,1 @@", "    +1", r"    \ No newline at end of file"]
         );
-        let lines = told(&with_file("/a", "1\n"), &with_file("/a", "1\r\n"));
+        let lines = reported(&with_file("/a", "1\n"), &with_file("/a", "1\r\n"));
         assert_eq!(lines[4..], ["    @@ -1,1 +1,1 @@", "    -1", r"    +1\r"]);
     }
 
     #[test]
     fn hunks_are_apart_where_much_is_the_same() {
         let text = |a: &str, b: &str| format!("{a}\n1\n2\n3\n4\n5\n6\n7\n{b}\n");
-        let lines = told(&with_file("/a", &text("a", "b")), &with_file("/a", &text("c", "d")));
+        let lines = reported(&with_file("/a", &text("a", "b")), &with_file("/a", &text("c", "d")));
         assert_eq!(
             lines[4..],
             [
@@ -405,8 +406,8 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_told() {
-        let lines = told(&with_file("/a", "x"), &with_file("/b", "x"));
+    fn what_comes_and_goes_is_reported() {
+        let lines = reported(&with_file("/a", "x"), &with_file("/b", "x"));
         assert_eq!(
             lines[2..],
             [
@@ -425,7 +426,7 @@ mod tests {
     #[test]
     fn a_secret_that_changes_is_named_and_not_shown() {
         let secret = |value: &str| with_file("/env", &format!("PASSWORD={value}\n"));
-        let lines = told(&secret("sesame-1"), &secret("sesame-2"));
+        let lines = reported(&secret("sesame-1"), &secret("sesame-2"));
         assert_eq!(lines[2..], ["~ file /env", "    contents differ, and are secret"]);
         let user = |salt: &str| {
             let hash = format!("$6${salt}${}", "a".repeat(86));
@@ -433,20 +434,20 @@ mod tests {
                 &json!({"ignition": {"version": "3.4.0"}, "passwd": {"users": [{"name": "core", "passwordHash": hash}]}}),
             )
         };
-        let lines = told(&user("one"), &user("two"));
+        let lines = reported(&user("one"), &user("two"));
         assert_eq!(lines[2..], ["~ user core", "    contents differ, and are secret"]);
     }
 
     #[test]
     fn nothing_of_a_config_moves_a_cursor() {
-        let lines = told(&with_file("/\u{1b}[2J", "x"), &with_file("/a", "\u{1b}[2J\n"));
+        let lines = reported(&with_file("/\u{1b}[2J", "x"), &with_file("/a", "\u{1b}[2J\n"));
         assert!(lines.iter().all(|line| !line.contains('\u{1b}')), "{lines:#?}");
     }
 
     #[test]
     fn json_is_compared_line_by_line_and_long_lines_are_cut() {
         let text = |value: &str| json!({"a": value, "b": "x".repeat(1_000)}).to_string();
-        let lines = told(&with_file("/a", &text("1")), &with_file("/a", &text("2")));
+        let lines = reported(&with_file("/a", &text("1")), &with_file("/a", &text("2")));
         assert!(lines.contains(&"    -  \"a\": \"1\",".to_owned()), "{lines:#?}");
         assert!(
             lines.iter().any(|line| line.ends_with("bytes)"))

@@ -72,7 +72,7 @@ pub fn judge(fetch: &Fetch, shown: &Shown, clocks: Clocks) -> Judgement {
     let would_do = || self::refusals(fetch, &fetch.trusted, chain, clocks.right).is_empty();
     let cause = if is_clock_off && is_of_time(first) && would_do() {
         let Clocks { machine, right } = clocks;
-        Cause::WrongClock { machine, right, told: first.to_string() }
+        Cause::WrongClock { machine, right, reported: first.to_string() }
     } else {
         cause(first, chain)
     };
@@ -114,7 +114,7 @@ fn cause(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
         }
         LockoutReason::NoValidCa
         | LockoutReason::Untrusted(_)
-        | LockoutReason::IssuerMissing { .. } => Cause::UnknownAuthority(reason.to_string()),
+        | LockoutReason::IssuerMissing { .. } => Cause::UnknownCa(reason.to_string()),
         reason => Cause::Refused(reason.to_string()),
     }
 }
@@ -136,7 +136,7 @@ pub struct Answered {
 /// tried.
 fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> Option<Cause> {
     let Answered { status, line, location, .. } = answered;
-    let told = if line.is_empty() { reason_of(*status) } else { line.clone() };
+    let reported = if line.is_empty() { reason_of(*status) } else { line.clone() };
     let code = status.as_u16();
     Some(match status {
         &StatusCode::OK => return None,
@@ -150,20 +150,20 @@ fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> O
                 RefusalCode::NoConfigYet
                 | RefusalCode::NotInBootstrap
                 | RefusalCode::MachineConfigMissing,
-            ) => Cause::NoConfigYet(told),
+            ) => Cause::NoConfigYet(reported),
             None | Some(RefusalCode::NotRenderable) if !served.is_empty() => Cause::NotInSpec {
                 asked: fetch.spec,
                 served: served.to_vec(),
-                told: String::new(),
+                reported: String::new(),
                 is_received: false,
             },
             Some(RefusalCode::NotRenderable) => Cause::InvalidConfig {
-                told: format!("{told}, nor in any other"),
+                reported: format!("{reported}, nor in any other"),
                 is_received: false,
             },
-            _ => Cause::NotNow { status: code, told },
+            _ => Cause::NotNow { status: code, reported },
         },
-        _ => Cause::GivenUp { status: code, told },
+        _ => Cause::GivenUp { status: code, reported },
     })
 }
 
@@ -193,7 +193,7 @@ fn reason_of(status: StatusCode) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+    use pki::issue::{Signer, Validity, issue_ca, issue_serving};
     use pki::{KeyAlgorithm, VALIDITY};
     use time::macros::datetime;
 
@@ -232,8 +232,8 @@ mod tests {
     fn certificates_are_judged_before_the_answer() {
         let key = || KeyAlgorithm::P256.generate().unwrap();
         let (own_key, other_key) = (key(), key());
-        let ca = issue_authority(&own_key, VALIDITY, NOW).unwrap();
-        let other = issue_authority(&other_key, VALIDITY, NOW).unwrap();
+        let ca = issue_ca(&own_key, VALIDITY, NOW).unwrap();
+        let other = issue_ca(&other_key, VALIDITY, NOW).unwrap();
         let signer = Signer { certificate: &ca, key: &own_key };
         let validity = Validity { begin: ca.not_before, end: ca.not_after };
         let leaf = issue_serving(&key(), &["h".parse().unwrap()], signer, validity).unwrap();

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn contents_are_told_by_what_they_look_like() {
-        for (bytes, told) in [
+        for (bytes, reported) in [
             (&b""[..], "empty"),
             (b"\x1f\x8b\x08", "gzip archive"),
             (b"\x7fELF\x02", "program"),
@@ -75,7 +75,7 @@ mod tests {
             (b"apiVersion: v1\nkind: Config\n", "YAML, Config"),
             (b"a\nb\n", "text, 2 lines"),
         ] {
-            assert_eq!(kind(bytes, &BTreeSet::new(), &[]), told);
+            assert_eq!(kind(bytes, &BTreeSet::new(), &[]), reported);
         }
         let secret = BTreeSet::from([SecretKind::PrivateKey]);
         assert_eq!(kind(b"x", &secret, &[]), "SECRET: private key");

@@ -142,7 +142,7 @@ fn file_entry(
 /// Reason why the contents of a file are unknown.
 fn missing(file: &File, mut room: Room) -> String {
     let reasons = resources(file).filter_map(|it| match Contents::read(it, &mut room) {
-        Contents::Elsewhere(url) => Some(format!("fetched from {}", without_login(&url))),
+        Contents::Elsewhere(url) => Some(format!("fetched from {}", without_credential(&url))),
         Contents::Unreadable(reason) => Some(reason.to_string()),
         Contents::Nothing | Contents::Bytes(_) => None,
     });
@@ -150,7 +150,7 @@ fn missing(file: &File, mut room: Room) -> String {
 }
 
 /// A URL without user information, query and fragment, which can contain secrets.
-fn without_login(url: &str) -> String {
+fn without_credential(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find('/').unwrap_or(rest.len());
@@ -313,7 +313,10 @@ fn disks(storage: &Storage) -> Vec<DiskEntry> {
         let device = luks.device.clone().unwrap_or_default();
         let mut what = vec![format!("on {device}")];
         what.extend(
-            luks.clevis.tang.iter().map(|tang| format!("opened by {}", without_login(&tang.url))),
+            luks.clevis
+                .tang
+                .iter()
+                .map(|tang| format!("opened by {}", without_credential(&tang.url))),
         );
         what.extend(flag(luks.clevis.tpm2, "opened by the TPM"));
         what.extend(
@@ -385,7 +388,7 @@ fn facts(
         if source.starts_with("data:") {
             "a config within it".to_owned()
         } else {
-            without_login(source)
+            without_credential(source)
         }
     });
     add("alsoFetches", json!(urls.collect::<Vec<_>>()));
@@ -397,29 +400,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_told_without_what_may_be_secret() {
-        for (url, told) in [
+    fn a_url_is_reported_without_what_may_be_secret() {
+        for (url, reported) in [
             ("https://u:p@h:1/a/b?token=x#y", "https://h:1/a/b"),
             ("https://h", "https://h"),
             ("s3://bucket/key@x", "s3://bucket/key@x"),
             ("arn:aws:s3:::b/k", "arn:aws:s3:::b/k"),
         ] {
-            assert_eq!(without_login(url), told);
+            assert_eq!(without_credential(url), reported);
         }
     }
 
     #[test]
-    fn owners_are_told_by_name_or_number() {
+    fn owners_are_reported_by_name_or_number() {
         let name = |name: &str| Owner { name: Some(name.to_owned()), ..Owner::default() };
         let id = |id| Owner { id: Some(id), ..Owner::default() };
         let none = Owner::default();
-        for (user, group, told) in [
+        for (user, group, reported) in [
             (&none, &none, "root"),
             (&name("core"), &none, "core"),
             (&none, &name("wheel"), "root:wheel"),
             (&id(1), &id(2), "1:2"),
         ] {
-            assert_eq!(owner(user, group), told);
+            assert_eq!(owner(user, group), reported);
         }
     }
 }

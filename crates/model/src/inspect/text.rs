@@ -184,10 +184,10 @@ mod tests {
                 "192.0.2.1:22623: Connection refused".into(),
             )),
         };
-        let told =
+        let reported =
             |width| way_as_text(&trace, TerminalStyle { width: Some(width), is_coloured: false });
         assert_eq!(
-            told(60),
+            reported(60),
             [
                 "https://mcs.example.com:22623/config/worker",
                 "  ok name     mcs.example.com is 192.0.2.1  1.5 ms",
@@ -200,7 +200,7 @@ mod tests {
                 "In the runbook: server-down",
             ]
         );
-        let wide = told(120);
+        let wide = reported(120);
         assert_eq!(wide.len(), 7);
         assert!(wide[4].ends_with("the server is down: 192.0.2.1:22623: Connection refused"));
     }

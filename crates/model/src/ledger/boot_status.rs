@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_nothing_is_stuck_and_told_why() {
+    fn who_gets_nothing_is_stuck_and_reported_why() {
         for (status, reason, words) in [
             (
                 503,

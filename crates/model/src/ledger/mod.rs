@@ -25,7 +25,7 @@ pub use self::node_index::{Node, NodeIndex, Nodes};
 pub use self::visits::{Visit, VisitKind};
 
 /// Maximum number of remembered machines. A cluster has some thousands.
-pub const MOST: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+pub const MAX_MACHINES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// The remembered machines, shared by all parts of the server.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ struct Noted {
 
 impl Default for Ledger {
     fn default() -> Self {
-        Self::of(MOST)
+        Self::of(MAX_MACHINES)
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
             ledger.handshake_failed(address(number), Failed::Untrusted, NOON);
         }
         let machines = ledger.machines();
-        assert_eq!(machines.len(), MOST.get());
+        assert_eq!(machines.len(), MAX_MACHINES.get());
         // Each has a key, two links and a slot in the table, and 16 bytes of the allocator for each of up to four
         // strings.
         let each = size_of::<Machine>() + size_of::<IpAddr>() + 6 * size_of::<usize>() + 4 * 16;

@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn no_change_is_taken_for_all_nodes() {
-        let roster = NodeIndex::default();
-        roster.change(|nodes| nodes.add(node("a", &["192.0.2.1"])));
-        assert!(roster.look(|nodes| nodes.is_none()));
-        roster.set(Nodes::default());
-        roster.change(|nodes| nodes.add(node("a", &["192.0.2.1"])));
-        assert!(roster.look(|nodes| nodes.unwrap().at("192.0.2.1".parse().unwrap()).is_some()));
+        let index = NodeIndex::default();
+        index.change(|nodes| nodes.add(node("a", &["192.0.2.1"])));
+        assert!(index.look(|nodes| nodes.is_none()));
+        index.set(Nodes::default());
+        index.change(|nodes| nodes.add(node("a", &["192.0.2.1"])));
+        assert!(index.look(|nodes| nodes.unwrap().at("192.0.2.1".parse().unwrap()).is_some()));
     }
 }

@@ -13,7 +13,7 @@ use crate::objects::{ControllerConfig, MachineConfig, MachineConfigSpec, ROLE_LA
 
 const WORKER: &str = "worker";
 /// Annotation of MachineConfigs made by OpenShift's controllers. The images in these are the cluster's own.
-const GENERATED_BY: &str = "machineconfiguration.openshift.io/generated-by-controller-version";
+pub const GENERATED_BY: &str = "machineconfiguration.openshift.io/generated-by-controller-version";
 /// Annotation of a merged MachineConfig whose operating system image an administrator chose.
 const IMAGE_OVERRIDDEN: &str = "machineconfiguration.openshift.io/os-image-url-overridden";
 

@@ -24,7 +24,7 @@ mod pools;
 mod select;
 mod unmergeable;
 
-pub use merge::merge;
+pub use merge::{GENERATED_BY, merge};
 pub use origins::{Member, Origin, origins};
 pub use parsed::ParsedMachineConfig;
 pub use pools::MergedPools;

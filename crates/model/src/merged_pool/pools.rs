@@ -14,6 +14,7 @@ use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
 pub struct MergedPools {
     parsed: BTreeMap<String, ParsedMachineConfig>,
     pools: BTreeMap<String, MergedPool>,
+    merges: u64,
 }
 
 #[derive(Debug)]
@@ -59,9 +60,14 @@ impl MergedPools {
             let merged = self.merged(pool, &machine_configs, controller_config, last);
             self.pools.insert(pool.name().to_owned(), merged);
         }
+        let used: BTreeSet<String> = self.selected().map(str::to_owned).collect();
+        self.parsed.retain(|name, _| used.contains(name));
+    }
+
+    /// Names of the MachineConfigs that pools are made of, once for each of their pools.
+    pub fn selected(&self) -> impl Iterator<Item = &str> {
         let selected = self.pools.values().flat_map(|pool| &pool.made_of.selected);
-        let used: BTreeSet<&str> = selected.map(|config| config.name()).collect();
-        self.parsed.retain(|name, _| used.contains(name.as_str()));
+        selected.map(|config| config.name())
     }
 
     /// A pool's configuration, or the reason why it has none; `None` for a pool that was not in the last update. An
@@ -69,6 +75,19 @@ impl MergedPools {
     #[must_use]
     pub fn get(&self, pool: &str) -> Option<Result<&Arc<MachineConfig>, &Unmergeable>> {
         self.pools.get(pool).map(|pool| pool.outcome.as_ref())
+    }
+
+    /// The names of the MachineConfigs that a pool is made of, sorted.
+    #[must_use]
+    pub fn sources(&self, pool: &str) -> BTreeSet<&str> {
+        let selected = self.pools.get(pool).map(|pool| &pool.made_of.selected);
+        selected.into_iter().flatten().map(|config| config.name()).collect()
+    }
+
+    /// How many times a pool was merged, by all updates together.
+    #[must_use]
+    pub fn merges(&self) -> u64 {
+        self.merges
     }
 
     fn merged(
@@ -93,6 +112,7 @@ impl MergedPools {
             Some(last) if last.made_of.same(&made_of) => return last,
             last => last.and_then(|last| last.outcome.ok()),
         };
+        self.merges += 1;
         self.parse(&made_of.selected);
         let parsed = made_of.selected.iter().filter_map(|config| self.parsed.get(config.name()));
         let outcome = merge(pool.name(), &parsed.collect::<Vec<_>>(), controller_config);

@@ -190,7 +190,7 @@ fn the_name_is_by_pool_and_contents() {
 }
 
 #[test]
-fn everything_is_told_with_the_machine_configs_that_it_is_of() {
+fn everything_is_reported_with_the_machine_configs_that_it_is_of() {
     let own = json!({
         "config": {"ignition": {"version": "3.4.0"}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,2"}}]}},
         "kernelArguments": ["quiet"], "extensions": ["usbguard"], "fips": true, "kernelType": "realtime",
@@ -207,7 +207,7 @@ fn everything_is_told_with_the_machine_configs_that_it_is_of() {
     ];
     let parsed: Vec<_> = configs.iter().map(ParsedMachineConfig::new).collect();
     let origins = origins(&parsed.iter().collect::<Vec<_>>()).unwrap();
-    let told: Vec<_> = origins
+    let reported: Vec<_> = origins
         .iter()
         .map(|origin| {
             let members =
@@ -218,7 +218,7 @@ fn everything_is_told_with_the_machine_configs_that_it_is_of() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             "storage.files [/a] contents.source@own mode@base over [base]",
             "spec.kernelArguments [quiet] @own over []",
@@ -284,6 +284,29 @@ fn only_the_pools_that_select_what_changed_are_merged_again() {
     merged.update(&pools[..1], &configs, Some(&base));
     assert_eq!(merged.get("worker").unwrap().unwrap().spec.os_image_url, "os");
     assert!(merged.get("infra").is_none());
+}
+
+#[test]
+fn of_a_hundred_pools_only_the_one_that_changed_is_merged() {
+    let names: Vec<String> = (0..100).map(|number| format!("pool-{number}")).collect();
+    let pools: Vec<_> = names.iter().map(|name| pool(name, &[name])).collect();
+    let config = |pool: &str, number: u32, argument: &str| {
+        let spec = json!({"kernelArguments": [argument]});
+        machine_config(&format!("{pool}-{number}"), pool, &spec)
+    };
+    let all = names.iter().flat_map(|pool| (0..30).map(move |number| config(pool, number, "a")));
+    let mut configs: BTreeMap<_, _> =
+        all.map(|config| (config.name().to_owned(), config)).collect();
+    let mut merged = MergedPools::default();
+    merged.update(&pools, &configs, None);
+    assert_eq!(merged.merges(), 100);
+    assert_eq!(merged.sources("pool-7").len(), 30);
+    let changed = config("pool-7", 12, "b");
+    configs.insert(changed.name().to_owned(), changed);
+    merged.update(&pools, &configs, None);
+    assert_eq!(merged.merges(), 101);
+    merged.update(&pools, &configs, None);
+    assert_eq!(merged.merges(), 101);
 }
 
 #[test]

@@ -325,9 +325,9 @@ mod tests {
     #[test]
     fn kinds_that_were_misspelt_are_named_in_their_own_group() {
         let api = "machineconfiguration.openshift.io/v1";
-        let told =
+        let reported =
             "MachineConfigPol is not known, so the object is not read; is MachineConfigPool meant?";
-        assert_eq!(unread_kind("MachineConfigPol", api).as_deref(), Some(told));
+        assert_eq!(unread_kind("MachineConfigPol", api).as_deref(), Some(reported));
         for (kind, api) in
             [("machineConfig", api), ("configmap", "v1"), ("Rout", "route.openshift.io/v1")]
         {

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 /// Maximum number of remembered changes; the log has all.
-const MOST: usize = 200;
+const MAX_CHANGES: usize = 200;
 
 /// A change of the served state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -35,7 +35,7 @@ impl History {
     /// Records a change.
     pub fn note(&self, what: String, at: OffsetDateTime) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.changes.len() == MOST {
+        if noted.changes.len() == MAX_CHANGES {
             noted.changes.pop_back();
             noted.older += 1;
         }
@@ -69,7 +69,10 @@ mod tests {
         }
         let (changes, older) = history.changes();
         let whats: Vec<_> = changes.into_iter().map(|change| change.what).collect();
-        assert_eq!((whats.len(), &*whats[0], &*whats[MOST - 1]), (MOST, "999", "800"));
+        assert_eq!(
+            (whats.len(), &*whats[0], &*whats[MAX_CHANGES - 1]),
+            (MAX_CHANGES, "999", "800")
+        );
         assert_eq!(older, 800);
     }
 }

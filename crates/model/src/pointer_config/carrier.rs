@@ -97,7 +97,7 @@ pub fn carried<'a>(
 #[cfg(test)]
 mod tests {
     use ignition::{SpecVersion, pointer};
-    use pki::issue::issue_authority;
+    use pki::issue::issue_ca;
     use pki::{KeyAlgorithm, VALIDITY};
     use time::Duration;
     use time::macros::datetime;
@@ -107,9 +107,9 @@ mod tests {
 
     const URL: &str = "https://api-int.example.com:22623/config/worker";
 
-    fn authority() -> Certificate {
+    fn ca() -> Certificate {
         let key = KeyAlgorithm::P256.generate().unwrap();
-        issue_authority(&key, VALIDITY, datetime!(2026-11-21 0:00 UTC)).unwrap()
+        issue_ca(&key, VALIDITY, datetime!(2026-11-21 0:00 UTC)).unwrap()
     }
 
     fn carrying(text: &[u8], write: &PointerWrite) -> Option<Vec<u8>> {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_ours_carries_or_says_why_it_cannot() {
-        let (ours, stranger) = (authority(), authority());
+        let (ours, stranger) = (ca(), ca());
         let bundle = std::slice::from_ref(&ours);
         let token = Token::new([7; 32]);
         let current = text(URL, &ours, SpecVersion::V3_1);

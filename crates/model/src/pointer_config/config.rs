@@ -86,7 +86,7 @@ impl<'a> PointerConfig<'a> {
     #[must_use]
     pub fn trusted(&self) -> Vec<Certificate> {
         if self.found().is_empty() {
-            return self.authorities();
+            return self.cas();
         }
         let mut trusted = Vec::new();
         for ca in self.found().iter().flat_map(|fetch| &fetch.trusted) {
@@ -99,8 +99,8 @@ impl<'a> PointerConfig<'a> {
 
     /// All CAs in its own text, of any origin.
     #[must_use]
-    pub fn authorities(&self) -> Vec<Certificate> {
-        self.written.map(|written| written.authorities()).unwrap_or_default()
+    pub fn cas(&self) -> Vec<Certificate> {
+        self.written.map(|written| written.cas()).unwrap_or_default()
     }
 
     /// Returns `true` if it fetches from `url`.
@@ -144,7 +144,7 @@ impl<'a> PointerConfig<'a> {
     /// The holder by the text, if no known Ignition fetches anything: a newer one may.
     fn written_holder(&self, name: &str) -> Option<Holder> {
         let written = self.written?;
-        let (hosts, trusted) = (written.https_hosts(), written.authorities());
+        let (hosts, trusted) = (written.https_hosts(), written.cas());
         let matters = !hosts.is_empty() && !trusted.is_empty();
         matters.then(|| Holder { name: name.to_owned(), trusted, hosts })
     }

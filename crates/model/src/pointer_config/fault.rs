@@ -5,7 +5,7 @@ use std::fmt;
 use ignition::{self, SpecVersion};
 use pki::USER_DATA_LIMITS;
 
-use super::authority::{AuthorityFault, ContentsFault};
+use super::ca::{CaFault, ContentsFault};
 
 /// Maximum user data of EC2, in bytes, before it is encoded for the request.
 pub const EC2_LIMIT: usize = USER_DATA_LIMITS[0].1;
@@ -55,7 +55,7 @@ pub enum Fault {
         "it names no certificate authorities in ignition.security.tls: a machine would trust those \
          of its image, which do not know this server's"
     )]
-    NoAuthorities,
+    NoCas,
     /// The URL cannot be requested.
     #[error("{0} is no URL that a server is asked for")]
     BadUrl(String),
@@ -148,11 +148,11 @@ pub enum Fault {
     },
     /// An entry of the CAs is unreadable, which ends Ignition.
     #[error("ignition.security.tls.certificateAuthorities[{index}] {fault}")]
-    Authority {
+    Ca {
         /// Index of the entry.
         index: usize,
         /// Fault of the entry.
-        fault: AuthorityFault,
+        fault: CaFault,
     },
 }
 
@@ -162,7 +162,7 @@ pub enum Warning {
     /// The size in bytes is near the limit of a platform, or above it.
     Size(usize),
     /// The entry with this index is fetched.
-    RemoteAuthority(usize),
+    RemoteCa(usize),
     /// An entry has more certificates than Ignition reads.
     OnlyFirst {
         /// Index of the entry.
@@ -185,7 +185,7 @@ impl fmt::Display for Warning {
             Self::Size(bytes) => {
                 write!(f, "it has {bytes} bytes, of {EC2_LIMIT} that EC2 takes of user data")
             }
-            Self::RemoteAuthority(index) => {
+            Self::RemoteCa(index) => {
                 write!(f, "certificateAuthorities[{index}] is fetched itself, and not looked at")
             }
             Self::OnlyFirst { index, present } => write!(

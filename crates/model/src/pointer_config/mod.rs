@@ -14,8 +14,8 @@
 //! text is used as it is: a newer Ignition may.
 
 mod admission;
-mod authority;
 mod bearer;
+mod ca;
 mod carrier;
 mod config;
 mod fault;
@@ -29,8 +29,8 @@ mod walk;
 mod written;
 
 pub use self::admission::{Admission, admission};
-pub use self::authority::{AuthorityFault, ContentsFault};
 pub use self::bearer::{Authorization, NoHeader, WrittenFetch};
+pub use self::ca::{CaFault, ContentsFault};
 pub use self::carrier::carried;
 pub use self::config::PointerConfig;
 pub use self::fault::{EC2_LIMIT, Fault, HeaderFault, Warning};

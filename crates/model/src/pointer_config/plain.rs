@@ -19,8 +19,8 @@ impl PointerConfig<'_> {
         let resources = &section["config"];
         let merged = resources.get("merge").unwrap_or(&resources["append"]);
         let url = merged[0]["source"].as_str();
-        let authority = &section["security"]["tls"]["certificateAuthorities"][0]["source"];
-        let pem = authority.as_str().and_then(|source| data_url::decode(source).ok());
+        let ca = &section["security"]["tls"]["certificateAuthorities"][0]["source"];
+        let pem = ca.as_str().and_then(|source| data_url::decode(source).ok());
         let (Some(version), Some(url), Some(pem)) = (version, url, pem) else { return false };
         present == pointer(url, &pem, version)
     }
@@ -33,8 +33,8 @@ impl PointerConfig<'_> {
             return None;
         }
         let url = written.sources().next()?;
-        let authority = written.entries().into_iter().next()?;
-        let pem = data_url::decode(&string(find(authority, &["source"])?)?).ok()?;
+        let ca = written.entries().into_iter().next()?;
+        let pem = data_url::decode(&string(find(ca, &["source"])?)?).ok()?;
         Some(pointer(&url, &pem, POINTER_SPEC).to_string().into_bytes())
     }
 }

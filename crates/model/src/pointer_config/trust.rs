@@ -6,9 +6,9 @@
 //! A CA is the machine config server's if its certificate or its key is. A name proves nothing: an administrator's CA
 //! can be named `root-ca` too.
 
-use ignition::{authority_source, names_field};
+use ignition::{ca_source, names_field};
 use pki::certificate::certificate_pem;
-use pki::{Certificate, MendedPointer, PointerState, PointerTrust};
+use pki::{Certificate, PointerState, PointerTrust, RepairedPointer};
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ pub enum LeftAlone {
     NoIgnition,
     /// The Ignition config has no CAs.
     #[error("it names no certificate authorities")]
-    NoAuthorities,
+    NoCas,
     /// None of its CAs is the machine config server's.
     #[error("it trusts only other authorities than the machine config server's")]
     Foreign,
@@ -71,7 +71,7 @@ impl LeftAlone {
     /// All reasons.
     pub const ALL: [Self; 6] = [
         Self::NoIgnition,
-        Self::NoAuthorities,
+        Self::NoCas,
         Self::Foreign,
         Self::NameOnly,
         Self::OutOfReach,
@@ -83,7 +83,7 @@ impl LeftAlone {
     pub fn label(self) -> &'static str {
         match self {
             Self::NoIgnition => "no-ignition",
-            Self::NoAuthorities => "no-authorities",
+            Self::NoCas => "no-authorities",
             Self::Foreign => "foreign",
             Self::NameOnly => "name-only",
             Self::OutOfReach => "out-of-reach",
@@ -146,7 +146,7 @@ impl PointerConfig<'_> {
         let state = match assessed {
             Assessment::Stale(text) => {
                 let holders = PointerConfig::read(&text).holders(title);
-                PointerState::Stale(MendedPointer { holders, text })
+                PointerState::Stale(RepairedPointer { holders, text })
             }
             Assessment::LeftAlone(LeftAlone::OutOfReach) => PointerState::OutOfReach,
             Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
@@ -165,7 +165,7 @@ fn assess_written(
 ) -> Assessment {
     let texts = written.entries();
     if texts.is_empty() {
-        return Assessment::LeftAlone(LeftAlone::NoAuthorities);
+        return Assessment::LeftAlone(LeftAlone::NoCas);
     }
     let entries: Vec<_> = texts.iter().map(|text| Entry::read(text, &is_ours)).collect();
     let own: Vec<_> = (0..entries.len()).filter(|&index| !entries[index].ours.is_empty()).collect();
@@ -187,8 +187,7 @@ fn assess_written(
         .chain(others.map(|other| certificate_pem(other)))
         .collect();
     let place = |index: usize| place(written.text, texts[index]);
-    let mut changes =
-        vec![(place(first), with_source(texts[first], &authority_source(pem.as_bytes())))];
+    let mut changes = vec![(place(first), with_source(texts[first], &ca_source(pem.as_bytes())))];
     // The comma before each removed entry goes too; the first entry stays.
     changes
         .extend(rest.iter().map(|&index| (place(index - 1).end..place(index).end, String::new())));

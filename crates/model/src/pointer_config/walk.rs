@@ -7,7 +7,7 @@ use ignition::{Config, SpecVersion};
 use pki::Certificate;
 use serde_json::Value;
 
-use super::authority::{self, ContentsFault, HashOf};
+use super::ca::{self, ContentsFault, HashOf};
 use super::fault::{Fault, Warning};
 use super::fetch::{Fetch, fetch, is_of_server};
 
@@ -17,7 +17,7 @@ const MAX_NESTED: usize = 32;
 #[derive(Debug, Clone, Default)]
 struct Settings {
     /// Entries of `certificateAuthorities`, each source once.
-    authorities: Vec<Value>,
+    cas: Vec<Value>,
     http_total: Option<i64>,
     has_proxy: bool,
 }
@@ -28,7 +28,7 @@ impl Settings {
         let entries = section["security"]["tls"]["certificateAuthorities"].as_array();
         let proxies = ["httpProxy", "httpsProxy"].map(|name| section["proxy"][name].as_str());
         Self {
-            authorities: entries.cloned().unwrap_or_default(),
+            cas: entries.cloned().unwrap_or_default(),
             http_total: section["timeouts"]["httpTotal"].as_i64(),
             has_proxy: proxies.into_iter().flatten().any(|proxy| !proxy.is_empty()),
         }
@@ -36,12 +36,11 @@ impl Settings {
 
     /// These settings, with those of a merged config.
     fn with(&self, other: &Self) -> Self {
-        let is_of = |entry: &&Value| {
-            !other.authorities.iter().any(|later| later["source"] == entry["source"])
-        };
-        let kept = self.authorities.iter().filter(is_of);
+        let is_of =
+            |entry: &&Value| !other.cas.iter().any(|later| later["source"] == entry["source"]);
+        let kept = self.cas.iter().filter(is_of);
         Self {
-            authorities: kept.chain(&other.authorities).cloned().collect(),
+            cas: kept.chain(&other.cas).cloned().collect(),
             http_total: other.http_total.or(self.http_total),
             has_proxy: self.has_proxy || other.has_proxy,
         }
@@ -56,7 +55,7 @@ pub(super) struct Walk {
     /// Entries that were read, by source: Ignition caches what it fetches.
     read: Vec<(Value, Vec<Certificate>)>,
     trusted: Vec<Certificate>,
-    has_authorities: bool,
+    has_cas: bool,
     others: Vec<http::Uri>,
     nested: usize,
 }
@@ -71,7 +70,7 @@ impl Walk {
             warnings: Vec::new(),
             read: Vec::new(),
             trusted: Vec::new(),
-            has_authorities: false,
+            has_cas: false,
             others: Vec::new(),
             nested: 0,
         };
@@ -99,15 +98,15 @@ impl Walk {
         if settings.has_proxy && !self.warnings.contains(&Warning::Proxy) {
             self.warnings.push(Warning::Proxy);
         }
-        if settings.authorities.is_empty() {
+        if settings.cas.is_empty() {
             return;
         }
-        self.has_authorities = true;
+        self.has_cas = true;
         self.trusted.clear();
-        for (index, entry) in settings.authorities.iter().enumerate() {
+        for (index, entry) in settings.cas.iter().enumerate() {
             let known = self.read.iter().position(|(source, _)| *source == entry["source"]);
             let place = known.unwrap_or_else(|| {
-                let read = self.authority(index, entry);
+                let read = self.ca(index, entry);
                 self.read.push((entry["source"].clone(), read));
                 self.read.len() - 1
             });
@@ -122,23 +121,22 @@ impl Walk {
         let nanoseconds = seconds.wrapping_mul(SECOND);
         if nanoseconds != 0 && nanoseconds < SECOND {
             let fault = Fault::Timeout { field, seconds };
-            let is_told =
-                |it: &Fault| matches!(it, Fault::Timeout { seconds: told, .. } if *told == seconds);
-            if !self.faults.iter().any(is_told) {
+            let is_reported = |it: &Fault| matches!(it, Fault::Timeout { seconds: reported, .. } if *reported == seconds);
+            if !self.faults.iter().any(is_reported) {
                 self.faults.push(fault);
             }
         }
     }
 
-    fn authority(&mut self, index: usize, entry: &Value) -> Vec<Certificate> {
+    fn ca(&mut self, index: usize, entry: &Value) -> Vec<Certificate> {
         let source = entry["source"].as_str().filter(|source| source.starts_with("data:"));
         let Some(source) = source else {
-            self.warnings.push(Warning::RemoteAuthority(index));
+            self.warnings.push(Warning::RemoteCa(index));
             return Vec::new();
         };
         let certificates = contents_of(source, entry, HashOf::Other)
             .map_err(Into::into)
-            .and_then(|pem| authority::certificates(&pem, self.spec));
+            .and_then(|pem| ca::certificates(&pem, self.spec));
         match certificates {
             Ok((read, present)) => {
                 if read.len() < present {
@@ -147,7 +145,7 @@ impl Walk {
                 read
             }
             Err(fault) => {
-                self.faults.push(Fault::Authority { index, fault });
+                self.faults.push(Fault::Ca { index, fault });
                 Vec::new()
             }
         }
@@ -242,9 +240,8 @@ impl Walk {
             self.others.push(url);
             return;
         }
-        if !self.has_authorities && !self.faults.iter().any(|it| matches!(it, Fault::NoAuthorities))
-        {
-            self.faults.push(Fault::NoAuthorities);
+        if !self.has_cas && !self.faults.iter().any(|it| matches!(it, Fault::NoCas)) {
+            self.faults.push(Fault::NoCas);
         }
         match fetch(url, resource, self.spec, &self.trusted) {
             Ok((fetch, faults)) => {
@@ -275,13 +272,13 @@ impl Walk {
 /// The contents of a data URL, unpacked and compared with the resource's hash.
 fn contents_of(source: &str, resource: &Value, of: HashOf) -> Result<Vec<u8>, ContentsFault> {
     let compression = resource["compression"].as_str();
-    authority::contents(source, compression, resource["verification"]["hash"].as_str(), of)
+    ca::contents(source, compression, resource["verification"]["hash"].as_str(), of)
 }
 
 /// A source, shortened to fit into a line.
 fn shortened(source: &str) -> String {
-    const MOST: usize = 60;
-    match source.char_indices().nth(MOST) {
+    const MAX_CHARACTERS: usize = 60;
+    match source.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => format!("{}…", &source[..end]),
         None => source.to_owned(),
     }

@@ -6,7 +6,7 @@ use ignition::data_url;
 use pki::{Certificate, Host};
 use rustls::pki_types::CertificateDer;
 
-use super::authority::unpacked;
+use super::ca::unpacked;
 use super::json_text::{document, elements, find, members, string};
 use super::pem::{Block, block};
 
@@ -44,7 +44,7 @@ impl<'a> Written<'a> {
     }
 
     /// All readable CAs in its entries.
-    pub(super) fn authorities(&self) -> Vec<Certificate> {
+    pub(super) fn cas(&self) -> Vec<Certificate> {
         let ders = self.entries().into_iter().flat_map(certificates);
         ders.filter_map(|der| Certificate::from_der(&der)).collect()
     }

@@ -14,13 +14,13 @@ use super::RegistryHost;
 use crate::objects::ConfigMap;
 
 /// CAs in PEM by registry.
-pub type Authorities = BTreeMap<RegistryHost, Bytes>;
+pub type Cas = BTreeMap<RegistryHost, Bytes>;
 
 /// The entries of a ConfigMap. A bad one does not affect the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
     /// Usable CAs, one entry for each registry.
-    pub good: Authorities,
+    pub good: Cas,
     /// Refused entries, in the order of their keys.
     pub refused: Vec<Refused>,
     /// Registries that have an entry without a readable certificate. Their last good value stays, because a mistake
@@ -137,17 +137,17 @@ pub fn read(map: &ConfigMap) -> Entries {
 impl Entries {
     /// CAs for machines: the good entries, and for a spoilt one its value in `before`.
     #[must_use]
-    pub fn or_last_good(&self, before: &Authorities) -> Authorities {
-        let mut authorities = self.good.clone();
+    pub fn or_last_good(&self, before: &Cas) -> Cas {
+        let mut cas = self.good.clone();
         for host in &self.spoilt {
             if let Some(value) = before.get(host) {
                 let identity = host.identity();
                 if !self.good.keys().any(|good| good.identity() == identity) {
-                    authorities.insert(host.clone(), value.clone());
+                    cas.insert(host.clone(), value.clone());
                 }
             }
         }
-        authorities
+        cas
     }
 }
 

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_could_leave_its_folder_is_no_host() {
+    fn a_key_that_could_leave_its_directory_is_no_host() {
         for key in [
             "", ".", "..", "a/b", "../x", "a..b..1", "a..", "..5000", "a:0", "a:65536", "a b",
             "a\0", "a.", ".a", "a:1:2", "a..1..2", "a\n", "\u{e4}", "a\\b", "a%2fb", "-/..",

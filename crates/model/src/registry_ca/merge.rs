@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::entries::{self, Authorities, Reason, Refused};
+use super::entries::{self, Cas, Reason, Refused};
 use super::{ADMINISTRATOR_NAMESPACE, RegistryHost};
 use crate::objects::{ConfigMap, ImageConfig};
 
 /// Maximum size of all values of a ConfigMap together, in bytes.
-pub const LARGEST: usize = 1 << 20;
+pub const MAX_BYTES: usize = 1 << 20;
 
 /// State of the administrator's ConfigMap.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ pub struct RegistryCaMaps<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergePlan {
     /// CAs for machines to trust.
-    pub authorities: Authorities,
+    pub cas: Cas,
     /// Write to the merged ConfigMap.
     pub write: Write,
     /// Entries that are not used.
@@ -81,9 +81,9 @@ pub struct Contents {
 }
 
 impl Contents {
-    fn of(authorities: &Authorities) -> Self {
+    fn of(cas: &Cas) -> Self {
         let mut contents = Self::default();
-        for (host, value) in authorities {
+        for (host, value) in cas {
             let key = host.config_map_key();
             match std::str::from_utf8(value) {
                 Ok(text) => {
@@ -124,19 +124,19 @@ type Candidates = BTreeMap<String, Candidate>;
 #[must_use]
 pub fn plan(observed: RegistryCaMaps<'_>) -> MergePlan {
     let last_good = observed.merged.map(|map| entries::read(map).good).unwrap_or_default();
-    let Merge { authorities, refused, missing } = merge(observed, last_good);
-    let write = write(&authorities, observed.merged);
-    MergePlan { authorities, write, refused, missing: missing.map(str::to_owned) }
+    let Merge { cas, refused, missing } = merge(observed, last_good);
+    let write = write(&cas, observed.merged);
+    MergePlan { cas, write, refused, missing: missing.map(str::to_owned) }
 }
 
 struct Merge<'a> {
-    authorities: Authorities,
+    cas: Cas,
     refused: Vec<Refused>,
     missing: Option<&'a str>,
 }
 
 /// Merges the administrator's and the operator's entries with the last good values.
-fn merge(observed: RegistryCaMaps<'_>, last_good: Authorities) -> Merge<'_> {
+fn merge(observed: RegistryCaMaps<'_>, last_good: Cas) -> Merge<'_> {
     let RegistryCaMaps { administrators, operators, merged } = observed;
     let read = |map: Option<&ConfigMap>| map.map(entries::read).unwrap_or_default();
     let (administrators, missing) = match administrators {
@@ -167,35 +167,32 @@ fn merge(observed: RegistryCaMaps<'_>, last_good: Authorities) -> Merge<'_> {
         };
         map.map(entries::place).unwrap_or_default()
     };
-    let (authorities, too_large) = choose(&candidates, &last_good);
+    let (cas, too_large) = choose(&candidates, &last_good);
     refused.extend(too_large.into_iter().map(|(source, host)| Refused {
         place: place(source),
         key: host.config_map_key(),
         reason: Reason::TooLarge,
     }));
     refused.sort();
-    Merge { authorities, refused, missing }
+    Merge { cas, refused, missing }
 }
 
-fn by_identity(authorities: Authorities, source: Source) -> Candidates {
+fn by_identity(cas: Cas, source: Source) -> Candidates {
     let candidate =
         |(host, value): (RegistryHost, Bytes)| (host.identity(), Candidate { host, value, source });
-    authorities.into_iter().map(candidate).collect()
+    cas.into_iter().map(candidate).collect()
 }
 
 /// Chooses the entries that fit into one ConfigMap, and returns the others.
 ///
 /// A registry with a present value keeps it, if necessary the old one, before another registry gets its first: late
 /// additions are refused, and no trust is removed.
-fn choose(
-    wanted: &Candidates,
-    last_good: &Candidates,
-) -> (Authorities, Vec<(Source, RegistryHost)>) {
+fn choose(wanted: &Candidates, last_good: &Candidates) -> (Cas, Vec<(Source, RegistryHost)>) {
     let mut chosen: BTreeMap<&str, &Candidate> = BTreeMap::new();
     let mut total = 0;
     for identity in wanted.keys() {
         let Some(last) = last_good.get(identity) else { continue };
-        if total + last.value.len() <= LARGEST {
+        if total + last.value.len() <= MAX_BYTES {
             total += last.value.len();
             chosen.insert(identity, last);
         }
@@ -210,29 +207,29 @@ fn choose(
     for (identity, candidate) in order {
         let before = chosen.get(identity.as_str()).map_or(0, |last| last.value.len());
         let after = total - before + candidate.value.len();
-        if after <= LARGEST {
+        if after <= MAX_BYTES {
             total = after;
             chosen.insert(identity, candidate);
         } else {
             refused.push((candidate.source, candidate.host.clone()));
         }
     }
-    let authorities =
+    let cas =
         chosen.into_values().map(|candidate| (candidate.host.clone(), candidate.value.clone()));
-    (authorities.collect(), refused)
+    (cas.collect(), refused)
 }
 
 /// Compares values regardless of their place in `data` or `binaryData`, which does not matter to readers.
-fn write(authorities: &Authorities, merged: Option<&ConfigMap>) -> Write {
-    let Some(merged) = merged else { return Write::Create(Contents::of(authorities)) };
+fn write(cas: &Cas, merged: Option<&ConfigMap>) -> Write {
+    let Some(merged) = merged else { return Write::Create(Contents::of(cas)) };
     let present = merged.entries();
-    let is_same = present.len() == authorities.len()
-        && authorities.iter().all(|(host, value)| {
+    let is_same = present.len() == cas.len()
+        && cas.iter().all(|(host, value)| {
             present
                 .get(host.config_map_key().as_str())
                 .is_some_and(|present| *present == &value[..])
         });
-    if is_same { Write::Nothing } else { Write::Update(Contents::of(authorities)) }
+    if is_same { Write::Nothing } else { Write::Update(Contents::of(cas)) }
 }
 
 /// CAs from the ConfigMaps of a directory, by the rules of a cluster, and faults as place and reason.
@@ -243,8 +240,8 @@ fn write(authorities: &Authorities, merged: Option<&ConfigMap>) -> Write {
 pub fn collect(
     config_maps: &[&ConfigMap],
     image: Option<&ImageConfig>,
-    before: &Authorities,
-) -> (Authorities, Vec<(String, String)>) {
+    before: &Cas,
+) -> (Cas, Vec<(String, String)>) {
     let find = |namespace: &str, name: &str| {
         config_maps
             .iter()
@@ -255,16 +252,16 @@ pub fn collect(
     let operators = find(super::MANAGED_NAMESPACE, super::OPERATOR_MAP);
     let merged = find(super::MANAGED_NAMESPACE, super::MERGED_MAP);
     let entries = merged.map(entries::read);
-    let told = |refused: &[Refused]| -> Vec<_> {
+    let reported = |refused: &[Refused]| -> Vec<_> {
         refused.iter().map(|refused| (refused.place.clone(), refused.to_string())).collect()
     };
     if let (Administrators::Unnamed, None, Some(entries)) = (administrators, operators, &entries) {
-        return (entries.or_last_good(before), told(&entries.refused));
+        return (entries.or_last_good(before), reported(&entries.refused));
     }
     let last_good = entries.map_or_else(|| before.clone(), |entries| entries.good);
     let observed = RegistryCaMaps { administrators, operators, merged };
-    let Merge { authorities, refused, missing } = merge(observed, last_good);
-    let mut problems = told(&refused);
+    let Merge { cas, refused, missing } = merge(observed, last_good);
+    let mut problems = reported(&refused);
     if let (Some(name), None) = (missing, merged) {
         problems.push((
             "Image cluster".to_owned(),
@@ -274,5 +271,5 @@ pub fn collect(
             ),
         ));
     }
-    (authorities, problems)
+    (cas, problems)
 }

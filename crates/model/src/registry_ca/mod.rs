@@ -32,10 +32,10 @@ mod entries;
 mod host;
 mod merge;
 
-pub use entries::{Authorities, Entries, Reason, Refused, read};
+pub use entries::{Cas, Entries, Reason, Refused, read};
 pub use host::{InvalidHost, RegistryHost};
 pub use merge::{
-    Administrators, Contents, LARGEST, MergePlan, RegistryCaMaps, Write, collect, plan,
+    Administrators, Contents, MAX_BYTES, MergePlan, RegistryCaMaps, Write, collect, plan,
 };
 
 use crate::objects::is_misspelt;
@@ -76,10 +76,10 @@ mod tests {
             ("openshift-config-manged", OPERATOR_MAP),
             (MANAGED_NAMESPACE, "image-registry-Ca"),
         ] {
-            let told = misplaced(namespace, name).unwrap_or_default();
+            let reported = misplaced(namespace, name).unwrap_or_default();
             assert!(
-                told.ends_with("is read in namespace openshift-config-managed"),
-                "{name}: {told}"
+                reported.ends_with("is read in namespace openshift-config-managed"),
+                "{name}: {reported}"
             );
         }
         for (namespace, name) in [

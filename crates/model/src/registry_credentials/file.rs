@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::logins::{Login, Logins, MalformedLogins, Registry, members};
+use super::credentials::{Credential, Credentials, MalformedCredentials, Registry, members};
 
 /// Reasons why credentials cannot be merged into a MachineConfig's own file. Messages contain nothing of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -15,32 +15,34 @@ pub enum Unmergeable {
     Unreadable,
     /// The contents are no file of credentials.
     #[error(transparent)]
-    Malformed(#[from] MalformedLogins),
+    Malformed(#[from] MalformedCredentials),
 }
 
 /// A file of credentials, with all its members.
 #[derive(Clone, PartialEq, Eq)]
-pub struct LoginFile(Map<String, Value>);
+pub struct CredentialFile(Map<String, Value>);
 
-impl LoginFile {
+impl CredentialFile {
     /// Parses a file. An empty one, and one without `auths`, has no credentials.
-    pub fn parse(text: &[u8]) -> Result<Self, MalformedLogins> {
+    pub fn parse(text: &[u8]) -> Result<Self, MalformedCredentials> {
         let mut members = if text.is_empty() { Map::new() } else { members(text)? };
         let auths = members.entry("auths").or_insert_with(|| json!({}));
-        if auths.is_object() { Ok(Self(members)) } else { Err(MalformedLogins::NoAuths) }
+        if auths.is_object() { Ok(Self(members)) } else { Err(MalformedCredentials::NoAuths) }
     }
 
     /// Credentials for a registry.
     #[must_use]
-    pub fn login(&self, registry: &Registry) -> Option<&Value> {
+    pub fn credential(&self, registry: &Registry) -> Option<&Value> {
         self.0.get("auths")?.get(registry.as_str())
     }
 
     /// Sets or removes the credentials for a registry.
-    pub fn set(&mut self, registry: &Registry, login: Option<&Login>) {
+    pub fn set(&mut self, registry: &Registry, credential: Option<&Credential>) {
         let Some(Value::Object(auths)) = self.0.get_mut("auths") else { return };
-        match login {
-            Some(login) => auths.insert(registry.as_str().to_owned(), login.as_json().clone()),
+        match credential {
+            Some(credential) => {
+                auths.insert(registry.as_str().to_owned(), credential.as_json().clone())
+            }
             None => auths.shift_remove(registry.as_str()),
         };
     }
@@ -52,7 +54,7 @@ impl LoginFile {
     }
 }
 
-impl std::fmt::Debug for LoginFile {
+impl std::fmt::Debug for CredentialFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("LoginFile(..)")
     }
@@ -63,13 +65,13 @@ impl std::fmt::Debug for LoginFile {
 /// `logins` override entries for the same registry; all others stay, in their order.
 pub fn merged_file(
     present: Option<&[u8]>,
-    logins: &Logins,
+    credentials: &Credentials,
 ) -> Result<Option<Vec<u8>>, Unmergeable> {
-    let mut file = LoginFile::parse(present.unwrap_or_default())?;
+    let mut file = CredentialFile::parse(present.unwrap_or_default())?;
     let mut is_changed = present.is_none_or(<[u8]>::is_empty);
-    for (registry, login) in logins {
-        if file.login(registry) != Some(login.as_json()) {
-            file.set(registry, Some(login));
+    for (registry, credential) in credentials {
+        if file.credential(registry) != Some(credential.as_json()) {
+            file.set(registry, Some(credential));
             is_changed = true;
         }
     }
@@ -81,13 +83,13 @@ mod tests {
     use super::super::Entries;
     use super::*;
 
-    fn logins(auths: &Value) -> Logins {
+    fn credentials(auths: &Value) -> Credentials {
         Entries::parse(json!({"auths": auths}).to_string().as_bytes()).unwrap().good
     }
 
     fn merged(present: &Value, auths: &Value) -> Option<String> {
         let text = present.to_string();
-        let merged = merged_file(Some(text.as_bytes()), &logins(auths)).unwrap();
+        let merged = merged_file(Some(text.as_bytes()), &credentials(auths)).unwrap();
         merged.map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
@@ -108,27 +110,29 @@ mod tests {
 
     #[test]
     fn without_a_file_or_with_an_empty_one_there_is_a_new_one() {
-        let logins = logins(&json!({"b": {"auth": "dTpw"}, "a": {"auth": "dTpw"}}));
+        let credentials = credentials(&json!({"b": {"auth": "dTpw"}, "a": {"auth": "dTpw"}}));
         for present in [None, Some(&b""[..])] {
-            let file = merged_file(present, &logins).unwrap().unwrap();
+            let file = merged_file(present, &credentials).unwrap().unwrap();
             assert_eq!(file, br#"{"auths":{"a":{"auth":"dTpw"},"b":{"auth":"dTpw"}}}"#);
         }
     }
 
     #[test]
-    fn a_file_may_have_no_logins_yet() {
-        let file =
-            merged_file(Some(b"{\"credsStore\":\"x\"}"), &logins(&json!({"a": {"auth": "dTpw"}})));
+    fn a_file_may_have_no_credentials_yet() {
+        let file = merged_file(
+            Some(b"{\"credsStore\":\"x\"}"),
+            &credentials(&json!({"a": {"auth": "dTpw"}})),
+        );
         assert_eq!(file.unwrap().unwrap(), br#"{"credsStore":"x","auths":{"a":{"auth":"dTpw"}}}"#);
     }
 
     #[test]
     fn a_file_that_is_not_understood_is_not_written_over() {
-        let told = |text: &str| {
-            merged_file(Some(text.as_bytes()), &logins(&json!({}))).unwrap_err().to_string()
+        let reported = |text: &str| {
+            merged_file(Some(text.as_bytes()), &credentials(&json!({}))).unwrap_err().to_string()
         };
-        assert_eq!(told("SECRET"), "no JSON (line 1, column 1)");
-        assert_eq!(told("{\"auths\":[]}"), "no object `auths` in it");
-        assert_eq!(told("[]"), "no object `auths` in it");
+        assert_eq!(reported("SECRET"), "no JSON (line 1, column 1)");
+        assert_eq!(reported("{\"auths\":[]}"), "no object `auths` in it");
+        assert_eq!(reported("[]"), "no object `auths` in it");
     }
 }

@@ -14,12 +14,12 @@
 //! - **Credentials are never shown.** Messages and `Debug` have registries and positions in a text, no contents of a
 //!   Secret.
 
+mod credentials;
 mod file;
-mod logins;
 mod secrets;
 
-pub use file::{LoginFile, Unmergeable, merged_file};
-pub use logins::{Entries, Login, Logins, MalformedLogins, Refused, Registry};
+pub use credentials::{Credential, Credentials, Entries, MalformedCredentials, Refused, Registry};
+pub use file::{CredentialFile, Unmergeable, merged_file};
 pub use secrets::{POOL_ANNOTATION, RegistryCredentials, Unresolved, read};
 
 /// File in which kubelet, the container runtime and the first boot's image pull look for credentials.

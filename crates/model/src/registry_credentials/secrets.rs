@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::logins::{Entries, Logins};
+use super::credentials::{Credentials, Entries};
 use crate::objects::SecretName;
 use crate::objects::{MachineConfigPool, Secret};
 
@@ -28,7 +28,7 @@ pub struct RegistryCredentials {
     pub secret: Option<SecretName>,
     /// Contents of the Secrets. `None` is a Secret that does not exist or cannot be read, without which machines do. A
     /// missing entry has not been read yet, or was never understood.
-    pub known: BTreeMap<SecretName, Option<Arc<Logins>>>,
+    pub known: BTreeMap<SecretName, Option<Arc<Credentials>>>,
 }
 
 /// Reasons why a pool's credentials are not known.
@@ -54,7 +54,10 @@ impl RegistryCredentials {
     }
 
     /// The credentials of machines of `pool`, which must be enforced; `None` if there are none.
-    pub fn logins(&self, pool: &MachineConfigPool) -> Result<Option<Arc<Logins>>, Unresolved> {
+    pub fn credentials(
+        &self,
+        pool: &MachineConfigPool,
+    ) -> Result<Option<Arc<Credentials>>, Unresolved> {
         let Some(secret) = &self.secret else { return Ok(None) };
         let known = |name: &SecretName| {
             self.known.get(name).cloned().ok_or_else(|| Unresolved::Unread(name.clone()))
@@ -66,7 +69,8 @@ impl RegistryCredentials {
         Ok(match (known(secret)?, own) {
             (Some(all), Some(own)) => {
                 let all = all.iter().chain(&*own);
-                let merged = all.map(|(registry, login)| (registry.clone(), login.clone()));
+                let merged =
+                    all.map(|(registry, credential)| (registry.clone(), credential.clone()));
                 Some(Arc::new(merged.collect()))
             }
             (all, own) => own.or(all),
@@ -90,7 +94,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "s"}, "stringData": value})).unwrap()
     }
 
-    fn logins(auths: &Value) -> Arc<Logins> {
+    fn credentials(auths: &Value) -> Arc<Credentials> {
         let text = json!({"auths": auths}).to_string();
         Arc::new(read(&secret(&json!({KEY: text}))).unwrap().good)
     }
@@ -105,48 +109,50 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn auth(known: &[(&str, Option<Arc<Logins>>)]) -> RegistryCredentials {
-        let known = known.iter().map(|(text, logins)| (name(text), logins.clone()));
+    fn auth(known: &[(&str, Option<Arc<Credentials>>)]) -> RegistryCredentials {
+        let known = known.iter().map(|(text, credentials)| (name(text), credentials.clone()));
         RegistryCredentials { secret: Some(name("a/all")), known: known.collect() }
     }
 
     #[test]
-    fn a_pools_own_login_wins_for_its_registry() {
-        let all = Some(logins(&json!({"q": {"auth": "YWxsOnA="}, "r": {"auth": "YWxsOnA="}})));
-        let own = Some(logins(&json!({"r": {"auth": "b3duOnA="}, "s": {"auth": "b3duOnA="}})));
+    fn a_pools_own_credential_wins_for_its_registry() {
+        let all = Some(credentials(&json!({"q": {"auth": "YWxsOnA="}, "r": {"auth": "YWxsOnA="}})));
+        let own = Some(credentials(&json!({"r": {"auth": "b3duOnA="}, "s": {"auth": "b3duOnA="}})));
         let auth = auth(&[("a/all", all.clone()), ("b/own", own.clone()), ("c/gone", None)]);
-        let merged = auth.logins(&pool(Some("b/own"))).unwrap().unwrap();
+        let merged = auth.credentials(&pool(Some("b/own"))).unwrap().unwrap();
         let merged: Vec<_> = merged
             .iter()
-            .map(|(registry, login)| (registry.as_str(), login.as_json()["auth"].as_str().unwrap()))
+            .map(|(registry, credential)| {
+                (registry.as_str(), credential.as_json()["auth"].as_str().unwrap())
+            })
             .collect();
         assert_eq!(merged, [("q", "YWxsOnA="), ("r", "b3duOnA="), ("s", "b3duOnA=")]);
-        assert_eq!(auth.logins(&pool(None)), Ok(all.clone()));
-        assert_eq!(auth.logins(&pool(Some("c/gone"))), Ok(all));
+        assert_eq!(auth.credentials(&pool(None)), Ok(all.clone()));
+        assert_eq!(auth.credentials(&pool(Some("c/gone"))), Ok(all));
         let pools = [pool(None), pool(Some("b/own")), pool(Some("oops"))];
         assert_eq!(auth.wanted(pools.iter()), [name("a/all"), name("b/own")].into());
         let nobody = RegistryCredentials { secret: None, ..auth };
-        assert_eq!(nobody.logins(&pool(Some("b/own"))), Ok(None));
+        assert_eq!(nobody.credentials(&pool(Some("b/own"))), Ok(None));
         assert_eq!(nobody.wanted(pools.iter()), BTreeSet::new());
     }
 
     #[test]
     fn what_is_not_known_is_no_reason_to_go_without() {
         let auth = auth(&[("a/all", None)]);
-        assert_eq!(auth.logins(&pool(None)), Ok(None));
-        let unread = auth.logins(&pool(Some("b/own"))).unwrap_err();
+        assert_eq!(auth.credentials(&pool(None)), Ok(None));
+        let unread = auth.credentials(&pool(Some("b/own"))).unwrap_err();
         assert_eq!(
             unread.to_string(),
             "its registry logins are not known: Secret b/own has not been read"
         );
-        assert_eq!(auth.logins(&pool(Some("oops"))), Err(Unresolved::Annotation));
+        assert_eq!(auth.credentials(&pool(Some("oops"))), Err(Unresolved::Annotation));
         let auth = RegistryCredentials { known: BTreeMap::new(), ..auth };
-        assert_eq!(auth.logins(&pool(None)), Err(Unresolved::Unread(name("a/all"))));
+        assert_eq!(auth.credentials(&pool(None)), Err(Unresolved::Unread(name("a/all"))));
     }
 
     #[test]
     fn a_secret_of_another_kind_is_refused_without_a_word_of_what_is_in_it() {
-        for (value, told) in [
+        for (value, reported) in [
             (
                 json!({"password": "SECRET"}),
                 "has no key \".dockerconfigjson\": expected a secret of type \
@@ -155,7 +161,7 @@ mod tests {
             (json!({KEY: "SECRET"}), "key \".dockerconfigjson\": no JSON (line 1, column 1)"),
             (json!({KEY: "{}"}), "key \".dockerconfigjson\": no object `auths` in it"),
         ] {
-            assert_eq!(read(&secret(&value)).unwrap_err(), told);
+            assert_eq!(read(&secret(&value)).unwrap_err(), reported);
         }
         let entries = read(&secret(&json!({KEY: r#"{"auths": {"q": {"auth": "dTpw"}}}"#})));
         assert!(entries.unwrap().good.contains_key(&Registry::parse("q").unwrap()));

@@ -22,8 +22,8 @@ pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
     let mut found: BTreeSet<_> = secrets(&config, &mut Room::default()).into_iter().collect();
     // Secrets in kernel arguments are not reported again for the file with the arguments.
     found.retain(|it| {
-        let is_told = || arguments.iter().any(|argument| argument.kind == it.kind);
-        it.place != SecretPlace::File(ENCAPSULATED.to_owned()) || !is_told()
+        let is_reported = || arguments.iter().any(|argument| argument.kind == it.kind);
+        it.place != SecretPlace::File(ENCAPSULATED.to_owned()) || !is_reported()
     });
     found.extend(arguments);
     Ok(found.into_iter().collect())

@@ -9,9 +9,9 @@
 //! ```
 
 mod compact;
+mod credentials;
 mod exposed;
 mod image;
-mod logins;
 mod registries;
 mod select;
 mod steps;

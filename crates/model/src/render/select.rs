@@ -6,7 +6,7 @@ use super::image::layered_image;
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, ServingMode, Shared, served_configuration};
 use crate::objects::MachineConfig;
 use crate::refusal::RefusalCode;
-use crate::registry_credentials::{Logins, Unresolved};
+use crate::registry_credentials::{Credentials, Unresolved};
 
 /// The inputs that one pool's answers depend on, and no others: while they stay the same, so do the answers.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct PoolInputs {
     /// Pull spec of a layered image that was built for this pool and config.
     pub image: Option<String>,
     /// Registry credentials for the machine, if only clients with a proof can read its config.
-    pub logins: Option<Arc<Logins>>,
+    pub credentials: Option<Arc<Credentials>>,
     /// Values that all pools share.
     pub shared: Arc<Shared>,
 }
@@ -34,7 +34,7 @@ impl PoolInputs {
             && Arc::ptr_eq(&self.shared, &other.shared)
             && self.configuration == other.configuration
             && self.image == other.image
-            && self.logins == other.logins
+            && self.credentials == other.credentials
     }
 }
 
@@ -62,7 +62,7 @@ pub enum Unselected {
     /// The registry credentials are not known. A machine without them would be stuck at its first image without
     /// fetching again; one that waits retries.
     #[error("{0}")]
-    NoLogins(#[from] Unresolved),
+    NoCredentials(#[from] Unresolved),
 }
 
 impl Unselected {
@@ -75,7 +75,7 @@ impl Unselected {
             Self::NoMachineConfig(_)
             | Self::NoControllerConfig
             | Self::NoKubeconfig
-            | Self::NoLogins(_) => false,
+            | Self::NoCredentials(_) => false,
         }
     }
 
@@ -89,7 +89,7 @@ impl Unselected {
             Self::NoMachineConfig(_) => RefusalCode::MachineConfigMissing,
             Self::NoControllerConfig => RefusalCode::ControllerConfigMissing,
             Self::NoKubeconfig => RefusalCode::KubeconfigMissing,
-            Self::NoLogins(_) => RefusalCode::RegistryCredentialsMissing,
+            Self::NoCredentials(_) => RefusalCode::RegistryCredentialsMissing,
         }
     }
 }
@@ -118,14 +118,15 @@ pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
         return Err(Unselected::NoKubeconfig);
     }
     let is_enforced = inputs.enforced.contains(pool.name());
-    let logins = if is_enforced { inputs.registry_credentials.logins(pool)? } else { None };
+    let credentials =
+        if is_enforced { inputs.registry_credentials.credentials(pool)? } else { None };
     let image = layered_image(&inputs.layering, pool, configuration);
     Ok(PoolInputs {
         mode: inputs.mode,
         machine_config: Arc::clone(machine_config),
         configuration: configuration.to_owned(),
         image,
-        logins,
+        credentials,
         shared: Arc::clone(&inputs.shared),
     })
 }
@@ -171,22 +172,23 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_has_logins_once_it_is_enforced_and_waits_for_them() {
+    fn a_pool_has_credentials_once_it_is_enforced_and_waits_for_them() {
         let mut inputs = inputs(ServingMode::Cluster, &pool("worker", 0));
-        let logins = |inputs: &Inputs| select(inputs, "worker").map(|selected| selected.logins);
+        let credentials =
+            |inputs: &Inputs| select(inputs, "worker").map(|selected| selected.credentials);
         let name: crate::objects::SecretName = "a/b".parse().unwrap();
         inputs.registry_credentials.secret = Some(name.clone());
-        assert_eq!(logins(&inputs), Ok(None));
+        assert_eq!(credentials(&inputs), Ok(None));
         inputs.enforced = ["worker".to_owned()].into();
-        let refused = logins(&inputs).unwrap_err();
+        let refused = credentials(&inputs).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "its registry logins are not known: Secret a/b has not been read"
         );
         assert!(!refused.is_meant(), "the last good config stays");
-        let some = Some(Arc::new(Logins::new()));
+        let some = Some(Arc::new(Credentials::new()));
         inputs.registry_credentials.known = [(name, some.clone())].into();
-        assert_eq!(logins(&inputs), Ok(some));
+        assert_eq!(credentials(&inputs), Ok(some));
     }
 
     fn selected(mode: ServingMode, pool: &Value, name: &str) -> Result<String, Unselected> {

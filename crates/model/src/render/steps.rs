@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::PoolInputs;
 use super::compact::{CompressedContents, compact};
-use super::logins::add_logins;
+use super::credentials::add_credentials;
 use crate::inputs::ServingMode;
 use crate::objects::MachineConfig;
 use crate::registry_credentials::{self, Unmergeable};
@@ -47,7 +47,7 @@ pub enum RenderError {
         "machine config {name}: {}: {error}, so that no registry logins can be added",
         registry_credentials::PATH
     )]
-    Logins {
+    Credentials {
         /// Name of the MachineConfig.
         name: String,
         /// Fault of the file.
@@ -118,9 +118,9 @@ pub fn render(
         config.append_file(&host.certs_d_path(), pem);
     }
 
-    if let Some(logins) = &inputs.logins {
-        add_logins(&mut config, logins)
-            .map_err(|error| RenderError::Logins { name: name.clone(), error })?;
+    if let Some(credentials) = &inputs.credentials {
+        add_credentials(&mut config, credentials)
+            .map_err(|error| RenderError::Credentials { name: name.clone(), error })?;
     }
 
     let encapsulated = encapsulate(machine_config, inputs.mode, version).map_err(json)?;

@@ -95,7 +95,7 @@ fn who_is_served_a_sound_chain_boots() {
 }
 
 #[test]
-fn what_is_wrong_with_the_leaf_is_told() {
+fn what_is_wrong_with_the_leaf_is_reported() {
     let leaf = || "leaf".to_owned();
     let (before, after) = (NOW - Duration::SECOND, NOW + Duration::SECOND);
     let changes: [(Change, _); 5] = [
@@ -190,7 +190,7 @@ fn faults_of(ca: &str) -> [(Change, LockoutReason); 10] {
 }
 
 #[test]
-fn what_is_wrong_with_a_ca_is_told_whether_it_is_sent_or_trusted() {
+fn what_is_wrong_with_a_ca_is_reported_whether_it_is_sent_or_trusted() {
     for (change, reason) in faults_of("intermediate") {
         assert_eq!(refused_with(UNCHANGED, change, UNCHANGED), Some(reason));
     }
@@ -213,9 +213,9 @@ fn a_demand_for_policies_ends_a_way_below_the_trusted_ca() {
         let value = b"\x30\x03\x80\x01\0".to_vec();
         params.custom_extensions = vec![CustomExtension::from_oid_content(&[2, 5, 29, 36], value)];
     };
-    let told = |name: &str| Some(LockoutReason::Policies(name.to_owned()));
-    assert_eq!(refused_with(UNCHANGED, DEMANDING, UNCHANGED), told("intermediate"));
-    assert_eq!(refused_with(UNCHANGED, UNCHANGED, DEMANDING), told("leaf"));
+    let reported = |name: &str| Some(LockoutReason::Policies(name.to_owned()));
+    assert_eq!(refused_with(UNCHANGED, DEMANDING, UNCHANGED), reported("intermediate"));
+    assert_eq!(refused_with(UNCHANGED, UNCHANGED, DEMANDING), reported("leaf"));
     assert_eq!(refused_with(DEMANDING, UNCHANGED, UNCHANGED), None);
 }
 

@@ -5,7 +5,7 @@ use time::Duration;
 use time::macros::datetime;
 
 use super::*;
-use crate::issue::{cross_sign, issue_authority};
+use crate::issue::{cross_sign, issue_ca};
 
 const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 
@@ -18,7 +18,7 @@ struct Root {
 impl Root {
     fn new() -> Self {
         let key = KeyPair::generate().unwrap();
-        let certificate = issue_authority(&key, Duration::days(100), NOW).unwrap();
+        let certificate = issue_ca(&key, Duration::days(100), NOW).unwrap();
         Self { certificate, key }
     }
 
@@ -107,10 +107,10 @@ fn a_new_ca_of_the_server_signs_once_it_is_in_the_bundle() {
     let old = Root::new();
     let later = NOW + Duration::HOUR;
     let key = KeyPair::generate().unwrap();
-    let certificate = issue_authority(&key, Duration::days(100), later).unwrap();
+    let certificate = issue_ca(&key, Duration::days(100), later).unwrap();
     let new = Root { certificate, key };
     let mut state = CertificateState {
-        authority: Some(StoredPair {
+        ca: Some(StoredPair {
             certificates: new.pem().into(),
             key: new.key.serialize_pem().into(),
             previous: (old.pem() + &old.key.serialize_pem()).into(),
@@ -222,11 +222,11 @@ fn what_was_not_asked_for_is_in_excess_and_repeated_common_names_are_not() {
     ];
     let signed = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
     let other = Certificate::from_der(signed.der()).unwrap();
-    let told = excess(&other, &sent, false).unwrap();
-    assert_eq!(told, "it is for admin, spiffe://a/b, the e-mail address a@example.com too");
+    let reported = excess(&other, &sent, false).unwrap();
+    assert_eq!(reported, "it is for admin, spiffe://a/b, the e-mail address a@example.com too");
     let uris = vec!["spiffe://a/b".to_owned()];
-    let told = excess(&other, &SigningRequest { uris, ..asked(&["admin"], &[], "") }, false);
-    assert_eq!(told.unwrap(), "it is for the e-mail address a@example.com too");
+    let reported = excess(&other, &SigningRequest { uris, ..asked(&["admin"], &[], "") }, false);
+    assert_eq!(reported.unwrap(), "it is for the e-mail address a@example.com too");
 }
 
 /// A subject's name with these attributes: the type's identifier, the string's type, the value.

@@ -9,7 +9,7 @@ use yasna::DERWriter;
 
 use super::Weakness;
 use crate::certificate::key_of;
-use crate::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving};
+use crate::issue::{Signer, Validity, cross_sign, issue_ca, issue_serving};
 use crate::plan::plan;
 use crate::requested::{OwnCa, OwnCaFault};
 use crate::view::View;
@@ -95,7 +95,7 @@ struct Ca {
 
 impl Ca {
     fn of(key: Key) -> Self {
-        let certificate = issue_authority(&key.pair, Duration::days(3_650), NOW).unwrap();
+        let certificate = issue_ca(&key.pair, Duration::days(3_650), NOW).unwrap();
         Self { certificate, key }
     }
 
@@ -178,11 +178,11 @@ fn a_ca_of_somebody_s_own_signs_with_no_weak_key_and_sends_none() {
 }
 
 #[test]
-fn a_weak_key_of_the_signing_ca_or_in_what_is_served_is_told_once() {
-    let told = |authority: &Ca, serving: StoredPair| {
+fn a_weak_key_of_the_signing_ca_or_in_what_is_served_is_reported_once() {
+    let reported = |ca: &Ca, serving: StoredPair| {
         let state = CertificateState {
-            authority: Some(stored(std::slice::from_ref(&authority.certificate), &authority.key)),
-            bundle: Some(authority.certificate.to_pem().into_bytes()),
+            ca: Some(stored(std::slice::from_ref(&ca.certificate), &ca.key)),
+            bundle: Some(ca.certificate.to_pem().into_bytes()),
             serving: Some(serving),
             ..CertificateState::default()
         };
@@ -194,14 +194,14 @@ fn a_weak_key_of_the_signing_ca_or_in_what_is_served_is_told_once() {
         attention.into_iter().filter_map(weakness).collect::<Vec<_>>()
     };
     let (good, key) = (Ca::new(), Key::new());
-    assert_eq!(told(&good, good.pair(&key, &[])), []);
+    assert_eq!(reported(&good, good.pair(&key, &[])), []);
     for (weak, weakness) in weak_keys() {
-        assert_eq!(told(&good, good.pair(&weak, &[])), std::slice::from_ref(&weakness));
-        let authority = Ca::of(weak);
-        let crossed = cross_sign(&authority.certificate, good.signer(), NOW).unwrap();
-        assert_eq!(told(&authority, authority.pair(&key, &[crossed])), [weakness]);
+        assert_eq!(reported(&good, good.pair(&weak, &[])), std::slice::from_ref(&weakness));
+        let ca = Ca::of(weak);
+        let crossed = cross_sign(&ca.certificate, good.signer(), NOW).unwrap();
+        assert_eq!(reported(&ca, ca.pair(&key, &[crossed])), [weakness]);
     }
     for (behind, weakness) in weak_intermediates() {
-        assert_eq!(told(&good, good.pair(&key, &[behind])), [weakness]);
+        assert_eq!(reported(&good, good.pair(&key, &[behind])), [weakness]);
     }
 }

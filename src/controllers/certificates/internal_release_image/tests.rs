@@ -2,7 +2,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::KeyAlgorithm;
-use pki::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving};
+use pki::issue::{Signer, Validity, cross_sign, issue_ca, issue_serving};
 use pki::{Holder, MAX_CHAIN_BYTES, VALIDITY, locked_out};
 use serde_json::json;
 use time::Duration;
@@ -24,7 +24,7 @@ struct Ca {
 impl Ca {
     fn new(age: Duration) -> Self {
         let key = key();
-        let certificate = issue_authority(&key, VALIDITY, NOW - age).unwrap();
+        let certificate = issue_ca(&key, VALIDITY, NOW - age).unwrap();
         Self { certificate, key }
     }
 
@@ -71,11 +71,7 @@ fn state(ca: &Ca, previous: &str) -> ClusterState {
     let pem = ca.certificate.to_pem();
     let key = ca.key.serialize_pem();
     ClusterState {
-        authority: Some(secret(&[
-            (CERTIFICATE_KEY, &pem),
-            (PRIVATE_KEY, &key),
-            (PREVIOUS, previous),
-        ])),
+        ca: Some(secret(&[(CERTIFICATE_KEY, &pem), (PRIVATE_KEY, &key), (PREVIOUS, previous)])),
         bundle: Some(bundle(&[&ca.certificate])),
         infrastructure: infrastructure(&["192.0.2.5"]),
         has_release_image: true,
@@ -160,24 +156,24 @@ fn what_is_needed_is_waited_for() {
             ClusterState { infrastructure: Infrastructure::default(), ..good() },
             waits(Waits::Names),
         ),
-        ("no CA", ClusterState { authority: None, ..good() }, waits(Waits::Authority)),
-        ("no bundle", ClusterState { bundle: None, ..good() }, waits(Waits::Authority)),
+        ("no CA", ClusterState { ca: None, ..good() }, waits(Waits::Ca)),
+        ("no bundle", ClusterState { bundle: None, ..good() }, waits(Waits::Ca)),
         (
             "a CA that is not in the bundle yet",
             ClusterState { bundle: Some(bundle(&[&other.certificate])), ..good() },
-            waits(Waits::Authority),
+            waits(Waits::Ca),
         ),
-        ("a CA that has ended", state(&ended, ""), waits(Waits::Authority)),
+        ("a CA that has ended", state(&ended, ""), waits(Waits::Ca)),
         (
             "another one's key",
             ClusterState {
-                authority: Some(secret(&[
+                ca: Some(secret(&[
                     (CERTIFICATE_KEY, &pem),
                     (PRIVATE_KEY, &other.key.serialize_pem()),
                 ])),
                 ..good()
             },
-            waits(Waits::Authority),
+            waits(Waits::Ca),
         ),
     ];
     for (case, state, expected) in cases {

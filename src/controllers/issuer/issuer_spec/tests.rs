@@ -82,8 +82,7 @@ fn a_ca_beyond_the_cluster_is_read_from_an_issuer_of_its_own_or_from_a_signer() 
     assert_eq!(upstream.secrets(), ["a", "b"].into());
     assert_eq!(upstream.recipient.as_ref().unwrap().to_string(), "CN=ca");
     assert!(upstream.allow_sha1 && !upstream.allow_http);
-    let names =
-        [&upstream.authorities, &upstream.trusted].map(|it| it.as_ref().unwrap().to_string());
+    let names = [&upstream.cas, &upstream.trusted].map(|it| it.as_ref().unwrap().to_string());
     assert_eq!(names, ["https.crt of Secret b", "roots.crt of Secret b"]);
     let ProofSpec::Password { password, reference } = upstream.proof else { panic!("a pair") };
     assert_eq!(
@@ -103,7 +102,7 @@ fn without_a_password_a_pair_signs_and_what_nobody_names_has_its_usual_key() {
     let ProofSpec::Certificate { certificate, key } = &upstream.proof else { panic!("a password") };
     let names = [certificate, key].map(ToString::to_string);
     assert_eq!(names, ["tls.crt of Secret b", "tls.key of Secret b"]);
-    assert_eq!(upstream.authorities, upstream.trusted);
+    assert_eq!(upstream.cas, upstream.trusted);
     assert_eq!(upstream.trusted.unwrap().to_string(), "ca.crt of Secret b");
     for (spec, expected) in [
         (json!(null), "its spec is not understood"),

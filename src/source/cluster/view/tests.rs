@@ -124,7 +124,7 @@ fn what_does_not_decode_leaves_the_last_good_one_and_is_named() {
 }
 
 #[test]
-fn what_a_list_does_not_hold_is_gone_but_for_the_registries_authorities() {
+fn what_a_list_does_not_hold_is_gone_but_for_the_registries_cas() {
     let ca = include_str!("../../../../certs/registry-main.crt");
     let map = json!({
         "metadata": {"name": "merged-trusted-image-registry-ca", "namespace": "ns"},

@@ -80,7 +80,7 @@ impl Enforcing {
         let controller = site.start(&["--access", "enforce"]);
         site.settled();
         let credential = site.credential("worker-user-data-managed");
-        let cache = site.folder.path().join("cache");
+        let cache = site.directory.path().join("cache");
         Self { site, controller, credential, cache }
     }
 }
@@ -172,7 +172,7 @@ fn a_named_token_opens_until_it_is_revoked(site: &Site, servers: &[Server]) {
 }
 
 #[test]
-fn what_strangers_can_read_and_what_has_no_effect_is_told_by_the_check_of_a_cluster() {
+fn what_strangers_can_read_and_what_has_no_effect_is_reported_by_the_check_of_a_cluster() {
     let site = Site::new();
     let key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n";
     let source = format!("data:;base64,{}", BASE64.encode(key));
@@ -181,18 +181,18 @@ fn what_strangers_can_read_and_what_has_no_effect_is_told_by_the_check_of_a_clus
     config["systemd"] = json!({"unit": []});
     site.cluster.patch(&format!("{CONFIGS}/rendered"), &json!({"spec": {"config": config}}));
     let _controller = site.start(&["--access", "enforce"]);
-    let told = || String::from_utf8(site.certs(&["check"]).stdout).expect("text");
+    let reported = || String::from_utf8(site.certs(&["check"]).stdout).expect("text");
     site.credential("worker-user-data-managed");
     wait_for("the pool to be enforced", || {
         (site.known()["enforced"] == json!(["worker"])).then_some(())
     });
-    assert!(!told().contains("/etc/key.pem"), "{}", told());
+    assert!(!reported().contains("/etc/key.pem"), "{}", reported());
     let ignored = "warning: MachineConfig rendered: systemd.unit: unknown field, ignored\n";
-    assert!(told().contains(ignored), "{}", told());
+    assert!(reported().contains(ignored), "{}", reported());
     let open = json!({"metadata": {"annotations": {ACCESS: "audit"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &open);
     let line = "pool worker: whoever reaches the server can read /etc/key.pem (private key)";
-    wait_for("it to be told", || told().contains(line).then_some(()));
+    wait_for("it to be told", || reported().contains(line).then_some(()));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn where_access_is_off_the_controller_writes_nothing_for_it() {
 }
 
 #[test]
-fn what_openshifts_operator_renders_is_left_to_it_and_told() {
+fn what_openshifts_operator_renders_is_left_to_it_and_reported() {
     let site = Site::new();
     let mut controller = site.start(&[]);
     site.settled();
@@ -223,12 +223,12 @@ fn what_openshifts_operator_renders_is_left_to_it_and_told() {
         .patch(&format!("{}?fieldManager=machine-config-operator", user_data(name)), &change);
 
     let controller = site.start(&["--access", "enforce"]);
-    let told = wait_for("it to be told", || {
+    let reported = wait_for("it to be told", || {
         let (_, lines) = controller.readiness();
         lines.lines().find(|line| line.contains("machine-config-operator")).map(str::to_owned)
     });
     for part in ["pool worker: not to be enforced: ", name, "user data of your own"] {
-        assert!(told.contains(part), "{told}");
+        assert!(reported.contains(part), "{reported}");
     }
     assert_eq!(site.user_data(name), rendered.as_bytes());
     let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use pki::Certificate;
 use serde_json::json;
 
-use super::{ROTATE, Site, authority};
+use super::{ROTATE, Site, ca};
 use crate::support::server::binary;
 use crate::support::wait_for;
 
@@ -37,7 +37,7 @@ impl Site {
     }
 
     fn annotation(&self, key: &str) -> String {
-        let secret = self.object(&authority());
+        let secret = self.object(&ca());
         secret["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned()
     }
 
@@ -65,12 +65,15 @@ fn cas_that_administrators_distrust_at_once_are_all_distrusted() {
         let commands: Vec<Vec<String>> = cas.iter().map(distrust).collect();
         let commands: Vec<Vec<&str>> =
             commands.iter().map(|it| it.iter().map(String::as_str).collect()).collect();
-        let told = site.all_done_at_once(&commands);
+        let reported = site.all_done_at_once(&commands);
         let listed = site.annotation(DISTRUST);
         for ca in &cas {
             assert!(listed.contains(ca), "{ca} is lost {round}: {listed}");
         }
-        assert!(told.contains("could not boot"), "who comes last sees that no CA is left: {told}");
+        assert!(
+            reported.contains("could not boot"),
+            "who comes last sees that no CA is left: {reported}"
+        );
         controller = controller.or_else(|| Some(site.start(&[])));
         wait_for("all to leave", || {
             site.fingerprints().iter().all(|ca| !cas.contains(ca)).then_some(())
@@ -85,7 +88,7 @@ fn a_forced_rotation_stays_forced_whoever_asks_beside_it() {
     let site = Site::new();
     drop(site.start_settled(&[]));
     for _ in 0..4 {
-        site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: null}}}));
+        site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: null}}}));
         let mut commands = vec![vec!["certs", "rotate", "--ca"]; 5];
         commands.insert(2, vec!["certs", "rotate", "--ca", "--force"]);
         site.all_done_at_once(&commands);

@@ -9,8 +9,8 @@ use pki::{Certificate, Host};
 use serde_json::{Value, json};
 
 use super::{
-    Controller, ROTATE, Site, USER_DATA_NAMESPACE, authority, pointer, read, rsa_pair, secrets,
-    server, serving, tls_secret, user_data, user_data_config,
+    Controller, ROTATE, Site, USER_DATA_NAMESPACE, ca, pointer, read, rsa_pair, secrets, server,
+    serving, tls_secret, user_data, user_data_config,
 };
 use crate::support::cluster::NAMESPACE;
 use crate::support::http::Client;
@@ -94,9 +94,10 @@ impl Site {
 
     /// Makes the pair of the internal release image as the installer does, with others' annotations.
     fn installs_release_image_pair(&self, annotations: &Value) {
-        let folder = self.folder.path();
-        rsa_pair(folder, "installer");
-        let (certificate, key) = (read(&folder.join("tls.crt")), read(&folder.join("tls.key")));
+        let directory = self.directory.path();
+        rsa_pair(directory, "installer");
+        let (certificate, key) =
+            (read(&directory.join("tls.crt")), read(&directory.join("tls.key")));
         let (name, kind) = ("internal-release-image-tls", "kubernetes.io/tls");
         let secret = tls_secret(name, kind, &certificate, &key, annotations);
         self.cluster.create(&secrets(NAMESPACE), &secret);
@@ -109,7 +110,7 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
     let group = "machineconfiguration.openshift.io";
     site.define(group, "v1", "InternalReleaseImage", "internalreleaseimages");
     site.set_addresses(&["192.0.2.5"]);
-    let folder = site.folder.path();
+    let directory = site.directory.path();
     let others = json!({"example.com/of-others": "stays"});
     site.installs_release_image_pair(&others);
     let before = site.version(&release_image_pair());
@@ -135,9 +136,9 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
     assert_eq!(signed["metadata"]["annotations"], others, "nothing else is written");
     let oldest = site.newest();
     let verifies = |trusted: &str| {
-        fs::write(folder.join("trusted"), trusted).expect("a write");
-        fs::write(folder.join("chain"), site.serial(&release_image_pair())).expect("a write");
-        openssl(folder, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
+        fs::write(directory.join("trusted"), trusted).expect("a write");
+        fs::write(directory.join("chain"), site.serial(&release_image_pair())).expect("a write");
+        openssl(directory, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
     };
     verifies(&oldest);
 
@@ -187,13 +188,13 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
     object["metadata"]["name"] = "cluster".into();
     site.cluster.create(PKIS, &object);
     let controller = site.start(&[]);
-    let told = "PKI cluster: spec.certificateManagement.custom.defaults.key: \
+    let reported = "PKI cluster: spec.certificateManagement.custom.defaults.key: \
                 RSA keys of 8192 bits cannot be made\n";
-    let readiness = format!("certificates: {told}kinds of keys: {told}");
+    let readiness = format!("certificates: {reported}kinds of keys: {reported}");
     wait_for("readiness to tell", || {
         (controller.readiness() == (503, readiness.clone())).then_some(())
     });
-    assert!(site.cluster.get(&authority()).is_none(), "no other kind stands in");
+    assert!(site.cluster.get(&ca()).is_none(), "no other kind stands in");
 
     let path = format!("{PKIS}/cluster");
     let change = json!({"defaults": rsa(2048), "signerCertificates": ecdsa("P384"),
@@ -203,32 +204,32 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
     site.settled();
     wait_for("it to be ready", || (controller.readiness().0 == 200).then_some(()));
     let kind = |path: &str| site.chain(path).remove(0).key_kind;
-    assert_eq!(kind(&authority()), "ECDSA P-384");
+    assert_eq!(kind(&ca()), "ECDSA P-384");
     assert_eq!(kind(&serving()), "ECDSA P-521");
     let (server, _) = server(&site);
     Machine::new().boot(&pointer(&site, &server));
 
     // What there is stays; the next one is of the new kind.
-    let before = [authority(), serving()].map(|path| site.version(&path));
+    let before = [ca(), serving()].map(|path| site.version(&path));
     let mut rsa = rsa(3072);
     rsa["key"]["ecdsa"] = Value::Null;
     site.cluster.patch(&path, &management(json!({"servingCertificates": rsa})));
     site.pool("infra");
     site.object(&user_data("infra-user-data-managed"));
     site.settled();
-    assert_eq!([authority(), serving()].map(|path| site.version(&path)), before);
+    assert_eq!([ca(), serving()].map(|path| site.version(&path)), before);
     site.cluster.patch(&serving(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
     wait_for("a new pair", || (kind(&serving()) == "RSA 3072").then_some(()));
-    assert_eq!(kind(&authority()), "ECDSA P-384");
+    assert_eq!(kind(&ca()), "ECDSA P-384");
 }
 
 #[test]
-fn a_ca_that_has_only_the_name_of_ours_is_told_and_left_alone() {
+fn a_ca_that_has_only_the_name_of_ours_is_reported_and_left_alone() {
     let site = Site::new();
     let controller = site.start_settled(&[]);
-    let folder = site.folder.path();
-    rsa_pair(folder, "root-ca");
-    let corporate = read(&folder.join("ca.crt"));
+    let directory = site.directory.path();
+    rsa_pair(directory, "root-ca");
+    let corporate = read(&directory.join("ca.crt"));
     let source = |pem: &str| json!({"source": format!("data:;base64,{}", BASE64.encode(pem))});
     // It fetches from somewhere else, so that nobody is locked out.
     let alone = user_data_config("3.1.0", &source(&corporate)).to_string();
@@ -236,8 +237,8 @@ fn a_ca_that_has_only_the_name_of_ours_is_told_and_left_alone() {
     site.make_user_data("alone-user-data", alone.as_bytes());
     let own = site.newest();
     let mut beside = user_data_config("3.1.0", &source(&corporate));
-    let authorities = &mut beside["ignition"]["security"]["tls"]["certificateAuthorities"];
-    authorities.as_array_mut().expect("a list").push(source(&own));
+    let cas = &mut beside["ignition"]["security"]["tls"]["certificateAuthorities"];
+    cas.as_array_mut().expect("a list").push(source(&own));
     // No number of JavaScript's holds it.
     let beside = beside.to_string().replacen('{', "{ \"x-many\": 12345678901234567890123, ", 1);
     site.make_user_data("beside-user-data", beside.as_bytes());
@@ -271,7 +272,7 @@ fn the_controllers_page_shows_who_trusts_the_certificates() {
     site.settled();
     let client = Client::plain(controller.metrics);
     // One of an older installation, which trusts a CA that is no more.
-    let stranger = Pair::make(site.folder.path(), "localhost");
+    let stranger = Pair::make(site.directory.path(), "localhost");
     let ca = BASE64.encode(fs::read(&stranger.certificate).expect("a certificate"));
     let source = json!({"source": format!("data:;base64,{ca}")});
     let text = user_data_config("3.1.0", &source).to_string();

@@ -81,8 +81,10 @@ fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_ma
 
     storm(&site, before, |machines| {
         let controller = site.start(&EXTERNAL);
-        let told = || controller.readiness().1;
-        wait_for("what is missing to be told", || told().contains("serving pair").then_some(()));
+        let reported = || controller.readiness().1;
+        wait_for("what is missing to be told", || {
+            reported().contains("serving pair").then_some(())
+        });
         site.certificate("other.example.com");
         site.trusts(&root);
         let because = "machine-config-server-external-tls has another one";

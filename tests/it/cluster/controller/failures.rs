@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
 use super::{
-    ACCOUNT, ROTATE, Site, USER_DATA_NAMESPACE, authority, bundle, serving, trusted, user_data,
+    ACCOUNT, ROTATE, Site, USER_DATA_NAMESPACE, bundle, ca, serving, trusted, user_data,
     user_data_config,
 };
 use crate::support::cluster::NAMESPACE;
@@ -52,7 +52,7 @@ fn a_secret_that_cannot_be_written_holds_up_no_other() {
         (answer.status == 422).then_some(())
     });
     let before = site.bundle();
-    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
+    site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
     wait_for("a new bundle", || (site.bundle() != before).then_some(()));
     let is_followed = |name: &str| trusted(&site.user_data(name)) == site.bundle().as_bytes();
     wait_for("the others to follow", || is_followed("worker-user-data").then_some(()));
@@ -86,8 +86,8 @@ fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
         let own = log.lines().filter(|line| line.contains(what) && line.contains(object));
         own.map(str::to_owned).collect()
     };
-    let told = || lines("it cannot be watched; trying again");
-    wait_for("the log to tell", || (!told().is_empty()).then_some(()));
+    let reported = || lines("it cannot be watched; trying again");
+    wait_for("the log to tell", || (!reported().is_empty()).then_some(()));
     wait_for("the metric", || (controller.watch_failures() > 0).then_some(()));
     let named = "Secret openshift-machine-api/*: it cannot be watched: secrets is forbidden";
     let readiness = wait_for("readiness to tell", || {
@@ -97,13 +97,13 @@ fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
     active.within(Duration::from_secs(5), "what is forbidden");
     assert!(readiness.lines().any(|line| line.starts_with(named)), "{readiness}");
     for wanted in ["ERROR", "kind=\"Secret\"", "forbidden"] {
-        assert!(told()[0].contains(wanted), "{wanted} in {:?}", told());
+        assert!(reported()[0].contains(wanted), "{wanted} in {:?}", reported());
     }
 
     // It is told once, however often it fails; and one that waits for its turn is ready.
     let standby = site.start(&[]);
     wait_for("another try", || (controller.watch_failures() > 1).then_some(()));
-    assert_eq!(told().len(), 1, "{:?}", told());
+    assert_eq!(reported().len(), 1, "{:?}", reported());
     let ready = (200, String::new());
     wait_for("the other one to be ready", || (standby.readiness() == ready).then_some(()));
     assert!(!standby.is_active());
@@ -115,7 +115,7 @@ fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
 }
 
 #[test]
-fn what_is_not_understood_is_told_and_nothing_is_written_over_it() {
+fn what_is_not_understood_is_reported_and_nothing_is_written_over_it() {
     let site = Site::new();
     let map = json!({
         "metadata": {"name": "machine-config-server-ca"},
@@ -131,7 +131,7 @@ fn what_is_not_understood_is_told_and_nothing_is_written_over_it() {
         (controller.readiness() == (503, reason.clone())).then_some(())
     });
     assert_eq!(site.object(&bundle()), before);
-    assert!(site.cluster.get(&authority()).is_none(), "nothing else is made either");
+    assert!(site.cluster.get(&ca()).is_none(), "nothing else is made either");
     let checked = site.certs(&["check"]);
     assert!(!checked.status.success());
     assert!(String::from_utf8_lossy(&checked.stderr).contains("no key ca-bundle.crt"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pki::Certificate;
 use serde_json::{Value, json};
 
-use super::{ROTATE, Site, authority, mount, pointer, secrets, server, serving, trusted, value};
+use super::{ROTATE, Site, ca, mount, pointer, secrets, server, serving, trusted, value};
 use crate::support::book::example;
 use crate::support::cert_manager::{
     Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
@@ -64,7 +64,7 @@ impl Site {
     /// The secret of the CA, once it is another one than this, and all is in order.
     fn another_ca(&self, before: &[u8]) -> Value {
         let ca = wait_for("another CA", || {
-            let ca = self.cluster.get(&authority())?;
+            let ca = self.cluster.get(&ca())?;
             (value(&ca, "tls.crt") != before).then_some(ca)
         });
         self.settled();
@@ -78,7 +78,7 @@ impl Site {
     fn ask_for_a_ca(&self, value: &str) {
         // One that is asked for within an hour of another is the same, unless it is forced.
         let value = format!("{value} --force");
-        self.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
+        self.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
     }
 
     fn requests(&self) -> Vec<Value> {
@@ -153,7 +153,7 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let mut controller = site.start(&[]);
     site.settled();
-    let own = value(&site.object(&authority()), "tls.crt");
+    let own = value(&site.object(&ca()), "tls.crt");
     let before = site.bundle();
     controller.terminate();
     let first = site.root("root-1");
@@ -197,13 +197,13 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
 fn from_nothing_a_machine_boots_that_trusts_the_organisations_root_alone() {
     let site = Site::with_issuers();
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let at = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| directory.path().join(name);
     let path = |name: &str| at(name).to_str().expect("text").to_owned();
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "7300"])
         .args(["-subj", "/CN=Example root", "-keyout", "root.key", "-out", "root.crt"])
-        .current_dir(&folder)
+        .current_dir(&directory)
         .output()
         .expect("openssl");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -229,8 +229,8 @@ fn from_nothing_a_machine_boots_that_trusts_the_organisations_root_alone() {
         .args(["certs", "check", "--pointer", &path("worker.ign"), "--connect", &address])
         .output()
         .expect("the built binary");
-    let told = String::from_utf8_lossy(&checked.stdout);
-    assert!(checked.status.success() && told.contains("boots from "), "{checked:?}");
+    let reported = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success() && reported.contains("boots from "), "{checked:?}");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     let mut before = site.start(&[]);
     site.settled();
     before.terminate();
-    let own = site.serial(&authority());
+    let own = site.serial(&ca());
     let controller = site.start(&ISSUER);
     let request = wait_for("the request", || site.requests().into_iter().next());
     let name = request["metadata"]["name"].as_str().expect("a name").to_owned();
@@ -255,11 +255,13 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     }]}});
     let path = format!("{}/{name}/status", collection(NAMESPACE, "certificaterequests"));
     site.cluster.patch(&path, &denied);
-    let told = "the issuer does not issue the signing CA";
-    wait_for("the refusal to be told", || controller.readiness().1.contains(told).then_some(()));
+    let reported = "the issuer does not issue the signing CA";
+    wait_for("the refusal to be told", || {
+        controller.readiness().1.contains(reported).then_some(())
+    });
     let reason = "the request was denied: no CAs for machines";
     wait_for("the reason", || controller.log().contains(reason).then_some(()));
-    assert_eq!(site.serial(&authority()), own);
+    assert_eq!(site.serial(&ca()), own);
     assert_eq!(site.requests().len(), 1);
 
     // An hour later another one takes its place.
@@ -278,7 +280,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     wait_for("another request at once", || {
         names().iter().any(|it| !second.contains(it)).then_some(())
     });
-    assert_eq!(site.serial(&authority()), own);
+    assert_eq!(site.serial(&ca()), own);
 }
 
 #[test]
@@ -289,8 +291,8 @@ fn without_cert_manager_it_is_told_that_nobody_can_be_asked() {
     site.settled();
     before.terminate();
     let controller = site.start(&ISSUER);
-    let told = "the issuer does not issue the signing CA";
-    wait_for("it to be told", || controller.readiness().1.contains(told).then_some(()));
+    let reported = "the issuer does not issue the signing CA";
+    wait_for("it to be told", || controller.readiness().1.contains(reported).then_some(()));
     let reason = "cert-manager is not there to take it";
     wait_for("the reason", || controller.log().contains(reason).then_some(()));
     // The rest is kept: a new pool gets its user data.

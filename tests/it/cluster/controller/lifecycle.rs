@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ROTATE, Site, authority, pointer, server, serving, user_data, value};
+use super::{ROTATE, Site, ca, pointer, server, serving, user_data, value};
 use crate::support::machine::Machine;
 use crate::support::rendered::POOLS;
 use crate::support::rest::comes_to_rest;
@@ -18,7 +18,7 @@ fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
     let controller = site.start(&[]);
     let managed = site.object(&user_data("worker-user-data-managed"));
     site.settled();
-    for (path, kind) in [(authority(), "authority"), (serving(), "serving pair")] {
+    for (path, kind) in [(ca(), "authority"), (serving(), "serving pair")] {
         let secret = site.object(&path);
         assert_eq!(secret["type"], "kubernetes.io/tls", "{kind}");
         let annotations = &secret["metadata"]["annotations"];
@@ -92,9 +92,9 @@ fn one_controller_is_active_and_another_takes_over() {
 
     // By a crash in the middle of a rotation: within the Lease, and the next one ends the work.
     let third = site.start(&[]);
-    let before = site.serial(&authority());
-    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
-    wait_for("a new authority", || (site.serial(&authority()) != before).then_some(()));
+    let before = site.serial(&ca());
+    site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
+    wait_for("a new authority", || (site.serial(&ca()) != before).then_some(()));
     second.child.kill().expect("a process of this test");
     let killed = Stopwatch::start();
     wait_for("the third one", || third.is_active().then_some(()));

@@ -19,8 +19,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::{
-    Controller, Site, authority, read, rsa_pair, secrets, serving, tls_secret, trusted, user_data,
-    value,
+    Controller, Site, ca, read, rsa_pair, secrets, serving, tls_secret, trusted, user_data, value,
 };
 use crate::support::book;
 use crate::support::cluster::NAMESPACE;
@@ -45,7 +44,7 @@ impl Site {
 
     /// Waits until the log, an event, readiness, which stays 200, a metric and `certs check`, which
     /// fails, tell `text` of this kind.
-    fn told(&self, controller: &Controller, kind: &str, text: &str) {
+    fn reported(&self, controller: &Controller, kind: &str, text: &str) {
         wait_for("the log to tell", || controller.log().contains(text).then_some(()));
         wait_for("an event", || self.cluster.events().contains(text).then_some(()));
         let metric = format!("mcs_certificates_attention{{what=\"{kind}\"}} ");
@@ -86,26 +85,26 @@ impl Site {
 
     /// What the signing CA's secret holds besides.
     fn previous(&self) -> String {
-        let secret = self.object(&authority());
+        let secret = self.object(&ca());
         String::from_utf8(value(&secret, "previous-cas.pem")).expect("text")
     }
 
     /// An installation whose CA is known by its certificate alone, with a serving pair for these
     /// names. Returns a pointer config that trusts that CA.
     fn old_installation(&self, names: &str) -> String {
-        let folder = self.folder.path();
-        rsa_pair(folder, "root-ca");
-        sign_serving(folder, &format!("subjectAltName={names}"));
-        let in_folder = |file: &str| read(&folder.join(file));
+        let directory = self.directory.path();
+        rsa_pair(directory, "root-ca");
+        sign_serving(directory, &format!("subjectAltName={names}"));
+        let in_directory = |file: &str| read(&directory.join(file));
         let pair = tls_secret(
             "machine-config-server-tls",
             "kubernetes.io/tls",
-            &in_folder("tls.crt"),
-            &in_folder("tls.key"),
+            &in_directory("tls.crt"),
+            &in_directory("tls.key"),
             &json!({}),
         );
         self.cluster.create(&secrets(NAMESPACE), &pair);
-        let root = in_folder("ca.crt");
+        let root = in_directory("ca.crt");
         let map = json!({"metadata": {"name": "root-ca"}, "data": {"ca.crt": root}});
         self.cluster.create("/api/v1/namespaces/kube-system/configmaps", &map);
         let url = "https://localhost:22623/config/worker";
@@ -131,14 +130,14 @@ impl Site {
     }
 
     /// Runs a line of a shell, with kubectl and the binary at hand, as an administrator does.
-    fn shell(&self, folder: &Path, line: &str) -> Output {
+    fn shell(&self, directory: &Path, line: &str) -> Output {
         let tools = std::env::var("KUBEBUILDER_ASSETS").expect("tests/run sets it");
         let own =
             Path::new(env!("CARGO_BIN_EXE_machine-config-server")).parent().expect("a folder");
         let path = std::env::var("PATH").unwrap_or_default();
         Command::new("bash")
             .args(["-o", "pipefail", "-ec", line])
-            .current_dir(folder)
+            .current_dir(directory)
             .env("PATH", format!("{tools}:{}:{path}", own.display()))
             .env("KUBECONFIG", self.cluster.admin())
             .env("KUBECACHEDIR", self.cluster.kubectl_cache())

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{
-    HANDLED, NOT_AFTER, ROTATE, Site, authority, bundle, mount, pointer, secrets, server, serving,
+    HANDLED, NOT_AFTER, ROTATE, Site, bundle, ca, mount, pointer, secrets, server, serving,
     tls_secret, trusted, user_data, user_data_config,
 };
 use crate::support::cluster::NAMESPACE;
@@ -66,21 +66,21 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
         let value = |value: &str| json!({"metadata": {"annotations": {ROTATE: value}}});
         let without_date = json!({"metadata": {"annotations": {NOT_AFTER: null}}});
         asked(&serving(), &value("first"), &serving());
-        asked(&authority(), &value("first"), &authority());
+        asked(&ca(), &value("first"), &ca());
         asked(&serving(), &without_date, &serving());
         // Within an hour one CA is enough, however it is asked for, but for who insists.
-        let newest = site.serial(&authority());
+        let newest = site.serial(&ca());
         for change in [&without_date, &value("second")] {
-            site.cluster.patch(&authority(), change);
+            site.cluster.patch(&ca(), change);
             wait_for("the request to be answered", || {
-                let annotations = site.object(&authority())["metadata"]["annotations"].clone();
+                let annotations = site.object(&ca())["metadata"]["annotations"].clone();
                 let is_dated = annotations[NOT_AFTER].is_string();
                 (is_dated && annotations[HANDLED] == annotations[ROTATE]).then_some(())
             });
             site.settled();
-            assert_eq!(site.serial(&authority()), newest);
+            assert_eq!(site.serial(&ca()), newest);
         }
-        asked(&authority(), &value("third --force"), &authority());
+        asked(&ca(), &value("third --force"), &ca());
     });
     assert_eq!(site.bundle().matches("BEGIN CERTIFICATE").count(), 3);
     let machine = Machine::new();
@@ -90,9 +90,9 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
 }
 
 fn the_command_asks_in_the_same_way(site: &Site) {
-    let before = site.serial(&authority());
+    let before = site.serial(&ca());
     assert!(site.certs(&["rotate", "--ca", "--force"]).status.success());
-    wait_for("a rotation", || (site.serial(&authority()) != before).then_some(()));
+    wait_for("a rotation", || (site.serial(&ca()) != before).then_some(()));
     site.settled();
     let shown = String::from_utf8(site.certs(&["show"]).stdout).expect("text");
     assert!(shown.contains("older authority"), "{shown}");
@@ -113,17 +113,17 @@ fn objects_that_others_edit_meanwhile_lose_nothing() {
         let before = site.bundle();
         let value = format!("{round} --force");
         let asked = json!({"metadata": {"annotations": {ROTATE: value}}});
-        site.cluster.patch(&authority(), &asked);
+        site.cluster.patch(&ca(), &asked);
         for edit in 0..20 {
             let labels = json!({"metadata": {"labels": {format!("edit-{round}-{edit}"): "x"}}});
             site.cluster.patch(&path, &labels);
-            site.cluster.patch(&authority(), &labels);
+            site.cluster.patch(&ca(), &labels);
             site.cluster.patch(&bundle(), &labels);
         }
         wait_for("a new bundle", || (site.bundle() != before).then_some(()));
         site.settled();
     }
-    for path in [path, authority(), bundle()] {
+    for path in [path, ca(), bundle()] {
         let labels = site.object(&path)["metadata"]["labels"].clone();
         for round in 0..5 {
             for edit in 0..20 {
@@ -136,9 +136,9 @@ fn objects_that_others_edit_meanwhile_lose_nothing() {
 }
 
 #[test]
-fn an_authority_that_is_due_is_renewed() {
+fn a_ca_that_is_due_is_renewed() {
     let site = Site::new();
-    let folder = site.folder.path();
+    let directory = site.directory.path();
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
     params.distinguished_name.push(rcgen::DnType::CommonName, "machine-config-server-ca@1");
@@ -163,15 +163,15 @@ fn an_authority_that_is_due_is_renewed() {
     let controller = site.start(&[]);
     wait_for("a renewal", || controller.log().contains("it is due for renewal").then_some(()));
     site.settled();
-    fs::write(folder.join("old"), &old).expect("a write");
-    fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
-    openssl(folder, &["verify", "-CAfile", "old", "-untrusted", "chain", "chain"]);
+    fs::write(directory.join("old"), &old).expect("a write");
+    fs::write(directory.join("chain"), site.serial(&serving())).expect("a write");
+    openssl(directory, &["verify", "-CAfile", "old", "-untrusted", "chain", "chain"]);
 }
 
 #[test]
 fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() {
     let site = Site::new();
-    let folder = site.folder.path();
+    let directory = site.directory.path();
     let first = site.start_settled(&[]);
     drop(first);
     let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/\
@@ -180,17 +180,17 @@ fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() 
     for round in 0..12_u64 {
         handed.push(trusted(&site.user_data("worker-user-data-managed")));
         let value = format!("round {round} --force");
-        site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
+        site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
         // Its Lease would keep the next one waiting.
         site.cluster.delete(lease);
         let controller = site.start(&[]);
         wait_for("the controller to be active", || controller.is_active().then_some(()));
         std::thread::sleep(Duration::from_millis(8 * round));
         drop(controller);
-        fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
+        fs::write(directory.join("chain"), site.serial(&serving())).expect("a write");
         for pem in &handed {
-            fs::write(folder.join("trusted"), pem).expect("a write");
-            openssl(folder, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
+            fs::write(directory.join("trusted"), pem).expect("a write");
+            openssl(directory, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
         }
     }
     site.cluster.delete(lease);

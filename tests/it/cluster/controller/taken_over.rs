@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
 use super::{
-    NOT_AFTER, Site, authority, bundle, read, rsa_pair, secrets, serving, tls_secret, trusted,
-    user_data, user_data_config, value,
+    NOT_AFTER, Site, bundle, ca, read, rsa_pair, secrets, serving, tls_secret, trusted, user_data,
+    user_data_config, value,
 };
 use crate::support::cluster::NAMESPACE;
 use crate::support::openssl::openssl;
@@ -18,30 +18,30 @@ use crate::support::wait_for;
 #[test]
 fn what_the_reference_made_is_taken_over_without_a_write() {
     let site = Site::new();
-    let folder = site.folder.path();
+    let directory = site.directory.path();
     let name = format!("{NAMESPACE}_machine-config-server-ca@1700000000");
-    rsa_pair(folder, &name);
+    rsa_pair(directory, &name);
     let dates = json!({
         "auth.openshift.io/certificate-not-before": "2026-01-01T00:00:00Z",
         NOT_AFTER: "2036-01-01T00:00:00Z",
         "auth.openshift.io/certificate-issuer": name,
         "certificates.openshift.io/refresh-period": "70080h0m0s",
     });
-    let in_folder = |file: &str| read(&folder.join(file));
+    let in_directory = |file: &str| read(&directory.join(file));
     let kind = "kubernetes.io/tls";
     for part in ["ca", "tls"] {
         let name = format!("machine-config-server-{part}");
-        let [certificate, key] = ["crt", "key"].map(|end| in_folder(&format!("{part}.{end}")));
+        let [certificate, key] = ["crt", "key"].map(|end| in_directory(&format!("{part}.{end}")));
         let secret = tls_secret(&name, kind, &certificate, &key, &dates);
         site.cluster.create(&secrets(NAMESPACE), &secret);
     }
     let map = json!({
         "metadata": {"name": "machine-config-server-ca"},
-        "data": {"ca-bundle.crt": in_folder("ca.crt")},
+        "data": {"ca-bundle.crt": in_directory("ca.crt")},
     });
     site.cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), &map);
     let source = json!({
-        "source": format!("data:text/plain;charset=utf-8;base64,{}", BASE64.encode(in_folder("ca.crt"))),
+        "source": format!("data:text/plain;charset=utf-8;base64,{}", BASE64.encode(in_directory("ca.crt"))),
         "verification": {},
     });
     let mut managed = user_data_config("3.4.0", &source);
@@ -51,7 +51,7 @@ fn what_the_reference_made_is_taken_over_without_a_write() {
     site.make_user_data("worker-user-data", own.as_bytes());
 
     let paths = [
-        authority(),
+        ca(),
         serving(),
         bundle(),
         user_data("worker-user-data-managed"),
@@ -68,37 +68,38 @@ fn what_the_reference_made_is_taken_over_without_a_write() {
     site.settled();
     assert_eq!(versions(), before, "{}", controller.log());
     // And its RSA key, in PKCS#1, signs the next authority.
-    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {NOT_AFTER: null}}}));
+    site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {NOT_AFTER: null}}}));
     wait_for("a rotation", || (site.bundle().matches("BEGIN").count() == 2).then_some(()));
     site.settled();
     let chain = value(&site.object(&serving()), "tls.crt");
-    fs::write(folder.join("chain"), chain).expect("a write");
-    openssl(folder, &["verify", "-CAfile", "ca.crt", "-untrusted", "chain", "chain"]);
+    fs::write(directory.join("chain"), chain).expect("a write");
+    openssl(directory, &["verify", "-CAfile", "ca.crt", "-untrusted", "chain", "chain"]);
 }
 
 #[test]
 fn an_opaque_pair_of_an_old_installation_gets_its_type_and_is_never_lost() {
     let site = Site::new();
-    let folder = site.folder.path();
-    rsa_pair(folder, "root-ca");
-    let in_folder = |file: &str| read(&folder.join(file));
+    let directory = site.directory.path();
+    rsa_pair(directory, "root-ca");
+    let in_directory = |file: &str| read(&directory.join(file));
     let opaque = tls_secret(
         "machine-config-server-tls",
         "Opaque",
-        &in_folder("tls.crt"),
-        &in_folder("tls.key"),
+        &in_directory("tls.crt"),
+        &in_directory("tls.key"),
         &json!({}),
     );
     site.cluster.create(&secrets(NAMESPACE), &opaque);
-    let root = json!({"metadata": {"name": "root-ca"}, "data": {"ca.crt": in_folder("ca.crt")}});
+    let root = json!({"metadata": {"name": "root-ca"}, "data": {"ca.crt": in_directory("ca.crt")}});
     site.cluster.create("/api/v1/namespaces/kube-system/configmaps", &root);
-    let source = json!({"source": format!("data:;base64,{}", BASE64.encode(in_folder("ca.crt")))});
+    let source =
+        json!({"source": format!("data:;base64,{}", BASE64.encode(in_directory("ca.crt")))});
     site.make_user_data(
         "worker-user-data",
         user_data_config("3.1.0", &source).to_string().as_bytes(),
     );
 
-    let pair = in_folder("tls.crt").into_bytes();
+    let pair = in_directory("tls.crt").into_bytes();
     let copy = format!("{}/machine-config-server-tls-retype", secrets(NAMESPACE));
     let holds_pair =
         |path: &str| site.cluster.get(path).is_some_and(|secret| value(&secret, "tls.crt") == pair);
@@ -126,20 +127,20 @@ fn an_opaque_pair_of_an_old_installation_gets_its_type_and_is_never_lost() {
 }
 
 #[test]
-fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_authority() {
+fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_ca() {
     let site = Site::new();
     let mut first = site.start_settled(&[]);
     let oldest = site.bundle();
     site.rotate("first");
     first.terminate();
-    let previous = site.object(&authority())["data"]["previous-cas.pem"].clone();
+    let previous = site.object(&ca())["data"]["previous-cas.pem"].clone();
     assert!(previous.is_string());
     // As older releases have stored it.
     let renamed = json!({"data": {"previous-cas.pem": null, "lineage.pem": previous}});
-    site.cluster.patch(&authority(), &renamed);
+    site.cluster.patch(&ca(), &renamed);
 
     let versions = || {
-        [authority(), serving(), bundle()]
+        [ca(), serving(), bundle()]
             .map(|path| site.object(&path)["metadata"]["resourceVersion"].clone())
     };
     let before = versions();
@@ -151,11 +152,11 @@ fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_author
     assert_eq!(versions(), before, "taking it over writes nothing");
 
     site.rotate("second");
-    let data = site.object(&authority())["data"].clone();
+    let data = site.object(&ca())["data"].clone();
     assert!(data["previous-cas.pem"].is_string() && data["lineage.pem"].is_null());
     // Both older authorities are still followed.
-    let folder = site.folder.path();
-    fs::write(folder.join("oldest"), &oldest).expect("a write");
-    fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
-    openssl(folder, &["verify", "-CAfile", "oldest", "-untrusted", "chain", "chain"]);
+    let directory = site.directory.path();
+    fs::write(directory.join("oldest"), &oldest).expect("a write");
+    fs::write(directory.join("chain"), site.serial(&serving())).expect("a write");
+    openssl(directory, &["verify", "-CAfile", "oldest", "-untrusted", "chain", "chain"]);
 }

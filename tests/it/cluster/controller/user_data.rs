@@ -8,8 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{
-    ROTATE, Site, USER_DATA_NAMESPACE, authority, secrets, trusted, user_data, user_data_config,
-    value,
+    ROTATE, Site, USER_DATA_NAMESPACE, ca, secrets, trusted, user_data, user_data_config, value,
 };
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
@@ -89,7 +88,7 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
     let before = versions(&site);
 
     let bundle_before = site.bundle();
-    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
+    site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
     wait_for("a new bundle", || (site.bundle() != bundle_before).then_some(()));
     let changed = Stopwatch::start();
     let is_followed = || {
@@ -110,8 +109,8 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
     for name in alone.keys().chain([&"unrelated"]) {
         assert_eq!(versions(&site)[*name], before[*name], "{name} is left alone");
     }
-    let told = controller.log().matches("its user data is left alone").count();
-    assert_eq!(told, alone.len(), "each is told once");
+    let reported = controller.log().matches("its user data is left alone").count();
+    assert_eq!(reported, alone.len(), "each is told once");
     let secret = site.object(&user_data(&followed[0]));
     assert_eq!(value(&secret, "other"), b"stays");
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::{
-    Site, in_order, machine_config, marker, marker_soon, pointer, readiness, told,
+    Site, in_order, machine_config, marker, marker_soon, pointer, readiness, reported,
     wait_for_readiness,
 };
 use crate::support::machine::Machine;
@@ -18,7 +18,7 @@ use crate::support::wait_for;
 #[test]
 fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back() {
     let mut site = Site::with_worker();
-    let cache = site.folder.path().join("cache");
+    let cache = site.directory.path().join("cache");
     let flags = ["--cache-dir", cache.to_str().expect("text")];
     let server = site.start(&flags).until_ready();
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
@@ -51,8 +51,8 @@ fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back
     // One without a cache has nothing to serve, and says that it will.
     let third = site.start_with(&kubeconfig, &[]);
     assert_eq!(marker(&third, "worker"), Err(503));
-    told(&third, "API server: away");
-    told(&third, "not read yet: machineconfigpools");
+    reported(&third, "API server: away");
+    reported(&third, "not read yet: machineconfigpools");
     assert_eq!(readiness(&third).0, 503);
 
     site.cluster.start_api_server();
@@ -76,9 +76,9 @@ fn stale_since(server: &Server) -> f64 {
     server.metric("mcs_source_stale_since_timestamp_seconds")
 }
 
-fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
+fn walk(directory: &std::path::Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder") {
+    for entry in fs::read_dir(directory).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() { files.extend(walk(&path)) } else { files.push(path) }
     }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{SOON, Site, in_order, pointer, readiness, served, served_soon, told};
+use super::{SOON, Site, in_order, pointer, readiness, reported, served, served_soon};
 use crate::support::cluster::{MANAGED, NAMESPACE};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
@@ -22,7 +22,7 @@ fn kubeconfig(server: &Server) -> Value {
 }
 
 #[test]
-fn machines_join_with_the_newest_token_and_authorities() {
+fn machines_join_with_the_newest_token_and_cas() {
     let site = Site::with_worker();
     let server = site.start(&[]).until_ready();
     let found = kubeconfig(&server);
@@ -35,10 +35,10 @@ fn machines_join_with_the_newest_token_and_authorities() {
         found["users"],
         json!([{"name": "kubelet", "user": {"token": "abcdef.0123456789abcdef"}}])
     );
-    let cluster = |authorities: &str| {
+    let cluster = |cas: &str| {
         json!([{"name": "local", "cluster": {
             "server": "https://api-int.example.com:6443",
-            "certificate-authority-data": BASE64.encode(authorities),
+            "certificate-authority-data": BASE64.encode(cas),
         }}])
     };
     assert_eq!(found["clusters"], cluster("CA of the token\n"));
@@ -64,7 +64,7 @@ fn machines_join_with_the_newest_token_and_authorities() {
 
     // A token that is gone leaves the last one, and is told.
     fs::remove_file(site.token().join("token")).expect("the token");
-    let line = told(&server, "bootstrap token: ");
+    let line = reported(&server, "bootstrap token: ");
     assert!(line.contains("token/token: No such file"), "{line}");
     assert_eq!(token(), "fedcba.fedcba9876543210");
     assert!(!server.log().contains("fedcba9876543210"), "the token is in the log");
@@ -100,7 +100,7 @@ fn boots_with(pointer: &str, ca: &str) {
 }
 
 #[test]
-fn registries_authorities_are_on_a_machine_from_its_first_boot_on() {
+fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
     let site = Site::with_worker();
     site.pool("paused", "rendered-1");
     site.cluster.patch(&format!("{POOLS}/paused"), &json!({"spec": {"paused": true}}));
@@ -134,14 +134,14 @@ fn registries_authorities_are_on_a_machine_from_its_first_boot_on() {
     }
     assert_eq!(served(&server, "worker", &file("bad.example.com")), Err(0));
     assert_eq!(
-        told(&server, "bad.example.com"),
+        reported(&server, "bad.example.com"),
         "ConfigMap openshift-config-managed/merged-trusted-image-registry-ca: \
          key \"bad.example.com\" holds no certificate in PEM"
     );
     assert_eq!(readiness(&server).0, 503);
     // What was good for a registry outlives a slip of a hand.
     site.cluster.patch(&map, &json!({"data": {key: "oops"}}));
-    told(&server, key);
+    reported(&server, key);
     assert_eq!(served(&server, "worker", &file(host)), Ok(both));
     site.cluster.patch(&map, &json!({"data": {key: null, "bad.example.com": null}}));
     served_soon(&server, "worker", &file(host), Err(0));
@@ -149,7 +149,7 @@ fn registries_authorities_are_on_a_machine_from_its_first_boot_on() {
 
     // A map that is gone says nothing; one that is empty says that there are no authorities.
     site.cluster.delete(&map);
-    told(&server, &format!("{REGISTRY_CAS}: is gone"));
+    reported(&server, &format!("{REGISTRY_CAS}: is gone"));
     assert_eq!(served(&server, "worker", &file("added.example.com")), Ok(next));
     site.cluster.create(&maps, &json!({"metadata": {"name": REGISTRY_CAS}}));
     for (_, host) in REGISTRIES {

@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{
-    GROUP, Site, in_order, machine_config, marker, marker_soon, pointer, readiness, served_soon,
-    told, write_definition,
+    GROUP, Site, in_order, machine_config, marker, marker_soon, pointer, readiness, reported,
+    served_soon, write_definition,
 };
 use crate::support::cluster::controller_config;
 use crate::support::contract::config;
@@ -50,16 +50,16 @@ fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
     marker_soon(&server, "worker", Ok("two-again"));
 
     // The ControllerConfig's authorities reach a pool that nobody renders anew.
-    let authorities = controller_config("another CA")["spec"]["kubeAPIServerServingCAData"].clone();
+    let cas = controller_config("another CA")["spec"]["kubeAPIServerServingCAData"].clone();
     site.cluster.patch(
         &format!("{GROUP}/controllerconfigs/machine-config-controller"),
-        &json!({"spec": {"kubeAPIServerServingCAData": authorities}}),
+        &json!({"spec": {"kubeAPIServerServingCAData": cas}}),
     );
     served_soon(&server, "worker", "/etc/kubernetes/kubelet-ca.crt", Ok("another CA"));
 
     // What the pool refers to gets lost: the last good config stays, and readiness says so.
     site.cluster.delete(&format!("{CONFIGS}/rendered-2"));
-    told(&server, "pool worker: machine config rendered-2 is not there");
+    reported(&server, "pool worker: machine config rendered-2 is not there");
     assert_eq!(readiness(&server).0, 503);
     assert_eq!(marker(&server, "worker"), Ok("two-again".to_owned()));
     site.machine_config("rendered-2", "two-made-again");
@@ -92,7 +92,7 @@ fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
         let kind = "application/merge-patch+json";
         (site.cluster.request("PATCH", &config, kind, &broken).status == 200).then_some(())
     });
-    let line = told(&server, "MachineConfig rendered-1: ");
+    let line = reported(&server, "MachineConfig rendered-1: ");
     assert!(line.contains("perhaps"), "{line}");
     assert_eq!(readiness(&server).0, 503);
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
@@ -104,7 +104,7 @@ fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
         let path = format!("{POOLS}/worker");
         (site.cluster.request("PATCH", &path, kind, &pool).status == 200).then_some(())
     });
-    told(&server, "MachineConfigPool worker: ");
+    reported(&server, "MachineConfigPool worker: ");
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
 
     site.cluster.patch(&config, &json!({"spec": {"fips": false}}));
@@ -126,7 +126,7 @@ fn a_definition_that_is_deleted_and_made_again_is_survived() {
     let name = "machineconfigpools.machineconfiguration.openshift.io";
     site.cluster.delete(&format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"));
     wait_for("the pools to be gone", || (marker(&server, "worker") == Err(503)).then_some(()));
-    told(&server, "machineconfigpools: cannot be watched");
+    reported(&server, "machineconfigpools: cannot be watched");
     let definition =
         write_definition(&site, "MachineConfigPool", "machineconfiguration.openshift.io");
     // The old one's end takes a moment.

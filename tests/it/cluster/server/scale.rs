@@ -60,7 +60,7 @@ fn a_server_of_a_hundred_pools_comes_to_rest() {
     for number in 0..100 {
         site.pool(&format!("pool-{number}"), "rendered");
     }
-    let cache = site.folder.path().join("cache");
+    let cache = site.directory.path().join("cache");
     let flags = ["--cache-dir", cache.to_str().expect("text")];
     let server = site.start(&flags).until_ready();
     assert_eq!(config(&server.plain(), "pool-1", "3.4.0").status, 200);
@@ -116,8 +116,8 @@ fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
         if round >= 5 && holds(least) {
             break;
         }
-        for ((server, authority), least) in sides.iter().zip(&mut least) {
-            let client = Client::tls(server.secure(), authority);
+        for ((server, ca), least) in sides.iter().zip(&mut least) {
+            let client = Client::tls(server.secure(), ca);
             let before = server.cpu_ticks();
             for _ in 0..BOOTS {
                 assert_eq!(

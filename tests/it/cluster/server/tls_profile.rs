@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{Site, in_order, told, write_definition};
+use super::{Site, in_order, reported, write_definition};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -44,7 +44,7 @@ fn the_clusters_tls_profile_is_followed_and_flags_go_before_it() {
         "ciphers": ["AES128-SHA"], "minTLSVersion": "VersionTLS12"}});
     let cluster = format!("{servers}/cluster");
     site.cluster.patch(&cluster, &profile(custom));
-    let line = told(&server, "TLS profile");
+    let line = reported(&server, "TLS profile");
     assert!(line.contains("AES128-SHA"), "{line}");
     assert!(!speaks(&server, "-tls1_2"));
     let intermediate =

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Cases, merge, sha512};
 
 impl Cases<'_> {
+    #[expect(clippy::too_many_lines, reason = "it is a table")]
     pub(super) fn urls(&mut self) {
         let url = self.site.url();
         let (_, rest) = url.split_once("://").expect("a URL");

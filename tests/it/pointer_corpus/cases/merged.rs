@@ -38,6 +38,7 @@ impl Cases<'_> {
         self.with("proxy: twice for nothing", proxy(json!({"noProxy": ["a", "a"]})));
     }
 
+    #[expect(clippy::too_many_lines, reason = "it is a table")]
     pub(super) fn data_configs(&mut self) {
         let url = self.site.url();
         let pem = self.site.pem.clone();

@@ -1,6 +1,6 @@
 //! Cases by hand: each is one thing that somebody does, or that a tool does to them.
 
-mod authorities;
+mod cas;
 mod fetches;
 mod merged;
 
@@ -18,8 +18,8 @@ pub(super) fn all(site: &Site) -> Vec<Case> {
     let mut cases = Cases { site, cases: Vec::new() };
     cases.whole_files();
     cases.specs();
-    cases.authorities();
-    cases.authority_entries();
+    cases.cas();
+    cases.ca_entries();
     cases.urls();
     cases.resources();
     cases.headers();

@@ -62,7 +62,7 @@ impl Shared {
         let waiting = || Answered { request: 0, status: status(3, &[], &[]), certified: None };
         match self.quirk() {
             Quirk::Waits(_) | Quirk::WaitsAgain | Quirk::FirstNonce => {
-                let answer = Answer { authorities: None, answers: vec![waiting()] };
+                let answer = Answer { cas: None, answers: vec![waiting()] };
                 self.write(
                     header,
                     answer_to(open.kind),
@@ -100,14 +100,14 @@ impl Shared {
             Answered { request, status, certified }
         };
         let many = if self.quirk() == Quirk::TwoCertificates { 2 } else { 1 };
-        let authorities = Some(vec![Any::from_der(&self.root.der).expect("DER")]);
-        let authorities = authorities.filter(|_| self.quirk() != Quirk::NoRoot);
+        let cas = Some(vec![Any::from_der(&self.root.der).expect("DER")]);
+        let cas = cas.filter(|_| self.quirk() != Quirk::NoRoot);
         let answers = (0..many).map(|_| answer()).collect();
         let kind = match (self.quirk(), open.kind) {
             (Quirk::OtherKind, _) => 8,
             (_, kind) => answer_to(kind),
         };
-        let answer = Answer { authorities, answers }.to_der().expect("DER");
+        let answer = Answer { cas, answers }.to_der().expect("DER");
         let mut header = header.clone();
         if self.quirk() == Quirk::FirstNonce {
             header.sender_nonce = OctetString::new(&open.first_nonce[..]).ok();
@@ -163,20 +163,18 @@ impl Shared {
         if quirk == Quirk::UnprotectedError || quirk == Quirk::Unprotected {
             header.protection_alg = None;
         }
-        self.protect(&header, kind, contents, by_password, signer)
+        self.protect(&header, &tagged(kind, contents), by_password, signer)
     }
 
     fn protect(
         &self,
         header: &PkiHeader<'_>,
-        kind: u8,
-        contents: &[u8],
+        body: &[u8],
         by_password: bool,
         signer: &Pair,
     ) -> Vec<u8> {
         let header = header.to_der().expect("DER");
-        let body = tagged(kind, contents);
-        let protected = sequence(&[&header, &body]);
+        let protected = sequence(&[&header, body]);
         let mut protection = if by_password {
             let secret = if self.quirk() == Quirk::WrongSecret { "another" } else { SECRET };
             password_mac(secret, &pbm(self.quirk()), &protected)
@@ -194,6 +192,6 @@ impl Shared {
             extra.push(&self.root.der);
         }
         let extra = tagged(1, &sequence(&extra));
-        sequence(&[&header, &body, if is_bare { &[] } else { &protection }, &extra])
+        sequence(&[&header, body, if is_bare { &[] } else { &protection }, &extra])
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Answered {
 #[derive(Sequence)]
 pub(super) struct Answer {
     #[asn1(context_specific = "1", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
-    pub(super) authorities: Option<Vec<Any>>,
+    pub(super) cas: Option<Vec<Any>>,
     pub(super) answers: Vec<Answered>,
 }
 

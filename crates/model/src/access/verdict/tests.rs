@@ -292,10 +292,10 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
     let claimed = Records { contested: enforced.enforced.clone(), ..evidence.clone() };
     assert_eq!(claimed.following(None, &enforce), evidence);
     // The controller writes unsure pools, and removes them.
-    let told = Records { unsure: enforced.enforced.clone(), ..evidence.clone() };
-    assert_eq!(told.clone().following(None, &asked(AccessMode::Audit)), told);
-    assert_eq!(told.standing("worker"), Standing::Waiting(Waiting::Contested));
-    let less = evidence.clone().following(Some(&told), &asked(AccessMode::Audit));
+    let reported = Records { unsure: enforced.enforced.clone(), ..evidence.clone() };
+    assert_eq!(reported.clone().following(None, &asked(AccessMode::Audit)), reported);
+    assert_eq!(reported.standing("worker"), Standing::Waiting(Waiting::Contested));
+    let less = evidence.clone().following(Some(&reported), &asked(AccessMode::Audit));
     assert_eq!(less, evidence);
     let json = serde_json::to_string(&evidence).unwrap();
     assert!(!json.contains("contested"), "versions before read it: {json}");

@@ -1,14 +1,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use pki::VALIDITY;
-use pki::issue::issue_authority;
+use pki::issue::issue_ca;
 use pki::issue::{Signer, cross_sign};
 use pki::{Holder, Host, KeyAlgorithm};
 use rcgen::KeyPair;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use super::super::authority::MAX_CONTENTS;
+use super::super::ca::MAX_CONTENTS;
 use super::super::written::pem;
 use super::*;
 
@@ -18,8 +18,8 @@ fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -> As
     PointerConfig::read(user_data).assess(bundle, known)
 }
 
-fn authorities(user_data: &[u8]) -> Vec<Certificate> {
-    PointerConfig::read(user_data).authorities()
+fn cas(user_data: &[u8]) -> Vec<Certificate> {
+    PointerConfig::read(user_data).cas()
 }
 
 fn holders(user_data: &[u8]) -> Vec<Holder> {
@@ -30,9 +30,9 @@ fn hosts(user_data: &[u8]) -> Vec<Host> {
     PointerConfig::read(user_data).hosts()
 }
 
-fn authority(age: i64) -> Certificate {
+fn ca(age: i64) -> Certificate {
     let key = KeyAlgorithm::P256.generate().unwrap();
-    issue_authority(&key, VALIDITY, NOW - Duration::days(age)).unwrap()
+    issue_ca(&key, VALIDITY, NOW - Duration::days(age)).unwrap()
 }
 
 /// A self-signed certificate of this name for a key.
@@ -71,13 +71,13 @@ fn gzipped(certificate: &Certificate) -> Value {
     })
 }
 
-fn config(version: &str, authorities: &[Value]) -> Value {
+fn config(version: &str, cas: &[Value]) -> Value {
     json!({
         "ignition": {
             "version": version,
             "x-unknown": [1, {"a": null}],
             "config": {"merge": [{"source": "https://api-int.example.com:22623/config/worker"}]},
-            "security": {"tls": {"certificateAuthorities": authorities}},
+            "security": {"tls": {"certificateAuthorities": cas}},
         },
         "passwd": {"users": [{"name": "core"}]},
     })
@@ -94,29 +94,29 @@ fn patched(config: &Value, bundle: &[Certificate]) -> Value {
 }
 
 #[test]
-fn only_the_authorities_change_in_every_spec_and_encoding() {
-    let (old, new) = (authority(100), authority(0));
+fn only_the_cas_change_in_every_spec_and_encoding() {
+    let (old, new) = (ca(100), ca(0));
     let bundle = [new.clone(), old.clone()];
     for version in ["2.2.0", "3.1.0", "3.6.0", "3.9.0-experimental"] {
         for entry in [plain(&[&old]), gzipped(&old)] {
             let before = config(version, &[entry]);
             let mut after = patched(&before, &bundle);
-            let authorities = after.pointer_mut("/ignition/security/tls/certificateAuthorities");
-            let authorities = authorities.unwrap().take();
+            let cas = after.pointer_mut("/ignition/security/tls/certificateAuthorities");
+            let cas = cas.unwrap().take();
             let mut rest = before.clone();
             *rest.pointer_mut("/ignition/security/tls/certificateAuthorities").unwrap() =
                 Value::Null;
             assert_eq!(after, rest);
-            assert_eq!(authorities.as_array().unwrap().len(), 1);
-            assert_eq!(authorities[0].as_object().unwrap().len(), 1, "no stale hash is left");
-            assert_eq!(understood(&authorities[0]), bundle);
+            assert_eq!(cas.as_array().unwrap().len(), 1);
+            assert_eq!(cas[0].as_object().unwrap().len(), 1, "no stale hash is left");
+            assert_eq!(understood(&cas[0]), bundle);
         }
     }
 }
 
 #[test]
 fn what_means_the_same_is_left_as_it_is() {
-    let (old, new) = (authority(100), authority(0));
+    let (old, new) = (ca(100), ca(0));
     let bundle = [new.clone(), old.clone()];
     for entries in [
         vec![plain(&[&new, &old])],
@@ -129,7 +129,7 @@ fn what_means_the_same_is_left_as_it_is() {
 
 #[test]
 fn strangers_stay_where_they_are() {
-    let (old, new, stranger) = (authority(100), authority(0), stranger());
+    let (old, new, stranger) = (ca(100), ca(0), stranger());
     let bundle = [new.clone(), old.clone()];
     let other = json!({"source": "https://example.com/ca.pem"});
     let after =
@@ -159,10 +159,10 @@ enum Fate {
 }
 
 #[test]
-fn an_authority_is_ours_by_its_certificate_or_its_key_and_never_by_its_name() {
+fn a_ca_is_ours_by_its_certificate_or_its_key_and_never_by_its_name() {
     let key = || KeyAlgorithm::P256.generate().unwrap();
     let (own_key, old_key) = (key(), key());
-    let own = issue_authority(&own_key, VALIDITY, NOW).unwrap();
+    let own = issue_ca(&own_key, VALIDITY, NOW).unwrap();
     let old = named("root-ca", &old_key);
     let renewed = named("root-ca", &old_key);
     let renamed = named("corporate CA", &old_key);
@@ -186,7 +186,7 @@ fn an_authority_is_ours_by_its_certificate_or_its_key_and_never_by_its_name() {
             known,
             other(named("ns_machine-config-server-ca@1700000000", &key()), name),
         ),
-        ("its own server's", known, other(authority(50), name)),
+        ("its own server's", known, other(ca(50), name)),
         ("another", known, other(named("corporate CA", &key()), LeftAlone::Foreign)),
         (
             "a name that only begins alike",
@@ -205,7 +205,7 @@ fn an_authority_is_ours_by_its_certificate_or_its_key_and_never_by_its_name() {
                 Assessment::Current => text.into_bytes(),
             };
             assert_eq!(assess(&text, bundle, known), Assessment::Current, "{case}: once is enough");
-            let trusted = authorities(&text);
+            let trusted = cas(&text);
             assert!(trusted.contains(&own), "{case}");
             if trusted.contains(&certificate) { Fate::Kept } else { Fate::Replaced }
         };
@@ -224,7 +224,7 @@ fn an_authority_is_ours_by_its_certificate_or_its_key_and_never_by_its_name() {
 #[test]
 fn a_corporate_ca_of_an_old_name_stays_through_a_rotation() {
     let corporate = named("root-ca", &KeyAlgorithm::P256.generate().unwrap());
-    let (old, new) = (authority(100), authority(0));
+    let (old, new) = (ca(100), ca(0));
     for entries in [vec![plain(&[&corporate]), plain(&[&old])], vec![plain(&[&old, &corporate])]] {
         let text = config("3.1.0", &entries).to_string();
         let Assessment::Stale(text) =
@@ -232,7 +232,7 @@ fn a_corporate_ca_of_an_old_name_stays_through_a_rotation() {
         else {
             panic!("not stale")
         };
-        let trusted = authorities(&text);
+        let trusted = cas(&text);
         assert_eq!(trusted.len(), 2, "{trusted:?}");
         assert!(trusted.contains(&corporate) && trusted.contains(&new));
     }
@@ -240,7 +240,7 @@ fn a_corporate_ca_of_an_old_name_stays_through_a_rotation() {
 
 #[test]
 fn what_cannot_be_read_beside_ours_stays() {
-    let (old, new) = (authority(100), authority(0));
+    let (old, new) = (ca(100), ca(0));
     let unreadable = certificate_pem(b"a certificate of a kind that is yet to come");
     let source = |text: &str| json!({"source": format!("data:;base64,{}", BASE64.encode(text))});
     let before = source(&(unreadable.clone() + &old.to_pem()));
@@ -251,11 +251,11 @@ fn what_cannot_be_read_beside_ours_stays() {
 }
 
 #[test]
-fn every_byte_around_the_authorities_stays() {
-    let (old, new) = (authority(100), authority(0));
+fn every_byte_around_the_cas_stays() {
+    let (old, new) = (ca(100), ca(0));
     let bundle = [new, old.clone()];
     let pem: String = bundle.iter().map(Certificate::to_pem).collect();
-    let written = format!("{{\"source\":\"{}\"}}", authority_source(pem.as_bytes()));
+    let written = format!("{{\"source\":\"{}\"}}", ca_source(pem.as_bytes()));
     let own = plain(&[&old]).to_string();
     let spaced = own.replacen('{', "{ ", 1).replacen(':', " :\n", 1);
     let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
@@ -307,10 +307,10 @@ fn every_byte_around_the_authorities_stays() {
 
 #[test]
 fn numbers_that_no_machine_holds_hide_nothing() {
-    let text = config("3.1.0", &[plain(&[&authority(0)])]).to_string();
+    let text = config("3.1.0", &[plain(&[&ca(0)])]).to_string();
     let text = text.replacen('{', "{\"x\": 1e400, ", 1);
     assert_eq!(hosts(text.as_bytes()), ["api-int.example.com".parse().unwrap()]);
-    assert_eq!(authorities(text.as_bytes()).len(), 1);
+    assert_eq!(cas(text.as_bytes()).len(), 1);
     assert_eq!(holders(text.as_bytes()).len(), 1);
     let config = PointerConfig::read(text.as_bytes());
     assert!(config.fetches_from("https://api-int.example.com:22623/config/worker"));
@@ -319,7 +319,7 @@ fn numbers_that_no_machine_holds_hide_nothing() {
 #[test]
 fn what_unpacks_to_more_than_any_bundle_is_not_understood() {
     use std::io::Write as _;
-    let own = authority(0);
+    let own = ca(0);
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(own.to_pem().as_bytes()).unwrap();
     encoder.write_all(&vec![b'\n'; usize::try_from(MAX_CONTENTS).unwrap()]).unwrap();
@@ -331,7 +331,7 @@ fn what_unpacks_to_more_than_any_bundle_is_not_understood() {
 
 #[test]
 fn what_is_no_pointer_config_is_left_alone() {
-    let bundle = [authority(0)];
+    let bundle = [ca(0)];
     for text in ["", "#cloud-config\n", "<powershell>", "[]", "{", "1", r#"{"ignition": 1}"#] {
         let assessed = assess(text.as_bytes(), &bundle, &[]);
         assert_eq!(assessed, Assessment::LeftAlone(LeftAlone::NoIgnition), "{text:?}");
@@ -341,7 +341,7 @@ fn what_is_no_pointer_config_is_left_alone() {
         json!({"ignition": {"security": {"tls": {"certificateAuthorities": []}}}}),
         json!({"ignition": {"security": {"tls": {"certificateAuthorities": "x"}}}}),
     ] {
-        assert_eq!(assessed(&config, &bundle), Assessment::LeftAlone(LeftAlone::NoAuthorities));
+        assert_eq!(assessed(&config, &bundle), Assessment::LeftAlone(LeftAlone::NoCas));
     }
 }
 
@@ -361,10 +361,10 @@ fn the_hosts_are_those_of_the_configs_that_are_fetched() {
 }
 
 #[test]
-fn certificates_matter_to_those_that_fetch_over_tls_and_name_authorities() {
-    let ca = authority(0);
-    let with = |source: &str, authorities: &[Value]| {
-        let mut config = config("3.1.0", authorities);
+fn certificates_matter_to_those_that_fetch_over_tls_and_name_cas() {
+    let ca = ca(0);
+    let with = |source: &str, cas: &[Value]| {
+        let mut config = config("3.1.0", cas);
         config["ignition"]["config"]["merge"][0]["source"] = source.into();
         holders(config.to_string().as_bytes())
     };
@@ -383,7 +383,7 @@ fn certificates_matter_to_those_that_fetch_over_tls_and_name_authorities() {
 
 #[test]
 fn what_is_larger_than_any_platform_takes_is_left_alone() {
-    let (old, new) = (authority(100), authority(0));
+    let (old, new) = (ca(100), ca(0));
     let text = config("3.2.0", &[plain(&[&old])]).to_string();
     let bundle = [new, old];
     let padded = |length: usize| format!("{text}{}", " ".repeat(length - text.len())).into_bytes();
@@ -399,7 +399,7 @@ fn what_is_larger_than_any_platform_takes_is_left_alone() {
 
 #[test]
 fn names_are_read_in_any_case_as_ignition_does() {
-    let (old, new) = (authority(100), authority(0));
+    let (old, new) = (ca(100), ca(0));
     let text = config("3.2.0", &[gzipped(&old)]).to_string();
     let mixed = text
         .replace("certificateAuthorities", "CertificateAuthorities")
@@ -408,18 +408,18 @@ fn names_are_read_in_any_case_as_ignition_does() {
         .replace("merge", "Merge");
     assert_eq!(holders(mixed.as_bytes()), holders(text.as_bytes()));
     let bundle = [new, old];
-    let Assessment::Stale(mended) = assess(mixed.as_bytes(), &bundle, &[]) else {
+    let Assessment::Stale(repaired) = assess(mixed.as_bytes(), &bundle, &[]) else {
         panic!("{mixed}")
     };
-    assert_eq!(assess(&mended, &bundle, &[]), Assessment::Current);
+    assert_eq!(assess(&repaired, &bundle, &[]), Assessment::Current);
     // Properties of the old contents are removed, in any spelling of their names.
-    assert!(!String::from_utf8(mended).unwrap().contains("COMPRESSION"));
+    assert!(!String::from_utf8(repaired).unwrap().contains("COMPRESSION"));
 }
 
 /// A config that boots is judged by the CAs that it fetches with, in any notation.
 #[test]
 fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
-    let (old, new) = (authority(100), authority(0));
+    let (old, new) = (ca(100), ca(0));
     let bundle = [new.clone()];
     let known = [old.clone()];
     let text = config("3.1.0", &[plain(&[&old])]).to_string();
@@ -434,10 +434,10 @@ fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
         text.replace("\"source\"", "\"\u{17f}ource\""),
     ];
     for text in replaced {
-        let Assessment::Stale(mended) = assess(text.as_bytes(), &bundle, &known) else {
+        let Assessment::Stale(repaired) = assess(text.as_bytes(), &bundle, &known) else {
             panic!("not stale: {text}")
         };
-        assert_eq!(PointerConfig::read(&mended).trusted(), bundle, "{text}");
+        assert_eq!(PointerConfig::read(&repaired).trusted(), bundle, "{text}");
         assert_eq!(holders(text.as_bytes())[0].trusted, known, "{text}");
     }
     let within = format!("data:;base64,{}", BASE64.encode(&text));

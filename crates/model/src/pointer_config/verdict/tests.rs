@@ -7,13 +7,13 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use pki::Host;
 use pki::KeyAlgorithm;
 use pki::VALIDITY;
-use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use pki::issue::{Signer, Validity, issue_ca, issue_serving};
 use serde_json::Value;
 use serde_json::json;
 use sha2::{Digest as _, Sha512};
 use time::Duration;
 
-use super::super::{AuthorityFault, ContentsFault, accept};
+use super::super::{CaFault, ContentsFault, accept};
 use super::*;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
@@ -22,7 +22,7 @@ const URL: &str = "https://api-int.example.com:22623/config/worker";
 /// A CA, and a chain for these hosts.
 fn issued(hosts: &[&str]) -> (Certificate, Vec<Certificate>) {
     let key = KeyAlgorithm::P256.generate().unwrap();
-    let ca = issue_authority(&key, VALIDITY, NOW).unwrap();
+    let ca = issue_ca(&key, VALIDITY, NOW).unwrap();
     let signer = Signer { certificate: &ca, key: &key };
     let hosts: Vec<Host> = hosts.iter().map(|host| host.parse().unwrap()).collect();
     let validity = Validity { begin: ca.not_before, end: ca.not_after };
@@ -46,7 +46,7 @@ fn changed(version: SpecVersion, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     config.to_string().into_bytes()
 }
 
-fn with_authority(version: SpecVersion, entry: &Value) -> Vec<u8> {
+fn with_ca(version: SpecVersion, entry: &Value) -> Vec<u8> {
     changed(version, |config| {
         config["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([entry]);
     })
@@ -89,7 +89,7 @@ fn a_pointer_of_every_spec_is_read() {
 }
 
 #[test]
-fn what_is_no_ignition_config_is_told_by_what_it_is() {
+fn what_is_no_ignition_config_is_reported_by_what_it_is() {
     let config = changed(SpecVersion::V3_1, |_| {});
     let encoded = BASE64.encode(&config);
     let wrapped = format!("{}\n{}\n", &encoded[..76], &encoded[76..]);
@@ -185,7 +185,7 @@ fn a_config_has_to_lead_to_a_pool_over_tls() {
 }
 
 #[test]
-fn what_ignition_cannot_fetch_is_told() {
+fn what_ignition_cannot_fetch_is_reported() {
     let with = |more: Value| {
         let mut resource = json!({"source": URL});
         resource.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -229,7 +229,7 @@ fn what_ignition_cannot_fetch_is_told() {
 }
 
 #[test]
-fn what_leaves_a_machine_without_its_config_is_told() {
+fn what_leaves_a_machine_without_its_config_is_reported() {
     let place = "ignition.config.merge[0]";
     let nested = |contents: &str| {
         let merge = json!([{"source": data(contents.as_bytes())}, {"source": URL}]);
@@ -246,11 +246,12 @@ fn what_leaves_a_machine_without_its_config_is_told() {
         (r#"{"ignition": {"version": "3.2.0"}}"#, "its Ignition spec is 3.2.0"),
         (r#"{"ignition": {"version": "3.1.0", "config": {"replace": {"source": ""}}}}"#, ""),
     ] {
-        let told = nested(contents);
+        let reported = nested(contents);
         assert!(
             expected.is_empty()
-                || told.starts_with(&format!("the config in {place} cannot be read: {expected}")),
-            "{told}"
+                || reported
+                    .starts_with(&format!("the config in {place} cannot be read: {expected}")),
+            "{reported}"
         );
     }
     for (total, is_fault) in
@@ -310,7 +311,8 @@ fn a_verdict_knows_pools_and_tokens() {
 }
 
 #[test]
-fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
+#[expect(clippy::too_many_lines, reason = "it is a table")]
+fn a_ca_that_ignition_cannot_read_is_named_with_its_place() {
     use std::io::Write as _;
     let pem = ca().to_pem();
     let gzip = {
@@ -338,21 +340,21 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
             json!({"source": data(pem.as_bytes()), "compression": "gzip"}),
             Some(ContentsFault::NotGzip.into()),
         ),
-        (json!({"source": data(&gzip)}), Some(AuthorityFault::NoPem)),
-        (json!({"source": data(ca().der())}), Some(AuthorityFault::NoPem)),
-        (plain("no PEM"), Some(AuthorityFault::NoPem)),
-        (plain(&pem.replace('\n', "\r")), Some(AuthorityFault::BrokenPem)),
-        (plain(&format!("{}{pem}", pem.trim_end())), Some(AuthorityFault::BrokenPem)),
+        (json!({"source": data(&gzip)}), Some(CaFault::NoPem)),
+        (json!({"source": data(ca().der())}), Some(CaFault::NoPem)),
+        (plain("no PEM"), Some(CaFault::NoPem)),
+        (plain(&pem.replace('\n', "\r")), Some(CaFault::BrokenPem)),
+        (plain(&format!("{}{pem}", pem.trim_end())), Some(CaFault::BrokenPem)),
         (plain(&pem.replace("CERTIFICATE", "X509 CERTIFICATE")), None),
         (plain(&pem.replacen("-----\n", "-----\nA: b\n\n", 1)), None),
         (plain(""), None),
-        (plain(&pem[..200]), Some(AuthorityFault::BrokenPem)),
-        (plain(&format!("{pem}{key}")), Some(AuthorityFault::NoCertificate)),
-        (plain(&key.replace("PRIVATE KEY", "CERTIFICATE")), Some(AuthorityFault::NoCertificate)),
-        (plain(&format!("{pem}\n")), Some(AuthorityFault::Trailing)),
-        (plain(&format!("{pem}a comment\n")), Some(AuthorityFault::Trailing)),
+        (plain(&pem[..200]), Some(CaFault::BrokenPem)),
+        (plain(&format!("{pem}{key}")), Some(CaFault::NoCertificate)),
+        (plain(&key.replace("PRIVATE KEY", "CERTIFICATE")), Some(CaFault::NoCertificate)),
+        (plain(&format!("{pem}\n")), Some(CaFault::Trailing)),
+        (plain(&format!("{pem}a comment\n")), Some(CaFault::Trailing)),
     ] {
-        let file = with_authority(SpecVersion::V3_1, &entry);
+        let file = with_ca(SpecVersion::V3_1, &entry);
         match expected {
             None => drop(sound(&file)),
             Some(reason) => assert_eq!(
@@ -365,22 +367,22 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
 
     // Spec 3.0 has no compression, so that Ignition does not unpack it.
     let entry = json!({"source": data(&gzip), "compression": "gzip"});
-    assert!(fault(&with_authority(SpecVersion::V3_0, &entry)).ends_with("no certificate in PEM"));
+    assert!(fault(&with_ca(SpecVersion::V3_0, &entry)).ends_with("no certificate in PEM"));
     // Spec 2 reads only the first certificate.
     let (first, second) = (ca(), ca());
     let both = plain(&format!("{}{}\n\n", first.to_pem(), second.to_pem()));
-    let (fetches, warnings) = sound(&with_authority(SpecVersion::V2_2, &both));
+    let (fetches, warnings) = sound(&with_ca(SpecVersion::V2_2, &both));
     assert_eq!(fetches[0].trusted, [first]);
-    let told = "certificateAuthorities[0] holds 2 certificates, of which Ignition reads only the \
+    let reported = "certificateAuthorities[0] holds 2 certificates, of which Ignition reads only the \
                 first in spec 2";
-    assert_eq!(warnings, [told]);
+    assert_eq!(warnings, [reported]);
 
     let none = changed(SpecVersion::V3_1, |config| {
         config["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([]);
     });
     assert!(fault(&none).starts_with("it names no certificate authorities"));
     let remote = json!({"source": "https://example.com/ca.pem"});
-    let (fetches, warnings) = sound(&with_authority(SpecVersion::V3_1, &remote));
+    let (fetches, warnings) = sound(&with_ca(SpecVersion::V3_1, &remote));
     assert!(fetches[0].trusted.is_empty());
     assert_eq!(warnings, ["certificateAuthorities[0] is fetched itself, and not looked at"]);
 }
@@ -411,7 +413,7 @@ fn a_file_within_the_config_has_to_be_what_is_said_of_it() {
 }
 
 #[test]
-fn the_size_is_told_before_a_platform_refuses_it() {
+fn the_size_is_reported_before_a_platform_refuses_it() {
     let of_size = |size: usize| {
         let mut file = changed(SpecVersion::V3_1, |_| {});
         file.resize(size, b' ');
@@ -424,7 +426,7 @@ fn the_size_is_told_before_a_platform_refuses_it() {
 }
 
 #[test]
-fn each_reason_not_to_boot_is_told_once() {
+fn each_reason_not_to_boot_is_reported_once() {
     let (ca, chain) = issued(&["api-int.example.com"]);
     let pools = BTreeSet::new();
     let refusals = |file: &[u8], now| {

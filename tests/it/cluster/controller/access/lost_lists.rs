@@ -40,7 +40,7 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
     let mut controller = site.start(&[]);
     site.settled();
     site.object(&serving());
-    let cache = site.folder.path().join("cache");
+    let cache = site.directory.path().join("cache");
     let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
     let (mut server, _) = server_at(&site, site.cluster.address(), &flags);
     wait_asking("the reason", || {
@@ -124,25 +124,25 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
     let sound = site.known();
     let broken = BASE64.encode("{\"tokens\": [");
     site.cluster.patch(&hashes(), &json!({"data": {"access.json": broken}}));
-    let told = wait_for("the controller to say so", || {
+    let reported = wait_for("the controller to say so", || {
         let (_, lines) = controller.readiness();
         lines.lines().find(|line| line.contains("machine-config-server-access")).map(str::to_owned)
     });
-    assert!(told.contains("access.json: EOF"), "{told}");
+    assert!(reported.contains("access.json: EOF"), "{reported}");
     wait_for("the server to say so", || {
         degraded(&server).contains("machine-config-server-access: access.json: EOF").then_some(())
     });
     assert_eq!(site.status(&server, "worker", Some(&credential)), 200);
     assert_eq!(site.status(&server, "worker", None), 401);
     assert_eq!(site.object(&hashes())["data"]["access.json"], broken);
-    let mended = json!({"data": {"access.json": BASE64.encode(sound.to_string())}});
-    site.cluster.patch(&hashes(), &mended);
+    let repaired = json!({"data": {"access.json": BASE64.encode(sound.to_string())}});
+    site.cluster.patch(&hashes(), &repaired);
     // A slip in what a pool says opens nothing.
     let slip = json!({"metadata": {"annotations": {ACCESS: "enforcing"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &slip);
     wait_for("both to say so", || {
-        let is_told = controller.readiness().1.contains("expected off, audit or enforce");
-        (is_told && degraded(&server).contains("expected off, audit or enforce")).then_some(())
+        let is_reported = controller.readiness().1.contains("expected off, audit or enforce");
+        (is_reported && degraded(&server).contains("expected off, audit or enforce")).then_some(())
     });
     assert_eq!(site.known()["enforced"], json!(["worker"]));
     assert_eq!(site.status(&server, "worker", None), 401);

@@ -7,7 +7,7 @@ use pki::Certificate;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::super::{Controller, Site, authority, bundle, pointer, server, serving, trusted, value};
+use super::super::{Controller, Site, bundle, ca, pointer, server, serving, trusted, value};
 use super::{DISTRUST, DISTRUSTED, commands, said};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
@@ -28,7 +28,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let site = Site::new();
     let controller = site.start_in_order();
     let leaked = site.trusted().remove(0);
-    let key = String::from_utf8(value(&site.object(&authority()), "tls.key")).expect("text");
+    let key = String::from_utf8(value(&site.object(&ca()), "tls.key")).expect("text");
     let old = site.user_data("worker-user-data-managed");
     site.make_user_data("worker-user-data", &old);
     site.rotate("now");
@@ -40,7 +40,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let text = said(&asked);
     let alone = format!("trusts \"{}\" alone could not boot a machine", leaked.common_name);
     assert!(text.contains(&alone) && text.contains("--yes"), "{text}");
-    assert!(site.object(&authority())["metadata"]["annotations"][DISTRUST].is_null());
+    assert!(site.object(&ca())["metadata"]["annotations"][DISTRUST].is_null());
     assert_eq!(site.bundle(), before);
 
     let is_gone = |ca: &Certificate| is_gone(&site, ca);
@@ -49,7 +49,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     wait_for("it to leave", || is_gone(&leaked).then_some(()));
     site.in_order(&controller);
     let holds_key = || {
-        let secret = site.object(&authority());
+        let secret = site.object(&ca());
         let texts = ["tls.key", "previous-cas.pem"].map(|name| value(&secret, name));
         texts.iter().any(|text| String::from_utf8_lossy(text).contains(&key))
     };
@@ -58,7 +58,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     assert!(site.boots(&site.user_data("worker-user-data-managed")));
 
     // It is remembered without the annotation, over later rotations, and where it is brought back.
-    site.annotate(&authority(), &json!({DISTRUST: null}));
+    site.annotate(&ca(), &json!({DISTRUST: null}));
     site.rotate("again");
     let both = site.bundle() + &leaked.to_pem();
     site.cluster.patch(&bundle(), &json!({"data": {"ca-bundle.crt": both}}));
@@ -73,7 +73,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     // By hand: all that there are, the one that signs among them.
     let all = site.trusted();
     let fingerprints: Vec<_> = all.iter().map(Certificate::fingerprint).collect();
-    site.annotate(&authority(), &json!({DISTRUST: fingerprints.join(", ")}));
+    site.annotate(&ca(), &json!({DISTRUST: fingerprints.join(", ")}));
     wait_for("all to leave", || all.iter().all(is_gone).then_some(()));
     site.in_order(&controller);
     assert_eq!(site.trusted().len(), 1);
@@ -85,7 +85,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
 struct Documented<'a> {
     site: &'a Site,
     controller: &'a Controller,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 const CHECK: &str = "machine-config-server certs check";
@@ -94,7 +94,7 @@ const EXAMPLE: &str = "machine-config-server-ca@1795287382-823b";
 
 impl Documented<'_> {
     fn certs(&self) -> PathBuf {
-        self.folder.path().join("certs")
+        self.directory.path().join("certs")
     }
 
     fn file(&self, name: &str) -> Vec<u8> {
@@ -106,7 +106,7 @@ impl Documented<'_> {
     }
 
     fn run_to(&self, status: i32, line: &str) {
-        let output = self.site.shell(self.folder.path(), line);
+        let output = self.site.shell(self.directory.path(), line);
         assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));
     }
 
@@ -134,13 +134,13 @@ impl Documented<'_> {
         let (own, others): (Vec<_>, Vec<_>) =
             commands("how-to/distrust.md").into_iter().partition(is_own);
         assert_eq!((own.len(), others.len()), (3, 1));
-        let in_folder = || Certificate::read_all(&self.file("ca.crt"));
-        let leaked = in_folder().remove(0);
+        let in_directory = || Certificate::read_all(&self.file("ca.crt"));
+        let leaked = in_directory().remove(0);
         for (line, expected) in own.iter().zip([0, 1, 0]) {
             self.run_to(expected, &line.replace(EXAMPLE, &leaked.common_name));
         }
         self.run(CHECK);
-        assert!(!in_folder().contains(&leaked));
+        assert!(!in_directory().contains(&leaked));
         let leaked = self.newest();
         for (line, expected) in own.iter().zip([0, 1, 0]) {
             let line = line.replace(EXAMPLE, &leaked.common_name);
@@ -161,13 +161,13 @@ impl Documented<'_> {
         assert_eq!(last.trim_end(), CHECK);
         self.run(keep);
         self.run(keep_secret);
-        let keys = || [self.site.serial(&authority()), self.file("ca.key")];
+        let keys = || [self.site.serial(&ca()), self.file("ca.key")];
         let kept = keys();
         let old =
             [self.site.user_data("worker-user-data-managed"), self.file("user-data/worker.ign")];
         fs::remove_dir_all(self.certs()).expect("a folder");
-        self.site.cluster.delete(&authority());
-        self.site.object(&authority());
+        self.site.cluster.delete(&ca());
+        self.site.object(&ca());
         self.site.in_order(self.controller);
         self.run(restore);
         self.run(restore_secret);
@@ -188,7 +188,7 @@ impl Documented<'_> {
         let before = served();
         self.run(lose);
         self.run(lose_secret);
-        wait_for("a new CA", || self.site.cluster.get(&authority()));
+        wait_for("a new CA", || self.site.cluster.get(&ca()));
         self.site.in_order(self.controller);
         let _running = self.serve();
         self.run(CHECK);
@@ -205,8 +205,8 @@ impl Documented<'_> {
 fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
     let site = Site::new();
     let controller = site.start_in_order();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let documented = Documented { site: &site, controller: &controller, folder };
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let documented = Documented { site: &site, controller: &controller, directory };
     let running = documented.serve();
     documented.leaked();
     drop(running);

@@ -15,14 +15,14 @@ use crate::support::wait_for;
 /// What `serve` has made in a folder, handed over by the commands of the book.
 struct HandedOver {
     serve: Server,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl HandedOver {
     fn new() -> Self {
         let serve = Server::serve(&in_repository("ignition-fixtures"), &[]);
-        let folder = serve.state().parent().expect("a folder").to_owned();
-        Self { serve, folder }
+        let directory = serve.state().parent().expect("a folder").to_owned();
+        Self { serve, directory }
     }
 
     /// A pointer config as it is now, on the port that the server in the cluster has.
@@ -32,7 +32,7 @@ impl HandedOver {
     }
 
     fn run(&self, site: &Site, line: &str) {
-        let output = site.shell(&self.folder, line);
+        let output = site.shell(&self.directory, line);
         assert!(output.status.success(), "{line}: {}", said(&output));
     }
 
@@ -85,7 +85,7 @@ fn a_pair_that_came_without_its_ca_stays_until_the_ca_comes() {
     let pair = site.serial(&serving());
     let controller = site.start(&[]);
     site.object(&user_data("worker-user-data-managed"));
-    site.told(&controller, "locked-out", "the bundle could not boot a machine");
+    site.reported(&controller, "locked-out", "the bundle could not boot a machine");
     site.looked_at("infra");
     assert_eq!(site.serial(&serving()), pair);
     assert!(site.boots(made.pointer().as_bytes()));

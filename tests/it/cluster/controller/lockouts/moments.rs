@@ -9,8 +9,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::super::{
-    ACCOUNT, Controller, ROTATE, Site, authority, bundle, serving, trusted, user_data,
-    user_data_config,
+    ACCOUNT, Controller, ROTATE, Site, bundle, ca, serving, trusted, user_data, user_data_config,
 };
 use crate::support::clock::set_clock;
 use crate::support::cluster::NAMESPACE;
@@ -63,7 +62,7 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     site.in_order(&first);
     first.terminate();
     let state = || {
-        [authority(), serving(), bundle(), user_data("worker-user-data-managed")]
+        [ca(), serving(), bundle(), user_data("worker-user-data-managed")]
             .map(|path| site.object(&path)["data"].clone())
     };
     let before = state();
@@ -71,25 +70,25 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     let at = |offset: &str| {
         let mut command = binary();
         set_clock(&mut command, offset);
-        Controller::run(command, &kubeconfig, site.folder.path(), &[])
+        Controller::run(command, &kubeconfig, site.directory.path(), &[])
     };
     for behind in ["-2h", "-400d"] {
         let mut controller = at(behind);
-        let told = "the clock is behind: ";
-        wait_for("the log to tell", || controller.log().contains(told).then_some(()));
+        let reported = "the clock is behind: ";
+        wait_for("the log to tell", || controller.log().contains(reported).then_some(()));
         wait_for("the metric", || {
             let metric = "mcs_certificates_attention{what=\"clock\"} 1";
             controller.metrics().contains(metric).then_some(())
         });
         wait_for("readiness", || (controller.readiness().0 == 200).then_some(()));
-        site.annotate(&authority(), &json!({ROTATE: behind}));
+        site.annotate(&ca(), &json!({ROTATE: behind}));
         // Where the clock is so far behind that no CA can sign, nothing needs to be refused.
         if behind == "-2h" {
             let refused = "a new certificate authority is refused (it was asked for): the clock";
             wait_for("the refusal", || controller.log().contains(refused).then_some(()));
         }
         site.looked_at(&format!("pool{behind}"));
-        site.annotate(&authority(), &json!({ROTATE: null}));
+        site.annotate(&ca(), &json!({ROTATE: null}));
         assert_eq!(state(), before, "{behind}");
         controller.terminate();
     }
@@ -108,6 +107,6 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     ahead.terminate();
     let last = site.start(&[]);
     wait_for("the old one to be back", || site.boots(&old).then_some(()));
-    site.told(&last, "clock", "the clock is behind: ");
+    site.reported(&last, "clock", "the clock is behind: ");
     assert!(site.boots(&site.user_data("worker-user-data-managed")));
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::super::{
-    ROTATE, Site, authority, bundle, pointer, secrets, server, serving, tls_secret, value,
+    ROTATE, Site, bundle, ca, pointer, secrets, server, serving, tls_secret, value,
 };
 use super::{DISTRUST, said};
 use crate::support::cluster::NAMESPACE;
@@ -16,7 +16,7 @@ use crate::support::openssl::openssl;
 use crate::support::wait_for;
 
 /// The administrator's own CA, which allows none below it, and its key.
-fn own_authority(name: &str) -> (String, String) {
+fn own_ca(name: &str) -> (String, String) {
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
     params.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -31,12 +31,12 @@ fn own_authority(name: &str) -> (String, String) {
 #[test]
 fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on() {
     let site = Site::new();
-    let (own, key) = own_authority("Example Corp CA");
+    let (own, key) = own_ca("Example Corp CA");
     let secret =
         tls_secret("machine-config-server-ca", "kubernetes.io/tls", &own, &key, &json!({}));
     site.cluster.create(&secrets(NAMESPACE), &secret);
     // A CA that is known here, and signs nothing.
-    let (other, _) = own_authority("Other CA");
+    let (other, _) = own_ca("Other CA");
     let map = json!({
         "metadata": {"name": "machine-config-server-ca"},
         "data": {"ca-bundle.crt": format!("{own}{other}")},
@@ -47,26 +47,26 @@ fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on()
     site.in_order(&controller);
     let before = site.serial(&serving());
 
-    site.annotate(&authority(), &json!({ROTATE: "now"}));
+    site.annotate(&ca(), &json!({ROTATE: "now"}));
     let reason = "allows 0 CAs below it (pathlen)";
-    site.told(&controller, "refused", reason);
+    site.reported(&controller, "refused", reason);
     let asked = site.certs(&["rotate", "--ca"]);
     assert_eq!(asked.status.code(), Some(1), "{}", said(&asked));
     assert!(said(&asked).contains(reason), "{}", said(&asked));
     // What is done meanwhile answers no request but its own.
     let other = Certificate::read_all(other.as_bytes()).remove(0);
-    site.annotate(&authority(), &json!({DISTRUST: other.fingerprint()}));
+    site.annotate(&ca(), &json!({DISTRUST: other.fingerprint()}));
     wait_for("the other one to leave", || (!site.trusted().contains(&other)).then_some(()));
     site.looked_at("infra");
-    site.told(&controller, "refused", reason);
-    assert_eq!(site.serial(&authority()), own.as_bytes());
+    site.reported(&controller, "refused", reason);
+    assert_eq!(site.serial(&ca()), own.as_bytes());
     assert_eq!(site.serial(&serving()), before);
     assert!(site.boots(&old));
 
-    site.annotate(&authority(), &json!({ROTATE: "now --force"}));
+    site.annotate(&ca(), &json!({ROTATE: "now --force"}));
     wait_for("a new pair", || (site.serial(&serving()) != before).then_some(()));
     assert!(!site.boots(&old), "that is what was insisted on");
-    site.told(&controller, "locked-out", "alone could not boot a machine");
+    site.reported(&controller, "locked-out", "alone could not boot a machine");
     wait_for("user data to boot", || {
         site.boots(&site.user_data("worker-user-data-managed")).then_some(())
     });
@@ -76,28 +76,28 @@ fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on()
 }
 
 #[test]
-fn a_ca_that_cannot_be_used_is_kept_and_told_and_one_that_is_deleted_locks_nobody_out() {
+fn a_ca_that_cannot_be_used_is_kept_and_reported_and_one_that_is_deleted_locks_nobody_out() {
     let site = Site::new();
     let controller = site.start_in_order();
-    let folder = site.folder.path();
-    let secret = site.object(&authority());
+    let directory = site.directory.path();
+    let secret = site.object(&ca());
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| value(&secret, name));
-    fs::write(folder.join("key"), &key).expect("a write");
+    fs::write(directory.join("key"), &key).expect("a write");
     let encrypt = ["pkcs8", "-topk8", "-v2", "aes256", "-passout", "pass:x"];
-    openssl(folder, &[&encrypt[..], &["-in", "key", "-out", "encrypted"]].concat());
-    let encrypted = fs::read(folder.join("encrypted")).expect("a file");
+    openssl(directory, &[&encrypt[..], &["-in", "key", "-out", "encrypted"]].concat());
+    let encrypted = fs::read(directory.join("encrypted")).expect("a file");
     let pair = site.serial(&serving());
     let bundle_before = site.bundle();
     let garbage = b"\0garbage".to_vec();
-    for (certificate, key, told) in [
+    for (certificate, key, reported) in [
         (&certificate, &encrypted, "its key is encrypted"),
         (&garbage, &garbage, "there is no certificate in it"),
         (&Vec::new(), &Vec::new(), "it is empty"),
     ] {
-        site.put_pair(&authority(), certificate, key);
-        let told = format!("the certificate authority is left as it is: {told}");
-        site.told(&controller, "authority", &told);
-        let secret = site.object(&authority());
+        site.put_pair(&ca(), certificate, key);
+        let reported = format!("the certificate authority is left as it is: {reported}");
+        site.reported(&controller, "authority", &reported);
+        let secret = site.object(&ca());
         let kept = ["tls.crt", "tls.key"].map(|name| value(&secret, name));
         assert_eq!([certificate, key], [&kept[0], &kept[1]], "nothing is written over it");
         // What else is lost comes back from what there is.
@@ -105,14 +105,14 @@ fn a_ca_that_cannot_be_used_is_kept_and_told_and_one_that_is_deleted_locks_nobod
         wait_for("the bundle", || (site.bundle() == bundle_before).then_some(()));
         assert_eq!(site.serial(&serving()), pair);
     }
-    site.put_pair(&authority(), &certificate, &key);
+    site.put_pair(&ca(), &certificate, &key);
     site.in_order(&controller);
     assert_eq!(site.serial(&serving()), pair);
 
     let (server, _) = server(&site);
     let old = pointer(&site, &server);
-    site.cluster.delete(&authority());
-    site.object(&authority());
+    site.cluster.delete(&ca());
+    site.object(&ca());
     site.in_order(&controller);
     assert_eq!(site.serial(&serving()), pair, "nobody can lead to the old CA without its key");
     assert_eq!(site.trusted().len(), 2);
@@ -125,7 +125,7 @@ fn a_ca_that_cannot_be_used_is_kept_and_told_and_one_that_is_deleted_locks_nobod
     Machine::new().boot(&old);
     Machine::new().boot(&pointer(&site, &server));
     // The backup comes back, and with it all that it can sign.
-    site.put_pair(&authority(), &certificate, &key);
+    site.put_pair(&ca(), &certificate, &key);
     site.in_order(&controller);
     assert!(site.boots(old.as_bytes()));
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::super::{NOT_AFTER, ROTATE, Site, authority, read, server, serving};
+use super::super::{NOT_AFTER, ROTATE, Site, ca, read, server, serving};
 use super::{said, to_server};
 use crate::support::machine::Machine;
 use crate::support::pair::Pair;
@@ -25,7 +25,7 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     );
 
     site.set_addresses(&["192.0.2.5", "2001:db8::5"]);
-    site.told(&controller, "refused", "(it does not name [2001:db8::5]): after it ");
+    site.reported(&controller, "refused", "(it does not name [2001:db8::5]): after it ");
     site.set_addresses(&["192.0.2.6"]);
     site.looked_at("infra");
     let managed = site.user_data("worker-user-data-managed");
@@ -37,18 +37,22 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     let asked = site.certs(&["rotate", "--ca"]);
     assert_eq!(asked.status.code(), Some(1), "{}", said(&asked));
     assert!(said(&asked).contains("a new certificate authority is refused"), "{}", said(&asked));
-    site.annotate(&authority(), &json!({ROTATE: "now"}));
-    site.told(&controller, "refused", "a new certificate authority is refused (it was asked for)");
+    site.annotate(&ca(), &json!({ROTATE: "now"}));
+    site.reported(
+        &controller,
+        "refused",
+        "a new certificate authority is refused (it was asked for)",
+    );
     // A pair alone; one that is asked for beside a CA waits for that.
-    site.annotate(&authority(), &json!({ROTATE: null}));
+    site.annotate(&ca(), &json!({ROTATE: null}));
     site.annotate(&serving(), &json!({ROTATE: "now"}));
-    site.told(&controller, "refused", "a new serving pair is refused (it was asked for)");
+    site.reported(&controller, "refused", "a new serving pair is refused (it was asked for)");
     assert_eq!(site.serial(&serving()), pair);
     let (server, _) = server(&site);
     Machine::new().boot(&to_server(&old, &server));
 
     // Who takes the request back is left in peace; who insists gets it.
-    for path in [authority(), serving()] {
+    for path in [ca(), serving()] {
         site.annotate(&path, &json!({ROTATE: null}));
     }
     site.in_order(&controller);
@@ -68,9 +72,9 @@ fn a_tool_that_strips_annotations_makes_one_ca_an_hour_at_most() {
     let controller = site.start_in_order();
     let strip = |times: u32| {
         for _ in 0..times {
-            site.annotate(&authority(), &json!({NOT_AFTER: null}));
+            site.annotate(&ca(), &json!({NOT_AFTER: null}));
             wait_for("the date to be back", || {
-                let annotations = site.object(&authority())["metadata"]["annotations"].clone();
+                let annotations = site.object(&ca())["metadata"]["annotations"].clone();
                 annotations[NOT_AFTER].is_string().then_some(())
             });
             site.settled();
@@ -80,7 +84,7 @@ fn a_tool_that_strips_annotations_makes_one_ca_an_hour_at_most() {
     assert_eq!(site.trusted().len(), 2);
     assert_eq!(site.chain(&serving()).len(), 2);
     // All of them: that asks for nothing.
-    for path in [authority(), serving()] {
+    for path in [ca(), serving()] {
         site.annotate(&path, &Value::Null);
     }
     site.looked_at("infra");
@@ -92,11 +96,11 @@ fn a_tool_that_strips_annotations_makes_one_ca_an_hour_at_most() {
     strip(3);
     assert_eq!(site.trusted().len(), 3);
     assert_eq!(site.chain(&serving()).len(), 3);
-    let folder = site.folder.path().join("own");
-    fs::create_dir(&folder).expect("a new folder");
-    let own = Pair::make(&folder, "somebody's own");
+    let directory = site.directory.path().join("own");
+    fs::create_dir(&directory).expect("a new folder");
+    let own = Pair::make(&directory, "somebody's own");
     site.put_pair(&serving(), own.pem.as_bytes(), read(&own.key).as_bytes());
-    site.told(&controller, "locked-out", "the bundle could not boot a machine");
+    site.reported(&controller, "locked-out", "the bundle could not boot a machine");
     site.looked_at("arbiter");
     assert_eq!(site.serial(&serving()), own.pem.as_bytes(), "the administrator's own pair");
 }

@@ -22,8 +22,9 @@ const COMPONENT: &str = "deploy/components/node-registry-auth";
 
 fn deployed(components: &[&str]) -> Cluster {
     let cluster = Cluster::empty();
-    for (folder, components) in [("deploy/kubernetes", &[][..]), ("deploy/node-ca", components)] {
-        let mine = overlay(folder, components);
+    for (directory, components) in [("deploy/kubernetes", &[][..]), ("deploy/node-ca", components)]
+    {
+        let mine = overlay(directory, components);
         cluster.apply(&["-k", mine.path().to_str().expect("text")]);
     }
     cluster
@@ -37,46 +38,46 @@ fn secret(auths: &Value) -> Value {
     })
 }
 
-fn login(user: &str) -> Value {
+fn credential(user: &str) -> Value {
     json!({"auth": BASE64.encode(format!("{user}:secret"))})
 }
 
 /// A node's agent. The process ends with this value.
 struct Agent {
     child: Child,
-    folder: TempDir,
+    directory: TempDir,
     administrators: SocketAddr,
 }
 
 impl Agent {
     fn start(cluster: &Cluster) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        fs::create_dir(folder.path().join("kubelet")).expect("a folder");
-        let theirs = json!({"auths": {"their.example": login("them")}}).to_string();
-        fs::write(folder.path().join("kubelet/config.json"), theirs).expect("a file");
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        fs::create_dir(directory.path().join("kubelet")).expect("a folder");
+        let theirs = json!({"auths": {"their.example": credential("them")}}).to_string();
+        fs::write(directory.path().join("kubelet/config.json"), theirs).expect("a file");
         let kubeconfig = cluster.kubeconfig_of("node-ca", NAMESPACE, cluster.address());
         let [administrators] = free_ports();
-        let log = File::create(folder.path().join("log")).expect("a log file");
+        let log = File::create(directory.path().join("log")).expect("a log file");
         let child = crate::support::server::binary()
             .arg("node-ca")
             .arg("--dir")
-            .arg(folder.path().join("certs.d"))
+            .arg(directory.path().join("certs.d"))
             .arg("--kubeconfig")
             .arg(&kubeconfig)
             .arg("--registry-auth")
             .arg("--registry-auth-file")
-            .arg(folder.path().join("kubelet/config.json"))
+            .arg(directory.path().join("kubelet/config.json"))
             .arg(format!("--metrics-address={administrators}"))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
             .spawn()
             .expect("the built binary");
-        Self { child, folder, administrators }
+        Self { child, directory, administrators }
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().join("kubelet/config.json")
+        self.directory.path().join("kubelet/config.json")
     }
 
     fn until(&self, auths: &Value) {
@@ -88,7 +89,7 @@ impl Agent {
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).expect("the log")
+        fs::read_to_string(self.directory.path().join("log")).expect("the log")
     }
 
     fn get(&self, path: &str) -> Option<(u16, String)> {
@@ -97,7 +98,7 @@ impl Agent {
     }
 
     /// Waits until `/readyz` has this status and a line with this in it.
-    fn until_told(&self, status: u16, part: &str) {
+    fn until_reported(&self, status: u16, part: &str) {
         wait_for(part, || {
             self.get("/readyz").filter(|(got, text)| *got == status && text.contains(part))
         });
@@ -122,56 +123,64 @@ impl Drop for Agent {
 }
 
 #[test]
-fn a_nodes_logins_follow_the_secret_and_those_of_others_stay() {
+fn a_nodes_credentials_follow_the_secret_and_those_of_others_stay() {
     let cluster = deployed(&[COMPONENT]);
     let agent = Agent::start(&cluster);
-    agent.until_told(
+    agent.until_reported(
         200,
         "Secret openshift-config/pull-secret: is not there; what is on the node is kept",
     );
-    let them = login("them");
-    cluster.create(SECRETS, &secret(&json!({"a.example": login("a"), "b.example": login("a")})));
-    agent.until(&json!({"their.example": them, "a.example": login("a"), "b.example": login("a")}));
-    cluster.patch(&format!("{SECRETS}/pull-secret"), &secret(&json!({"a.example": login("new")})));
-    agent.until(&json!({"their.example": them, "a.example": login("new")}));
+    let them = credential("them");
+    cluster.create(
+        SECRETS,
+        &secret(&json!({"a.example": credential("a"), "b.example": credential("a")})),
+    );
+    agent.until(
+        &json!({"their.example": them, "a.example": credential("a"), "b.example": credential("a")}),
+    );
+    cluster.patch(
+        &format!("{SECRETS}/pull-secret"),
+        &secret(&json!({"a.example": credential("new")})),
+    );
+    agent.until(&json!({"their.example": them, "a.example": credential("new")}));
     assert_eq!(agent.metric("mcs_node_ca_logins"), "1");
     assert_eq!(agent.metric("mcs_node_ca_login_changes_total"), "4");
 
     // Drift is mended, and what is not understood is told.
     fs::write(agent.path(), json!({"auths": {"their.example": them}}).to_string())
         .expect("a write");
-    agent.until(&json!({"their.example": them, "a.example": login("new")}));
+    agent.until(&json!({"their.example": them, "a.example": credential("new")}));
     fs::write(agent.path(), "SECRET").expect("a write");
-    agent.until_told(503, "no JSON (line 1, column 1); it is left alone");
+    agent.until_reported(503, "no JSON (line 1, column 1); it is left alone");
     assert_eq!(agent.metric("mcs_node_ca_login_problems"), "1");
     fs::write(agent.path(), "{}").expect("a write");
-    agent.until(&json!({"a.example": login("new")}));
+    agent.until(&json!({"a.example": credential("new")}));
     let broken = json!({"data": {".dockerconfigjson": BASE64.encode("{\"auths\": \"SECRET\"}")}});
     cluster.patch(&format!("{SECRETS}/pull-secret"), &broken);
-    agent.until_told(
+    agent.until_reported(
         200,
         "key \".dockerconfigjson\": no object `auths` in it; what is on the node is kept",
     );
-    agent.until(&json!({"a.example": login("new")}));
+    agent.until(&json!({"a.example": credential("new")}));
     cluster.patch(&format!("{SECRETS}/pull-secret"), &secret(&json!({})));
     agent.until(&json!({}));
-    let told = format!("{}{}", agent.log(), agent.get("/metrics").expect("metrics").1);
+    let reported = format!("{}{}", agent.log(), agent.get("/metrics").expect("metrics").1);
     for secret in [
         "SECRET",
-        login("a")["auth"].as_str().expect("text"),
-        login("new")["auth"].as_str().expect("text"),
+        credential("a")["auth"].as_str().expect("text"),
+        credential("new")["auth"].as_str().expect("text"),
     ] {
-        assert!(!told.contains(secret), "{told}");
+        assert!(!reported.contains(secret), "{reported}");
     }
 }
 
 #[test]
 fn without_the_right_a_node_keeps_what_it_has_and_tells() {
     let cluster = deployed(&[]);
-    cluster.create(SECRETS, &secret(&json!({"a.example": login("a")})));
+    cluster.create(SECRETS, &secret(&json!({"a.example": credential("a")})));
     let agent = Agent::start(&cluster);
-    agent.until_told(200, "Secret openshift-config/pull-secret: cannot be watched (");
-    agent.until(&json!({"their.example": login("them")}));
+    agent.until_reported(200, "Secret openshift-config/pull-secret: cannot be watched (");
+    agent.until(&json!({"their.example": credential("them")}));
     assert!(
         agent
             .get("/metrics")
@@ -182,7 +191,7 @@ fn without_the_right_a_node_keeps_what_it_has_and_tells() {
 }
 
 #[test]
-fn the_component_mounts_the_folder_and_gives_the_right_to_one_secret() {
+fn the_component_mounts_the_directory_and_gives_the_right_to_one_secret() {
     let objects = kustomized("deploy/node-ca", &[COMPONENT]);
     let agent = objects.iter().find(|object| object["kind"] == "DaemonSet");
     let pod = &agent.expect("the DaemonSet")["spec"]["template"]["spec"];

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use machine_config_server::node_agent::{LoginKeeper, LoginReport};
+use machine_config_server::node_agent::{CredentialKeeper, CredentialReport};
 use model::registry_credentials::{Entries, Registry};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -16,7 +16,7 @@ use crate::support::tree;
 
 const LIST: &str = ".config.json.machine-config-server";
 
-fn login(user: &str) -> Value {
+fn credential(user: &str) -> Value {
     json!({"auth": data_encoding::BASE64.encode(format!("{user}:secret").as_bytes())})
 }
 
@@ -26,15 +26,15 @@ fn entries(auths: &Value) -> Entries {
 
 /// A file and who keeps it.
 struct Node {
-    folder: TempDir,
-    keeper: LoginKeeper,
+    directory: TempDir,
+    keeper: CredentialKeeper,
 }
 
 impl Node {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let keeper = keeper(&folder.path().join("kubelet/config.json"));
-        Self { folder, keeper }
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let keeper = keeper(&directory.path().join("kubelet/config.json"));
+        Self { directory, keeper }
     }
 
     fn with(text: &str) -> Self {
@@ -45,14 +45,14 @@ impl Node {
     }
 
     fn kubelet(&self) -> PathBuf {
-        self.folder.path().join("kubelet")
+        self.directory.path().join("kubelet")
     }
 
     fn path(&self) -> PathBuf {
         self.kubelet().join("config.json")
     }
 
-    fn reconcile(&mut self, auths: &Value) -> LoginReport {
+    fn reconcile(&mut self, auths: &Value) -> CredentialReport {
         self.keeper.reconcile(&entries(auths), SystemTime::now())
     }
 
@@ -65,8 +65,8 @@ impl Node {
     }
 }
 
-fn keeper(path: &Path) -> LoginKeeper {
-    LoginKeeper::new(path, Duration::from_secs(600)).expect("a file's path")
+fn keeper(path: &Path) -> CredentialKeeper {
+    CredentialKeeper::new(path, Duration::from_secs(600)).expect("a file's path")
 }
 
 fn names(registries: &[Registry]) -> Vec<&str> {
@@ -74,21 +74,22 @@ fn names(registries: &[Registry]) -> Vec<&str> {
 }
 
 #[test]
-fn logins_are_added_replaced_and_removed_and_those_of_others_stay() {
-    let theirs = json!({"credHelpers": {"x": "y"}, "auths": {"their.example": login("them")}});
+fn credentials_are_added_replaced_and_removed_and_those_of_others_stay() {
+    let theirs = json!({"credHelpers": {"x": "y"}, "auths": {"their.example": credential("them")}});
     let mut node = Node::with(&theirs.to_string());
-    let report = node.reconcile(&json!({"a.example": login("a"), "b.example": login("a")}));
+    let report =
+        node.reconcile(&json!({"a.example": credential("a"), "b.example": credential("a")}));
     assert_eq!(names(&report.written), ["a.example", "b.example"]);
     let mut expected = theirs.clone();
-    expected["auths"]["a.example"] = login("a");
-    expected["auths"]["b.example"] = login("a");
+    expected["auths"]["a.example"] = credential("a");
+    expected["auths"]["b.example"] = credential("a");
     assert_eq!(node.file(), expected);
     assert_eq!((node.mode("config.json"), node.mode(LIST)), (0o600, 0o600));
     let list = fs::read_to_string(node.kubelet().join(LIST)).expect("the list");
     assert!(list.contains("a.example") && !list.contains("their.example"), "{list}");
-    assert!(!list.contains(login("a")["auth"].as_str().expect("text")), "{list}");
+    assert!(!list.contains(credential("a")["auth"].as_str().expect("text")), "{list}");
 
-    let report = node.reconcile(&json!({"a.example": login("new")}));
+    let report = node.reconcile(&json!({"a.example": credential("new")}));
     assert_eq!(
         (names(&report.written), names(&report.removed)),
         (vec!["a.example"], vec!["b.example"])
@@ -103,63 +104,67 @@ fn logins_are_added_replaced_and_removed_and_those_of_others_stay() {
 #[test]
 fn a_node_without_a_file_gets_one_only_when_there_is_something_to_write() {
     let mut node = Node::new();
-    assert_eq!(node.reconcile(&json!({})), LoginReport::default());
+    assert_eq!(node.reconcile(&json!({})), CredentialReport::default());
     assert!(!node.path().exists());
-    node.reconcile(&json!({"a.example": login("a")}));
-    assert_eq!(node.file(), json!({"auths": {"a.example": login("a")}}));
+    node.reconcile(&json!({"a.example": credential("a")}));
+    assert_eq!(node.file(), json!({"auths": {"a.example": credential("a")}}));
     assert_eq!(node.mode("config.json"), 0o600);
     // What was taken away comes back.
     fs::remove_file(node.path()).expect("a file");
-    assert_eq!(names(&node.reconcile(&json!({"a.example": login("a")})).written), ["a.example"]);
+    assert_eq!(
+        names(&node.reconcile(&json!({"a.example": credential("a")})).written),
+        ["a.example"]
+    );
     fs::set_permissions(node.path(), Permissions::from_mode(0o644)).expect("a mode");
-    node.reconcile(&json!({"a.example": login("a")}));
+    node.reconcile(&json!({"a.example": credential("a")}));
     assert_eq!(node.mode("config.json"), 0o600);
 }
 
 #[test]
 fn what_ignition_wrote_at_the_first_boot_is_kept_from_then_on() {
-    let first = json!({"auths": {"a.example": login("a")}}).to_string();
+    let first = json!({"auths": {"a.example": credential("a")}}).to_string();
     let mut node = Node::with(&first);
     fs::set_permissions(node.path(), Permissions::from_mode(0o600)).expect("a mode");
-    let report = node.reconcile(&json!({"a.example": login("a")}));
+    let report = node.reconcile(&json!({"a.example": credential("a")}));
     assert_eq!((names(&report.adopted), report.written), (vec!["a.example"], vec![]));
     assert_eq!(fs::read_to_string(node.path()).expect("the file"), first, "byte for byte");
-    node.reconcile(&json!({"a.example": login("new")}));
-    assert_eq!(node.file()["auths"]["a.example"], login("new"));
+    node.reconcile(&json!({"a.example": credential("new")}));
+    assert_eq!(node.file()["auths"]["a.example"], credential("new"));
 }
 
 #[test]
-fn what_is_not_understood_or_somebody_elses_is_left_alone_and_told() {
-    let wanted = json!({"a.example": login("a")});
-    for (text, told) in [
+fn what_is_not_understood_or_somebody_elses_is_left_alone_and_reported() {
+    let wanted = json!({"a.example": credential("a")});
+    for (text, reported) in [
         ("SECRET", "no JSON (line 1, column 1); it is left alone"),
         ("[]", "no object `auths` in it; it is left alone"),
         ("{\"auths\": \"SECRET\"}", "no object `auths` in it; it is left alone"),
     ] {
         let mut node = Node::with(text);
-        assert_eq!(node.reconcile(&wanted).problem.as_deref(), Some(told));
+        assert_eq!(node.reconcile(&wanted).problem.as_deref(), Some(reported));
         assert_eq!(fs::read_to_string(node.path()).expect("the file"), text);
     }
 
-    let theirs = json!({"auths": {"a.example": login("them")}}).to_string();
+    let theirs = json!({"auths": {"a.example": credential("them")}}).to_string();
     let mut node = Node::with(&theirs);
-    let told = "somebody else wrote the logins for a.example, which are not the secret's; take them \
+    let reported = "somebody else wrote the logins for a.example, which are not the secret's; take them \
                 out, and they are written anew";
-    let report = node.reconcile(&json!({"a.example": login("a"), "b.example": login("a")}));
+    let report =
+        node.reconcile(&json!({"a.example": credential("a"), "b.example": credential("a")}));
     assert_eq!(
         (report.problem.as_deref(), names(&report.written)),
-        (Some(told), vec!["b.example"])
+        (Some(reported), vec!["b.example"])
     );
-    assert_eq!(node.file()["auths"]["a.example"], login("them"));
+    assert_eq!(node.file()["auths"]["a.example"], credential("them"));
     let report = node.reconcile(&wanted);
-    assert_eq!(report.problem.as_deref(), Some(told));
+    assert_eq!(report.problem.as_deref(), Some(reported));
     fs::write(node.path(), "{}").expect("a write");
     assert_eq!(node.reconcile(&wanted).problem, None);
     assert_eq!(node.file()["auths"], wanted);
 
     let mut node = Node::new();
     fs::create_dir(node.kubelet()).expect("a folder");
-    let elsewhere = node.folder.path().join("elsewhere");
+    let elsewhere = node.directory.path().join("elsewhere");
     fs::write(&elsewhere, "{}").expect("a file");
     symlink(&elsewhere, node.path()).expect("a link");
     let report = node.reconcile(&wanted);
@@ -172,8 +177,8 @@ fn what_is_not_understood_or_somebody_elses_is_left_alone_and_told() {
 
 #[test]
 fn a_look_that_finds_all_in_step_touches_nothing() {
-    let wanted = json!({"a.example": login("a"), "their.example": login("a")});
-    let mut node = Node::with(&json!({"auths": {"their.example": login("them")}}).to_string());
+    let wanted = json!({"a.example": credential("a"), "their.example": credential("a")});
+    let mut node = Node::with(&json!({"auths": {"their.example": credential("them")}}).to_string());
     node.reconcile(&wanted);
     let before = tree::read(&node.kubelet());
     let events = Events::of(&node.kubelet());
@@ -192,7 +197,7 @@ fn a_look_that_finds_all_in_step_touches_nothing() {
 
 #[test]
 fn the_file_is_whole_at_every_moment() {
-    let mut node = Node::with(&json!({"auths": {"their.example": login("them")}}).to_string());
+    let mut node = Node::with(&json!({"auths": {"their.example": credential("them")}}).to_string());
     let path = node.path();
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -201,13 +206,13 @@ fn the_file_is_whole_at_every_moment() {
             while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
                 let text = fs::read(&path).expect("it is always there");
                 let file: Value = serde_json::from_slice(&text).expect("a whole file");
-                assert_eq!(file["auths"]["their.example"], login("them"));
+                assert_eq!(file["auths"]["their.example"], credential("them"));
                 reads += 1;
             }
             reads
         });
         for round in 0..100 {
-            node.reconcile(&json!({"a.example": login(&round.to_string())}));
+            node.reconcile(&json!({"a.example": credential(&round.to_string())}));
         }
         is_over.store(true, std::sync::atomic::Ordering::SeqCst);
         assert!(reader.join().expect("the reader") > 0);
@@ -215,6 +220,6 @@ fn the_file_is_whole_at_every_moment() {
     // What a process that died was writing is removed.
     let left = node.kubelet().join(".machine-config-server.tmp");
     fs::write(&left, "{").expect("a file");
-    node.reconcile(&json!({"a.example": login("last")}));
+    node.reconcile(&json!({"a.example": credential("last")}));
     assert!(!left.exists());
 }

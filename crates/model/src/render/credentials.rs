@@ -3,18 +3,21 @@
 use ignition::Config;
 use ignition::contents::Contents;
 
-use crate::registry_credentials::{self, Logins, Unmergeable, merged_file};
+use crate::registry_credentials::{self, Credentials, Unmergeable, merged_file};
 
 /// Adds registry credentials to the existing file, or appends a file. An up-to-date file stays the same, byte for byte:
 /// machine-config-daemon compares it with the MachineConfig's.
-pub(super) fn add_logins(config: &mut Config, logins: &Logins) -> Result<(), Unmergeable> {
+pub(super) fn add_credentials(
+    config: &mut Config,
+    credentials: &Credentials,
+) -> Result<(), Unmergeable> {
     let present = match config.file_contents(registry_credentials::PATH) {
         None | Some(Contents::Nothing) => None,
         Some(Contents::Bytes(bytes)) => Some(bytes),
         Some(Contents::Elsewhere(_)) => return Err(Unmergeable::Elsewhere),
         Some(Contents::Unreadable(_)) => return Err(Unmergeable::Unreadable),
     };
-    if let Some(file) = merged_file(present.as_deref(), logins)? {
+    if let Some(file) = merged_file(present.as_deref(), credentials)? {
         config.set_private_file(registry_credentials::PATH, &file);
     }
     Ok(())
@@ -36,20 +39,20 @@ mod tests {
     const SECRET: &str = "c2VjcmV0OnBhc3N3b3Jk";
     const CONTENT: &str = "/etc/mcs-machine-config-content.json";
 
-    fn logins(registries: &[&str]) -> Logins {
+    fn credentials(registries: &[&str]) -> Credentials {
         let entry = |name: &&str| ((*name).to_owned(), json!({"auth": SECRET}));
         let auths: serde_json::Map<_, _> = registries.iter().map(entry).collect();
         Entries::parse(json!({"auths": auths}).to_string().as_bytes()).unwrap().good
     }
 
-    fn pool(config: &Value, logins: Option<Logins>) -> PoolInputs {
+    fn pool(config: &Value, credentials: Option<Credentials>) -> PoolInputs {
         let config = json!({"metadata": {"name": "rendered"}, "spec": {"config": config}});
         PoolInputs {
             mode: ServingMode::Manifests,
             machine_config: Arc::new(serde_json::from_value::<MachineConfig>(config).unwrap()),
             configuration: "rendered".to_owned(),
             image: None,
-            logins: logins.map(Arc::new),
+            credentials: credentials.map(Arc::new),
             shared: Arc::new(Shared::default()),
         }
     }
@@ -81,7 +84,7 @@ mod tests {
     #[test]
     fn the_file_is_the_last_but_one_and_in_no_copy_of_the_machine_config() {
         let plain = json!({"ignition": {"version": "3.4.0"}});
-        let with = pool(&plain, Some(logins(&["quay.io"])));
+        let with = pool(&plain, Some(credentials(&["quay.io"])));
         let without = pool(&plain, None);
         for version in SpecVersion::ALL {
             for form in Form::ALL {
@@ -110,7 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_machine_configs_own_is_added_to_where_logins_are_given_and_else_untouched() {
+    fn a_file_of_the_machine_configs_own_is_added_to_where_credentials_are_given_and_else_untouched()
+     {
         let own = json!({"auths": {"own.example": {"auth": "b3duOnA="}, "quay.io": {"auth": "b2xkOnA="}}});
         let sources = [
             json!({"source": data_url::encode(own.to_string().as_bytes())}),
@@ -130,7 +134,7 @@ mod tests {
                 }
                 assert_eq!(contents(served), own.to_string());
 
-                let secret = logins(&["quay.io", "new.example"]);
+                let secret = credentials(&["quay.io", "new.example"]);
                 let served = files(&pool(&config, Some(secret)), SpecVersion::V3_4, form);
                 assert_eq!(
                     served.iter().filter(|f| f["path"] == registry_credentials::PATH).count(),
@@ -152,12 +156,12 @@ mod tests {
             "filesystem": "root", "path": registry_credentials::PATH,
             "contents": {"source": data_url::encode(own.to_string().as_bytes())}, "mode": 0o600,
         }]}});
-        let secret = logins(&["new.example"]);
+        let secret = credentials(&["new.example"]);
         let served = files(&pool(&old, Some(secret)), SpecVersion::V2_2, Form::Plain);
         let served = contents(file_at(&served, registry_credentials::PATH));
         assert!(served.contains("own.example") && served.contains("new.example"), "{served}");
         let content =
-            files(&pool(&old, Some(logins(&["new.example"]))), SpecVersion::V3_4, Form::Plain);
+            files(&pool(&old, Some(credentials(&["new.example"]))), SpecVersion::V3_4, Form::Plain);
         assert!(!contents(file_at(&content, CONTENT)).contains("new.example"));
     }
 
@@ -171,7 +175,7 @@ mod tests {
             "source": data_url::encode(text.as_bytes()),
         }});
         let served = files(
-            &pool(&own_file(&file), Some(logins(&["quay.io"]))),
+            &pool(&own_file(&file), Some(credentials(&["quay.io"]))),
             SpecVersion::V3_4,
             Form::Plain,
         );
@@ -180,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_added_to_is_refused_by_name() {
-        for (contents, told) in [
+        for (contents, reported) in [
             (
                 json!({"contents": {"source": "https://vault.example/SECRET"}}),
                 "its contents are not in the config",
@@ -194,13 +198,13 @@ mod tests {
         ] {
             let mut file = contents;
             file["path"] = registry_credentials::PATH.into();
-            let pool = pool(&own_file(&file), Some(logins(&["quay.io"])));
+            let pool = pool(&own_file(&file), Some(credentials(&["quay.io"])));
             let (form, compressed) = (Form::Plain, CompressedContents::default());
             let error = render(&pool, SpecVersion::V3_4, form, &compressed).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "machine config rendered: /var/lib/kubelet/config.json: {told}, so that no registry \
+                    "machine config rendered: /var/lib/kubelet/config.json: {reported}, so that no registry \
                      logins can be added"
                 )
             );
@@ -219,7 +223,7 @@ mod tests {
             provider("/usr/libexec/kubelet-image-credential-provider-plugins/helper"),
         ];
         let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": own}});
-        let with = pool(&config, Some(logins(&["quay.io"])));
+        let with = pool(&config, Some(credentials(&["quay.io"])));
         let served = files(&with, SpecVersion::V3_4, Form::Plain);
         assert_eq!(served[..3], own);
     }

@@ -32,7 +32,7 @@ pub enum ContentsFault {
 
 /// Faults of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AuthorityFault {
+pub enum CaFault {
     /// The contents cannot be decoded.
     #[error(transparent)]
     Contents(#[from] ContentsFault),
@@ -109,7 +109,7 @@ fn has_hash(bytes: &[u8], hash: &str, hash_of: HashOf) -> bool {
 pub(super) fn certificates(
     pem: &[u8],
     spec: SpecVersion,
-) -> Result<(Vec<Certificate>, usize), AuthorityFault> {
+) -> Result<(Vec<Certificate>, usize), CaFault> {
     let takes_first = spec == SpecVersion::V2_2;
     let mut certificates = Vec::new();
     let mut rest = pem;
@@ -117,13 +117,13 @@ pub(super) fn certificates(
         let read = match block(rest) {
             Some(Block { contents, rest: after, .. }) => {
                 rest = after;
-                Certificate::from_der(&contents).ok_or(AuthorityFault::NoCertificate)
+                Certificate::from_der(&contents).ok_or(CaFault::NoCertificate)
             }
             None if rest.windows(BEGIN.len()).any(|window| window == BEGIN) => {
-                Err(AuthorityFault::BrokenPem)
+                Err(CaFault::BrokenPem)
             }
-            None if certificates.is_empty() => Err(AuthorityFault::NoPem),
-            None => Err(AuthorityFault::Trailing),
+            None if certificates.is_empty() => Err(CaFault::NoPem),
+            None => Err(CaFault::Trailing),
         };
         match read {
             Ok(certificate) => certificates.push(certificate),
@@ -133,7 +133,7 @@ pub(super) fn certificates(
     }
     // An empty text is valid in Ignition, except in spec 2.
     if certificates.is_empty() && takes_first {
-        return Err(AuthorityFault::NoPem);
+        return Err(CaFault::NoPem);
     }
     let present = certificates.len();
     certificates.truncate(if takes_first { 1 } else { present });

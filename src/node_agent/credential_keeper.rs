@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use model::registry_credentials::{Entries, Registry};
 use nix::fcntl::{Flock, FlockArg};
 
-use super::login_list;
-use super::login_plan::{LoginPlan, Written, plan_logins};
+use super::credential_list;
+use super::credential_plan::{CredentialPlan, Written, plan_credentials};
 use super::open_directory::OpenDirectory;
 use crate::files::stamp::FileStamp;
 
 /// Keeps one file up to date.
 #[derive(Debug)]
-pub struct LoginKeeper {
+pub struct CredentialKeeper {
     path: PathBuf,
     directory: PathBuf,
     name: String,
@@ -36,7 +36,7 @@ struct Settled {
 
 /// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LoginReport {
+pub struct CredentialReport {
     /// Registries with new or changed credentials.
     pub written: Vec<Registry>,
     /// Registries whose credentials existed already, and are managed from this check on.
@@ -49,14 +49,14 @@ pub struct LoginReport {
 
 /// Findings of a check, with the plan.
 struct Look {
-    plan: LoginPlan,
+    plan: CredentialPlan,
     listed: Written,
     present: Option<Vec<u8>>,
     stamp: Option<FileStamp>,
     problem: Option<String>,
 }
 
-impl LoginKeeper {
+impl CredentialKeeper {
     /// Creates a keeper without knowledge of the file. `None` if `path` cannot be a file. It does nothing before the
     /// first check.
     #[must_use]
@@ -81,14 +81,18 @@ impl LoginKeeper {
     }
 
     /// Updates the file to the Secret's entries. An unchanged file is neither written nor read.
-    pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> LoginReport {
+    pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> CredentialReport {
         self.try_reconcile(entries, now).unwrap_or_else(|error| {
             self.settled = None;
-            LoginReport { problem: Some(error.to_string()), ..LoginReport::default() }
+            CredentialReport { problem: Some(error.to_string()), ..CredentialReport::default() }
         })
     }
 
-    fn try_reconcile(&mut self, entries: &Entries, now: SystemTime) -> io::Result<LoginReport> {
+    fn try_reconcile(
+        &mut self,
+        entries: &Entries,
+        now: SystemTime,
+    ) -> io::Result<CredentialReport> {
         let directory = OpenDirectory::open(&self.directory)?;
         if now.duration_since(self.read_at).is_ok_and(|age| age >= self.resync) {
             self.settled = None;
@@ -99,7 +103,10 @@ impl LoginKeeper {
             && settled.stamps == stamps
             && settled.entries == *entries
         {
-            return Ok(LoginReport { problem: settled.problem.clone(), ..LoginReport::default() });
+            return Ok(CredentialReport {
+                problem: settled.problem.clone(),
+                ..CredentialReport::default()
+            });
         }
         let look = self.look(&directory, entries)?;
         if look.is_done() && !directory.is_untidy()? {
@@ -108,7 +115,7 @@ impl LoginKeeper {
             let settled =
                 Settled { entries: entries.clone(), stamps, problem: look.problem.clone() };
             self.settled = stamps.iter().all(is_old).then_some(settled);
-            return Ok(LoginReport { problem: look.problem, ..LoginReport::default() });
+            return Ok(CredentialReport { problem: look.problem, ..CredentialReport::default() });
         }
         // Two processes can overlap while a pod replaces another.
         let alone = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
@@ -118,14 +125,14 @@ impl LoginKeeper {
         self.settled = None;
         self.write(&directory, &look)?;
         drop(alone);
-        let LoginPlan { written, adopted, removed, .. } = look.plan;
-        Ok(LoginReport { written, adopted, removed, problem: look.problem })
+        let CredentialPlan { written, adopted, removed, .. } = look.plan;
+        Ok(CredentialReport { written, adopted, removed, problem: look.problem })
     }
 
     fn look(&self, directory: &OpenDirectory, entries: &Entries) -> io::Result<Look> {
         let stamp = directory.stamp(&self.name)?;
         let present = directory.read(&self.name)?;
-        let (listed, mut problem) = match login_list::read(directory, &self.list) {
+        let (listed, mut problem) = match credential_list::read(directory, &self.list) {
             Ok(listed) => (listed, None),
             Err(error) => {
                 let list = self.directory.join(&self.list);
@@ -133,7 +140,7 @@ impl LoginKeeper {
                 (Written::new(), Some(problem))
             }
         };
-        let mut plan = plan_logins(entries, &listed, present.as_deref())
+        let mut plan = plan_credentials(entries, &listed, present.as_deref())
             .map_err(|error| io::Error::other(format!("{error}; it is left alone")))?;
         if !plan.foreign.is_empty() {
             let names: Vec<_> = plan.foreign.iter().map(Registry::as_str).collect();
@@ -156,7 +163,7 @@ impl LoginKeeper {
         let Look { plan, listed, present, stamp, .. } = look;
         if let Some(file) = &plan.file {
             if plan.before != *listed {
-                login_list::write(directory, &self.list, &plan.before)?;
+                credential_list::write(directory, &self.list, &plan.before)?;
             }
             // A concurrent change is not overwritten.
             if directory.stamp(&self.name)? != *stamp || directory.read(&self.name)? != *present {
@@ -165,7 +172,7 @@ impl LoginKeeper {
             directory.put_private(&self.name, file)?;
         }
         if plan.after != *listed {
-            login_list::write(directory, &self.list, &plan.after)?;
+            credential_list::write(directory, &self.list, &plan.after)?;
         }
         Ok(())
     }

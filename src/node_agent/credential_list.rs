@@ -6,7 +6,7 @@ use std::io;
 use model::registry_credentials::Registry;
 use serde::{Deserialize, Serialize};
 
-use super::login_plan::Written;
+use super::credential_plan::Written;
 use super::open_directory::OpenDirectory;
 
 #[derive(Serialize, Deserialize)]

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use data_encoding::HEXLOWER;
-use model::registry_credentials::{Entries, Login, LoginFile, MalformedLogins, Registry};
+use model::registry_credentials::{
+    Credential, CredentialFile, Entries, MalformedCredentials, Registry,
+};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -26,7 +28,7 @@ pub enum Entry {
 
 /// Action for one registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoginAction {
+pub enum CredentialAction {
     /// Do nothing.
     Leave,
     /// Add it to the list: the entry is as if it had been written here.
@@ -43,21 +45,21 @@ pub enum LoginAction {
 
 /// Decides on the action for a registry.
 #[must_use]
-pub fn decide_login(is_wanted: bool, is_listed: bool, entry: Entry) -> LoginAction {
+pub fn decide_credential(is_wanted: bool, is_listed: bool, entry: Entry) -> CredentialAction {
     match (is_wanted, entry) {
-        (true, Entry::Absent | Entry::Ours) => LoginAction::Write,
-        (true, Entry::Same) if is_listed => LoginAction::Leave,
-        (true, Entry::Same) => LoginAction::Adopt,
-        (true, Entry::Theirs) => LoginAction::Foreign,
-        (false, _) if !is_listed => LoginAction::Leave,
-        (false, Entry::Ours) => LoginAction::Remove,
-        (false, Entry::Absent | Entry::Same | Entry::Theirs) => LoginAction::Forget,
+        (true, Entry::Absent | Entry::Ours) => CredentialAction::Write,
+        (true, Entry::Same) if is_listed => CredentialAction::Leave,
+        (true, Entry::Same) => CredentialAction::Adopt,
+        (true, Entry::Theirs) => CredentialAction::Foreign,
+        (false, _) if !is_listed => CredentialAction::Leave,
+        (false, Entry::Ours) => CredentialAction::Remove,
+        (false, Entry::Absent | Entry::Same | Entry::Theirs) => CredentialAction::Forget,
     }
 }
 
 /// Plan for a file.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct LoginPlan {
+pub struct CredentialPlan {
     /// New contents, if the file must change.
     pub file: Option<Vec<u8>>,
     /// List before the write: with old and new entries.
@@ -74,7 +76,7 @@ pub struct LoginPlan {
     pub foreign: Vec<Registry>,
 }
 
-impl std::fmt::Debug for LoginPlan {
+impl std::fmt::Debug for CredentialPlan {
     /// Hides the file, which has credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoginPlan")
@@ -89,48 +91,51 @@ impl std::fmt::Debug for LoginPlan {
 
 /// Plans the next contents of a file from the Secret's entries and the list. A registry with a spoilt entry keeps its
 /// present one.
-pub fn plan_logins(
+pub fn plan_credentials(
     wanted: &Entries,
     listed: &Written,
     present: Option<&[u8]>,
-) -> Result<LoginPlan, MalformedLogins> {
-    let mut file = LoginFile::parse(present.unwrap_or_default())?;
-    let mut plan =
-        LoginPlan { before: listed.clone(), after: listed.clone(), ..LoginPlan::default() };
+) -> Result<CredentialPlan, MalformedCredentials> {
+    let mut file = CredentialFile::parse(present.unwrap_or_default())?;
+    let mut plan = CredentialPlan {
+        before: listed.clone(),
+        after: listed.clone(),
+        ..CredentialPlan::default()
+    };
     let is_unwanted = |registry: &&Registry| {
         !wanted.good.contains_key(*registry) && !wanted.spoilt.contains(*registry)
     };
     let unwanted = listed.keys().filter(is_unwanted).map(|registry| (registry, None));
-    let wanted = wanted.good.iter().map(|(registry, login)| (registry, Some(login)));
-    for (registry, login) in wanted.chain(unwanted) {
-        let entry = entry(&file, registry, login, listed.get(registry));
-        let digest = login.map(|login| digest(login.as_json()));
-        match decide_login(login.is_some(), listed.contains_key(registry), entry) {
-            LoginAction::Leave => {
+    let wanted = wanted.good.iter().map(|(registry, credential)| (registry, Some(credential)));
+    for (registry, credential) in wanted.chain(unwanted) {
+        let entry = entry(&file, registry, credential, listed.get(registry));
+        let digest = credential.map(|credential| digest(credential.as_json()));
+        match decide_credential(credential.is_some(), listed.contains_key(registry), entry) {
+            CredentialAction::Leave => {
                 // The written credentials are up to date, so older ones are removed from the list.
                 plan.after.extend(digest.map(|digest| (registry.clone(), [digest].into())));
             }
-            LoginAction::Adopt => {
+            CredentialAction::Adopt => {
                 plan.after.extend(digest.map(|digest| (registry.clone(), [digest].into())));
                 plan.adopted.push(registry.clone());
             }
-            LoginAction::Write => {
-                file.set(registry, login);
+            CredentialAction::Write => {
+                file.set(registry, credential);
                 if let Some(digest) = digest {
                     plan.before.entry(registry.clone()).or_default().insert(digest.clone());
                     plan.after.insert(registry.clone(), [digest].into());
                 }
                 plan.written.push(registry.clone());
             }
-            LoginAction::Remove => {
+            CredentialAction::Remove => {
                 file.set(registry, None);
                 plan.after.remove(registry);
                 plan.removed.push(registry.clone());
             }
-            LoginAction::Forget => {
+            CredentialAction::Forget => {
                 plan.after.remove(registry);
             }
-            LoginAction::Foreign => plan.foreign.push(registry.clone()),
+            CredentialAction::Foreign => plan.foreign.push(registry.clone()),
         }
     }
     if !plan.written.is_empty() || !plan.removed.is_empty() {
@@ -140,12 +145,12 @@ pub fn plan_logins(
 }
 
 fn entry(
-    file: &LoginFile,
+    file: &CredentialFile,
     registry: &Registry,
-    wanted: Option<&Login>,
+    wanted: Option<&Credential>,
     listed: Option<&BTreeSet<String>>,
 ) -> Entry {
-    let Some(present) = file.login(registry) else { return Entry::Absent };
+    let Some(present) = file.credential(registry) else { return Entry::Absent };
     if wanted.is_some_and(|wanted| wanted.as_json() == present) {
         return Entry::Same;
     }
@@ -153,8 +158,8 @@ fn entry(
     if is_ours { Entry::Ours } else { Entry::Theirs }
 }
 
-fn digest(login: &Value) -> String {
-    HEXLOWER.encode(&Sha256::digest(login.to_string()))
+fn digest(credential: &Value) -> String {
+    HEXLOWER.encode(&Sha256::digest(credential.to_string()))
 }
 
 #[cfg(test)]
@@ -164,17 +169,17 @@ mod tests {
 
     #[test]
     fn what_somebody_else_wrote_is_left_alone_or_taken_over_as_it_is() {
-        use LoginAction::{Adopt, Foreign, Forget, Leave, Remove, Write};
+        use CredentialAction::{Adopt, Foreign, Forget, Leave, Remove, Write};
         for (entry, wanted, listed, no_more) in [
             (Entry::Absent, Write, Write, Forget),
             (Entry::Same, Adopt, Leave, Forget),
             (Entry::Ours, Write, Write, Remove),
             (Entry::Theirs, Foreign, Foreign, Forget),
         ] {
-            assert_eq!(decide_login(true, false, entry), wanted, "{entry:?}");
-            assert_eq!(decide_login(true, true, entry), listed, "{entry:?}");
-            assert_eq!(decide_login(false, true, entry), no_more, "{entry:?}");
-            assert_eq!(decide_login(false, false, entry), Leave, "{entry:?}");
+            assert_eq!(decide_credential(true, false, entry), wanted, "{entry:?}");
+            assert_eq!(decide_credential(true, true, entry), listed, "{entry:?}");
+            assert_eq!(decide_credential(false, true, entry), no_more, "{entry:?}");
+            assert_eq!(decide_credential(false, false, entry), Leave, "{entry:?}");
         }
     }
 
@@ -182,23 +187,23 @@ mod tests {
         Entries::parse(json!({"auths": auths}).to_string().as_bytes()).unwrap()
     }
 
-    fn login(user: &str) -> Value {
+    fn credential(user: &str) -> Value {
         json!({"auth": data_encoding::BASE64.encode(format!("{user}:password").as_bytes())})
     }
 
-    fn file(plan: &LoginPlan) -> Value {
+    fn file(plan: &CredentialPlan) -> Value {
         serde_json::from_slice(plan.file.as_ref().unwrap()).unwrap()
     }
 
     #[test]
     fn only_what_was_written_here_is_changed_and_removed() {
-        let theirs = json!({"auths": {"their.example": login("them"), "same.example": login("a")}});
+        let theirs = json!({"auths": {"their.example": credential("them"), "same.example": credential("a")}});
         let wanted = json!({
-            "new.example": login("a"), "same.example": login("a"), "their.example": login("a"),
+            "new.example": credential("a"), "same.example": credential("a"), "their.example": credential("a"),
         });
         let present = theirs.to_string();
         let first =
-            plan_logins(&entries(&wanted), &Written::new(), Some(present.as_bytes())).unwrap();
+            plan_credentials(&entries(&wanted), &Written::new(), Some(present.as_bytes())).unwrap();
         let names = |registries: &[Registry]| -> Vec<String> {
             registries.iter().map(|it| it.as_str().to_owned()).collect()
         };
@@ -207,42 +212,45 @@ mod tests {
         assert_eq!(names(&first.adopted), ["same.example"]);
         assert_eq!(names(&first.foreign), ["their.example"]);
         let mut expected = theirs;
-        expected["auths"]["new.example"] = login("a");
+        expected["auths"]["new.example"] = credential("a");
         assert_eq!(file(&first), expected);
 
         // Nothing is left to do.
-        let again = plan_logins(&entries(&wanted), &first.after, first.file.as_deref()).unwrap();
+        let again =
+            plan_credentials(&entries(&wanted), &first.after, first.file.as_deref()).unwrap();
         assert_eq!((again.file, &again.after), (None, &first.after));
 
         // All entries leave the Secret: those of others stay.
-        let last = plan_logins(&entries(&json!({})), &first.after, first.file.as_deref()).unwrap();
-        assert_eq!(file(&last), json!({"auths": {"their.example": login("them")}}));
+        let last =
+            plan_credentials(&entries(&json!({})), &first.after, first.file.as_deref()).unwrap();
+        assert_eq!(file(&last), json!({"auths": {"their.example": credential("them")}}));
         assert_eq!(names(&last.removed), ["new.example", "same.example"]);
         assert_eq!(last.after, Written::new());
 
         // An entry that another party changed is no longer managed.
         let mut changed = file(&first);
-        changed["auths"]["new.example"] = login("them");
+        changed["auths"]["new.example"] = credential("them");
         let text = changed.to_string();
-        let plan = plan_logins(&entries(&json!({})), &first.after, Some(text.as_bytes())).unwrap();
-        assert_eq!(file(&plan)["auths"]["new.example"], login("them"));
+        let plan =
+            plan_credentials(&entries(&json!({})), &first.after, Some(text.as_bytes())).unwrap();
+        assert_eq!(file(&plan)["auths"]["new.example"], credential("them"));
 
         // A mistake in the Secret removes nothing.
-        let spoilt = entries(&json!({"new.example": {}, "same.example": login("a")}));
-        let plan = plan_logins(&spoilt, &first.after, first.file.as_deref()).unwrap();
+        let spoilt = entries(&json!({"new.example": {}, "same.example": credential("a")}));
+        let plan = plan_credentials(&spoilt, &first.after, first.file.as_deref()).unwrap();
         assert_eq!((plan.file, plan.after), (None, first.after));
     }
 
     #[test]
     fn whenever_it_dies_what_it_wrote_is_known_to_be_its_own() {
         let users = ["a", "b", "c"];
-        let wanted = |user: &str| entries(&json!({"q": login(user)}));
+        let wanted = |user: &str| entries(&json!({"q": credential(user)}));
         // At each step the process dies before the list, before the file, before the second list or not at all; the
         // next one sees the Secret's next state.
         for deaths in 0..4_u32.pow(3) {
             let (mut list, mut present) = (Written::new(), None::<Vec<u8>>);
             for (step, user) in users.iter().enumerate() {
-                let plan = plan_logins(&wanted(user), &list, present.as_deref()).unwrap();
+                let plan = plan_credentials(&wanted(user), &list, present.as_deref()).unwrap();
                 assert_eq!(plan.foreign, [], "{deaths} {step}");
                 let death = deaths / 4_u32.pow(u32::try_from(step).unwrap()) % 4;
                 if death > 0 {
@@ -255,21 +263,21 @@ mod tests {
                     list = plan.after;
                 }
             }
-            let plan = plan_logins(&entries(&json!({})), &list, present.as_deref()).unwrap();
+            let plan = plan_credentials(&entries(&json!({})), &list, present.as_deref()).unwrap();
             let left = plan.file.or(present).unwrap_or_default();
-            let left = LoginFile::parse(&left).unwrap();
-            assert_eq!(left.login(&Registry::parse("q").unwrap()), None, "{deaths}");
+            let left = CredentialFile::parse(&left).unwrap();
+            assert_eq!(left.credential(&Registry::parse("q").unwrap()), None, "{deaths}");
         }
     }
 
     #[test]
     fn a_file_that_is_not_understood_is_no_one_to_write_to() {
         for text in ["SECRET", "[]", "{\"auths\": 1}"] {
-            let wanted = entries(&json!({"q": login("a")}));
-            assert!(plan_logins(&wanted, &Written::new(), Some(text.as_bytes())).is_err());
+            let wanted = entries(&json!({"q": credential("a")}));
+            assert!(plan_credentials(&wanted, &Written::new(), Some(text.as_bytes())).is_err());
         }
         // An empty file is like none; without entries none is created.
-        let plan = plan_logins(&entries(&json!({})), &Written::new(), None).unwrap();
-        assert_eq!(plan, LoginPlan::default());
+        let plan = plan_credentials(&entries(&json!({})), &Written::new(), None).unwrap();
+        assert_eq!(plan, CredentialPlan::default());
     }
 }

@@ -41,9 +41,9 @@ impl Registry {
 
 /// Credentials for one registry: an object with `auth`, passed on unchanged.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login(Value);
+pub struct Credential(Value);
 
-impl Login {
+impl Credential {
     /// The credentials as JSON.
     #[must_use]
     pub fn as_json(&self) -> &Value {
@@ -51,20 +51,20 @@ impl Login {
     }
 }
 
-impl std::fmt::Debug for Login {
+impl std::fmt::Debug for Credential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Login(..)")
+        f.write_str("Credential(..)")
     }
 }
 
 /// Credentials by registry. `Debug` shows only the registries.
-pub type Logins = BTreeMap<Registry, Login>;
+pub type Credentials = BTreeMap<Registry, Credential>;
 
 /// The entries of a file. A bad one does not affect the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
     /// Usable credentials.
-    pub good: Logins,
+    pub good: Credentials,
     /// Refused entries, in the order of the file.
     pub refused: Vec<Refused>,
     /// Registries whose entry is unusable. Their last good credentials stay.
@@ -74,9 +74,9 @@ pub struct Entries {
 impl Entries {
     /// The good entries, and for a spoilt one its credentials in `before`.
     #[must_use]
-    pub fn or_last_good(&self, before: &Logins) -> Logins {
+    pub fn or_last_good(&self, before: &Credentials) -> Credentials {
         let kept = before.iter().filter(|(registry, _)| self.spoilt.contains(*registry));
-        let kept = kept.map(|(registry, login)| (registry.clone(), login.clone()));
+        let kept = kept.map(|(registry, credential)| (registry.clone(), credential.clone()));
         kept.chain(self.good.clone()).collect()
     }
 }
@@ -94,12 +94,12 @@ pub enum Refused {
     NoAuth(Registry),
     /// The value of `auth` is not base64 of `USER:PASSWORD`.
     #[error("the entry for {} has an `auth` that is no base64 of USER:PASSWORD", .0.as_str())]
-    NoLogin(Registry),
+    NoCredential(Registry),
 }
 
 /// Reasons why a text is no file of credentials. The message is one line without the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum MalformedLogins {
+pub enum MalformedCredentials {
     /// The text is no JSON.
     #[error("no JSON (line {line}, column {column})")]
     NoJson {
@@ -114,19 +114,24 @@ pub enum MalformedLogins {
 }
 
 /// The members of a file.
-pub(super) fn members(text: &[u8]) -> Result<Map<String, Value>, MalformedLogins> {
-    let value: Value = serde_json::from_slice(text)
-        .map_err(|error| MalformedLogins::NoJson { line: error.line(), column: error.column() })?;
-    if let Value::Object(members) = value { Ok(members) } else { Err(MalformedLogins::NoAuths) }
+pub(super) fn members(text: &[u8]) -> Result<Map<String, Value>, MalformedCredentials> {
+    let value: Value = serde_json::from_slice(text).map_err(|error| {
+        MalformedCredentials::NoJson { line: error.line(), column: error.column() }
+    })?;
+    if let Value::Object(members) = value {
+        Ok(members)
+    } else {
+        Err(MalformedCredentials::NoAuths)
+    }
 }
 
 impl Entries {
     /// Parses a file of credentials. Members other than `auths` are ignored: they name programs of the machine that
     /// wrote it.
-    pub fn parse(text: &[u8]) -> Result<Self, MalformedLogins> {
+    pub fn parse(text: &[u8]) -> Result<Self, MalformedCredentials> {
         let members = members(text)?;
         let auths = members.get("auths").and_then(Value::as_object);
-        let auths = auths.ok_or(MalformedLogins::NoAuths)?;
+        let auths = auths.ok_or(MalformedCredentials::NoAuths)?;
         let mut entries = Self::default();
         for (number, (name, entry)) in auths.iter().enumerate() {
             let Some(registry) = Registry::parse(name) else {
@@ -135,11 +140,11 @@ impl Entries {
             };
             let refused = match entry.get("auth").and_then(Value::as_str) {
                 None | Some("") => Refused::NoAuth(registry.clone()),
-                Some(auth) if is_login(auth) => {
-                    entries.good.insert(registry, Login(entry.clone()));
+                Some(auth) if is_credential(auth) => {
+                    entries.good.insert(registry, Credential(entry.clone()));
                     continue;
                 }
-                Some(_) => Refused::NoLogin(registry.clone()),
+                Some(_) => Refused::NoCredential(registry.clone()),
             };
             entries.refused.push(refused);
             entries.spoilt.insert(registry);
@@ -149,7 +154,7 @@ impl Entries {
 }
 
 /// Returns `true` for base64 of `USER:PASSWORD`. The password can be empty, next to an identity token.
-fn is_login(auth: &str) -> bool {
+fn is_credential(auth: &str) -> bool {
     let compact: Vec<u8> = auth.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
     let decoded = BASE64.decode(compact).unwrap_or_default();
     decoded.iter().position(|byte| *byte == b':').is_some_and(|at| at > 0)
@@ -164,8 +169,8 @@ mod tests {
         Entries::parse(json!({"auths": auths}).to_string().as_bytes()).unwrap()
     }
 
-    fn names(logins: &Logins) -> Vec<&str> {
-        logins.keys().map(Registry::as_str).collect()
+    fn names(credentials: &Credentials) -> Vec<&str> {
+        credentials.keys().map(Registry::as_str).collect()
     }
 
     #[test]
@@ -194,10 +199,10 @@ mod tests {
         assert_eq!(names(&entries.good), good);
         let quay = &entries.good[&Registry::parse("quay.io").unwrap()];
         assert_eq!(*quay.as_json(), json!({"auth": "dTpw", "email": "me@example.com"}));
-        let told: Vec<_> = entries.refused.iter().map(Refused::to_string).collect();
+        let reported: Vec<_> = entries.refused.iter().map(Refused::to_string).collect();
         let registry = "is for no registry: expected HOST, HOST:PORT or either with /PATH";
         assert_eq!(
-            told,
+            reported,
             [
                 "the entry for empty.example has no `auth`".to_owned(),
                 "the entry for blank.example has no `auth`".to_owned(),
@@ -222,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_logins_is_told_by_its_place() {
-        for (text, told) in [
+    fn what_is_no_file_of_credentials_is_reported_by_its_place() {
+        for (text, reported) in [
             ("", "no JSON (line 1, column 0)"),
             ("{\"auths\":\n SECRET}", "no JSON (line 2, column 2)"),
             ("\"SECRET\"", "no object `auths` in it"),
@@ -231,7 +236,11 @@ mod tests {
             ("{\"auths\": \"SECRET\"}", "no object `auths` in it"),
             ("{\"quay.io\": {\"auth\": \"SECRET\"}}", "no object `auths` in it"),
         ] {
-            assert_eq!(Entries::parse(text.as_bytes()).unwrap_err().to_string(), told, "{text}");
+            assert_eq!(
+                Entries::parse(text.as_bytes()).unwrap_err().to_string(),
+                reported,
+                "{text}"
+            );
         }
         assert_eq!(Entries::parse(br#"{"auths": {}}"#), Ok(Entries::default()));
     }

@@ -19,17 +19,17 @@ use crate::controllers::certificates::{ClusterState, stored_pair};
 const BACKDATED: Duration = Duration::minutes(5);
 
 /// A CA that can sign.
-pub(super) enum Authority {
+pub(super) enum SigningCa {
     /// The machine config server's CA, with the names by which machines know the server.
     Server(Box<CertificateState>, Reserved),
     /// A CA in a Secret.
     Own(Box<OwnCa>),
 }
 
-impl Authority {
+impl SigningCa {
     /// The machine config server's CA, or the reason why it cannot sign.
     pub(super) fn of_server(cluster: &ClusterState, now: OffsetDateTime) -> Result<Self, String> {
-        if cluster.authority.is_none() {
+        if cluster.ca.is_none() {
             return Err("the server has no CA yet".to_owned());
         }
         let state = cluster.certificates(&BTreeMap::new(), &BTreeSet::new());
@@ -39,8 +39,8 @@ impl Authority {
         }
         // Nothing is signed before the names of the server are known, which are reserved.
         let leaf = state.served();
-        let told = cluster.serving_names().unwrap_or_default();
-        let reserved = leaf.map(|leaf| Reserved::of_server(&leaf, told)).unwrap_or_default();
+        let reported = cluster.serving_names().unwrap_or_default();
+        let reserved = leaf.map(|leaf| Reserved::of_server(&leaf, reported)).unwrap_or_default();
         if reserved.is_empty() {
             return Err("the server has no serving pair that tells its names".to_owned());
         }
@@ -64,7 +64,7 @@ impl Authority {
             ..StoredPair::default()
         };
         let own = OwnCa::read(&pair, &value("ca.crt"), now).map_err(|error| error.to_string())?;
-        if cluster.authority.as_ref().is_some_and(|stored| own.is_of(&stored_pair(stored))) {
+        if cluster.ca.as_ref().is_some_and(|stored| own.is_of(&stored_pair(stored))) {
             return Err(
                 "its key is the server's CA's, which signs by machineConfigServer: {} alone"
                     .to_owned(),
@@ -102,7 +102,7 @@ impl Authority {
 mod tests {
     use k8s_openapi::ByteString;
     use pki::Host;
-    use pki::issue::{Signer, issue_authority, issue_serving};
+    use pki::issue::{Signer, issue_ca, issue_serving};
     use rcgen::KeyPair;
 
     use super::*;
@@ -118,37 +118,37 @@ mod tests {
     #[test]
     fn the_server_s_ca_signs_once_the_server_s_names_are_known() {
         let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-        let ca = issue_authority(&ca_key, Duration::days(10), NOW).unwrap();
+        let ca = issue_ca(&ca_key, Duration::days(10), NOW).unwrap();
         let host: Host = "mcs.example.com".parse().unwrap();
         let by = Signer { certificate: &ca, key: &ca_key };
         let validity = Validity { begin: NOW, end: NOW + Duration::days(5) };
         let leaf = issue_serving(&key, std::slice::from_ref(&host), by, validity).unwrap();
-        let fault = |cluster: &ClusterState, now| Authority::of_server(cluster, now).err();
+        let fault = |cluster: &ClusterState, now| SigningCa::of_server(cluster, now).err();
 
         let mut cluster = ClusterState::default();
         assert_eq!(fault(&cluster, NOW).unwrap(), "the server has no CA yet");
-        cluster.authority = Some(secret(&ca.to_pem(), &ca_key));
+        cluster.ca = Some(secret(&ca.to_pem(), &ca_key));
         let unknown = "the server has no serving pair that tells its names";
         assert_eq!(fault(&cluster, NOW).unwrap(), unknown);
         cluster.serving = Some(secret(&leaf.to_pem(), &key));
-        let authority = Authority::of_server(&cluster, NOW).unwrap();
-        assert_eq!(authority.reserved(), ["mcs.example.com"].into_iter().collect());
+        let signer = SigningCa::of_server(&cluster, NOW).unwrap();
+        assert_eq!(signer.reserved(), ["mcs.example.com"].into_iter().collect());
         let annotations = [("auth.openshift.io/certificate-hostnames", "api-int.example.com")];
         let annotations = annotations.map(|(name, value)| (name.to_owned(), value.to_owned()));
         cluster.serving.as_mut().unwrap().metadata.annotations = Some(annotations.into());
-        let authority = Authority::of_server(&cluster, NOW).unwrap();
-        assert!(authority.reserved().has_name("api-int.example.com"));
+        let signer = SigningCa::of_server(&cluster, NOW).unwrap();
+        assert!(signer.reserved().has_name("api-int.example.com"));
         // An external pair can have only a wildcard.
         let mut params = rcgen::CertificateParams::new(["*.example.com".to_owned()]).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         let wild = params.self_signed(&key).unwrap().pem();
         let cluster_of = |serving| ClusterState { serving, ..cluster.clone() };
-        let authority = Authority::of_server(&cluster_of(Some(secret(&wild, &key))), NOW).unwrap();
-        assert!(authority.reserved().has_name("mcs.example.com"));
+        let signer = SigningCa::of_server(&cluster_of(Some(secret(&wild, &key))), NOW).unwrap();
+        assert!(signer.reserved().has_name("mcs.example.com"));
         let late = NOW + Duration::days(11);
         let over = "the server's CA cannot sign: no CA with a key at hand is valid now";
         assert_eq!(fault(&cluster, late).unwrap(), over);
-        cluster.authority = Some(secret(&ca.to_pem(), &key));
+        cluster.ca = Some(secret(&ca.to_pem(), &key));
         let foreign = "the server's CA cannot sign: its key does not belong to its certificate";
         assert_eq!(fault(&cluster, NOW).unwrap(), foreign);
     }
@@ -156,31 +156,29 @@ mod tests {
     #[test]
     fn a_ca_out_of_a_secret_has_no_names_of_the_server() {
         let key = KeyPair::generate().unwrap();
-        let ca = issue_authority(&key, Duration::days(10), NOW).unwrap();
+        let ca = issue_ca(&key, Duration::days(10), NOW).unwrap();
         let none = ClusterState::default();
-        let authority = Authority::of_secret(&secret(&ca.to_pem(), &key), &none, NOW).unwrap();
-        assert!(authority.reserved().is_empty());
-        let fault = Authority::of_secret(&Secret::default(), &none, NOW).err();
+        let ca = SigningCa::of_secret(&secret(&ca.to_pem(), &key), &none, NOW).unwrap();
+        assert!(ca.reserved().is_empty());
+        let fault = SigningCa::of_secret(&Secret::default(), &none, NOW).err();
         assert_eq!(fault.unwrap(), "it is empty");
     }
 
     #[test]
     fn the_server_s_key_does_not_sign_out_of_a_secret() {
         let [key, before, other] = [(); 3].map(|()| KeyPair::generate().unwrap());
-        let ca = |key: &KeyPair| issue_authority(key, Duration::days(10), NOW).unwrap();
+        let ca = |key: &KeyPair| issue_ca(key, Duration::days(10), NOW).unwrap();
         let own = ca(&key);
         let mut stored = secret(&own.to_pem(), &key);
         let previous = ca(&before).to_pem() + &before.serialize_pem();
         let data = stored.data.as_mut().unwrap();
         data.insert("previous-cas.pem".to_owned(), ByteString(previous.into()));
-        let whole = ClusterState { authority: Some(stored), ..ClusterState::default() };
+        let whole = ClusterState { ca: Some(stored), ..ClusterState::default() };
         // An administrator must correct it.
-        let broken = ClusterState {
-            authority: Some(secret(&own.to_pem(), &other)),
-            ..ClusterState::default()
-        };
+        let broken =
+            ClusterState { ca: Some(secret(&own.to_pem(), &other)), ..ClusterState::default() };
         // Another certificate for the same key belongs to the same CA.
-        let renewed = issue_authority(&key, Duration::days(20), NOW).unwrap();
+        let renewed = issue_ca(&key, Duration::days(20), NOW).unwrap();
         for (certificate, key, cluster, is_server) in [
             (&own, &key, &whole, true),
             (&renewed, &key, &whole, true),
@@ -189,9 +187,10 @@ mod tests {
             (&own, &key, &broken, true),
         ] {
             let secret = secret(&certificate.to_pem(), key);
-            let fault = Authority::of_secret(&secret, cluster, NOW).err();
-            let told = "its key is the server's CA's, which signs by machineConfigServer: {} alone";
-            assert_eq!(fault.as_deref(), is_server.then_some(told), "{certificate:?}");
+            let fault = SigningCa::of_secret(&secret, cluster, NOW).err();
+            let reported =
+                "its key is the server's CA's, which signs by machineConfigServer: {} alone";
+            assert_eq!(fault.as_deref(), is_server.then_some(reported), "{certificate:?}");
         }
     }
 }

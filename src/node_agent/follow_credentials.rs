@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use model::registry_credentials::{self, Entries, Refused};
 
+use super::credential_keeper::{CredentialKeeper, CredentialReport};
 use super::health::{Health, SECRETS};
-use super::login_keeper::{LoginKeeper, LoginReport};
 use crate::source::SecretSeen;
 use crate::source::cluster::NamedSecret;
 
@@ -15,7 +15,11 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Keeps the file up to date with the Secret, forever. It does nothing before the Secret has been read. Must be called
 /// within a runtime.
-pub async fn follow_logins(mut keeper: LoginKeeper, mut secret: NamedSecret, health: Health) {
+pub async fn follow_credentials(
+    mut keeper: CredentialKeeper,
+    mut secret: NamedSecret,
+    health: Health,
+) {
     let path = keeper.path().display().to_string();
     let place = secret.name().to_string();
     let mut entries: Option<Entries> = None;
@@ -44,7 +48,7 @@ pub async fn follow_logins(mut keeper: LoginKeeper, mut secret: NamedSecret, hea
         if let Some(entries) = &entries {
             let report = keeper.reconcile(entries, SystemTime::now());
             log_done(&path, &report);
-            health.logins_looked(&path, &report);
+            health.credentials_looked(&path, &report);
         }
     }
 }
@@ -58,7 +62,7 @@ fn log_refused(place: &str, refused: &[Refused], known: &mut Vec<Refused>) {
     *known = refused.to_vec();
 }
 
-fn log_done(path: &str, LoginReport { written, adopted, removed, .. }: &LoginReport) {
+fn log_done(path: &str, CredentialReport { written, adopted, removed, .. }: &CredentialReport) {
     for (registries, done) in
         [(written, "login written"), (adopted, "login found in place"), (removed, "login removed")]
     {

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use model::inputs::Problem;
 use model::objects::MachineConfigPool;
 use model::objects::SecretName;
-use model::registry_credentials::{self, Logins, RegistryCredentials};
+use model::registry_credentials::{self, Credentials, RegistryCredentials};
 
 use super::secret_seen::SecretSeen;
 
 /// Last observed Secrets.
 #[derive(Debug, Default)]
-pub(super) struct RegistryLogins {
+pub(super) struct SeenCredentials {
     auth: RegistryCredentials,
     problems: BTreeMap<SecretName, Vec<Problem>>,
 }
 
-impl RegistryLogins {
+impl SeenCredentials {
     /// Creates a tracker; `secret` is the one for all pools.
     pub(super) fn new(secret: Option<SecretName>) -> Self {
         let auth = RegistryCredentials { secret, ..RegistryCredentials::default() };
@@ -46,8 +46,8 @@ impl RegistryLogins {
             SecretSeen::Present(secret) => {
                 let problems = match registry_credentials::read(&secret) {
                     Ok(entries) => {
-                        let logins = entries.or_last_good(&before.unwrap_or_default());
-                        self.keep(name.clone(), Some(logins));
+                        let credentials = entries.or_last_good(&before.unwrap_or_default());
+                        self.keep(name.clone(), Some(credentials));
                         let refused = entries.refused.iter();
                         refused.map(|it| Problem::part(&place, &it.to_string())).collect()
                     }
@@ -81,8 +81,8 @@ impl RegistryLogins {
         }
     }
 
-    fn keep(&mut self, name: SecretName, logins: Option<Logins>) {
-        self.auth.known.insert(name, logins.map(Arc::new));
+    fn keep(&mut self, name: SecretName, credentials: Option<Credentials>) {
+        self.auth.known.insert(name, credentials.map(Arc::new));
     }
 
     pub(super) fn auth(&self) -> RegistryCredentials {
@@ -117,19 +117,19 @@ mod tests {
         LogInTo(Vec<String>),
     }
 
-    fn machines(logins: &RegistryLogins) -> Machines {
-        let name = logins.auth.secret.as_ref().unwrap();
-        match logins.auth.known.get(name) {
+    fn machines(credentials: &SeenCredentials) -> Machines {
+        let name = credentials.auth.secret.as_ref().unwrap();
+        match credentials.auth.known.get(name) {
             None => Machines::Wait,
             Some(None) => Machines::DoWithout,
-            Some(Some(logins)) => {
-                Machines::LogInTo(logins.keys().map(|it| it.as_str().to_owned()).collect())
+            Some(Some(credentials)) => {
+                Machines::LogInTo(credentials.keys().map(|it| it.as_str().to_owned()).collect())
             }
         }
     }
 
-    fn told(logins: &RegistryLogins) -> Vec<String> {
-        logins.problems().map(|problem| problem.to_string()).collect()
+    fn reported(credentials: &SeenCredentials) -> Vec<String> {
+        credentials.problems().map(|problem| problem.to_string()).collect()
     }
 
     const GOOD: &str = r#"{"auths": {"q": {"auth": "dTpw"}}}"#;
@@ -137,11 +137,11 @@ mod tests {
     #[test]
     fn what_was_good_last_stays_whatever_becomes_of_the_secret() {
         let name: SecretName = "a/b".parse().unwrap();
-        let mut logins = RegistryLogins::new(Some(name.clone()));
+        let mut credentials = SeenCredentials::new(Some(name.clone()));
         let good = Machines::LogInTo(vec!["q".to_owned()]);
-        assert_eq!(machines(&logins), Machines::Wait);
-        assert_eq!(logins.seen(name.clone(), secret(GOOD)), None);
-        assert_eq!(machines(&logins), good);
+        assert_eq!(machines(&credentials), Machines::Wait);
+        assert_eq!(credentials.seen(name.clone(), secret(GOOD)), None);
+        assert_eq!(machines(&credentials), good);
         for (seen, problem) in [
             (secret("SECRET"), "Secret a/b: key \".dockerconfigjson\": no JSON (line 1, column 1)"),
             (secret(r#"{"auths": {"q": {}}}"#), "Secret a/b: the entry for q has no `auth`"),
@@ -150,26 +150,26 @@ mod tests {
                 "Secret a/b: is gone; the registry logins that it held last are served",
             ),
         ] {
-            assert_eq!(logins.seen(name.clone(), seen), None);
-            assert_eq!(machines(&logins), good, "{problem}");
-            assert_eq!(told(&logins), [problem]);
+            assert_eq!(credentials.seen(name.clone(), seen), None);
+            assert_eq!(machines(&credentials), good, "{problem}");
+            assert_eq!(reported(&credentials), [problem]);
         }
         for is_forbidden in [false, true] {
-            assert!(logins.seen(name.clone(), failed(is_forbidden)).is_some());
-            assert_eq!(machines(&logins), good);
+            assert!(credentials.seen(name.clone(), failed(is_forbidden)).is_some());
+            assert_eq!(machines(&credentials), good);
         }
-        assert_eq!(logins.seen(name, secret(r#"{"auths": {}}"#)), None);
-        assert_eq!(machines(&logins), Machines::LogInTo(vec![]));
-        assert_eq!(told(&logins), [""; 0]);
+        assert_eq!(credentials.seen(name, secret(r#"{"auths": {}}"#)), None);
+        assert_eq!(machines(&credentials), Machines::LogInTo(vec![]));
+        assert_eq!(reported(&credentials), [""; 0]);
     }
 
     #[test]
     fn machines_do_without_a_secret_that_is_not_there_or_forbidden_and_wait_for_others() {
         let name: SecretName = "a/b".parse().unwrap();
         let first = |seen| {
-            let mut logins = RegistryLogins::new(Some(name.clone()));
-            let told = logins.seen(name.clone(), seen);
-            (machines(&logins), told)
+            let mut credentials = SeenCredentials::new(Some(name.clone()));
+            let reported = credentials.seen(name.clone(), seen);
+            (machines(&credentials), reported)
         };
         let without = "is not there; machines get no registry logins of it";
         assert_eq!(first(SecretSeen::Absent), (Machines::DoWithout, Some(without.to_owned())));
@@ -179,19 +179,19 @@ mod tests {
         assert_eq!(first(secret("SECRET")), (Machines::Wait, None));
 
         // The Secret is created, and malformed.
-        let mut logins = RegistryLogins::new(Some(name.clone()));
-        logins.seen(name.clone(), SecretSeen::Absent);
-        logins.seen(name, secret("SECRET"));
-        assert_eq!(machines(&logins), Machines::Wait);
+        let mut credentials = SeenCredentials::new(Some(name.clone()));
+        credentials.seen(name.clone(), SecretSeen::Absent);
+        credentials.seen(name, secret("SECRET"));
+        assert_eq!(machines(&credentials), Machines::Wait);
     }
 
     #[test]
     fn a_secret_that_no_pool_names_any_more_is_forgotten() {
-        let mut logins = RegistryLogins::new(Some("a/b".parse().unwrap()));
+        let mut credentials = SeenCredentials::new(Some("a/b".parse().unwrap()));
         let own: SecretName = "c/d".parse().unwrap();
-        logins.seen(own.clone(), secret("SECRET"));
-        logins.seen(own, SecretSeen::Absent);
-        assert_eq!(logins.wanted(std::iter::empty()), ["a/b".parse().unwrap()].into());
-        assert_eq!((logins.auth.known.len(), logins.problems.len()), (0, 0));
+        credentials.seen(own.clone(), secret("SECRET"));
+        credentials.seen(own, SecretSeen::Absent);
+        assert_eq!(credentials.wanted(std::iter::empty()), ["a/b".parse().unwrap()].into());
+        assert_eq!((credentials.auth.known.len(), credentials.problems.len()), (0, 0));
     }
 }

@@ -12,7 +12,7 @@ const CA: &str = "basicConstraints=critical,CA:TRUE";
 /// Makes `NAME.key` and `NAME.pem`, a root, or one below `issuer`.
 fn ca(place: &Place, name: &str, issuer: Option<&str>, extensions: &[&str]) {
     let key = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out"];
-    openssl(place.folder.path(), &[&key[..], &[&format!("{name}.key")]].concat());
+    openssl(place.directory.path(), &[&key[..], &[&format!("{name}.key")]].concat());
     certificate(place, name, &format!("/CN={name}"), issuer, extensions);
 }
 
@@ -32,16 +32,16 @@ fn certificate(
     }
     arguments.extend(["-utf8", "-multivalue-rdn", "-subj", subject]);
     let config = "[req]\ndistinguished_name=names\nstring_mask=default\n[names]\n";
-    fs::write(place.folder.path().join("config"), config).expect("a writable folder");
+    fs::write(place.directory.path().join("config"), config).expect("a writable folder");
     arguments.extend(["-config", "config"]);
     for extension in extensions {
         arguments.extend(["-addext", extension]);
     }
-    openssl(place.folder.path(), &arguments);
+    openssl(place.directory.path(), &arguments);
 }
 
 fn read(place: &Place, name: &str) -> String {
-    fs::read_to_string(place.folder.path().join(name)).expect("a file")
+    fs::read_to_string(place.directory.path().join(name)).expect("a file")
 }
 
 /// What a machine has that trusts these alone.
@@ -158,7 +158,7 @@ fn an_own_ca_that_cannot_vouch_for_another_refuses_the_first_rotation_and_says_w
 }
 
 fn wait_and_see(server: &crate::support::server::Server, reason: &str) {
-    super::wait_until_told(server, "refused: 1");
+    super::wait_until_reported(server, "refused: 1");
     super::wait_until_logged(server, reason);
 }
 
@@ -178,12 +178,12 @@ fn a_ca_and_a_pair_of_any_kind_of_key_that_openssl_makes_sign_and_serve() {
         ("Ed25519", &["genpkey", "-algorithm", "ED25519"]),
     ] {
         let place = Place::empty();
-        let folder = place.folder.path();
+        let directory = place.directory.path();
         for name in ["own", "leaf"] {
             // Its last option is a number.
             let (command, options) = key.split_first().expect("a command");
             let file = format!("{name}.key");
-            openssl(folder, &[&[*command, "-out", &file], options].concat());
+            openssl(directory, &[&[*command, "-out", &file], options].concat());
         }
         certificate(&place, "own", "/CN=own", None, &[CA]);
         let names = ["subjectAltName=DNS:localhost", "basicConstraints=CA:FALSE"];
@@ -214,7 +214,7 @@ fn a_pair_of_every_kind_of_key_is_served_as_it_is() {
     ] {
         let place = Place::empty();
         let (command, options) = key.split_first().expect("a command");
-        openssl(place.folder.path(), &[&[*command, "-out", "leaf.key"], options].concat());
+        openssl(place.directory.path(), &[&[*command, "-out", "leaf.key"], options].concat());
         ca(&place, "own", None, &[CA]);
         let names = ["subjectAltName=DNS:localhost", "basicConstraints=CA:FALSE"];
         certificate(&place, "leaf", "/CN=leaf", Some("own"), &names);
@@ -241,12 +241,12 @@ fn a_ca_with_an_unusual_name_is_followed_by_every_verifier() {
     ] {
         let place = Place::empty();
         let key = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
-        openssl(place.folder.path(), &[&key[..], &["-out", "own.key"]].concat());
+        openssl(place.directory.path(), &[&key[..], &["-out", "own.key"]].concat());
         let config = format!("[req]\ndistinguished_name=names\nstring_mask={mask}\n[names]\n");
-        fs::write(place.folder.path().join("config"), config).expect("a writable folder");
+        fs::write(place.directory.path().join("config"), config).expect("a writable folder");
         let request = ["req", "-x509", "-new", "-key", "own.key", "-out", "own.pem", "-days"];
         let named = ["3650", "-utf8", "-multivalue-rdn", "-config", "config", "-subj", subject];
-        openssl(place.folder.path(), &[&request[..], &named, &["-addext", CA]].concat());
+        openssl(place.directory.path(), &[&request[..], &named, &["-addext", CA]].concat());
         bring(&place, "own", &["own"]);
         drop(place.serve(None, &[]));
         let own = trusting(&read(&place, "own.pem"));

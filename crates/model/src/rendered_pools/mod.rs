@@ -1,0 +1,22 @@
+//! Rendered MachineConfigs of a cluster, from creation to deletion, and the pools that are set to them.
+//!
+//! ```text
+//!  pool, its merged MachineConfig ──┐
+//!                                   ├── plan ──> PoolPlan: prepare the rendered MachineConfig, set the pool to it
+//!  rendered MachineConfigs ─────────┤
+//!  boot ledgers ────────────────────┴── expired ──> those to delete
+//! ```
+//!
+//! A rendered MachineConfig is there before a pool names it. One that is there already gets a new revision first: a
+//! controller that planned to delete it, and was held up, has its write refused then.
+
+mod plan;
+mod retention;
+mod state;
+
+pub use plan::{Hold, PoolPlan, Prepare, Rendering, plan};
+pub use retention::{MAX_UNNAMED, expired};
+pub use state::{PoolState, RenderedConfig, RenderedConfigs};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,261 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::objects::{MachineConfig, MachineConfigSpec};
+
+fn merged(name: &str) -> Result<Arc<MachineConfig>, String> {
+    let spec = MachineConfigSpec::default();
+    Ok(Arc::new(MachineConfig::new(name, BTreeMap::new(), spec)))
+}
+
+fn pool(spec: &str, merged: Result<Arc<MachineConfig>, String>) -> PoolState {
+    PoolState {
+        name: "worker".to_owned(),
+        uid: "u".to_owned(),
+        spec: spec.to_owned(),
+        status: String::new(),
+        is_paused: false,
+        merged,
+        last_set: None,
+    }
+}
+
+fn own(revision: u64) -> RenderedConfig {
+    RenderedConfig::Own { pool_uid: "u".to_owned(), revision }
+}
+
+fn configs<const N: usize>(configs: [(&str, RenderedConfig); N]) -> RenderedConfigs {
+    configs.map(|(name, config)| (name.to_owned(), config)).into()
+}
+
+/// A plan in a word or two.
+fn told(plan: &PoolPlan) -> String {
+    match plan {
+        PoolPlan::Keep => "keep".to_owned(),
+        PoolPlan::Hold(hold) => hold.to_string(),
+        PoolPlan::Render(Rendering { machine_config, prepare, is_set }) => {
+            let set = if *is_set { ", set" } else { "" };
+            format!("{prepare:?} {}{set}", machine_config.name())
+        }
+    }
+}
+
+#[test]
+fn a_pool_is_set_to_what_its_machine_configs_come_to() {
+    let there = configs([
+        ("a", own(3)),
+        ("b", own(4)),
+        ("stranger", RenderedConfig::Own { pool_uid: "other".to_owned(), revision: 9 }),
+        ("theirs", RenderedConfig::Generated),
+        ("custom", RenderedConfig::Custom),
+    ]);
+    for (pool, expected) in [
+        (pool("", merged("new")), "Create(5) new, set"),
+        (pool("a", merged("a")), "keep"),
+        (pool("a", merged("b")), "Reuse(5) b, set"),
+        (pool("b", merged("new")), "Create(5) new, set"),
+        // It is gone, or was never there.
+        (pool("lost", merged("lost")), "Create(5) lost"),
+        (pool("lost", merged("a")), "Reuse(5) a, set"),
+        // An earlier pool of this name left it behind.
+        (pool("stranger", merged("stranger")), "Reuse(5) stranger"),
+        (pool("theirs", merged("a")), "Reuse(5) a, set"),
+        (PoolState { is_paused: true, ..pool("", merged("new")) }, "keep"),
+        (pool("a", Err("conflict".to_owned())), "conflict"),
+    ] {
+        assert_eq!(told(&plan(&pool, &there)), expected, "{pool:?}");
+    }
+}
+
+#[test]
+fn what_others_decide_is_left_to_them_and_reported() {
+    let there = configs([
+        ("a", own(3)),
+        ("theirs", RenderedConfig::Generated),
+        ("custom", RenderedConfig::Custom),
+    ]);
+    let hold = |pool: &PoolState| match plan(pool, &there) {
+        PoolPlan::Hold(hold) => Some(hold),
+        _ => None,
+    };
+    let custom = || "custom".to_owned();
+    assert_eq!(hold(&pool("custom", merged("a"))), Some(Hold::Custom(custom())));
+    assert_eq!(hold(&pool("a", merged("custom"))), Some(Hold::Taken(custom())));
+    // Once is a start, twice is a fight.
+    let fought = PoolState { last_set: Some("a".to_owned()), ..pool("theirs", merged("a")) };
+    assert_eq!(hold(&fought), Some(Hold::Contested("theirs".to_owned())));
+    let given_back = PoolState { spec: String::new(), ..fought };
+    assert_eq!(hold(&given_back), None);
+}
+
+#[test]
+fn the_latest_and_all_that_is_named_are_kept() {
+    let mut there: RenderedConfigs =
+        (0..30).map(|revision| (format!("r{revision:02}"), own(revision))).collect();
+    there.insert("theirs".to_owned(), RenderedConfig::Generated);
+    there.insert("custom".to_owned(), RenderedConfig::Custom);
+    let mut pool = pool("r01", merged("r29"));
+    pool.status = "r02".to_owned();
+    let served: BTreeSet<String> = ["r03".to_owned()].into();
+    let gone = expired(std::slice::from_ref(&pool), &there, &served);
+    let expected: Vec<String> = (0..19).rev().map(|revision| format!("r{revision:02}")).collect();
+    let named = ["r01", "r02", "r03"];
+    let expected: Vec<&str> =
+        expected.iter().map(String::as_str).filter(|name| !named.contains(name)).collect();
+    assert_eq!(gone, expected);
+    assert_eq!(there.len() - gone.len(), MAX_UNNAMED + 6);
+
+    // Of a pool that is gone, nothing is for a look back.
+    let gone = expired(&[], &there, &served);
+    assert_eq!(gone.len(), 29);
+    assert!(!gone.contains(&"r03") && !gone.contains(&"theirs") && !gone.contains(&"custom"));
+}
+
+/// Objects of an API server, with a version that grows with each write.
+#[derive(Default)]
+struct Store {
+    version: u64,
+    pool: (u64, String, String),
+    configs: BTreeMap<String, (u64, RenderedConfig)>,
+}
+
+#[derive(Debug, Clone)]
+enum Write {
+    Create(String, RenderedConfig),
+    Reuse(String, u64, RenderedConfig),
+    Set(String, u64),
+    Delete(String, u64),
+}
+
+impl Store {
+    /// Makes a write if what it was planned on is still so.
+    fn apply(&mut self, write: Write) -> bool {
+        let version = |store: &Self, name: &str| store.configs.get(name).map(|it| it.0);
+        self.version += 1;
+        let new = self.version;
+        match write {
+            Write::Create(name, config) if version(self, &name).is_none() => {
+                self.configs.insert(name, (new, config));
+            }
+            Write::Reuse(name, read, config) if version(self, &name) == Some(read) => {
+                self.configs.insert(name, (new, config));
+            }
+            Write::Delete(name, read) if version(self, &name) == Some(read) => {
+                self.configs.remove(&name);
+            }
+            Write::Set(name, read) if self.pool.0 == read => {
+                (self.pool.0, self.pool.2) = (new, name);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The writes of a controller that looks at it.
+    fn planned(&self, wanted: &str) -> Vec<Write> {
+        let (version, uid, spec) = &self.pool;
+        let state = PoolState { uid: uid.clone(), ..pool(spec, merged(wanted)) };
+        let there: RenderedConfigs =
+            self.configs.iter().map(|(name, it)| (name.clone(), it.1.clone())).collect();
+        let mut writes = Vec::new();
+        if let PoolPlan::Render(rendering) = plan(&state, &there) {
+            let name = rendering.machine_config.name().to_owned();
+            let own = |revision| RenderedConfig::Own { pool_uid: uid.clone(), revision };
+            writes.push(match rendering.prepare {
+                Prepare::Create(revision) => Write::Create(name.clone(), own(revision)),
+                Prepare::Reuse(revision) => {
+                    Write::Reuse(name.clone(), self.configs[&name].0, own(revision))
+                }
+            });
+            writes.extend(rendering.is_set.then(|| Write::Set(name, *version)));
+        }
+        let gone = expired(&[state], &there, &BTreeSet::new());
+        writes.extend(
+            gone.iter().map(|name| Write::Delete((*name).to_owned(), self.configs[*name].0)),
+        );
+        writes
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    /// An administrator changes MachineConfigs.
+    Change(u8),
+    /// The pool is deleted and created again.
+    Renew,
+    /// A controller looks, and plans.
+    Look(usize),
+    /// It makes its next write.
+    Write(usize),
+    /// It is killed.
+    Kill(usize),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        6 => (0..16_u8).prop_map(Event::Change),
+        1 => Just(Event::Renew),
+        8 => (0..2_usize).prop_map(Event::Look),
+        16 => (0..2_usize).prop_map(Event::Write),
+        1 => (0..2_usize).prop_map(Event::Kill),
+    ];
+    prop::collection::vec(event, 1..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Two controllers that take themselves for the active one, held up and killed at any time.
+    #[test]
+    fn a_pool_names_a_machine_config_that_is_there_whatever_happens(events in events()) {
+        let mut store = Store::default();
+        store.pool.1 = "u0".to_owned();
+        let mut wanted = "r00".to_owned();
+        let mut queues = [Vec::new(), Vec::new()];
+        for (at, event) in events.into_iter().enumerate() {
+            match event {
+                Event::Change(to) => wanted = format!("r{to:02}"),
+                Event::Renew => {
+                    store.version += 1;
+                    store.pool = (store.version, format!("u{at}"), String::new());
+                }
+                Event::Look(controller) => queues[controller] = store.planned(&wanted),
+                Event::Kill(controller) => queues[controller].clear(),
+                Event::Write(controller) => {
+                    let queue = &mut queues[controller];
+                    if !queue.is_empty() {
+                        let write = queue.remove(0);
+                        // Somebody else came first: it looks again before it writes more.
+                        if !store.apply(write) {
+                            queue.clear();
+                        }
+                    }
+                }
+            }
+            let named = &store.pool.2;
+            prop_assert!(named.is_empty() || store.configs.contains_key(named), "{named} is gone");
+        }
+    }
+
+    /// One controller alone settles: its second look deletes the MachineConfig that the first one has left without a name.
+    #[test]
+    fn nothing_is_left_to_do_after_two_looks(events in events()) {
+        let mut store = Store::default();
+        store.pool.1 = "u0".to_owned();
+        for event in events {
+            let Event::Change(to) = event else { continue };
+            let wanted = format!("r{to:02}");
+            for _ in 0..2 {
+                for write in store.planned(&wanted) {
+                    prop_assert!(store.apply(write));
+                }
+                prop_assert_eq!(&store.pool.2, &wanted);
+            }
+            prop_assert!(store.planned(&wanted).is_empty());
+            prop_assert!(store.configs.len() <= MAX_UNNAMED + 1);
+        }
+    }
+}

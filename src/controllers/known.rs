@@ -1,0 +1,60 @@
+//! Metadata of all objects of a kind, from a watch, so that no look lists thousands of objects.
+
+use std::collections::BTreeMap;
+use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
+use kube::core::PartialObjectMeta;
+
+use crate::kubernetes::watch::WatchEvent;
+
+/// Metadata by name, without its managed fields.
+pub(super) type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;
+
+/// Objects that a watch has seen, shared by the watch and the controller.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    objects: AllMetadata,
+    listing: AllMetadata,
+    is_listed: bool,
+}
+
+impl Known {
+    /// All of them, `None` before the first list has ended.
+    pub(super) fn all(&self) -> Option<AllMetadata> {
+        let seen = self.seen();
+        seen.is_listed.then(|| seen.objects.clone())
+    }
+
+    /// Takes in what the watch saw.
+    pub(super) fn take(&self, event: &WatchEvent<PartialObjectMeta<DynamicObject>>) {
+        let mut seen = self.seen();
+        match event {
+            WatchEvent::ListBegins => seen.listing.clear(),
+            WatchEvent::Listed(object) => insert(&mut seen.listing, object),
+            WatchEvent::Synced => {
+                seen.objects = take(&mut seen.listing);
+                seen.is_listed = true;
+            }
+            WatchEvent::Applied(object) => insert(&mut seen.objects, object),
+            WatchEvent::Deleted(object) => {
+                seen.objects.remove(object.metadata.name.as_deref().unwrap_or_default());
+            }
+            WatchEvent::Works | WatchEvent::Failed(_) => {}
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn insert(objects: &mut AllMetadata, object: &PartialObjectMeta<DynamicObject>) {
+    let metadata = ObjectMeta { managed_fields: None, ..object.metadata.clone() };
+    objects.insert(metadata.name.clone().unwrap_or_default(), Arc::new(metadata));
+}

@@ -1,0 +1,154 @@
+//! Reads the objects that rendered pools depend on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Client;
+use kube::api::{ApiResource, DynamicObject};
+use model::objects::{ControllerConfig, LabelSelector, MachineConfig};
+use serde_json::Map;
+
+use super::objects::{Pool, config_object, is_source, machine_config, pool, pool_object};
+use crate::controllers::NAMESPACE;
+use crate::controllers::known::AllMetadata;
+use crate::controllers::runtime::Watched;
+use crate::kubernetes::apply::{list, read, read_custom};
+use crate::kubernetes::client::{api, resource};
+use crate::kubernetes::{ControlError, Malformed, ObjectName};
+
+/// MachineConfigs that are read at the same time.
+const AT_ONCE: usize = 16;
+
+pub(super) fn pools() -> ApiResource {
+    of_operator("MachineConfigPool", "machineconfigpools")
+}
+
+pub(super) fn configs() -> ApiResource {
+    of_operator("MachineConfig", "machineconfigs")
+}
+
+fn controller_configs() -> ApiResource {
+    of_operator("ControllerConfig", "controllerconfigs")
+}
+
+fn of_operator(kind: &str, plural: &str) -> ApiResource {
+    resource("machineconfiguration.openshift.io", "v1", kind, plural)
+}
+
+fn controller_config_object() -> ObjectName {
+    ObjectName::new("ControllerConfig", "", "machine-config-controller")
+}
+
+/// The machine config operator's controller, which renders pools too.
+fn operator_object() -> ObjectName {
+    ObjectName::new("Deployment", NAMESPACE, "machine-config-controller")
+}
+
+/// Objects whose changes call for another look, except for MachineConfigs.
+pub(super) fn watched() -> Vec<Watched> {
+    vec![
+        Watched::custom(pool_object("*"), pools()),
+        Watched::custom(controller_config_object(), controller_configs()),
+        Watched::core::<Deployment>(operator_object()),
+    ]
+}
+
+/// Fails where the machine config operator renders the pools. Scaled down to nothing, it does not.
+pub(super) async fn expect_no_operator(client: &Client) -> Result<(), ControlError> {
+    let object = operator_object();
+    let deployment = read::<Deployment>(client, &object).await?;
+    let replicas = |it: Deployment| it.spec.and_then(|spec| spec.replicas).unwrap_or(1);
+    match deployment.map(replicas) {
+        None | Some(0) => Ok(()),
+        Some(_) => Err(ControlError::RenderedBy(object)),
+    }
+}
+
+/// All pools, and the malformed ones separately.
+pub(super) async fn read_pools(
+    client: &Client,
+) -> Result<(Vec<Pool>, Vec<Malformed>), ControlError> {
+    let all = pool_object("*");
+    let found: Vec<DynamicObject> = list(&api(client, "", &pools()), &all, |_| true).await?;
+    let mut read = (Vec::new(), Vec::new());
+    for object in found {
+        match pool(object) {
+            Ok(pool) => read.0.push(pool),
+            Err(error) => read.1.push(error),
+        }
+    }
+    Ok(read)
+}
+
+/// ControllerConfig, which has the cluster's images, if there is one.
+pub(super) async fn read_controller_config(
+    client: &Client,
+) -> Result<Option<ControllerConfig>, ControlError> {
+    let object = controller_config_object();
+    let Some(found) = read_custom(client, &object, &controller_configs()).await? else {
+        return Ok(None);
+    };
+    let read = serde_json::from_value(found.data);
+    Ok(Some(read.map_err(|error| object.malformed(error.to_string()))?))
+}
+
+/// The MachineConfigs that pools may be made of, each read once a change.
+#[derive(Default)]
+pub(super) struct Sources(BTreeMap<String, Source>);
+
+struct Source {
+    version: String,
+    read: Result<Arc<MachineConfig>, String>,
+}
+
+impl Sources {
+    /// Reads those that are new or changed, and forgets those that are gone.
+    pub(super) async fn update(
+        &mut self,
+        client: &Client,
+        all: &AllMetadata,
+    ) -> Result<(), ControlError> {
+        let is_there = |name: &String| all.get(name).is_some_and(|metadata| is_source(metadata));
+        self.0.retain(|name, _| is_there(name));
+        let changed = all.iter().filter(|(name, metadata)| {
+            let version = metadata.resource_version.as_deref();
+            let known = self.0.get(*name).map(|source| source.version.as_str());
+            is_source(metadata) && (known.is_none() || known != version)
+        });
+        let (kind, names) = (&configs(), changed.map(|(name, _)| name.clone()));
+        let names: Vec<String> = names.collect();
+        let reads = names.into_iter().map(async |name| {
+            let read = read_custom(client, &config_object(&name), kind).await?;
+            Ok::<_, ControlError>((name, read))
+        });
+        let reads = stream::iter(reads).buffer_unordered(AT_ONCE);
+        for (name, object) in reads.try_collect::<Vec<_>>().await? {
+            // One that is gone is deleted in the metadata before long.
+            let Some(object) = object else { continue };
+            let version = object.metadata.resource_version.clone().unwrap_or_default();
+            let read = machine_config(object).map(Arc::new);
+            self.0.insert(name, Source { version, read });
+        }
+        Ok(())
+    }
+
+    /// Well-formed MachineConfigs.
+    pub(super) fn machine_configs(&self) -> BTreeMap<String, Arc<MachineConfig>> {
+        let read = |source: &Source| source.read.as_ref().ok().cloned();
+        self.0.iter().filter_map(|(name, it)| Some((name.clone(), read(it)?))).collect()
+    }
+
+    /// Reason that a pool cannot be merged: a selected MachineConfig is malformed.
+    pub(super) fn unread(&self, selector: &LabelSelector, all: &AllMetadata) -> Option<String> {
+        let unread =
+            self.0.iter().filter_map(|(name, source)| Some((name, source.read.as_ref().err()?)));
+        let mut selected = unread.filter(|(name, _)| {
+            let labels = all.get(*name).and_then(|metadata| metadata.labels.clone());
+            let labels = labels.unwrap_or_default().into_iter().map(|(key, it)| (key, it.into()));
+            selector.check().is_ok() && selector.matches(&labels.collect::<Map<_, _>>())
+        });
+        selected.next().map(|(name, reason)| format!("MachineConfig {name}: {reason}"))
+    }
+}

@@ -1,0 +1,163 @@
+//! Others who write the same objects: the machine config operator, administrators, a second controller.
+
+use serde_json::json;
+
+use super::{ROLE, Site, machine_config, marker_soon, told, untold};
+use crate::cluster::server;
+use crate::support::cluster::NAMESPACE;
+use crate::support::rendered::{CONFIGS, POOLS};
+use crate::support::wait_for;
+
+const OPERATOR: &str = "machine-config-controller";
+
+fn deployments() -> String {
+    format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments")
+}
+
+impl Site {
+    /// Makes the operator's Deployment. Nothing runs it here.
+    fn install_operator(&self) {
+        let labels = json!({"k8s-app": OPERATOR});
+        let deployment = json!({
+            "metadata": {"name": OPERATOR},
+            "spec": {
+                "replicas": 1, "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "controller", "image": "registry.example.com/mco"}]},
+                },
+            },
+        });
+        self.cluster().create(&deployments(), &deployment);
+    }
+
+    /// Sets the pool to a MachineConfig as the operator does.
+    fn render_as_operator(&self, name: &str, marker: &str) {
+        let mut config = machine_config(name, "/etc/marker", marker);
+        config["metadata"] = json!({"name": name, "annotations": {
+            "machineconfiguration.openshift.io/generated-by-controller-version": "4c1f2e",
+        }});
+        self.cluster().create(CONFIGS, &config);
+        self.set(name);
+    }
+
+    fn set(&self, name: &str) {
+        let spec = json!({"spec": {"configuration": {"name": name}}});
+        self.cluster().patch(&format!("{POOLS}/worker"), &spec);
+    }
+}
+
+#[test]
+fn the_operator_takes_the_pools_over_and_gives_them_back() {
+    let site = Site::new();
+    site.machine_config("60-marker", "/etc/marker", "one");
+    site.install_operator();
+
+    // It refuses to begin.
+    let controller = site.start(&[]);
+    let (status, lines) = told(&controller, "rendered pools: ");
+    assert_eq!(status, 503, "{lines}");
+    let reason = format!("Deployment {NAMESPACE}/{OPERATOR}");
+    assert!(lines.contains(&reason) && lines.contains("--render-pools"), "{lines}");
+    assert_eq!(site.named(), None);
+
+    // Scaled down to nothing, it renders nothing.
+    let server = site.server();
+    let operator = format!("{}/{OPERATOR}", deployments());
+    site.cluster().patch(&operator, &json!({"spec": {"replicas": 0}}));
+    wait_for("a start", || {
+        (server::marker(&server, "worker").as_deref() == Ok("one")).then_some(())
+    });
+    untold(&controller, "rendered pools");
+
+    // It comes back, and all that it does stays.
+    site.cluster().patch(&operator, &json!({"spec": {"replicas": 1}}));
+    told(&controller, &reason);
+    site.render_as_operator("rendered-worker-theirs", "theirs");
+    site.change("60-marker", "/etc/marker", "two");
+    wait_for("theirs", || {
+        (server::marker(&server, "worker").as_deref() == Ok("theirs")).then_some(())
+    });
+    assert_eq!(site.named().as_deref(), Some("rendered-worker-theirs"));
+
+    site.cluster().delete(&operator);
+    wait_for("ours", || (server::marker(&server, "worker").as_deref() == Ok("two")).then_some(()));
+    untold(&controller, "rendered pools");
+    assert!(site.config("rendered-worker-theirs").is_some(), "it is not ours to delete");
+}
+
+#[test]
+fn what_administrators_set_by_hand_is_kept_or_put_right_and_a_second_renderer_is_not_fought() {
+    let site = Site::new();
+    site.machine_config("60-marker", "/etc/marker", "one");
+    let controller = site.start(&[]);
+    let first = site.renamed("");
+
+    // One that is not there.
+    site.set("rendered-worker-nothing");
+    wait_for("the right one", || (site.named().as_ref() == Some(&first)).then_some(()));
+    // One that was deleted.
+    site.cluster().delete(&format!("{CONFIGS}/{first}"));
+    wait_for("it to be made again", || site.config(&first));
+
+    // One that an administrator made.
+    let mut custom = machine_config("custom", "/etc/marker", "custom");
+    custom["metadata"]["labels"] = json!({});
+    site.cluster().create(CONFIGS, &custom);
+    site.set("custom");
+    told(
+        &controller,
+        "spec.configuration names MachineConfig custom, which no controller rendered",
+    );
+    assert_eq!(site.named().as_deref(), Some("custom"));
+    let none = json!({"spec": {"configuration": null}});
+    site.cluster().patch(&format!("{POOLS}/worker"), &none);
+    wait_for("the right one", || (site.named().as_ref() == Some(&first)).then_some(()));
+    untold(&controller, "MachineConfigPool worker");
+
+    site.render_as_operator("rendered-worker-theirs", "theirs");
+    let held = "another controller set spec.configuration to MachineConfig rendered-worker-theirs";
+    told(&controller, held);
+    site.change("60-marker", "/etc/marker", "two");
+    site.pool("other");
+    told(&controller, "MachineConfigPool other");
+    assert_eq!(site.named().as_deref(), Some("rendered-worker-theirs"));
+    site.cluster().patch(&format!("{POOLS}/worker"), &none);
+    wait_for("ours", || site.named().filter(|name| *name != first));
+    untold(&controller, held);
+}
+
+#[test]
+fn controllers_that_are_killed_leave_a_pool_that_names_a_config_that_is_there() {
+    let site = Site::new();
+    site.machine_config("60-marker", "/etc/marker", "0");
+    let server = site.server();
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
+    for round in 0..6 {
+        let (first, second) = (site.start(&[]), site.start(&[]));
+        wait_for("an active one", || (first.is_active() || second.is_active()).then_some(()));
+        for edit in 0..10 {
+            site.change("60-marker", "/etc/marker", &format!("{round}-{edit}"));
+            let config = json!({"metadata": {"labels": {ROLE: if edit % 2 == 0 { "other" } else { "worker" }}}});
+            if round > 0 {
+                site.cluster().patch(&format!("{CONFIGS}/61-other"), &config);
+            } else if edit == 0 {
+                site.machine_config("61-other", "/etc/other", "other");
+            }
+            if let Some(named) = site.named() {
+                assert!(site.config(&named).is_some(), "{named} is not there");
+            }
+        }
+        // Killed, both, somewhere in the middle. Nobody gives the Lease back.
+        drop((first, second));
+        let named = site.named();
+        assert!(named.is_none_or(|named| site.config(&named).is_some()));
+        site.cluster().delete(lease);
+    }
+    let _last = site.start(&[]);
+    wait_for("the last edit", || {
+        (server::marker(&server, "worker").as_deref() == Ok("5-9")).then_some(())
+    });
+    site.change("60-marker", "/etc/marker", "done");
+    marker_soon(&server, "done");
+}

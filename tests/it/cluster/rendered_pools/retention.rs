@@ -1,0 +1,89 @@
+//! Which rendered MachineConfigs are deleted, and which are not.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Site, marker_soon};
+use crate::cluster::server;
+use crate::support::rendered::{CONFIGS, POOLS};
+use crate::support::wait_for;
+
+/// Those that are kept though nothing names them.
+const KEPT: usize = 10;
+
+impl Site {
+    fn rendered(&self) -> BTreeSet<String> {
+        let configs = self.cluster().get(CONFIGS).expect("a list");
+        let configs = configs["items"].as_array().expect("a list").iter();
+        let names = configs.map(|config| config["metadata"]["name"].as_str().expect("a name"));
+        names.filter(|name| name.starts_with("rendered-")).map(str::to_owned).collect()
+    }
+
+    fn change_often(&self, server: &crate::support::server::Server, prefix: &str, times: usize) {
+        for time in 0..times {
+            let marker = format!("{prefix}-{time}");
+            self.change("60-marker", "/etc/marker", &marker);
+            wait_for(&marker, || {
+                (server::marker(server, "worker").as_ref() == Ok(&marker)).then_some(())
+            });
+        }
+    }
+}
+
+#[test]
+fn the_latest_are_kept_and_those_that_machines_got() {
+    let site = Site::new();
+    site.machine_config("60-marker", "/etc/marker", "first");
+    let server = site.server();
+    let ledger = server.metrics().address().to_string();
+    let controller = site.start(&["--ledgers", &ledger]);
+    let first = site.renamed("");
+    wait_for("the first one", || {
+        (server::marker(&server, "worker").as_deref() == Ok("first")).then_some(())
+    });
+
+    // What this test asks the server for is in the ledger as well, but for what comes after it: one entry an address.
+    let machine = server.plain().from([127, 0, 0, 9].into());
+    let agent = [("User-Agent", "Ignition/2.14.0")];
+    assert_eq!(machine.request("GET", "/config/worker", &agent).status, 200);
+    site.change_often(&server, "a", KEPT + 3);
+    let second = site.renamed("");
+    wait_for("the oldest to go", || (site.rendered().len() == KEPT + 2).then_some(()));
+    let left = site.rendered();
+    assert!(left.contains(&first), "a machine got it");
+    assert!(left.contains(&second), "the pool names it");
+    assert!(controller.log().contains("deleted, as nothing names it"));
+
+    // The server is gone, and with it what is known of machines.
+    drop(server);
+    let server = site.server();
+    site.change_often(&server, "b", 2);
+    wait_for("that to be told", || controller.readiness().1.contains("boot ledgers").then_some(()));
+    assert!(site.rendered().len() > KEPT + 2);
+    assert_eq!(controller.readiness().0, 200);
+    marker_soon(&server, "b-1");
+}
+
+#[test]
+fn without_ledgers_nothing_is_deleted_and_a_pool_that_is_gone_leaves_nothing_broken() {
+    let site = Site::new();
+    site.machine_config("60-marker", "/etc/marker", "first");
+    let server = site.server();
+    let _controller = site.start(&[]);
+    site.change_often(&server, "a", KEPT + 3);
+    let before = site.rendered();
+    assert!(before.len() >= KEPT + 3, "{before:?}");
+
+    // The pool is deleted and made anew: what belonged to the old one belongs to the new one.
+    let named = site.named().expect("a rendered MachineConfig");
+    site.cluster().delete(&format!("{POOLS}/worker"));
+    site.pool("worker");
+    wait_for("the same one", || (site.named().as_ref() == Some(&named)).then_some(()));
+    let uid = &site.worker()["metadata"]["uid"];
+    let owner = |config: Option<Value>| {
+        config.expect("it")["metadata"]["ownerReferences"][0]["uid"].clone()
+    };
+    assert_eq!(owner(site.config(&named)), *uid);
+    assert_eq!(site.rendered(), before);
+}
