@@ -228,15 +228,15 @@ fn a_directory_is_judged_before_it_is_served() {
     assert_eq!(strict.status.code(), Some(1));
     assert!(text(&strict).contains("warning: ./site.json: "), "{strict:?}");
 
-    fs::remove_file(folder.path().join("site.json")).expect("a file");
-    write(folder.path(), "worker.ign", &plain("/etc/site", "one"));
-    assert!(run(&["validate", ".", "--strict"], folder.path()).status.success(), "it is merged");
+    fs::remove_file(directory.path().join("site.json")).expect("a file");
+    write(directory.path(), "worker.ign", &plain("/etc/site", "one"));
+    assert!(run(&["validate", ".", "--strict"], directory.path()).status.success(), "it is merged");
     let named = r#"{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
         "metadata": {"name": "edge"}, "spec": {"configuration": {"name": "50-motd"}},
         "status": {"configuration": {"name": "50-motd"}}}"#;
-    write(folder.path(), "edge.yaml", named);
-    write(folder.path(), "edge.ign", &plain("/etc/site", "one"));
-    let unused = run(&["validate", ".", "--strict"], folder.path());
+    write(directory.path(), "edge.yaml", named);
+    write(directory.path(), "edge.ign", &plain("/etc/site", "one"));
+    let unused = run(&["validate", ".", "--strict"], directory.path());
     let warning =
         "warning: ./edge.ign: is part of no config: MachineConfigPool edge names a configuration";
     assert!(text(&unused).contains(warning), "{unused:?}");

@@ -44,7 +44,7 @@ impl Site {
 
     fn start(&self, flags: &[&str]) -> Controller {
         let flags = [&["--render-pools"], flags].concat();
-        started(self.cluster(), self.0.folder.path(), &flags)
+        started(self.cluster(), self.0.directory.path(), &flags)
     }
 
     fn server(&self) -> Server {

@@ -37,26 +37,26 @@ fn open(server: &Server) -> Browser {
 }
 
 #[test]
-fn ten_thousand_machines_and_a_hundred_pools_are_reported_in_50_ms() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
+fn ten_thousand_machines_and_a_hundred_pools_are_told_in_50_ms() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
     for number in 0..100 {
         let configuration = json!({"configuration": {"name": "rendered"}});
         let pool = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
             "metadata": {"name": format!("pool-{number}")}, "spec": configuration, "status": configuration,
         });
-        let path = directory.path().join(format!("pool-{number}.json"));
+        let path = folder.path().join(format!("pool-{number}.json"));
         fs::write(path, pool.to_string()).expect("a writable folder");
     }
     let config = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
         "metadata": {"name": "rendered"}, "spec": {"config": {"ignition": {"version": "3.4.0"}}},
     });
-    fs::write(directory.path().join("config.json"), config.to_string()).expect("a writable folder");
+    fs::write(folder.path().join("config.json"), config.to_string()).expect("a writable folder");
     let machines: Vec<Value> = (0..10_000_u32).map(machine).collect();
     let state = tempfile::tempdir().expect("a temporary folder");
     fs::write(state.path().join("ledger.json"), json!(machines).to_string()).expect("a write");
-    let server = Server::serve_with_state(directory.path(), state.path());
+    let server = Server::serve_with_state(folder.path(), state.path());
     let before = server.resident_bytes();
 
     let mut page = String::new();
