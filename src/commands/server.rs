@@ -219,20 +219,15 @@ impl Server {
             name: super::process_name('/'),
             gathered: Latest::default(),
         });
-        let pages = pages(&answers, &reporting, &ledger)
-            .merge(overview::router(Arc::clone(&sources)))
-            .merge(pool_page::router(sources));
+        let pages = pages(&answers, &reporting, &ledger, sources);
         let auth = Arc::new(Authorizer::new(policy));
         let machines = Machines { answers, metrics, status, ledger: ledger.clone(), auth };
-        let router = machines::router(Arc::new(machines));
         let of_administrators = reporting.metrics.administrators.clone();
         Ok(Self {
             ports,
             served,
             tasks,
-            machines: Serving::new(router, options.limits, reporting.metrics.connections.clone())
-                .with_ledger(ledger)
-                .with_balancers(options.balancers),
+            machines: serving(machines, options.limits, options.balancers),
             listeners,
             administrators: options.listen.administrators.serving(pages, of_administrators),
             metrics_listener,
@@ -398,7 +393,20 @@ async fn until_stopped(
     }
 }
 
-fn pages(answers: &Arc<Answers>, reporting: &Reporting, ledger: &Ledger) -> Router {
+/// Serves machines, once it listens.
+fn serving(machines: Machines, limits: Limits, balancers: Balancers) -> Serving {
+    let (connections, ledger) = (machines.metrics.connections.clone(), machines.ledger.clone());
+    Serving::new(machines::router(Arc::new(machines)), limits, connections)
+        .with_ledger(ledger)
+        .with_balancers(balancers)
+}
+
+fn pages(
+    answers: &Arc<Answers>,
+    reporting: &Reporting,
+    ledger: &Ledger,
+    sources: Arc<Sources>,
+) -> Router {
     let (answers, Reporting { metrics, status }) = (Arc::clone(answers), reporting.clone());
     let ledger = ledger.clone();
     let encode = move || {
@@ -415,6 +423,8 @@ fn pages(answers: &Arc<Answers>, reporting: &Reporting, ledger: &Ledger) -> Rout
         Readiness { not_ready, degraded }
     };
     router(encode, readiness)
+        .merge(overview::router(Arc::clone(&sources)))
+        .merge(pool_page::router(sources))
 }
 
 fn bind(

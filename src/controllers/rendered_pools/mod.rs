@@ -119,14 +119,14 @@ impl PoolController {
         self.sources.update(&self.client, all).await?;
         let images = read_controller_config(&self.client).await?;
         let before = self.merged.merges();
-        let merged = pools.iter().filter(|pool| !pool.is_paused).map(|pool| &pool.pool);
+        let merged = pools.iter().filter(|pool| !pool.is_paused).map(|pool| &pool.object);
         self.merged.update(merged, &self.sources.machine_configs(), images.as_ref());
         self.health.metrics.pools_merged.inc_by(self.merged.merges() - before);
         Ok(())
     }
 
     fn state(&self, pool: &Pool, all: &AllMetadata) -> PoolState {
-        let Pool { pool, uid, is_paused, .. } = pool;
+        let Pool { object: pool, uid, is_paused, .. } = pool;
         let name = pool.name();
         let unread = self.sources.unread(pool.machine_config_selector(), all);
         let merged = self.merged.get(name);
@@ -182,7 +182,7 @@ impl PoolController {
             match self.refusals.note(config, result) {
                 Noted::Written if rendering.is_set => {
                     self.refused.remove(config);
-                    self.last_set.insert(pool.pool.name().to_owned(), config.to_owned());
+                    self.last_set.insert(pool.object.name().to_owned(), config.to_owned());
                     self.report.rendered(pool, &rendering).await;
                 }
                 Noted::Refused(error) => {
@@ -204,16 +204,17 @@ impl PoolController {
         let present = all.get(machine_config.name()).map(|metadata| &**metadata);
         let prepared = match prepare_write(pool, machine_config, *prepare, present)? {
             PrepareWrite::Create(write) => apply_custom(&self.client, &configs(), &write).await?,
-            PrepareWrite::Patch(object, patch) => {
+            PrepareWrite::Patch(patch) => {
+                let (object, patch) = *patch;
                 apply_fields(&self.client, &configs(), &object, &patch).await?
             }
         };
         if prepared == Applied::Superseded || !is_set {
             return Ok(prepared);
         }
-        let sources = self.merged.sources(pool.pool.name());
+        let sources = self.merged.sources(pool.object.name());
         let patch = pool_write(pool, machine_config.name(), &sources);
-        apply_fields(&self.client, &pools(), &pool_object(pool.pool.name()), &patch).await
+        apply_fields(&self.client, &pools(), &pool_object(pool.object.name()), &patch).await
     }
 
     /// Deletes the rendered MachineConfigs that nothing needs.
@@ -258,12 +259,14 @@ impl Reconciler for PoolController {
         let Some(all) = self.known.all() else { return Ok(Requeue::Resync) };
         let (pools, unread) = read_pools(&self.client).await?;
         let is_active =
-            |name: &String| pools.iter().any(|it| it.pool.name() == name && !it.is_paused);
+            |name: &String| pools.iter().any(|it| it.object.name() == name && !it.is_paused);
         self.last_set.retain(|name, _| is_active(name));
         self.merge(&pools, &all).await?;
         let rendered: RenderedConfigs = rendered(&all).collect();
         let (mut attention, mut renderings) = (Attention::default(), Vec::new());
-        unread.iter().for_each(|unread| attention.add_unread(unread));
+        for unread in &unread {
+            attention.add_unread(unread);
+        }
         for pool in &pools {
             match plan(&self.state(pool, &all), &rendered) {
                 PoolPlan::Keep => {}

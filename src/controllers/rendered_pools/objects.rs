@@ -27,7 +27,7 @@ const REVISION: &str = "machineconfiguration.openshift.io/rendered-revision";
 /// A pool, and what its writes need.
 #[derive(Clone)]
 pub(super) struct Pool {
-    pub(super) pool: MachineConfigPool,
+    pub(super) object: MachineConfigPool,
     pub(super) uid: String,
     pub(super) is_paused: bool,
     precondition: Precondition,
@@ -54,7 +54,7 @@ pub(super) fn pool(object: DynamicObject) -> Result<Pool, Malformed> {
     });
     let pool = serde_json::from_value(value).map_err(|error| name.malformed(error.to_string()))?;
     let is_paused = is_paused || metadata.deletion_timestamp.is_some();
-    Ok(Pool { pool, uid: precondition.uid.clone(), is_paused, precondition })
+    Ok(Pool { object: pool, uid: precondition.uid.clone(), is_paused, precondition })
 }
 
 /// Reads a MachineConfig, or returns the reason that it is malformed.
@@ -117,7 +117,10 @@ pub(super) fn prepare_write(
         let present = present.ok_or_else(|| object.malformed("it was not read"))?;
         let precondition = Precondition::of(&object, present)?;
         let metadata = FieldsMetadata { precondition, fields: metadata };
-        return Ok(PrepareWrite::Patch(object, FieldsPatch { metadata, spec: Map::new() }));
+        return Ok(PrepareWrite::Patch(Box::new((
+            object,
+            FieldsPatch { metadata, spec: Map::new() },
+        ))));
     }
     let failed = |error: serde_json::Error| object.malformed(error.to_string());
     let mut value = serde_json::to_value(config).map_err(failed)?;
@@ -128,19 +131,19 @@ pub(super) fn prepare_write(
         }
     }
     let change = Change::Create(serde_json::from_value(value).map_err(failed)?);
-    Ok(PrepareWrite::Create(ObjectWrite { object, change }))
+    Ok(PrepareWrite::Create(Box::new(ObjectWrite { object, change })))
 }
 
 /// A write to a rendered MachineConfig.
 pub(super) enum PrepareWrite {
-    Create(CustomWrite),
-    Patch(ObjectName, FieldsPatch),
+    Create(Box<CustomWrite>),
+    Patch(Box<(ObjectName, FieldsPatch)>),
 }
 
 fn own_metadata(pool: &Pool, revision: u64) -> Map<String, Value> {
     // Without blockOwnerDeletion, which takes a right to the finalizers of pools.
     let owner = json!({
-        "apiVersion": API_VERSION, "kind": POOL_KIND, "name": pool.pool.name(), "uid": pool.uid,
+        "apiVersion": API_VERSION, "kind": POOL_KIND, "name": pool.object.name(), "uid": pool.uid,
         "controller": true,
     });
     let generator = format!("{GENERATOR}{}", env!("CARGO_PKG_VERSION"));
@@ -175,7 +178,7 @@ pub(super) fn reference(pool: &Pool) -> ObjectReference {
     ObjectReference {
         api_version: Some(API_VERSION.to_owned()),
         kind: Some(POOL_KIND.to_owned()),
-        name: Some(pool.pool.name().to_owned()),
+        name: Some(pool.object.name().to_owned()),
         uid: Some(pool.uid.clone()),
         ..ObjectReference::default()
     }

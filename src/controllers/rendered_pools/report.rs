@@ -26,7 +26,7 @@ pub(super) struct Attention(BTreeMap<String, (Option<ObjectReference>, String)>)
 
 impl Attention {
     pub(super) fn add(&mut self, pool: &Pool, reason: String) {
-        self.0.insert(pool.pool.name().to_owned(), (Some(reference(pool)), reason));
+        self.0.insert(pool.object.name().to_owned(), (Some(reference(pool)), reason));
     }
 
     pub(super) fn add_unread(&mut self, unread: &Malformed) {
@@ -66,7 +66,7 @@ impl Report {
 
     /// Reports that a pool was set to a rendered MachineConfig.
     pub(super) async fn rendered(&self, pool: &Pool, rendering: &Rendering) {
-        let (name, before) = (pool.pool.name(), pool.pool.spec_configuration());
+        let (name, before) = (pool.object.name(), pool.object.spec_configuration());
         let config = rendering.machine_config.name();
         self.health.metrics.pools_rendered.inc();
         tracing::info!(pool = name, config, before, "set the pool to a rendered MachineConfig");
@@ -78,14 +78,15 @@ impl Report {
     pub(super) fn ledgers(&self, reason: Option<&String>) {
         Condition::new("boot ledgers", reason.cloned()).report(
             &self.health.status.degraded,
-            |reason| match reason {
-                Some(reason) => {
+            |reason| {
+                if let Some(reason) = reason {
                     tracing::warn!(
                         reason,
                         "no rendered MachineConfig is deleted: a boot ledger is unknown"
                     );
+                } else {
+                    tracing::info!("the boot ledgers are known again");
                 }
-                None => tracing::info!("the boot ledgers are known again"),
             },
         );
     }

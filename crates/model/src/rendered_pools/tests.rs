@@ -6,19 +6,18 @@ use proptest::prelude::*;
 use super::*;
 use crate::objects::{MachineConfig, MachineConfigSpec};
 
-fn merged(name: &str) -> Result<Arc<MachineConfig>, String> {
-    let spec = MachineConfigSpec::default();
-    Ok(Arc::new(MachineConfig::new(name, BTreeMap::new(), spec)))
+fn merged(name: &str) -> Arc<MachineConfig> {
+    Arc::new(MachineConfig::new(name, BTreeMap::new(), MachineConfigSpec::default()))
 }
 
-fn pool(spec: &str, merged: Result<Arc<MachineConfig>, String>) -> PoolState {
+fn pool(spec: &str, merged: Arc<MachineConfig>) -> PoolState {
     PoolState {
         name: "worker".to_owned(),
         uid: "u".to_owned(),
         spec: spec.to_owned(),
         status: String::new(),
         is_paused: false,
-        merged,
+        merged: Ok(merged),
         last_set: None,
     }
 }
@@ -64,7 +63,7 @@ fn a_pool_is_set_to_what_its_machine_configs_come_to() {
         (pool("stranger", merged("stranger")), "Reuse(5) stranger"),
         (pool("theirs", merged("a")), "Reuse(5) a, set"),
         (PoolState { is_paused: true, ..pool("", merged("new")) }, "keep"),
-        (pool("a", Err("conflict".to_owned())), "conflict"),
+        (PoolState { merged: Err("conflict".to_owned()), ..pool("a", merged("a")) }, "conflict"),
     ] {
         assert_eq!(told(&plan(&pool, &there)), expected, "{pool:?}");
     }
@@ -170,7 +169,7 @@ impl Store {
                     Write::Reuse(name.clone(), self.configs[&name].0, own(revision))
                 }
             });
-            writes.extend(rendering.is_set.then(|| Write::Set(name, *version)));
+            writes.extend(rendering.is_set.then_some(Write::Set(name, *version)));
         }
         let gone = expired(&[state], &there, &BTreeSet::new());
         writes.extend(
