@@ -20,7 +20,7 @@ pub use reporting::Reporting;
 
 use prometheus_client::registry::Registry;
 
-/// What `register` puts into a registry, as text. Metrics are shared, so that making the registry anew is cheap.
+/// Metrics that `register` adds to a registry, as text. They are shared, so a new registry for each call is cheap.
 fn encode(register: impl FnOnce(&mut Registry)) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("mcs");
     register(&mut registry);

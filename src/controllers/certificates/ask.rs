@@ -23,7 +23,7 @@ use crate::kubernetes::{ControlError, Malformed};
 pub enum Ask {
     /// A new CA or serving pair.
     Rotation {
-        /// Name of the Secret, [`AUTHORITY`] or [`SERVING`].
+        /// Name of the Secret, [`CA`] or [`SERVING`].
         secret: &'static str,
         /// Unique value of the request.
         value: String,

@@ -22,8 +22,8 @@ use ignition::{Form, SpecVersion};
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
 use model::render::{self, CompressedContents, Unselected};
 
-pub use self::pool::ShownConfigs;
 use self::pool::{Pool, Variant};
+pub use self::pool::{PoolState, ShownConfigs};
 use crate::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
 
@@ -43,19 +43,6 @@ struct Table {
     enforced: BTreeSet<String>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
-}
-
-/// State of a pool's answers.
-#[derive(Debug)]
-pub struct PoolState {
-    /// Name of the pool.
-    pub name: Arc<str>,
-    /// Served MachineConfig: an older one if the present one cannot be rendered.
-    pub configuration: Option<String>,
-    /// Reason why its machines get nothing or an older config.
-    pub problem: Option<String>,
-    /// Specs that are ready to send.
-    pub versions: Vec<SpecVersion>,
 }
 
 impl Answers {

@@ -10,7 +10,6 @@ use ignition::{Form, SpecVersion};
 use model::render::{self, CompressedContents, PoolInputs, Unselected};
 use tokio::sync::OnceCell;
 
-use super::PoolState;
 use super::answer::{Answer, Refusal, etag};
 use super::segments::SharedPieces;
 use crate::telemetry::{Metrics, PoolLabel};
@@ -40,6 +39,19 @@ pub(super) struct Checked {
     pub(super) secrets: Vec<Secret>,
     /// Oldest version in which they render. They also render in all newer ones.
     oldest: SpecVersion,
+}
+
+/// State of a pool's answers.
+#[derive(Debug)]
+pub struct PoolState {
+    /// Name of the pool.
+    pub name: Arc<str>,
+    /// Served MachineConfig: an older one if the present one cannot be rendered.
+    pub configuration: Option<String>,
+    /// Reason why its machines get nothing or an older config.
+    pub problem: Option<String>,
+    /// Specs that are ready to send.
+    pub versions: Vec<SpecVersion>,
 }
 
 /// Configs of a pool in the newest spec, for people.

@@ -104,8 +104,8 @@ fn machine_config(name: &str, path: &str, contents: &str) -> Value {
 /// Waits until the server serves a marker, and fails if that takes more than a second.
 fn marker_soon(server: &Server, expected: &str) {
     let changed = Stopwatch::start();
-    let served = || server::marker(server, "worker");
-    wait_for(expected, || (served().as_deref() == Ok(expected)).then_some(()));
+    let marker = || server::marker(server, "worker");
+    wait_for(expected, || (marker().as_deref() == Ok(expected)).then_some(()));
     changed.within(SOON, expected);
 }
 
