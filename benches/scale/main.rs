@@ -58,7 +58,7 @@ use crate::cluster::Cluster;
 use crate::fleet::Fleet;
 use crate::objects::Amounts;
 use crate::options::{Options, Role};
-use crate::replica::Replica;
+use crate::replica::{Program, Replica};
 use crate::report::{Column, Report};
 
 fn main() -> Result<()> {
@@ -77,10 +77,11 @@ fn measure(options: &Options) -> Result<()> {
     let cluster = Cluster::start(&runtime, scratch.path())?;
     fill(&runtime, options, &cluster)?;
 
-    let start = |name| match &options.reference {
-        Some(binary) => Replica::of_reference(&runtime, binary, &cluster, scratch.path(), name),
-        None => Replica::start(&runtime, &options.server, &cluster, scratch.path(), name),
+    let program = match &options.reference {
+        Some(binary) => Program::Reference(binary),
+        None => Program::Ours(&options.server),
     };
+    let start = |name| Replica::start(&runtime, &program, &cluster, scratch.path(), name);
     let replicas = [start("first")?, start("second")?];
     let mut columns = replicas.each_ref().map(|replica| Column::new(replica.started));
     at_rest(options.rest(), &replicas, &mut columns)?;

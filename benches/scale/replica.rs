@@ -37,18 +37,34 @@ pub(crate) struct Started {
     pub(crate) ready: Duration,
 }
 
+/// The server that is measured.
+pub(crate) enum Program<'a> {
+    Ours(&'a Path),
+    /// The machine config operator's, which is ready when it answers.
+    Reference(&'a Path),
+}
+
 impl Replica {
     /// Returns once it is ready.
     pub(crate) fn start(
         runtime: &Runtime,
-        binary: &Path,
+        program: &Program<'_>,
         cluster: &Cluster,
         scratch: &Path,
         name: &str,
     ) -> Result<Self> {
         let [address, administrators] = [free_address()?, free_address()?];
         let directory = scratch.join(name);
-        let mut command = command(binary, cluster, &directory, [address, administrators])?;
+        let (mut command, administrators) = match program {
+            Program::Ours(binary) => {
+                let addresses = [address, administrators];
+                (command(binary, cluster, &directory, addresses)?, Some(administrators))
+            }
+            Program::Reference(binary) => {
+                let token = write_token(cluster, &directory)?;
+                (reference::command(binary, cluster, &token, address)?, None)
+            }
+        };
         let log = directory.join("log");
         let begun = Instant::now();
         let server = Server::start(address, &mut command, &log)?;
@@ -56,27 +72,6 @@ impl Replica {
         let started = until_ready(runtime, begun, &machine, administrators)
             .with_context(|| fs::read_to_string(log).unwrap_or_default())?;
         Ok(Self { server, machine, started })
-    }
-
-    /// The same of the machine config operator's server, which is ready when it answers.
-    pub(crate) fn of_reference(
-        runtime: &Runtime,
-        binary: &Path,
-        cluster: &Cluster,
-        scratch: &Path,
-        name: &str,
-    ) -> Result<Self> {
-        let address = free_address()?;
-        let folder = scratch.join(name);
-        let token = write_token(cluster, &folder)?;
-        let mut command = reference::command(binary, cluster, &token, address)?;
-        let log = folder.join("log");
-        let begun = Instant::now();
-        let server = Server::start(address, &mut command, &log)?;
-        let machine = Machine::new(address, &cluster.pair.certificate, OTHER, false)?;
-        let first_answer = until_answered(runtime, begun, &machine)
-            .with_context(|| fs::read_to_string(log).unwrap_or_default())?;
-        Ok(Self { server, machine, started: Started { first_answer, ready: first_answer } })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -129,20 +124,17 @@ fn until_ready(
     runtime: &Runtime,
     begun: Instant,
     machine: &Machine,
-    administrators: SocketAddr,
+    administrators: Option<SocketAddr>,
 ) -> Result<Started> {
-    let first_answer = until_answered(runtime, begun, machine)?;
-    until(begun, || is_ready(administrators).unwrap_or(false)).context("it is not ready")?;
-    Ok(Started { first_answer, ready: begun.elapsed() })
-}
-
-/// How long it took until a machine got its config.
-fn until_answered(runtime: &Runtime, begun: Instant, machine: &Machine) -> Result<Duration> {
     let machine = machine.of_pool(&objects::pool(0));
     let mut buffer = Vec::new();
     until(begun, || runtime.block_on(machine.boot(&mut buffer)).is_ok())
         .context("no machine boots")?;
-    Ok(begun.elapsed())
+    let first_answer = begun.elapsed();
+    if let Some(administrators) = administrators {
+        until(begun, || is_ready(administrators).unwrap_or(false)).context("it is not ready")?;
+    }
+    Ok(Started { first_answer, ready: begun.elapsed() })
 }
 
 fn until(begun: Instant, mut is_so: impl FnMut() -> bool) -> Result<()> {

@@ -21,12 +21,12 @@ use super::answer;
 pub(super) const PATH: &str = "/events";
 /// Streams at a time, half of the connections that one source may have. A page without one requests itself every few seconds.
 const MAX_STREAMS: usize = 32;
-/// Between two looks for a change.
+/// Time between two looks for a change.
 const LOOK: Duration = Duration::from_millis(200);
 /// A stream ends after so long, and the browser opens the next one. A client that never reads cannot be distinguished
 /// from one that does, as the kernels hold all events of this time for it.
 const LIFETIME: Duration = Duration::from_secs(300);
-/// After so long without a stream, a browser opens the next one.
+/// Time after which a browser replaces a lost stream.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The stream of changes of what `stamp` returns.
@@ -38,7 +38,7 @@ where
     let places = Arc::new(Semaphore::new(MAX_STREAMS));
     let events = async move || match Arc::clone(&places).try_acquire_owned() {
         Ok(place) => response(changes(stamp.clone(), place)),
-        Err(_) => answer::soon(format!("{MAX_STREAMS} pages are live already\n")),
+        Err(_) => answer::soon(format!("too many pages are live already: {MAX_STREAMS}\n")),
     };
     Router::new().route(PATH, get(events).fallback(answer::only_read))
 }

@@ -39,10 +39,10 @@ pub use self::ledgers::{Answer, Ledgers};
 
 /// Pools that are written at the same time.
 const AT_ONCE: usize = 8;
-/// The wait for the watches to show what others wrote first.
+/// Wait until the watches show what other clients wrote.
 const ANOTHER_LOOK: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// The settings of rendering.
+/// Settings of rendering.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
     /// Merge each pool's MachineConfigs and set the pool to the result, where no machine config operator does
@@ -108,7 +108,7 @@ impl PoolController {
         }
     }
 
-    /// Renders the pools for ever. What it returns is why it could not.
+    /// Renders the pools until that fails. Returns the reason.
     pub async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         Box::pin(runtime::run(self, &client, &health)).await
@@ -130,7 +130,7 @@ impl PoolController {
         let name = pool.name();
         let unread = self.sources.unread(pool.machine_config_selector(), all);
         let merged = self.merged.get(name);
-        // Who selects nothing, and names a configuration, wants that one.
+        // A pool with an empty selector and a configuration is meant to keep that one.
         let is_meant = matches!(merged, Some(Err(Unmergeable::Selector(InvalidSelector::Empty))))
             && !pool.spec_configuration().is_empty();
         PoolState {
@@ -225,7 +225,7 @@ impl PoolController {
         let Some(served) = self.ledgers.served(&candidates).await else { return Ok(()) };
         self.report.ledgers(served.as_ref().err());
         let Ok(served) = served else { return Ok(()) };
-        // The ledgers took their time.
+        // Pools can have changed while the ledgers were asked.
         let (pools, unread) = read_pools(&self.client).await?;
         if !unread.is_empty() {
             return Ok(());
@@ -234,7 +234,7 @@ impl PoolController {
             let Some(present) = all.get(name) else { continue };
             let write = delete_write(name, present)?;
             if apply_custom(&self.client, &configs(), &write).await? == Applied::Done {
-                tracing::info!(object = %config_object(name), "deleted, as nothing names it");
+                tracing::info!(object = %config_object(name), "deleted: no pool and no boot ledger names it");
             }
         }
         Ok(())
@@ -251,7 +251,7 @@ impl Reconciler for PoolController {
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
         if let Err(error) = expect_no_operator(&self.client).await {
-            // What it sets meanwhile is no conflict once it is gone.
+            // A configuration that the operator sets is no conflict after it is gone.
             self.last_set.clear();
             self.report.attention(Attention::default()).await;
             return Err(error);

@@ -24,7 +24,7 @@ const GENERATOR: &str = "machine-config-server/";
 /// Annotation of a rendered MachineConfig; see [`RenderedConfig::Own`].
 const REVISION: &str = "machineconfiguration.openshift.io/rendered-revision";
 
-/// A pool, and what its writes need.
+/// A pool, with the precondition of its writes.
 #[derive(Clone)]
 pub(super) struct Pool {
     pub(super) object: MachineConfigPool,
@@ -46,7 +46,7 @@ pub(super) fn pool(object: DynamicObject) -> Result<Pool, Malformed> {
     let DynamicObject { metadata, data, .. } = object;
     let name = pool_object(metadata.name.as_deref().unwrap_or_default());
     let precondition = Precondition::of(&name, &metadata)?;
-    // What is not understood as a no is a yes: a pool that is paused by mistake is left alone.
+    // Any other value pauses the pool: leaving it alone does no harm.
     let is_paused = !matches!(data["spec"]["paused"], Value::Null | Value::Bool(false));
     let value = json!({
         "metadata": {"name": metadata.name, "annotations": metadata.annotations},
@@ -102,8 +102,8 @@ fn owner(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     owners.find(|owner| owner.kind == POOL_KIND && owner.controller == Some(true))
 }
 
-/// The write that makes a rendered MachineConfig, or has one that is there owned by `pool`. `present` is the metadata of
-/// one that is there.
+/// The write that makes a rendered MachineConfig, or gives an existing one to `pool`. `present` is the metadata of
+/// the existing one.
 pub(super) fn prepare_write(
     pool: &Pool,
     config: &MachineConfig,

@@ -125,7 +125,7 @@ impl Sources {
         });
         let reads = stream::iter(reads).buffer_unordered(AT_ONCE);
         for (name, object) in reads.try_collect::<Vec<_>>().await? {
-            // One that is gone is deleted in the metadata before long.
+            // The metadata will show the deletion.
             let Some(object) = object else { continue };
             let version = object.metadata.resource_version.clone().unwrap_or_default();
             let read = machine_config(object).map(Arc::new);

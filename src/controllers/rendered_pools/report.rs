@@ -12,12 +12,12 @@ use crate::kubernetes::events::Events;
 use crate::kubernetes::{Health, Malformed};
 use crate::telemetry::conditions::Condition;
 
-/// Reports, and remembers what it reported.
+/// Reporter, which knows what it reported before.
 pub(super) struct Report {
     events: Events,
     health: Health,
     /// Reasons that pools are not rendered, by pool, as they were reported.
-    told: BTreeMap<String, String>,
+    reported: BTreeMap<String, String>,
 }
 
 /// Pools that are not rendered, with the reason.
@@ -36,7 +36,7 @@ impl Attention {
 
 impl Report {
     pub(super) fn new(client: Client, identity: &str, health: Health) -> Self {
-        Self { events: Events::new(client, identity), health, told: BTreeMap::new() }
+        Self { events: Events::new(client, identity), health, reported: BTreeMap::new() }
     }
 
     /// Reports the reason that a pool is not rendered, once for each pool and reason.
@@ -49,7 +49,7 @@ impl Report {
         let count = lines.len().try_into().unwrap_or(i64::MAX);
         self.health.metrics.pools_attention.set(count);
         for (pool, (object, reason)) in &attention.0 {
-            if self.told.get(pool) == Some(reason) {
+            if self.reported.get(pool) == Some(reason) {
                 continue;
             }
             tracing::error!(pool, reason, "the pool is not rendered; its last configuration stays");
@@ -57,11 +57,11 @@ impl Report {
                 self.events.publish_about(EventType::Warning, "not-rendered", object, reason).await;
             }
         }
-        for pool in self.told.keys().filter(|pool| !attention.0.contains_key(*pool)) {
+        for pool in self.reported.keys().filter(|pool| !attention.0.contains_key(*pool)) {
             tracing::info!(pool, "the pool can be rendered again");
         }
         let reasons = attention.0.into_iter().map(|(pool, (_, reason))| (pool, reason));
-        self.told = reasons.collect();
+        self.reported = reasons.collect();
     }
 
     /// Reports that a pool was set to a rendered MachineConfig.
@@ -82,10 +82,10 @@ impl Report {
                 if let Some(reason) = reason {
                     tracing::warn!(
                         reason,
-                        "no rendered MachineConfig is deleted: a boot ledger is unknown"
+                        "deleted no rendered MachineConfig: a boot ledger did not answer"
                     );
                 } else {
-                    tracing::info!("the boot ledgers are known again");
+                    tracing::info!("all boot ledgers answer again");
                 }
             },
         );

@@ -16,7 +16,7 @@ pub(super) struct Figure {
     pub(super) path: &'static str,
 }
 
-/// One sentence, and where to do what it says.
+/// Advice in one sentence, with a link to the place where it is followed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Advice {
     pub(super) text: String,
@@ -129,8 +129,8 @@ pub(super) fn of_certificates(
             "",
         ));
     }
-    let is_valid = |it: &&Certificate| !(it.not_before..=it.not_after).contains(&now);
-    if let Some(certificate) = certificates.iter().find(is_valid) {
+    let is_invalid = |it: &&Certificate| !(it.not_before..=it.not_after).contains(&now);
+    if let Some(certificate) = certificates.iter().find(is_invalid) {
         let text = format!(
             "Run machine-config-server certs check: the certificate {} is not valid now.",
             certificate.subject
@@ -148,7 +148,7 @@ pub(super) fn of_certificates(
     })
 }
 
-/// Advice if no machine needs anything.
+/// Advice if every machine is well.
 pub(super) fn calm(degraded: &[String]) -> Advice {
     match degraded {
         [] => Advice::new("There is nothing to do.", "", ""),

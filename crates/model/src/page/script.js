@@ -5,7 +5,7 @@
 (() => {
   // Milliseconds between two requests for the page, more for one that takes longer to make; before a refused stream is
   // tried again; and until a stream counts as lost.
-  const PAUSE = Number(document.body.dataset.pause) || 400, AGAIN = 5000, PATIENCE = 3000;
+  const PAUSE = Number(document.body.dataset.pause) || 400, AGAIN = 5000, TIMEOUT = 3000;
   const language = document.documentElement.lang;
   const format = options => new Intl.DateTimeFormat(language, options);
   const clock = format({ hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
@@ -94,11 +94,11 @@
     events.onerror = () => {
       clearTimeout(lost);
       if (events.readyState === EventSource.CLOSED) {
-        say("Looks again every 5 seconds: as many pages as can be are live already.");
+        say("Too many pages are live already: this one reloads every 5 seconds.");
         update();
         setTimeout(listen, AGAIN);
       } else {
-        lost = setTimeout(() => say("The server does not answer: what you see can be out of date."), PATIENCE);
+        lost = setTimeout(() => say("The server does not answer: what you see can be out of date."), TIMEOUT);
       }
     };
   };
