@@ -19,8 +19,7 @@ fuzz_target!(|data: &[u8]| {
     let mut text = || texts.next().unwrap_or_default();
     let some = |text: Vec<u8>| (!text.is_empty()).then_some(text);
     let host: Host = "a.example".parse().expect("a host");
-    let ca =
-        StoredPair { certificates: text(), key: text(), previous: text(), unreadable: None };
+    let ca = StoredPair { certificates: text(), key: text(), previous: text(), unreadable: None };
     let bundle = some(text());
     let serving = some(text()).map(|text| StoredPair::joined(&text));
     let root_ca = some(text());
@@ -67,8 +66,7 @@ fuzz_target!(|data: &[u8]| {
     let state = CertificateState {
         issuer,
         external,
-        ca: (!ca.certificates.is_empty() || !ca.key.is_empty())
-            .then_some(ca),
+        ca: (!ca.certificates.is_empty() || !ca.key.is_empty()).then_some(ca),
         bundle,
         serving,
         root_ca,

@@ -13,9 +13,8 @@ use model::pointer_config::{Assessment, Known, PointerConfig};
 use pki::{Certificate, PointerState};
 use serde_json::{Value, json};
 
-static BUNDLE: LazyLock<Vec<Certificate>> = LazyLock::new(|| {
-    CAS[..2].iter().map(|ca| ca.certificate.clone()).collect()
-});
+static BUNDLE: LazyLock<Vec<Certificate>> =
+    LazyLock::new(|| CAS[..2].iter().map(|ca| ca.certificate.clone()).collect());
 
 fn word(letter: u8) -> Option<String> {
     pem_word(letter).filter(|_| letter.is_ascii_digit()).map(|pem| ca_source(pem.as_bytes()))

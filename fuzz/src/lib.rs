@@ -38,9 +38,8 @@ impl Pair {
 }
 
 /// Four authorities: one of today, one that is due, an old one, and one that has expired.
-pub static CAS: LazyLock<[Pair; 4]> = LazyLock::new(|| {
-    [0, 365 * 9, 365 * 5, 365 * 11].map(|days| Pair::ca(Duration::days(days)))
-});
+pub static CAS: LazyLock<[Pair; 4]> =
+    LazyLock::new(|| [0, 365 * 9, 365 * 5, 365 * 11].map(|days| Pair::ca(Duration::days(days))));
 
 /// A serving pair by each of them.
 pub static SERVING: LazyLock<[Pair; 4]> = LazyLock::new(|| {

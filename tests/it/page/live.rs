@@ -83,7 +83,7 @@ fn a_page_without_a_stream_looks_again_every_few_seconds() {
         let text = format!("document.body.textContent.includes('{text}')");
         wait_for(&text, || (browser.evaluate(&text) == true).then_some(()));
     };
-    shows(&mut browser, "Looks again every 5 seconds");
+    shows(&mut browser, "reloads every 5 seconds");
     boot(&server, 10);
     shows(&mut browser, "127.0.0.10");
     drop(held);

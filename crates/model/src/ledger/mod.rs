@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use time::OffsetDateTime;
 
 use self::entries::Entries;
-use self::visits::Visits;
+use self::visits::{Seen, Visits};
 
 pub use self::boot_status::{BootStatus, Severity};
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
@@ -62,7 +62,7 @@ impl Ledger {
     pub fn asked(&self, request: &Request<'_>, now: OffsetDateTime) {
         self.entry(request.address, now, |machine| {
             machine.asked(request, now);
-            machine.requests.as_ref().map(VisitKind::of)
+            machine.requests.as_ref().map(Seen::Request)
         });
     }
 
@@ -70,7 +70,7 @@ impl Ledger {
     pub fn handshake_failed(&self, address: IpAddr, failed: Failed, now: OffsetDateTime) {
         self.entry(address, now, |machine| {
             machine.handshake_failed(failed, now);
-            Some(VisitKind::Handshake(failed))
+            Some(Seen::Handshake(failed))
         });
     }
 
@@ -118,17 +118,18 @@ impl Ledger {
         &self,
         address: IpAddr,
         now: OffsetDateTime,
-        note: impl FnOnce(&mut Machine) -> Option<VisitKind>,
+        note: impl FnOnce(&mut Machine) -> Option<Seen<'_>>,
     ) {
         // An IPv4 client of a dual-stack socket has a mapped address.
         let address = address.to_canonical();
         let mut noted = self.noted();
-        noted.changes += 1;
-        let mut visit = None;
-        noted.machines.note(address, now, |machine| visit = note(machine));
-        if let Some(kind) = visit {
-            noted.visits.note(address, kind, now);
-        }
+        let Noted { machines, visits, changes } = &mut *noted;
+        *changes += 1;
+        machines.note(address, now, |machine| {
+            if let Some(seen) = note(machine) {
+                visits.note(address, seen, now);
+            }
+        });
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {

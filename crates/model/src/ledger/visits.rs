@@ -47,6 +47,14 @@ pub enum VisitKind {
     Handshake(Failed),
 }
 
+/// A visit as it happens.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Seen<'a> {
+    /// The last request in a machine's entry.
+    Request(&'a Requests),
+    Handshake(Failed),
+}
+
 /// The visits of all machines, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Visits {
@@ -60,17 +68,17 @@ pub(super) struct Visits {
 
 impl Visits {
     /// Records a visit.
-    pub(super) fn note(&mut self, address: IpAddr, kind: VisitKind, now: OffsetDateTime) {
+    pub(super) fn note(&mut self, address: IpAddr, seen: Seen<'_>, now: OffsetDateTime) {
         let last = self.last.get(&address).and_then(|number| {
             let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
             self.all.get_mut(place)
         });
-        if let Some(last) = last.filter(|last| last.kind == kind) {
+        if let Some(last) = last.filter(|last| seen.is(&last.kind)) {
             last.times += 1;
             last.last = now;
             return;
         }
-        let visit = Visit { address, kind, times: 1, first: now, last: now };
+        let visit = Visit { address, kind: seen.kind(), times: 1, first: now, last: now };
         self.bytes += visit.bytes();
         self.last.insert(address, self.first + self.all.len() as u64);
         self.all.push_back(visit);
@@ -107,14 +115,28 @@ impl Visit {
     }
 }
 
-impl VisitKind {
-    /// Kind of the last request in a machine's entry.
-    pub(super) fn of(requests: &Requests) -> Self {
-        Self::Request {
-            pool: requests.pool.clone(),
-            user_agent: requests.user_agent.clone(),
-            spec: requests.spec,
-            outcome: requests.outcome.clone(),
+impl Seen<'_> {
+    /// Compares without a copy: each request of each machine does.
+    fn is(self, kind: &VisitKind) -> bool {
+        match (self, kind) {
+            (Self::Request(seen), VisitKind::Request { pool, user_agent, spec, outcome }) => {
+                (&seen.pool, &seen.user_agent, &seen.spec, &seen.outcome)
+                    == (pool, user_agent, spec, outcome)
+            }
+            (Self::Handshake(seen), VisitKind::Handshake(failed)) => seen == *failed,
+            _ => false,
+        }
+    }
+
+    fn kind(self) -> VisitKind {
+        match self {
+            Self::Request(seen) => VisitKind::Request {
+                pool: seen.pool.clone(),
+                user_agent: seen.user_agent.clone(),
+                spec: seen.spec,
+                outcome: seen.outcome.clone(),
+            },
+            Self::Handshake(failed) => VisitKind::Handshake(failed),
         }
     }
 }
@@ -127,12 +149,16 @@ mod tests {
 
     const NOON: OffsetDateTime = time::macros::datetime!(2026-11-21 12:00 UTC);
 
-    fn refused(reason: &str) -> VisitKind {
-        VisitKind::Request {
+    fn refused(reason: &str) -> Requests {
+        Requests {
             pool: "worker".to_owned(),
             user_agent: "Ignition/2".to_owned(),
             spec: None,
             outcome: Outcome::Refused { status: 503, reason: reason.to_owned() },
+            would_be_refused: None,
+            times: 1,
+            since: NOON,
+            last: NOON,
         }
     }
 
@@ -141,12 +167,12 @@ mod tests {
         let mut visits = Visits::default();
         let (one, other) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let after = |seconds| NOON + Duration::seconds(seconds);
-        visits.note(one, VisitKind::Handshake(Failed::Untrusted), after(0));
+        visits.note(one, Seen::Handshake(Failed::Untrusted), after(0));
         for seconds in 1..4 {
-            visits.note(one, refused("no config yet"), after(seconds));
-            visits.note(other, refused("no config yet"), after(seconds));
+            visits.note(one, Seen::Request(&refused("no config yet")), after(seconds));
+            visits.note(other, Seen::Request(&refused("no config yet")), after(seconds));
         }
-        visits.note(one, refused("no such pool"), after(9));
+        visits.note(one, Seen::Request(&refused("no such pool")), after(9));
         let seen: Vec<_> = visits.of(one).iter().map(|it| (it.times, it.first, it.last)).collect();
         let expected = [(1, after(9), after(9)), (3, after(1), after(3)), (1, after(0), after(0))];
         assert_eq!(seen, expected);
@@ -158,14 +184,14 @@ mod tests {
         let mut visits = Visits::default();
         let address = |number: u32| IpAddr::from(core::net::Ipv4Addr::from_bits(number));
         for number in 0..50_000 {
-            visits.note(address(number), refused(&"x".repeat(200)), NOON);
+            visits.note(address(number), Seen::Request(&refused(&"x".repeat(200))), NOON);
         }
         assert!(visits.bytes <= MAX_BYTES && visits.bytes > MAX_BYTES / 2, "{}", visits.bytes);
         assert_eq!(visits.all.len(), visits.last.len());
         assert!(visits.of(address(0)).is_empty());
-        visits.note(address(49_999), refused(&"x".repeat(200)), NOON);
+        visits.note(address(49_999), Seen::Request(&refused(&"x".repeat(200))), NOON);
         assert_eq!(visits.of(address(49_999))[0].times, 2);
-        visits.note(address(0), refused("again"), NOON);
+        visits.note(address(0), Seen::Request(&refused("again")), NOON);
         assert_eq!(visits.of(address(0)).len(), 1);
     }
 }
