@@ -1,6 +1,6 @@
 //! Reads inputs once, and renders from them without a server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use model::render::{CompressedContents, RenderError, Unselected, render, select}
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::progress::Progress;
 use crate::source::cluster;
 use crate::source::directory::{Directory, Layout};
 use crate::source::{Settings, Source};
@@ -25,17 +26,24 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads a tree of manifests.
 pub(super) fn read_manifests(root: PathBuf, is_strict: bool) -> anyhow::Result<Inputs> {
+    let _progress = reading(&root);
     Ok(Directory::open(Layout::Tree { root, registry_credentials: None, is_strict })?.1)
 }
 
 /// Reads a tree of manifests as far as it is usable; problems are in the inputs.
 pub(super) fn read_usable(root: PathBuf) -> anyhow::Result<Inputs> {
+    let _progress = reading(&root);
     let layout = Layout::Tree { root, registry_credentials: None, is_strict: false };
     Ok(Directory::read(layout)?.1)
 }
 
+fn reading(root: &Path) -> Progress {
+    Progress::start(&format!("reading the manifests of {}", root.display()))
+}
+
 /// Reads a cluster completely.
 pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs> {
+    let _progress = Progress::start("reading the cluster");
     // Publishing can block its thread.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -1,8 +1,7 @@
 //! The command `serve`: a server on a directory of manifests, which creates everything else that a first boot needs.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,10 +16,11 @@ use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
 use super::certs::{located, log_left_out, log_step};
-use super::print_line;
 use super::server::{
     self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings, ServingOptions,
 };
+use super::start_block::StartBlock;
+use super::terminal;
 use crate::commands::overview::{Judged, judged};
 use crate::serving::publish::Served;
 use crate::source;
@@ -140,13 +140,24 @@ impl Announcer {
             if let Some(served) = served.borrow_and_update().as_ref() {
                 self.tell_pools(&served.inputs);
                 if !std::mem::replace(&mut is_announced, true) {
-                    announce(&self.state, &self.host, self.ports, &served.pointer_configs);
+                    self.announce(&served.pointer_configs);
                 }
             }
             if served.changed().await.is_err() {
                 return;
             }
         }
+    }
+
+    fn announce(&self, pointers: &[(String, PathBuf)]) {
+        let block = StartBlock {
+            manifests: &self.manifests,
+            host: &self.host,
+            ports: self.ports,
+            bundle: &self.state.bundle_path(),
+            pointers,
+        };
+        terminal::print(&block.lines(terminal::look()));
     }
 
     fn tell_pools(&self, inputs: &Inputs) {
@@ -274,55 +285,6 @@ async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Ins
     }
 }
 
-/// Prints the next steps for a person.
-fn announce(state: &StateDirectory, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
-    let Ports { secure, insecure, administrators } = ports;
-    print_line(&format!("Serving {} pools on https://{host}:{secure}", pointers.len()));
-    if let Some(insecure) = insecure {
-        print_line(&format!("and without TLS on http://{host}:{insecure}"));
-    }
-    if let Some(address) = administrators {
-        print_line(&format!("Status page: http://{}/", reachable(address)));
-    }
-    print_line("");
-    for (pool, path) in pointers {
-        print_line(&format!("  pool {pool}: https://{host}:{secure}/config/{pool}"));
-        print_line(&format!("    give its machines this pointer config: {}", path.display()));
-    }
-    if let Some((pool, path)) = pointers.first() {
-        print_line("");
-        print_line("To see what a machine with Ignition spec 3.4 would get:");
-        // The command reads the token from the pointer config when it runs, instead of an argument, which other users
-        // of this machine can see. Without a token, no header is sent.
-        print_line(&format!(
-            "  sed -n 's/.*\"\\(Bearer [^\"]*\\)\".*/Authorization: \\1/p' {} | curl --cacert {} -H @- \
-             -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' {}",
-            shell_word(&path.display().to_string()),
-            shell_word(&state.bundle_path().display().to_string()),
-            shell_word(&format!("https://{host}:{secure}/config/{pool}")),
-        ));
-    }
-}
-
-/// An address that a browser on this machine reaches: the loopback address instead of an unspecified one.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    address
-}
-
-/// Quotes a word for a shell.
-fn shell_word(text: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.into();
-    }
-    format!("'{}'", text.replace('\'', r"'\''")).into()
-}
-
 /// Hosts of the certificate, the one for pointer configs first: the given ones, then this machine's addresses that
 /// others can reach, then its names, then those that only it can reach.
 fn hosts(given: &[Host], own: &[Host]) -> Vec<Host> {
@@ -375,20 +337,6 @@ mod tests {
             hosts(&given, &own),
             [host("mcs.example.com"), host("localhost"), host("192.0.2.1")]
         );
-    }
-
-    #[test]
-    fn what_a_shell_would_take_apart_is_quoted() {
-        for (text, word) in [
-            ("certs/user-data/worker.ign", "certs/user-data/worker.ign"),
-            ("https://h:22623/config/worker", "https://h:22623/config/worker"),
-            ("https://[::1]:22623/config/a", "'https://[::1]:22623/config/a'"),
-            ("/my certs/$(id)", "'/my certs/$(id)'"),
-            ("it's", r"'it'\''s'"),
-            ("", "''"),
-        ] {
-            assert_eq!(shell_word(text), word);
-        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use super::administrators::AdministratorsAddress;
 use super::overview::{self, Sources};
 use super::pool_page;
+use super::progress::Progress;
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::server::administrators::router;
@@ -194,7 +195,10 @@ impl Server {
         let publisher =
             Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
         let served = publisher.served();
-        let (source, first) = Source::open(settings.source).await?;
+        let (source, first) = {
+            let _progress = Progress::start("reading the inputs");
+            Source::open(settings.source).await?
+        };
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);

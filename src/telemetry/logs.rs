@@ -13,7 +13,9 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use anstream::{AutoStream, ColorChoice};
 use model::escape::escaped;
+use model::table::{Color, TerminalStyle};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -50,10 +52,12 @@ impl From<Verbosity> for Targets {
 /// # Errors
 /// The thread cannot be started.
 pub fn init(verbosity: Verbosity) -> io::Result<Logs> {
-    let (logs, queue) = Logs::start(io::stderr())?;
+    let is_coloured = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
+    let (logs, queue) = Logs::start(io::stderr(), is_coloured)?;
     tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_writer(queue)
+        // Lines are escaped whole, and coloured after that.
         .with_ansi(false)
         .with_target(false)
         .finish()
@@ -72,6 +76,8 @@ pub struct Logs {
 
 #[derive(Debug, Default)]
 struct Queue {
+    /// True if levels are coloured.
+    is_coloured: bool,
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
@@ -84,8 +90,11 @@ struct Waiting {
 }
 
 impl Logs {
-    fn start(mut writer: impl Write + Send + 'static) -> io::Result<(Self, Arc<Queue>)> {
-        let queue = Arc::new(Queue::default());
+    fn start(
+        mut writer: impl Write + Send + 'static,
+        is_coloured: bool,
+    ) -> io::Result<(Self, Arc<Queue>)> {
+        let queue = Arc::new(Queue { is_coloured, ..Queue::default() });
         let shared = Arc::clone(&queue);
         let (writing, written) = mpsc::channel();
         std::thread::Builder::new().name("log".to_owned()).spawn(move || {
@@ -155,7 +164,12 @@ impl Queue {
 /// Receives one line for each call from the subscriber, and escapes line ends in it.
 impl Write for &Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.push(&one_line(line));
+        let escaped = one_line(line);
+        if self.is_coloured {
+            self.push(&painted(&escaped));
+        } else {
+            self.push(&escaped);
+        }
         Ok(line.len())
     }
 
@@ -176,6 +190,25 @@ fn one_line(line: &[u8]) -> Cow<'_, [u8]> {
         // A subscriber writes text.
         Ok(Cow::Borrowed(_)) | Err(_) => line.into(),
     }
+}
+
+/// An escaped line with its time and level coloured.
+fn painted(line: &[u8]) -> Vec<u8> {
+    let style = TerminalStyle { width: None, is_coloured: true };
+    let line = String::from_utf8_lossy(line);
+    let parts = line.split_once(' ').and_then(|(time, rest)| {
+        let (level, rest) = rest.trim_start().split_once(' ')?;
+        Some((time, level, rest))
+    });
+    let Some((time, level, rest)) = parts else { return line.into_owned().into_bytes() };
+    let color = match level {
+        "ERROR" => Color::Bad,
+        "WARN" => Color::Notable,
+        "INFO" => Color::Good,
+        _ => Color::Faint,
+    };
+    let level = style.paint(color, &format!("{level:>5}"));
+    format!("{} {level} {rest}", style.paint(Color::Faint, time)).into_bytes()
 }
 
 #[cfg(test)]
@@ -199,7 +232,7 @@ mod tests {
     #[test]
     fn what_was_logged_is_written_before_the_guard_is_gone() {
         let (sender, lines) = mpsc::sync_channel(10);
-        let (logs, queue) = Logs::start(Reader(sender)).unwrap();
+        let (logs, queue) = Logs::start(Reader(sender), false).unwrap();
         queue.push(b"one\n");
         queue.push(b"two\n");
         drop(logs);
@@ -209,13 +242,27 @@ mod tests {
     #[test]
     fn a_line_stays_one_whatever_names_are_in_it() {
         let (sender, lines) = mpsc::sync_channel(10);
-        let (logs, queue) = Logs::start(Reader(sender)).unwrap();
+        let (logs, queue) = Logs::start(Reader(sender), false).unwrap();
         let mut queue = &*queue;
         queue.write_all("INFO file=a\nINFO forged\u{1b}[2J\u{9b}\n".as_bytes()).unwrap();
         queue.write_all(b"INFO Gr\xc3\xb6\xc3\x9fe\n").unwrap();
         drop(logs);
         let written = String::from_utf8(lines.iter().collect::<Vec<_>>().concat()).unwrap();
         assert_eq!(written, "INFO file=a\\nINFO forged\\u{1b}[2J\\u{9b}\nINFO Größe\n");
+    }
+
+    #[test]
+    fn on_a_terminal_the_level_is_coloured_and_names_still_write_no_colours() {
+        let (sender, lines) = mpsc::sync_channel(10);
+        let (logs, queue) = Logs::start(Reader(sender), true).unwrap();
+        let mut queue = &*queue;
+        queue.write_all(b"2026-11-24T12:00:00Z  WARN no pool name=\x1b[32mx\n").unwrap();
+        queue.write_all(b"panicked\n").unwrap();
+        drop(logs);
+        let written = String::from_utf8(lines.iter().collect::<Vec<_>>().concat()).unwrap();
+        let first = "\u{1b}[2m2026-11-24T12:00:00Z\u{1b}[0m \u{1b}[33m WARN\u{1b}[0m \
+                     no pool name=\\u{1b}[32mx\n";
+        assert_eq!(written, format!("{first}panicked\n"));
     }
 
     #[test]
@@ -232,7 +279,7 @@ mod tests {
     #[test]
     fn a_process_ends_although_nobody_reads() {
         let (sender, unread) = mpsc::sync_channel(0);
-        let (logs, queue) = Logs::start(Reader(sender)).unwrap();
+        let (logs, queue) = Logs::start(Reader(sender), false).unwrap();
         queue.push(b"one\n");
         let (dropped, ended) = mpsc::channel();
         std::thread::spawn(move || {
@@ -246,7 +293,7 @@ mod tests {
     #[test]
     fn lines_are_dropped_and_counted_when_nobody_reads() {
         let (sender, lines) = mpsc::sync_channel(0);
-        let (logs, queue) = Logs::start(Reader(sender)).unwrap();
+        let (logs, queue) = Logs::start(Reader(sender), false).unwrap();
         let line = vec![b'x'; 1 << 16];
         for _ in 0..100 {
             queue.push(&line);

@@ -60,6 +60,7 @@ mod rotation;
 mod rotation_of_tokens;
 mod service_user;
 mod support;
+mod terminal;
 mod unreadable_pairs;
 mod virtual_machine;
 mod without_effect;

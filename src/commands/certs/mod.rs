@@ -20,6 +20,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::certs::exposure::Worth;
 use super::certs::report::{Checked, Shown, ShownCertificate, ShownPointer, print};
+use super::progress::Progress;
 use super::state_store::{Seen, StateStore, unless_forbidden};
 use super::tell;
 
@@ -85,13 +86,16 @@ pub(crate) fn check(
     policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
+    let progress = Progress::start("reading the certificates and pointer configs");
     let seen = store.observe(manifests)?;
+    progress.at(&format!("checking pointer configs: {}", seen.pointers.len()));
     let mut checked = judged(&seen, policy, now)?;
     // These are remarks, not faults of the certificates.
     let Worth { exposed, ignored } = worth(store, manifests)?;
     let ignored_count = ignored.len();
     checked.exposed = exposed;
     checked.warnings.extend(ignored);
+    drop(progress);
     print(&checked, is_json)?;
     match checked.verdict {
         Some(verdict) => bail!("{}: {verdict}", seen.place),

@@ -20,6 +20,7 @@ pub use self::settings::EnrollSettings;
 
 use self::settings::{Proof, Wanted};
 use super::print_line;
+use super::progress::Progress;
 use crate::cmp_http::Server;
 use crate::files::bounded;
 use crate::files::replace::{PRIVATE, PUBLIC, replace};
@@ -49,20 +50,23 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     };
     let prepared = Prepared::new(&wanted, settings.key_algorithm(), &transaction.credential)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let progress = Progress::start(&format!("waiting for the certificate of {}", settings.url));
     let enrolled = runtime.block_on(async {
         let asked = server.client().enrol(transaction, prepared.request(), |time, pause| {
             let time = time.as_secs();
-            print_line(&match pause {
+            let line = match pause {
                 Pause::Asked("") => format!("the server asks to wait {time} s"),
                 Pause::Asked(reason) => format!("the server asks to wait {time} s: {reason}"),
                 Pause::Away(error) => {
                     format!("{error}; it has the request and is asked again in {time} s")
                 }
-            });
+            };
+            progress.pause(|| print_line(&line));
         });
         let timed_out = |_| anyhow!("no certificate within {} s", settings.timeout.as_secs());
         anyhow::Ok(timeout(settings.timeout, asked).await.map_err(timed_out)??)
     })?;
+    drop(progress);
     write(settings, &enrolled)
 }
 

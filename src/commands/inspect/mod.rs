@@ -25,6 +25,7 @@ pub use self::settings::InspectSettings;
 use self::settings::{Place, Subject};
 use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_cas};
 use super::inspect::inspection::{Difference, Inspection};
+use super::progress::Progress;
 use super::rendering::{read_manifests, rendered};
 use crate::files::bounded;
 use crate::source::manifest::{self, Manifest};
@@ -235,7 +236,10 @@ fn by_pointer(
 
 fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let progress =
+        Progress::start(&format!("fetching {}", redacted(&request.fetch.url.to_string())));
     let Fetched { mut trace, body } = runtime.block_on(fetch(request));
+    drop(progress);
     // A name lookup in progress is abandoned.
     runtime.shutdown_background();
     let name = trace.url.clone();

@@ -184,7 +184,8 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     };
     logged("no MachineConfigPool found");
     let address = server.metrics().address();
-    logged(&format!("Status page: http://{address}/\n"));
+    logged("which has no pool yet");
+    logged(&format!("Status page  http://{address}/\n"));
 
     // The config comes first: its pool is never read without it.
     write_config(directory.path(), "9.9.9");

@@ -1,0 +1,88 @@
+//! On a terminal, output has colours, and a line for work that takes longer than a second; in a pipe it has neither.
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+
+use crate::support::server::{binary, free_ports};
+use crate::support::{in_repository, wait_for};
+
+/// A command on a terminal of 80 columns, which ends when the value is dropped.
+struct OnTerminal {
+    script: Child,
+    output: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl OnTerminal {
+    fn run(arguments: &str) -> Self {
+        let program = env!("CARGO_BIN_EXE_machine-config-server");
+        let line = format!("stty cols 80; exec {program} {arguments}");
+        let mut script = Command::new("script")
+            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+            .env("TERM", "xterm-256color")
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("script");
+        let mut stdout = script.stdout.take().expect("a pipe");
+        let (sender, output) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = stdout.read(&mut buffer) {
+                if sender.send(buffer[..read].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { script, output, seen: String::new() }
+    }
+
+    fn shows(&mut self, text: &str) {
+        wait_for(text, || {
+            let new = self.output.try_iter().collect::<Vec<_>>().concat();
+            self.seen += &String::from_utf8_lossy(&new);
+            self.seen.contains(text).then_some(())
+        });
+    }
+}
+
+impl Drop for OnTerminal {
+    /// The command ends with its terminal.
+    fn drop(&mut self) {
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+#[test]
+fn a_terminal_shows_what_a_command_waits_for_and_a_pipe_does_not() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("https://{}/config/worker", silent.local_addr().expect("an address"));
+    let mut piped = binary();
+    piped.args(["inspect", &url]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut piped = piped.spawn().expect("the built binary");
+    let mut terminal = OnTerminal::run(&format!("inspect {url}"));
+    terminal.shows(&format!("fetching {url}"));
+    piped.kill().expect("a process that waits");
+    let piped = piped.wait_with_output().expect("its output");
+    assert_eq!((piped.stdout, piped.stderr), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_server_on_a_terminal_starts_in_colours() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let [secure, metrics] = free_ports();
+    let mut terminal = OnTerminal::run(&format!(
+        "serve {} --state-dir {}/certs --listen-address 127.0.0.1 --secure-port {} --insecure-port 0 \
+         --metrics-address {metrics}",
+        in_repository("ignition-fixtures").display(),
+        state.path().display(),
+        secure.port(),
+    ));
+    terminal.shows("\u{1b}[32m INFO\u{1b}[0m ");
+    terminal.shows("\u{1b}[1mServing ");
+    terminal.shows("\u{1b}[32mNext: ");
+}
