@@ -22,8 +22,7 @@ use criterion::{BatchSize, Criterion};
 use ignition::{Config, Form, SpecVersion, negotiate};
 use machine_config_server::source::directory::{Directory, Layout};
 use model::access::{
-    self, AccessMode, Credential, KnownTokens, Modes, Networks, Policy, Record, Records, Token,
-    decide,
+    self, AccessMode, Credential, KnownTokens, Modes, Policy, Record, Records, Token, decide,
 };
 use model::ledger::{Ledger, Request};
 use model::merged_pool::MergedPools;
@@ -86,8 +85,8 @@ fn measure_access(criterion: &mut Criterion) {
     let wanted = [("worker".to_owned(), AccessMode::Enforce)].into();
     let policy = Policy {
         modes: Modes::new(AccessMode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
-        networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(&records))],
+        ..Policy::default()
     };
     let header = |number| format!("Bearer {}", token(number).as_str());
     let mut group = criterion.benchmark_group("access");
@@ -101,6 +100,7 @@ fn measure_access(criterion: &mut Criterion) {
                     pool: "worker",
                     address: Ipv4Addr::LOCALHOST.into(),
                     is_private: true,
+                    user_agent: "Ignition/2.14.0",
                     credential: Credential::of(black_box(values)),
                     has_failed_often: false,
                 };
@@ -123,6 +123,7 @@ fn measure_ledger(criterion: &mut Criterion) {
             pool: "worker",
             user_agent: "Ignition/2.14.0",
             spec: None,
+            without_tls: false,
             answer: Ok(("rendered-worker-0123456789abcdef", &*sha256)),
             would_be_refused: None,
         };

@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{NOW, expanded};
 use model::access::{
-    AccessMode, Credential, KnownTokens, Modes, Networks, Policy, Record, Records, Refusal,
-    Request, Token, decide,
+    AccessMode, Credential, KnownTokens, Modes, Policy, Record, Records, Refusal, Request, Token,
+    decide,
 };
 use time::Duration;
 
@@ -38,8 +38,8 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
     let wanted = [(POOL.to_owned(), AccessMode::Enforce)].into();
     Policy {
         modes: Modes::new(AccessMode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
-        networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(&records))],
+        ..Policy::default()
     }
 });
 
@@ -62,7 +62,9 @@ fuzz_target!(|data: &[u8]| {
     let is_good = values.len() == 1 && is_good(values[0]);
     for (is_private, has_failed_often) in [(true, false), (true, true), (false, false)] {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let request = Request { pool: POOL, address, is_private, credential, has_failed_often };
+        let user_agent = "Ignition/2.14.0";
+        let request =
+            Request { pool: POOL, address, is_private, user_agent, credential, has_failed_often };
         let verdict = decide(&request, &POLICY, NOW);
         assert_eq!(verdict.is_proven(), is_good && is_private, "{values:?}");
         assert_eq!(verdict.refusal().is_none(), verdict.is_proven(), "{values:?}");

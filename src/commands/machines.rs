@@ -1,5 +1,6 @@
 //! The command `machines`: prints a server's boot ledger.
 
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -31,6 +32,32 @@ pub struct MachinesSettings {
 struct Reported {
     machines: Vec<MachineLine>,
     silent_servers: Vec<String>,
+    pools: Vec<ReportedPool>,
+}
+
+/// What machines of a pool came with.
+#[derive(Debug, Deserialize)]
+struct ReportedPool {
+    name: String,
+    oldest_ignition: Option<String>,
+    min_ignition: Option<String>,
+    with_old_ignition: usize,
+    without_tls: usize,
+}
+
+impl ReportedPool {
+    /// The pool in a line; `None` without a machine.
+    fn line(&self) -> Option<String> {
+        let Self { name, oldest_ignition, min_ignition, with_old_ignition, without_tls } = self;
+        let mut line = format!("pool {name}: oldest Ignition {}", oldest_ignition.as_ref()?);
+        if let Some(min) = min_ignition {
+            let _ = write!(line, ", older than {min}: {with_old_ignition}");
+        }
+        if *without_tls > 0 {
+            let _ = write!(line, ", without TLS: {without_tls}");
+        }
+        Some(line)
+    }
 }
 
 /// Prints the machines, stuck ones first.
@@ -39,7 +66,7 @@ struct Reported {
 /// The server does not answer, or a machine is stuck.
 pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let Reported { mut machines, silent_servers } = runtime.block_on(ask(&settings.from))?;
+    let Reported { mut machines, silent_servers, pools } = runtime.block_on(ask(&settings.from))?;
     for line in silent_servers {
         tracing::warn!("the machines of another server are missing: {line}");
     }
@@ -57,6 +84,10 @@ pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     } else {
         let rows: Vec<_> = machines.iter().map(machine_row).collect();
         terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::look()));
+        if settings.address.is_none() {
+            print_line("");
+            pools.iter().filter_map(ReportedPool::line).for_each(|line| print_line(&line));
+        }
     }
     match machines.iter().filter(|line| line.standing.rank == Severity::Stuck).count() {
         0 => Ok(()),

@@ -15,8 +15,8 @@ use http::{HeaderName, StatusCode};
 use model::access;
 use model::ledger::{Ledger, NodeIndex};
 use model::overview::{
-    Certificate, History, MachineLine, Overview, PointerStatus, Pool, RegistryInUse, Server,
-    TrustMap, sort,
+    Certificate, History, MachineLine, Overview, PointerStatus, Pool, PoolMachines, RegistryInUse,
+    Server, TrustMap, sort,
 };
 use model::page::{MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page};
 use model::render::registries_without_ca;
@@ -267,6 +267,8 @@ impl Sources {
         let mut degraded = self.status.degraded.lines();
         degraded.extend(self.answers.exposed());
         degraded.extend(self.answers.warnings());
+        let pools = self.pools(&machines.lines);
+        degraded.extend(pools.iter().flat_map(Pool::remarks));
         let judge = |judge: &JudgePointers| tokio::task::block_in_place(|| judge(now));
         let served = self.served.borrow().clone();
         let registries = served.as_ref().map_or_else(Vec::new, |served| {
@@ -287,7 +289,7 @@ impl Sources {
             server: self.server(),
             not_ready,
             degraded,
-            pools: self.pools(),
+            pools,
             machines: Arc::clone(&machines.lines),
             silent_servers: machines.silent.clone(),
             certificates: chain.iter().map(certificate).collect(),
@@ -330,16 +332,27 @@ impl Sources {
         Gathered { lines: Arc::new(lines), silent }
     }
 
-    pub(super) fn pools(&self) -> Vec<Pool> {
+    pub(super) fn pools(&self, lines: &[MachineLine]) -> Vec<Pool> {
         let pools = self.answers.pools().into_iter();
         let policy = self.policy.load();
+        let rules = &policy.boot_rules;
+        let min = |pool: &str| rules.min_ignition(pool).map(|min| min.version);
+        let machines = PoolMachines::by_pool(lines, min);
         pools
-            .map(|pool| Pool {
-                name: pool.name.to_string(),
-                configuration: pool.configuration,
-                access: policy.modes.of(&pool.name).to_string(),
-                problem: pool.problem,
-                specs: pool.versions.iter().map(ToString::to_string).collect(),
+            .map(|pool| {
+                let machines = machines.get(&*pool.name).copied().unwrap_or_default();
+                Pool {
+                    name: pool.name.to_string(),
+                    configuration: pool.configuration,
+                    access: policy.modes.of(&pool.name).to_string(),
+                    problem: pool.problem,
+                    specs: pool.versions.iter().map(ToString::to_string).collect(),
+                    oldest_ignition: machines.oldest_ignition.map(|it| it.to_string()),
+                    min_ignition: rules.min_ignition(&pool.name).map(|it| it.to_string()),
+                    with_old_ignition: machines.with_old_ignition,
+                    without_tls: machines.without_tls,
+                    is_plain_port_closed: rules.is_plain_port_closed(&pool.name),
+                }
             })
             .collect()
     }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
 use model::access::rotation::RotationPolicy;
-use model::access::{AccessMode, Networks, Policy};
+use model::access::{AccessMode, MinIgnition, Networks, Policy};
 use model::inputs::Inputs;
 use model::ledger::{Ledger, NodeIndex};
 use model::objects::SecretName;
@@ -66,10 +66,20 @@ pub struct ServingOptions {
     pub shutdown_delay: Duration,
     /// Networks that may request configs.
     pub networks: Networks,
+    /// Oldest Ignition of pools without an annotation.
+    pub min_ignition: Option<MinIgnition>,
     /// Networks of balancers, which send PROXY headers.
     pub balancers: Balancers,
     /// True if Ignition gets compact configs.
     pub is_compact: bool,
+}
+
+impl ServingOptions {
+    /// Rules of access, with the mode of pools without an annotation.
+    fn rules(&self, mode: AccessMode) -> AccessRules {
+        let (networks, min_ignition) = (self.networks.clone(), self.min_ignition);
+        AccessRules { mode, networks, min_ignition }
+    }
 }
 
 /// Settings of a server.
@@ -191,20 +201,17 @@ impl Server {
         let (listeners, metrics_listener, ports) = bind(&options.listen, &pair.tls(), &status)?;
 
         let answers = Arc::new(Answers::new(options.is_compact, Arc::clone(&metrics)));
+        let (policy, rules) = (Arc::default(), options.rules(access.mode));
         let profile = options.follows_profile.then(|| pair.profile_follower(options.policy));
         let publisher =
             Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
         let served = publisher.served();
-        let (source, first) = {
-            let _progress = Progress::start("reading the inputs");
-            Source::open(settings.source).await?
-        };
+        let (source, first) = open(settings.source).await?;
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
-        let (policy, networks) = (Arc::default(), options.networks);
         let local = settings.local.map(|local| local.state(ports)).unwrap_or_default();
-        let pipeline = Parts { access, networks, local, policy: Arc::clone(&policy), publisher };
+        let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
 
         let sources = Arc::new(Sources {
@@ -262,6 +269,12 @@ impl Server {
     }
 }
 
+/// Opens the source, which for a directory reads all of it.
+async fn open(source: source::Settings) -> Result<(Source, Option<Inputs>), source::SourceError> {
+    let _progress = Progress::start("reading the inputs");
+    Source::open(source).await
+}
+
 impl Local {
     fn state(self, ports: Ports) -> LocalState {
         let Self { state, host, tokens } = self;
@@ -274,7 +287,7 @@ impl Local {
 
 struct Parts {
     access: AccessSettings,
-    networks: Networks,
+    rules: AccessRules,
     local: LocalState,
     policy: Arc<ArcSwap<Policy>>,
     publisher: Publisher,
@@ -288,8 +301,8 @@ fn follow_source(
     first: Option<Inputs>,
     reporting: &Reporting,
 ) {
-    let Parts { access, networks, local, policy, publisher } = parts;
-    let AccessSettings { mode, issuer, cache } = access;
+    let Parts { access, rules, local, policy, publisher } = parts;
+    let AccessSettings { issuer, cache, .. } = access;
     tasks.spawn("what follows a change of the inputs", publisher.after_changes());
     let known = Known {
         inputs: None,
@@ -297,8 +310,7 @@ fn follow_source(
         signed: issuer.as_ref().map(TokenIssuer::tokens),
     };
     let are_known = known.records.is_some();
-    let mut pipeline =
-        Pipeline::new(AccessRules { mode, networks }, known, local, policy, publisher);
+    let mut pipeline = Pipeline::new(rules, known, local, policy, publisher);
     // The first client finds the answers ready.
     if let Some(inputs) = first {
         pipeline.take_inputs(inputs);
@@ -412,9 +424,12 @@ fn pages(
     sources: Arc<Sources>,
 ) -> Router {
     let (answers, Reporting { metrics, status }) = (Arc::clone(answers), reporting.clone());
-    let ledger = ledger.clone();
+    let (ledger, of_metrics) = (ledger.clone(), Arc::clone(&answers));
     let encode = move || {
         metrics.machines_forgotten(ledger.forgotten());
+        let oldest = ledger.oldest_ignition().into_iter();
+        let of_pools = oldest.filter(|(pool, _)| of_metrics.has_pool(pool));
+        metrics.oldest_ignition(of_pools.map(|(pool, it)| (of_metrics.label(&pool), it)));
         metrics.encode(SystemTime::now())
     };
     let readiness = move || {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use model::access::{Allowed, Network, Networks};
+use model::access::{Allowed, MinIgnition, Network, Networks};
 
 use super::administrators::AdministratorsAddress;
 use super::server::{Listen, ServingOptions};
@@ -47,6 +47,10 @@ pub(crate) struct ServingFlags {
     /// others never do
     #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true, help_heading = ANSWERS)]
     compact: Switch,
+    /// Oldest Ignition that machines should have. Older ones are reported, with :hold they get no config. A pool's
+    /// annotation overrides it
+    #[arg(long, value_name = "VERSION[:warn|:hold]", help_heading = ANSWERS)]
+    min_ignition_version: Option<MinIgnition>,
     #[command(flatten)]
     limits: LimitFlags,
     #[command(flatten)]
@@ -130,6 +134,7 @@ impl ServingFlags {
             shutdown_delay: self.limits.shutdown_delay,
             limits: self.limits.limits(),
             networks: Networks::new(self.networks.allow_from),
+            min_ignition: self.min_ignition_version,
             balancers: Balancers::new(self.networks.proxy_from),
             is_compact: self.compact == Switch::On,
         })

@@ -13,9 +13,9 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::HeaderValue;
-use http::header::{AUTHORIZATION, CONNECTION, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, CONNECTION, USER_AGENT, WWW_AUTHENTICATE};
 use lru::LruCache;
-use model::access::{self, Credential, Policy, Refusal, Verdict, decide};
+use model::access::{self, BrokenRule, Credential, Policy, Refusal, Verdict, decide};
 use model::refusal::RefusalCode;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -34,6 +34,8 @@ const REFUSED: &str =
     "this config is not for everyone, and nothing that came with the request opens it";
 const UNKNOWN: &str = "this token is not known here, or not yet";
 const NO_ADDRESS: &str = "it is not known who asks\n";
+const OLD_IGNITION: &str = "the Ignition of this machine is older than its pool accepts";
+const PLAIN_PORT: &str = "this pool is not served on the port without TLS";
 const TOO_MANY: &str = "too many failed attempts from this address";
 
 /// Policy in force, which can be swapped, and failed attempts.
@@ -65,10 +67,13 @@ pub(super) async fn auth(
     let verdict = auth.judge(&pool, peer, &request);
     let label = answers.label(&pool);
     let decided = Decided(verdict);
-    let Decided(Verdict { mode, judged }) = &decided;
+    let Decided(Verdict { mode, judged, broken_rule }) = &decided;
     if *mode != access::AccessMode::Off || judged.is_err() {
         let word = judged.as_ref().map_or_else(|refusal| refusal.label(), |proof| proof.label());
         metrics.access(label.clone(), mode.label(), word);
+    }
+    if let Some(BrokenRule::OldIgnition { is_held }) = broken_rule {
+        metrics.old_ignition(label.clone(), if *is_held { "held" } else { "warned" });
     }
     let mut response = if let Some(refusal) = decided.0.refusal() {
         let (mut response, reason) = refused(refusal);
@@ -95,16 +100,18 @@ impl Authorizer {
     fn judge(&self, pool: &str, peer: Peer, request: &Request) -> Verdict {
         let source = peer.address.into();
         let now = Instant::now();
+        let agent = request.headers().get(USER_AGENT);
         let values = request.headers().get_all(AUTHORIZATION);
         let asked = access::Request {
             pool,
             address: peer.address.ip(),
             is_private: peer.transport == Transport::Tls,
+            user_agent: agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
             credential: Credential::of(values.iter().map(HeaderValue::as_bytes)),
             has_failed_often: self.attempts.are_used_up(source, now),
         };
         let verdict = decide(&asked, &self.policy.load(), OffsetDateTime::now_utc());
-        if verdict.refusal().is_some() {
+        if verdict.access_refusal().is_some() {
             self.attempts.count(source, now);
         }
         verdict
@@ -115,6 +122,8 @@ fn refused(refusal: Refusal) -> (Response, &'static str) {
     let reason = match refusal {
         Refusal::Unknown => UNKNOWN,
         Refusal::TooMany => TOO_MANY,
+        Refusal::OldIgnition => OLD_IGNITION,
+        Refusal::PoolPlainPort => PLAIN_PORT,
         _ => REFUSED,
     };
     let mut response = answer::refused(refusal.code(), format!("{reason}\n"));

@@ -15,7 +15,7 @@ use model::ledger::{self, Ledger};
 use time::OffsetDateTime;
 
 use super::connection::Peer;
-use super::connection_limiter::Source;
+use super::connection_limiter::{Source, Transport};
 use super::outcome::{Decided, Outcome, Refused};
 use crate::telemetry::{LogRateLimiter, Metrics};
 
@@ -49,7 +49,7 @@ pub(super) async fn remember_machines(
     let peer = request.extensions().get::<Peer>().copied();
     let agent = request.headers().get(USER_AGENT).cloned();
     let response = next.run(request).await;
-    if let (Some(Peer { address, .. }), Some(outcome)) =
+    if let (Some(Peer { address, transport, .. }), Some(outcome)) =
         (peer, response.extensions().get::<Outcome>())
     {
         let decided = decided(&response);
@@ -67,6 +67,7 @@ pub(super) async fn remember_machines(
             pool: &outcome.pool,
             user_agent: agent.as_deref().unwrap_or_default(),
             spec: outcome.version,
+            without_tls: transport == Transport::Plain,
             answer,
             would_be_refused: decided.and_then(Verdict::would_be_refused).map(Refusal::label),
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ignition::SpecVersion;
-use model::access::{AccessMode, Verdict};
+use model::access::{AccessMode, BrokenRule, Verdict};
 use model::refusal::RefusalCode;
 use prometheus_client::metrics::counter::Counter;
 
@@ -34,7 +34,11 @@ pub(super) struct Decided(pub(super) Verdict);
 impl Decided {
     /// Verdict in one or two words for the log; `None` if nothing is restricted.
     pub(super) fn words(&self) -> Option<String> {
-        let Verdict { mode, judged } = &self.0;
+        let Verdict { mode, judged, broken_rule } = &self.0;
+        let held = broken_rule.and_then(BrokenRule::refusal);
+        if let (Some(refusal), None) = (held, self.0.access_refusal()) {
+            return Some(format!("held: {refusal}"));
+        }
         match (mode, judged) {
             (AccessMode::Off, Ok(_)) => None,
             (_, Ok(proof)) => Some(proof.to_string()),

@@ -129,6 +129,7 @@ mod tests {
             pool: "worker",
             user_agent: "Ignition/2.14.0",
             spec: Some(SpecVersion::V3_3),
+            without_tls: false,
             answer: Err((503, "there is no pool of this name")),
             would_be_refused: Some("missing"),
         };

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use model::access::{AccessMode, Modes, Policy, Records, SignedTokens, WantedModes};
+use model::access::{AccessMode, BootRules, Modes, Policy, Records, SignedTokens, WantedModes};
 use model::inputs::Inputs;
 use model::overview::History;
 use model::snapshot::{AccessRules, Known, Snapshot};
@@ -31,6 +31,7 @@ pub(crate) struct Pipeline {
     rules: AccessRules,
     known: Known,
     wanted: WantedModes,
+    boot_rules: BootRules,
     local: LocalState,
     publisher: Publisher,
     policy: Arc<ArcSwap<Policy>>,
@@ -69,6 +70,7 @@ impl Pipeline {
             rules,
             known,
             wanted: WantedModes::default(),
+            boot_rules: BootRules::default(),
             local,
             publisher,
             policy,
@@ -154,12 +156,12 @@ impl Pipeline {
     /// Reconciles the tokens, if this process manages them, and returns their records. A new token is accepted before a
     /// pointer config carries it; the modes stay the same until the end.
     fn keep(&mut self) -> Option<Records> {
-        let Self { local, wanted, known, policy, rules, .. } = self;
+        let Self { local, wanted, boot_rules, known, policy, rules, .. } = self;
         let accept = &mut |records: &Records| {
             let modes = policy.load().modes.clone();
             let signed = known.signed.clone();
             let known = Known { records: Some(records.clone()), signed, inputs: None };
-            policy.store(Arc::new(known.policy(modes, rules)));
+            policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
         };
         let Kept { records, attention } = local.keeper.as_mut()?.keep(&wanted.understood(), accept);
         self.degrade("tokens", &attention);
@@ -170,7 +172,11 @@ impl Pipeline {
 
     fn apply(&mut self, are_inputs_new: bool) {
         self.read_wanted();
-        let Some(snapshot) = Snapshot::new(&self.known, &self.wanted, &self.rules) else { return };
+        let Some(snapshot) =
+            Snapshot::new(&self.known, &self.wanted, &self.boot_rules, &self.rules)
+        else {
+            return;
+        };
         let before = self.policy.load().modes.clone();
         self.report(&before, &snapshot.policy.modes);
         self.policy.store(Arc::new(snapshot.tightened(&before)));
@@ -199,6 +205,10 @@ impl Pipeline {
         let (wanted, faults) =
             WantedModes::read(&inputs.pools, self.rules.mode, &self.wanted, records);
         self.degrade("access", &faults);
+        let (boot_rules, faults) =
+            BootRules::read(&inputs.pools, self.rules.min_ignition, &self.boot_rules);
+        self.degrade("rules about machines", &faults);
+        self.boot_rules = boot_rules;
         if wanted != self.wanted {
             self.wanted = wanted;
             let records = self.keep().or_else(|| self.known.records.clone());

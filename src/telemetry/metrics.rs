@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ignition::SpecVersion;
+use model::ignition_version::IgnitionVersion;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -64,6 +65,19 @@ struct ModeLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OldIgnitionLabels {
+    pool: PoolLabel,
+    /// What became of the machine: `held` or `warned`.
+    action: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct IgnitionLabels {
+    pool: PoolLabel,
+    version: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
     kind: &'static str,
 }
@@ -79,6 +93,8 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     access: Family<AccessLabels, Counter>,
     access_modes: Family<ModeLabels, Gauge>,
+    old_ignition: Family<OldIgnitionLabels, Counter>,
+    oldest_ignition: Family<IgnitionLabels, Gauge>,
     /// Number of faults of tokens in the state directory.
     pub tokens_attention: Gauge<i64, AtomicI64>,
     /// Bytes of Ignition configs passed to the network.
@@ -114,6 +130,8 @@ impl Metrics {
             requests: Family::default(),
             access: Family::default(),
             access_modes: Family::default(),
+            old_ignition: Family::default(),
+            oldest_ignition: Family::default(),
             tokens_attention: Gauge::default(),
             response_bytes: Counter::default(),
             connections: ConnectionMetrics::default(),
@@ -159,6 +177,16 @@ impl Metrics {
             "access_mode",
             "1 for each pool whose access is to be audited or enforced, by what is asked for and what is in force",
             self.access_modes.clone(),
+        );
+        registry.register(
+            "old_ignition_requests",
+            "Requests of machines whose Ignition is older than their pool's oldest, by pool, and if they were held or warned of",
+            self.old_ignition.clone(),
+        );
+        registry.register(
+            "oldest_ignition",
+            "1 for each pool of which machines are known, by the oldest version of Ignition among them",
+            self.oldest_ignition.clone(),
         );
         registry.register(
             "response_bytes",
@@ -255,6 +283,20 @@ impl Metrics {
     /// Counts a request by its access verdict.
     pub fn access(&self, pool: PoolLabel, mode: &'static str, verdict: &'static str) {
         self.access.get_or_create(&AccessLabels { pool, mode, verdict }).inc();
+    }
+
+    /// Counts a request of a machine whose Ignition is older than its pool's oldest.
+    pub fn old_ignition(&self, pool: PoolLabel, action: &'static str) {
+        self.old_ignition.get_or_create(&OldIgnitionLabels { pool, action }).inc();
+    }
+
+    /// Records the oldest Ignition of each pool's machines.
+    pub fn oldest_ignition(&self, oldest: impl Iterator<Item = (PoolLabel, IgnitionVersion)>) {
+        self.oldest_ignition.clear();
+        for (pool, version) in oldest {
+            let version = version.to_string();
+            self.oldest_ignition.get_or_create(&IgnitionLabels { pool, version }).set(1);
+        }
     }
 
     /// Records the modes of pools, requested and in force.

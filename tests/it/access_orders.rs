@@ -288,6 +288,7 @@ impl World {
             pool,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             is_private: true,
+            user_agent: "",
             credential,
             has_failed_often: false,
         };

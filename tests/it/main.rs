@@ -49,6 +49,7 @@ mod monitoring;
 mod node;
 mod node_ca;
 mod node_credentials;
+mod old_ignition;
 mod page;
 mod pointer_corpus;
 mod prose;

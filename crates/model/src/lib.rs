@@ -3,7 +3,7 @@
 //! From the bottom up, as `tests/it/layers` checks:
 //!
 //! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for output to people;
-//!   [`refusal`]: codes for answers without a config.
+//!   [`refusal`]: codes for answers without a config; [`ignition_version`]: versions of Ignition.
 //! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
 //!   networks, and rotation of tokens. [`registry_ca`]: CAs of image registries that machines trust,
 //!   [`registry_credentials`]: their credentials for registries.
@@ -20,6 +20,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod access;
+pub mod ignition_version;
 pub mod inputs;
 pub mod inspect;
 pub mod ledger;

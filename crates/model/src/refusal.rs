@@ -10,6 +10,7 @@
 //! | `not-renderable` | 503: the config is invalid, or cannot be expressed in the version asked for |
 //! | `inputs-not-read`, `overloaded`, `address-unknown` | 503: the server itself is not ready to answer |
 //! | `token-unknown`, `too-many-attempts`, `access-undecided` | 503: access may be granted later |
+//! | `ignition-too-old`, `plain-port-closed` | 503: the pool's rules hold the machine |
 //! | `access-refused` | 401 |
 //! | `version-not-served` | 400: `Accept` names only versions that are not served |
 
@@ -54,11 +55,15 @@ pub enum RefusalCode {
     AddressUnknown,
     /// The server has no memory for another answer now.
     Overloaded,
+    /// The machine's Ignition is older than the pool accepts.
+    IgnitionTooOld,
+    /// The pool is closed on the port without TLS.
+    PlainPortClosed,
 }
 
 impl RefusalCode {
     /// All codes.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::InputsNotRead,
         Self::PoolUnknown,
         Self::NotInBootstrap,
@@ -75,6 +80,8 @@ impl RefusalCode {
         Self::TooManyAttempts,
         Self::AddressUnknown,
         Self::Overloaded,
+        Self::IgnitionTooOld,
+        Self::PlainPortClosed,
     ];
 
     /// Value of the header.
@@ -97,6 +104,8 @@ impl RefusalCode {
             Self::TooManyAttempts => "too-many-attempts",
             Self::AddressUnknown => "address-unknown",
             Self::Overloaded => "overloaded",
+            Self::IgnitionTooOld => "ignition-too-old",
+            Self::PlainPortClosed => "plain-port-closed",
         }
     }
 

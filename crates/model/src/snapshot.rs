@@ -11,7 +11,8 @@
 use std::sync::Arc;
 
 use crate::access::{
-    AccessMode, KnownTokens, Modes, Networks, Policy, Records, SignedTokens, Verifier, WantedModes,
+    AccessMode, BootRules, KnownTokens, MinIgnition, Modes, Networks, Policy, Records,
+    SignedTokens, Verifier, WantedModes,
 };
 use crate::inputs::Inputs;
 
@@ -22,6 +23,8 @@ pub struct AccessRules {
     pub mode: AccessMode,
     /// Allowed networks.
     pub networks: Networks,
+    /// Oldest Ignition of pools without an annotation.
+    pub min_ignition: Option<MinIgnition>,
 }
 
 /// Parts of a snapshot, each as it was read last.
@@ -47,11 +50,16 @@ pub struct Snapshot {
 impl Snapshot {
     /// Combines the known parts, `None` before inputs were read.
     #[must_use]
-    pub fn new(known: &Known, wanted: &WantedModes, rules: &AccessRules) -> Option<Self> {
+    pub fn new(
+        known: &Known,
+        wanted: &WantedModes,
+        boot_rules: &BootRules,
+        rules: &AccessRules,
+    ) -> Option<Self> {
         let modes = wanted.in_force(known.records.as_ref());
         let inputs = known.inputs.clone()?;
         let inputs = Inputs { enforced: modes.enforced(), ..inputs };
-        Some(Self { inputs, policy: known.policy(modes, rules) })
+        Some(Self { inputs, policy: known.policy(modes, boot_rules, rules) })
     }
 
     /// Policy while this snapshot replaces one with the modes `before`: the stricter mode of each pool.
@@ -60,6 +68,7 @@ impl Snapshot {
         Policy {
             modes: before.stricter(&self.policy.modes),
             networks: self.policy.networks.clone(),
+            boot_rules: self.policy.boot_rules.clone(),
             verifiers: self.policy.verifiers.clone(),
         }
     }
@@ -68,11 +77,12 @@ impl Snapshot {
 impl Known {
     /// Policy with these modes, by the known tokens and keys.
     #[must_use]
-    pub fn policy(&self, modes: Modes, rules: &AccessRules) -> Policy {
+    pub fn policy(&self, modes: Modes, boot_rules: &BootRules, rules: &AccessRules) -> Policy {
         let tokens = self.records.as_ref().map(KnownTokens::new);
         let tokens = tokens.map(|tokens| Arc::new(tokens) as Arc<dyn Verifier>);
         let signed = self.signed.clone().map(|signed| Arc::new(signed) as Arc<dyn Verifier>);
         let verifiers = tokens.into_iter().chain(signed).collect();
-        Policy { modes, networks: rules.networks.clone(), verifiers }
+        let (networks, boot_rules) = (rules.networks.clone(), boot_rules.clone());
+        Policy { modes, networks, boot_rules, verifiers }
     }
 }

@@ -192,7 +192,9 @@ impl Site {
     fn judged(&self, pool: &str, credential: Credential<'_>) -> Option<Refusal> {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let (is_private, has_failed_often) = (true, false);
-        let request = Request { pool, address, is_private, credential, has_failed_often };
+        let user_agent = "";
+        let request =
+            Request { pool, address, is_private, user_agent, credential, has_failed_often };
         decide(&request, &self.policy.load(), OffsetDateTime::now_utc()).refusal()
     }
 

@@ -11,6 +11,7 @@
 //! The module does no I/O: records of tokens, the time and random bytes are arguments. A new kind of proof is a
 //! [`Verifier`]. Client certificates are not supported: Ignition cannot present one.
 
+mod boot_rules;
 pub mod generate;
 mod issued;
 mod mode;
@@ -24,6 +25,9 @@ mod token;
 mod verdict;
 mod wanted;
 
+pub use boot_rules::{
+    BootRules, BrokenRule, MIN_IGNITION_ANNOTATION, MinIgnition, PLAIN_PORT_ANNOTATION,
+};
 pub use mode::{ACCESS_ANNOTATION, AccessMode, Waiting};
 pub use modes::Modes;
 pub use network::{Allowed, Network, NetworkError, Networks};

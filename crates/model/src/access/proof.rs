@@ -133,11 +133,17 @@ pub enum Refusal {
     /// The tokens, or the state of the pool's pointer configs, have not been read yet.
     #[error("the tokens of its pool are not known yet")]
     NotRead,
+    /// The machine's Ignition is older than the pool accepts.
+    #[error("its Ignition is older than its pool accepts")]
+    OldIgnition,
+    /// The pool is closed on the port without TLS.
+    #[error("it came by the port without TLS, on which its pool is closed")]
+    PoolPlainPort,
 }
 
 impl Refusal {
     /// All refusals.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::OtherNetwork,
         Self::PlainPort,
         Self::Missing,
@@ -150,6 +156,8 @@ impl Refusal {
         Self::Unsigned,
         Self::TooMany,
         Self::NotRead,
+        Self::OldIgnition,
+        Self::PoolPlainPort,
     ];
 
     /// Value of the label in metrics and in the ledger.
@@ -168,6 +176,8 @@ impl Refusal {
             Self::Unsigned => "unsigned",
             Self::TooMany => "too-many",
             Self::NotRead => "not-read",
+            Self::OldIgnition => "old-ignition",
+            Self::PoolPlainPort => "pool-plain-port",
         }
     }
 
@@ -184,6 +194,8 @@ impl Refusal {
             Self::Unknown => RefusalCode::TokenUnknown,
             Self::TooMany => RefusalCode::TooManyAttempts,
             Self::NotYet | Self::NotRead => RefusalCode::AccessUndecided,
+            Self::OldIgnition => RefusalCode::IgnitionTooOld,
+            Self::PoolPlainPort => RefusalCode::PlainPortClosed,
             Self::OtherNetwork
             | Self::PlainPort
             | Self::Missing

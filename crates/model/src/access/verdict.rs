@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
+use super::boot_rules::{BootRules, BrokenRule};
 use super::mode::AccessMode;
 use super::modes::Modes;
 use super::network::Networks;
@@ -19,6 +20,8 @@ pub struct Request<'a> {
     pub address: IpAddr,
     /// True if the connection is encrypted.
     pub is_private: bool,
+    /// Value of `User-Agent`, empty without one.
+    pub user_agent: &'a str,
     /// Credential of the request.
     pub credential: Credential<'a>,
     /// True if so many requests from the address have failed that only cheap credentials are verified.
@@ -32,6 +35,8 @@ pub struct Policy {
     pub modes: Modes,
     /// Allowed networks.
     pub networks: Networks,
+    /// Rules about machines.
+    pub boot_rules: BootRules,
     /// Verifiers of credentials, asked in this order.
     pub verifiers: Vec<Arc<dyn Verifier>>,
 }
@@ -43,12 +48,20 @@ pub struct Verdict {
     pub mode: AccessMode,
     /// Result of the verification, regardless of the mode.
     pub judged: Result<Proof, Refusal>,
+    /// Rule about machines that this one breaks.
+    pub broken_rule: Option<BrokenRule>,
 }
 
 impl Verdict {
     /// Reason for a refusal, `None` if the client gets the config.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
+        self.access_refusal().or_else(|| self.broken_rule.and_then(BrokenRule::refusal))
+    }
+
+    /// Reason for a refusal by what the request proves.
+    #[must_use]
+    pub fn access_refusal(&self) -> Option<Refusal> {
         let counts = |refusal: &Refusal| match self.mode {
             AccessMode::Enforce => true,
             AccessMode::Audit => false,
@@ -81,7 +94,7 @@ pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Ve
     } else {
         judge(request, policy, now)
     };
-    Verdict { mode, judged }
+    Verdict { mode, judged, broken_rule: policy.boot_rules.broken_by(request) }
 }
 
 fn judge(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Result<Proof, Refusal> {

@@ -191,6 +191,7 @@ mod tests {
             pool: "worker",
             user_agent,
             spec: None,
+            without_tls: false,
             answer,
             would_be_refused: None,
         };

@@ -165,7 +165,9 @@ mod tests {
             Err((401, "not for everyone"))
         };
         let (pool, user_agent, spec) = ("worker", "Ignition/2.14.0", None);
-        let request = Request { address, pool, user_agent, spec, answer, would_be_refused: None };
+        let (without_tls, would_be_refused) = (false, None);
+        let request =
+            Request { address, pool, user_agent, spec, without_tls, answer, would_be_refused };
         entries.note(address, NOON, |machine| machine.asked(&request, NOON));
         let (others, most) = (&entries.others, entries.most);
         let of_networks = others.machines.iter().filter(|(address, _)| address.is_ipv6()).count();

@@ -9,6 +9,7 @@ use time::{Duration, OffsetDateTime};
 use utoipa::ToSchema;
 
 use crate::escape::{NAME, cut_for_json as cut};
+use crate::ignition_version::IgnitionVersion;
 
 /// Maximum length of a user agent. This and the other limits are in bytes of JSON, in which the ledger is stored and
 /// served, so that clients cannot inflate it.
@@ -50,6 +51,9 @@ pub struct Requests {
     /// Spec that the client reads, if it requested a known one.
     #[schema(value_type = Option<String>)]
     pub spec: Option<SpecVersion>,
+    /// True if the last request came by the port without TLS.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub without_tls: bool,
     /// Result of the last request.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -123,6 +127,8 @@ pub struct Request<'a> {
     pub user_agent: &'a str,
     /// Requested spec, if it is a known one.
     pub spec: Option<SpecVersion>,
+    /// True if it came by the port without TLS.
+    pub without_tls: bool,
     /// The MachineConfig's name and the SHA-256 of the sent bytes, or the status and the reason.
     pub answer: Result<(&'a str, &'a str), (u16, &'a str)>,
     /// Reason why the request would have been refused if its pool were enforced.
@@ -140,6 +146,12 @@ impl Machine {
     #[must_use]
     pub fn is_ignition(&self) -> bool {
         self.requests.as_ref().is_none_or(|requests| requests.user_agent.starts_with("Ignition/"))
+    }
+
+    /// Version of its Ignition; `None` of another program.
+    #[must_use]
+    pub fn ignition_version(&self) -> Option<IgnitionVersion> {
+        IgnitionVersion::of_user_agent(&self.requests.as_ref()?.user_agent)
     }
 
     /// Returns `true` if the last request got a config.
@@ -190,6 +202,7 @@ impl Requests {
             pool: cut(request.pool, NAME).into_owned(),
             user_agent: cut(request.user_agent, USER_AGENT).into_owned(),
             spec: request.spec,
+            without_tls: request.without_tls,
             outcome: Outcome::of(request),
             would_be_refused: request.would_be_refused.map(str::to_owned),
             times: 1,
@@ -206,6 +219,7 @@ impl Requests {
         self.times += 1;
         self.last = now;
         self.spec = request.spec;
+        self.without_tls = request.without_tls;
         set(&mut self.pool, &cut(request.pool, NAME));
         set(&mut self.user_agent, &cut(request.user_agent, USER_AGENT));
         if self.would_be_refused.as_deref() != request.would_be_refused {
@@ -302,6 +316,7 @@ mod tests {
         pool: "worker",
         user_agent: "Ignition/2.14.0",
         spec: Some(SpecVersion::V3_3),
+        without_tls: false,
         answer: Err((503, "there is no pool of this name")),
         would_be_refused: None,
     };

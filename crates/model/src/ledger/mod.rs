@@ -11,6 +11,7 @@ mod visits;
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +19,8 @@ use time::OffsetDateTime;
 
 use self::entries::Entries;
 use self::visits::{Seen, Visits};
+
+use crate::ignition_version::IgnitionVersion;
 
 pub use self::boot_status::{BootStatus, Severity};
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
@@ -100,6 +103,25 @@ impl Ledger {
         self.noted().visits.of(address.to_canonical())
     }
 
+    /// Oldest Ignition among the machines of each pool that was asked for, existing or not.
+    #[must_use]
+    pub fn oldest_ignition(&self) -> BTreeMap<String, IgnitionVersion> {
+        let mut oldest: BTreeMap<String, IgnitionVersion> = BTreeMap::new();
+        for machine in self.noted().machines.iter() {
+            let (Some(requests), Some(version)) = (&machine.requests, machine.ignition_version())
+            else {
+                continue;
+            };
+            match oldest.get_mut(&requests.pool) {
+                Some(known) => *known = version.min(*known),
+                None => {
+                    oldest.insert(requests.pool.clone(), version);
+                }
+            }
+        }
+        oldest
+    }
+
     /// A counter of changes.
     #[must_use]
     pub fn changes(&self) -> u64 {
@@ -158,6 +180,7 @@ mod tests {
             pool: "worker",
             user_agent: "Ignition/2.14.0",
             spec: None,
+            without_tls: false,
             answer: Err((503, "there is no pool of this name")),
             would_be_refused: None,
         }

@@ -154,6 +154,7 @@ mod tests {
             pool: "worker".to_owned(),
             user_agent: "Ignition/2".to_owned(),
             spec: None,
+            without_tls: false,
             outcome: Outcome::Refused { status: 503, reason: reason.to_owned() },
             would_be_refused: None,
             times: 1,

@@ -3,6 +3,7 @@
 
 mod history;
 mod machine_row;
+mod pool_machines;
 mod trust_map;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::ledger::{BootStatus, Machine, Severity};
 
 pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
+pub use self::pool_machines::PoolMachines;
 pub use self::trust_map::{PointerGroup, PointerStatus, TrustMap, TrustedCertificate};
 
 /// State of a server at one time.
@@ -100,7 +102,7 @@ pub struct Server {
 }
 
 /// A pool and its config.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct Pool {
     /// Name of the MachineConfigPool.
     pub name: String,
@@ -113,6 +115,37 @@ pub struct Pool {
     pub access: String,
     /// Ignition specs that were requested.
     pub specs: Vec<String>,
+    /// Oldest version of Ignition among its machines.
+    pub oldest_ignition: Option<String>,
+    /// Oldest version that they should have, `VERSION:warn` or `VERSION:hold`.
+    pub min_ignition: Option<String>,
+    /// Number of its machines with an older one.
+    pub with_old_ignition: usize,
+    /// Number of its machines that came by the port without TLS.
+    pub without_tls: usize,
+    /// True if the pool is closed on the port without TLS.
+    pub is_plain_port_closed: bool,
+}
+
+impl Pool {
+    /// Remarks on its machines: an old Ignition, and the port without TLS.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        let Self { name, oldest_ignition, min_ignition, with_old_ignition, .. } = self;
+        let machines = |count| if count == 1 { "machine" } else { "machines" };
+        let mut remarks = Vec::new();
+        if let (Some(oldest), Some(min), 1..) = (oldest_ignition, min_ignition, *with_old_ignition)
+        {
+            let (min, action) = min.split_once(':').unwrap_or((min, ""));
+            let held = if action == "hold" { " and is held" } else { "" };
+            remarks.push(format!(
+                "pool {name}: {with_old_ignition} {} came with Ignition older than {min}{held}, the oldest with \
+                 {oldest}: update the boot image",
+                machines(*with_old_ignition)
+            ));
+        }
+        remarks
+    }
 }
 
 /// A machine with its boot status.

@@ -3,7 +3,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use time::OffsetDateTime;
 
-use super::machine_query::MachineQuery;
+use super::machine_query::{MachineQuery, WITHOUT_TLS};
 use crate::overview::{Pool, Server};
 
 /// Common data of all pages.
@@ -26,6 +26,13 @@ pub(super) fn pool_path(pool: &str) -> String {
 /// Path of the machines of a pool.
 pub(super) fn machines_path(pool: &Pool) -> String {
     let query = MachineQuery { pool: pool.name.clone(), page: 1, ..MachineQuery::default() };
+    format!("{}#machines", query.path())
+}
+
+/// Path of the machines of a pool that came by the port without TLS.
+pub(super) fn without_tls_path(pool: &Pool) -> String {
+    let (pool, text) = (pool.name.clone(), WITHOUT_TLS.to_owned());
+    let query = MachineQuery { pool, text, page: 1, ..MachineQuery::default() };
     format!("{}#machines", query.path())
 }
 

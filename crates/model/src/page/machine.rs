@@ -64,6 +64,10 @@ impl MachinePage<'_> {
         self.view.line.machine.requests.as_ref().map_or("", |requests| &requests.user_agent)
     }
 
+    fn is_without_tls(&self) -> bool {
+        self.view.line.machine.requests.as_ref().is_some_and(|requests| requests.without_tls)
+    }
+
     fn sha256(&self) -> &str {
         match self.view.line.machine.requests.as_ref().map(|requests| &requests.outcome) {
             Some(Outcome::Served { sha256, .. }) => sha256,
@@ -192,8 +196,15 @@ mod tests {
                 step(|ledger| {
                     let spec = Some(SpecVersion::V3_4);
                     let user_agent = "Ignition/2";
-                    let request =
-                        Request { address, pool, user_agent, spec, answer, would_be_refused: None };
+                    let request = Request {
+                        address,
+                        pool,
+                        user_agent,
+                        spec,
+                        without_tls: false,
+                        answer,
+                        would_be_refused: None,
+                    };
                     ledger.asked(&request, NOON);
                 })
             };

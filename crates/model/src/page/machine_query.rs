@@ -9,6 +9,9 @@ use crate::escape::NAME;
 use crate::ledger::Severity;
 use crate::overview::MachineLine;
 
+/// Text that finds the machines whose last request came by the port without TLS.
+pub(super) const WITHOUT_TLS: &str = "without TLS";
+
 /// Machines on one page.
 const MAX_ROWS: usize = 100;
 
@@ -160,7 +163,8 @@ impl MachineQuery {
                 || has(&line.standing.words)
                 || has(line.pool())
                 || has(line.got())
-                || requests.is_some_and(|requests| has(&requests.user_agent)))
+                || requests.is_some_and(|requests| has(&requests.user_agent))
+                || requests.is_some_and(|requests| requests.without_tls && has(WITHOUT_TLS)))
     }
 }
 
@@ -194,6 +198,7 @@ mod tests {
                 pool: if number % 2 == 0 { "worker" } else { "Infra" },
                 user_agent: "Ignition/2.14.0",
                 spec: None,
+                without_tls: false,
                 answer: if number % 10 == 0 { Err((503, "no")) } else { Ok(("rendered", "00")) },
                 would_be_refused: None,
             };

@@ -4,7 +4,7 @@ use askama::Template;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::frame::{Frame, machines_path, pool_path, slug, specs};
+use super::frame::{Frame, machines_path, pool_path, slug, specs, without_tls_path};
 use super::when::{day, when};
 use crate::inspect::{Change, ChangeKind, Machine, Section, facts, sections};
 use crate::overview::{Pool, Server};

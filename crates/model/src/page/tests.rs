@@ -29,6 +29,7 @@ fn overview(machines: u32) -> Overview {
             pool: "<x>",
             user_agent,
             spec: None,
+            without_tls: false,
             answer,
             would_be_refused: None,
         };
@@ -52,7 +53,7 @@ fn overview(machines: u32) -> Overview {
             name: "worker".to_owned(),
             configuration: None,
             problem: Some("it has no configuration yet".to_owned()),
-            specs: Vec::new(),
+            ..Pool::default()
         }],
         machines: machines.into(),
         silent_servers: vec!["192.0.2.1:8797: no answer in time".to_owned()],
@@ -205,6 +206,7 @@ fn a_machines_page_has_each_request_and_no_markup_of_others() {
             pool: "<img src=x>",
             user_agent: "Ignition/\u{202e}<script>alert(1)</script>",
             spec: Some(ignition::SpecVersion::V3_4),
+            without_tls: false,
             answer,
             would_be_refused: Some("\"no\" token"),
         };

@@ -145,6 +145,7 @@ mod tests {
                 pool: "worker",
                 user_agent: if last == 9 { "curl/8" } else { "Ignition/2" },
                 spec: None,
+                without_tls: false,
                 answer: if is_served { Ok(("a", "00")) } else { Err((503, "no")) },
                 would_be_refused: None,
             };

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::fetch::Fetch;
 use crate::access::{
-    AccessMode, Credential, KnownTokens, Modes, Networks, Policy, Records, Refusal, Request, decide,
+    AccessMode, Credential, KnownTokens, Modes, Policy, Records, Refusal, Request, decide,
 };
 
 /// Result for a fetch.
@@ -31,8 +31,8 @@ pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admis
         records.enforced.iter().map(|pool| (pool.clone(), AccessMode::Enforce)).collect();
     let policy = Policy {
         modes: Modes::new(AccessMode::Off, &enforced, &BTreeSet::new(), Some(records)),
-        networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(records))],
+        ..Policy::default()
     };
     let is_proof = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("Authorization");
     let proofs = fetch.headers.iter().filter(is_proof).map(|(_, value)| value.as_bytes());
@@ -41,6 +41,7 @@ pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admis
         pool: &fetch.pool,
         address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         is_private: true,
+        user_agent: "",
         credential,
         has_failed_often: false,
     };

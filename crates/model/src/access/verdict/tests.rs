@@ -38,6 +38,7 @@ fn policy(mode: AccessMode, token: &Token) -> Policy {
     Policy {
         modes: modes(mode, &wanted, Some(&records)),
         networks: Networks::default(),
+        boot_rules: BootRules::default(),
         verifiers: vec![Arc::new(KnownTokens::new(&records))],
     }
 }
@@ -47,6 +48,7 @@ fn request<'a>(pool: &'a str, credential: Credential<'a>) -> Request<'a> {
         pool,
         address: IpAddr::V4(Ipv4Addr::LOCALHOST),
         is_private: true,
+        user_agent: "",
         credential,
         has_failed_often: false,
     }
@@ -304,7 +306,15 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
 #[test]
 fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
     let may_heal: Vec<_> = Refusal::ALL.into_iter().filter(|refusal| refusal.may_heal()).collect();
-    assert_eq!(may_heal, [Refusal::Unknown, Refusal::NotYet, Refusal::TooMany, Refusal::NotRead]);
+    let expected = [
+        Refusal::Unknown,
+        Refusal::NotYet,
+        Refusal::TooMany,
+        Refusal::NotRead,
+        Refusal::OldIgnition,
+        Refusal::PoolPlainPort,
+    ];
+    assert_eq!(may_heal, expected);
     let labels: BTreeSet<_> = Refusal::ALL.iter().map(|refusal| refusal.label()).collect();
     assert_eq!(labels.len(), Refusal::ALL.len());
     for mode in AccessMode::ALL {

@@ -1,0 +1,240 @@
+//! Rules about the machine that boots, whoever it is: the oldest Ignition of a pool, and the port without TLS.
+//!
+//! A machine that breaks a rule is held with 503, so that it boots as soon as an administrator has changed the rule.
+
+use core::fmt;
+use core::str::FromStr;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::proof::Refusal;
+use super::verdict::Request;
+use crate::ignition_version::IgnitionVersion;
+use crate::objects::MachineConfigPool;
+
+/// Annotation of a pool with the oldest Ignition that its machines should have; `off` for any.
+pub const MIN_IGNITION_ANNOTATION: &str = "machine-config-server.io/min-ignition-version";
+/// Annotation of a pool that is `closed` on the port without TLS, or `open`.
+pub const PLAIN_PORT_ANNOTATION: &str = "machine-config-server.io/plain-port";
+
+/// Oldest Ignition that machines should have, and what happens to those with an older one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MinIgnition {
+    /// Oldest version.
+    pub version: IgnitionVersion,
+    /// True if machines with an older one get no config.
+    pub is_held: bool,
+}
+
+impl FromStr for MinIgnition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (version, action) = text.split_once(':').unwrap_or((text, "warn"));
+        let is_held = match action {
+            "warn" => false,
+            "hold" => true,
+            _ => return Err(format!("{action:?}: expected warn or hold")),
+        };
+        Ok(Self { version: version.parse()?, is_held })
+    }
+}
+
+impl fmt::Display for MinIgnition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let action = if self.is_held { "hold" } else { "warn" };
+        write!(f, "{}:{action}", self.version)
+    }
+}
+
+/// Rule that a machine breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokenRule {
+    /// Its Ignition is older than the pool's oldest.
+    OldIgnition {
+        /// True if it gets no config.
+        is_held: bool,
+    },
+    /// It came by the port without TLS, on which the pool is closed.
+    PlainPort,
+}
+
+impl BrokenRule {
+    /// The refusal, unless the rule only warns.
+    #[must_use]
+    pub fn refusal(self) -> Option<Refusal> {
+        match self {
+            Self::OldIgnition { is_held: true } => Some(Refusal::OldIgnition),
+            Self::OldIgnition { is_held: false } => None,
+            Self::PlainPort => Some(Refusal::PoolPlainPort),
+        }
+    }
+}
+
+/// Rules of all pools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BootRules {
+    default: Option<MinIgnition>,
+    pools: BTreeMap<String, PoolRules>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct PoolRules {
+    min_ignition: Option<MinIgnition>,
+    is_plain_port_closed: bool,
+}
+
+impl BootRules {
+    /// Reads the pools' annotations, with `default` as the oldest Ignition of pools without one. Returns a line for each
+    /// annotation that is not understood.
+    ///
+    /// Such an annotation changes no pool's oldest Ignition from `before`, and closes the port without TLS.
+    #[must_use]
+    pub fn read(
+        pools: &BTreeMap<String, Arc<MachineConfigPool>>,
+        default: Option<MinIgnition>,
+        before: &Self,
+    ) -> (Self, Vec<String>) {
+        let (mut rules, mut faults) = (Self { default, pools: BTreeMap::new() }, Vec::new());
+        for (name, pool) in pools {
+            let mut fault = |annotation, error| {
+                faults.push(format!("pool {name}: {annotation}: {error}"));
+            };
+            let min_ignition = match pool.annotation(MIN_IGNITION_ANNOTATION) {
+                None => default,
+                Some("off") => None,
+                Some(text) => match text.parse() {
+                    Ok(min) => Some(min),
+                    Err(error) => {
+                        fault(MIN_IGNITION_ANNOTATION, error);
+                        before.pools.get(name).map_or(default, |before| before.min_ignition)
+                    }
+                },
+            };
+            let is_plain_port_closed = match pool.annotation(PLAIN_PORT_ANNOTATION) {
+                None | Some("open") => false,
+                Some("closed") => true,
+                Some(text) => {
+                    fault(PLAIN_PORT_ANNOTATION, format!("{text:?}: expected open or closed"));
+                    true
+                }
+            };
+            let own = PoolRules { min_ignition, is_plain_port_closed };
+            if own != (PoolRules { min_ignition: default, is_plain_port_closed: false }) {
+                rules.pools.insert(name.clone(), own);
+            }
+        }
+        (rules, faults)
+    }
+
+    fn of(&self, pool: &str) -> PoolRules {
+        let default = PoolRules { min_ignition: self.default, is_plain_port_closed: false };
+        self.pools.get(pool).copied().unwrap_or(default)
+    }
+
+    /// Oldest Ignition of a pool.
+    #[must_use]
+    pub fn min_ignition(&self, pool: &str) -> Option<MinIgnition> {
+        self.of(pool).min_ignition
+    }
+
+    /// True if a pool is closed on the port without TLS.
+    #[must_use]
+    pub fn is_plain_port_closed(&self, pool: &str) -> bool {
+        self.of(pool).is_plain_port_closed
+    }
+
+    /// The rule that a request breaks. Only Ignition has a version: other programs are people's.
+    pub(super) fn broken_by(&self, request: &Request<'_>) -> Option<BrokenRule> {
+        if self.default.is_none() && self.pools.is_empty() {
+            return None;
+        }
+        let PoolRules { min_ignition, is_plain_port_closed } = self.of(request.pool);
+        if is_plain_port_closed && !request.is_private {
+            return Some(BrokenRule::PlainPort);
+        }
+        let min = min_ignition?;
+        let version = IgnitionVersion::of_user_agent(request.user_agent)?;
+        (version < min.version).then_some(BrokenRule::OldIgnition { is_held: min.is_held })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{IpAddr, Ipv4Addr};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::access::Credential;
+
+    fn pools(annotations: &[(&str, &str)]) -> BTreeMap<String, Arc<MachineConfigPool>> {
+        let annotations: serde_json::Map<_, _> =
+            annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        let pool = json!({"metadata": {"name": "worker", "annotations": annotations}});
+        let pool = serde_json::from_value(pool).unwrap();
+        [("worker".to_owned(), Arc::new(pool))].into()
+    }
+
+    fn broken(rules: &BootRules, user_agent: &str, is_private: bool) -> Option<BrokenRule> {
+        rules.broken_by(&Request {
+            pool: "worker",
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            is_private,
+            user_agent,
+            credential: Credential::Missing,
+            has_failed_often: false,
+        })
+    }
+
+    #[test]
+    fn an_old_ignition_is_held_or_a_warning_and_other_programs_have_none() {
+        let flag = Some("2.14.0".parse().unwrap());
+        for (annotation, held) in
+            [(None, Some(false)), (Some("2.14.0:hold"), Some(true)), (Some("off"), None)]
+        {
+            let annotations: Vec<_> =
+                annotation.into_iter().map(|text| (MIN_IGNITION_ANNOTATION, text)).collect();
+            let (rules, faults) =
+                BootRules::read(&pools(&annotations), flag, &BootRules::default());
+            assert!(faults.is_empty(), "{faults:?}");
+            let expected = held.map(|is_held| BrokenRule::OldIgnition { is_held });
+            assert_eq!(broken(&rules, "Ignition/2.9.0", true), expected, "{annotation:?}");
+            for fine in ["Ignition/2.14.0", "Ignition/2.20.1", "curl/7.0.0", ""] {
+                assert_eq!(broken(&rules, fine, true), None, "{fine}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pool_is_closed_on_the_port_without_tls_alone() {
+        let (rules, _) = BootRules::read(
+            &pools(&[(PLAIN_PORT_ANNOTATION, "closed")]),
+            None,
+            &BootRules::default(),
+        );
+        assert_eq!(broken(&rules, "Ignition/2.14.0", false), Some(BrokenRule::PlainPort));
+        assert_eq!(broken(&rules, "Ignition/2.14.0", true), None);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_reported_keeps_the_version_and_closes_the_port() {
+        let typo = [(MIN_IGNITION_ANNOTATION, "2.14"), (PLAIN_PORT_ANNOTATION, "close")];
+        let (before, _) = BootRules::read(
+            &pools(&[(MIN_IGNITION_ANNOTATION, "2.10.0:hold")]),
+            None,
+            &BootRules::default(),
+        );
+        let (rules, faults) = BootRules::read(&pools(&typo), None, &before);
+        assert_eq!(rules.min_ignition("worker"), before.min_ignition("worker"));
+        assert!(rules.is_plain_port_closed("worker"));
+        assert_eq!(
+            faults,
+            [
+                "pool worker: machine-config-server.io/min-ignition-version: \"2.14\": expected \
+                 MAJOR.MINOR.PATCH, such as 2.14.0",
+                "pool worker: machine-config-server.io/plain-port: \"close\": expected open or closed",
+            ]
+        );
+    }
+}
