@@ -11,14 +11,14 @@ use axum::Router;
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, MinIgnition, Networks, Policy};
 use model::inputs::Inputs;
-use model::ledger::{Ledger, NodeIndex};
+use model::ledger::{FailureReport, Ledger, NodeIndex};
 use model::objects::SecretName;
 use model::overview::History;
 use model::snapshot::{AccessRules, Known};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pki::Host;
 use time::OffsetDateTime;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use super::administrators::AdministratorsAddress;
 use super::overview::{self, Sources};
@@ -52,6 +52,9 @@ use crate::telemetry::conditions::{Condition, Conditions, Status};
 pub use super::overview::JudgePointers;
 pub use crate::serving::serving_pair::PairFiles;
 
+/// Maximum number of reports of failed first boots that wait for the API server.
+const MAX_WAITING_REPORTS: usize = 64;
+
 /// Settings of all servers.
 pub struct ServingOptions {
     /// Listen addresses and ports.
@@ -72,6 +75,8 @@ pub struct ServingOptions {
     pub balancers: Balancers,
     /// True if Ignition gets compact configs.
     pub is_compact: bool,
+    /// True if machines can report failed first boots.
+    pub takes_reports: bool,
 }
 
 impl ServingOptions {
@@ -209,6 +214,7 @@ impl Server {
         let (source, first) = open(settings.source).await?;
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
+        let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
         let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
         let local = settings.local.map(|local| local.state(ports)).unwrap_or_default();
         let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
@@ -232,7 +238,7 @@ impl Server {
         });
         let pages = pages(&answers, &reporting, &ledger, sources);
         let auth = Arc::new(Authorizer::new(policy));
-        let machines = Machines { answers, metrics, status, ledger: ledger.clone(), auth };
+        let machines = Machines { answers, metrics, status, ledger, auth, reports };
         let of_administrators = reporting.metrics.administrators.clone();
         Ok(Self {
             ports,
@@ -349,6 +355,16 @@ fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> No
         tasks.spawn("what follows the nodes", follow);
     }
     nodes
+}
+
+/// Publishes reports of failed first boots, if there is a cluster. Returns their receiver.
+fn take_reports(tasks: &mut Tasks, source: &Source) -> mpsc::Sender<FailureReport> {
+    let (sender, reports) = mpsc::channel(MAX_WAITING_REPORTS);
+    let publish = source.publish_failures(super::process_name('_'), reports);
+    if let Some(publish) = publish {
+        tasks.spawn("what publishes failed first boots", publish);
+    }
+    sender
 }
 
 /// Stores the boot ledger in a directory, if there is one.

@@ -51,6 +51,9 @@ pub(crate) struct ServingFlags {
     /// annotation overrides it
     #[arg(long, value_name = "VERSION[:warn|:hold]", help_heading = ANSWERS)]
     min_ignition_version: Option<MinIgnition>,
+    /// Take reports of machines whose first boot failed after they got their config, at /v1/node-failure
+    #[arg(long, value_name = "on|off", default_value = "off", hide_possible_values = true, help_heading = ANSWERS)]
+    failure_reports: Switch,
     #[command(flatten)]
     limits: LimitFlags,
     #[command(flatten)]
@@ -137,6 +140,7 @@ impl ServingFlags {
             min_ignition: self.min_ignition_version,
             balancers: Balancers::new(self.networks.proxy_from),
             is_compact: self.compact == Switch::On,
+            takes_reports: self.failure_reports == Switch::On,
         })
     }
 }

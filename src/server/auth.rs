@@ -4,17 +4,15 @@
 //! token that another server may know gets 503, so that Ignition retries. So does a source that has failed too often:
 //! until it has waited, only a token with a known hash is accepted, because verifying a signed one is too expensive.
 
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::HeaderValue;
 use http::header::{AUTHORIZATION, CONNECTION, USER_AGENT, WWW_AUTHENTICATE};
-use lru::LruCache;
+use http::{HeaderMap, HeaderValue};
 use model::access::{self, BrokenRule, Credential, Policy, Refusal, Verdict, decide};
 use model::refusal::RefusalCode;
 use time::OffsetDateTime;
@@ -22,13 +20,20 @@ use tokio::time::Instant;
 
 use super::answer;
 use super::connection::Peer;
-use super::connection_limiter::{Source, Transport};
+use super::connection_limiter::Transport;
 use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
+use super::source_buckets::SourceBuckets;
 use crate::serving::answers::Answers;
 use crate::telemetry::Metrics;
 
-const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"machine-config-server\"");
+/// Number of failed attempts that a source has at once.
+const BURST: u32 = 100;
+/// Time after which a source gets another attempt.
+const REFILL: Duration = Duration::from_secs(1);
+
+pub(super) const CHALLENGE: HeaderValue =
+    HeaderValue::from_static("Bearer realm=\"machine-config-server\"");
 /// Body of all permanent refusals.
 const REFUSED: &str =
     "this config is not for everyone, and nothing that came with the request opens it";
@@ -39,10 +44,10 @@ const PLAIN_PORT: &str = "this pool is not served on the port without TLS";
 const TOO_MANY: &str = "too many failed attempts from this address";
 
 /// Policy in force, which can be swapped, and failed attempts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Authorizer {
     policy: Arc<ArcSwap<Policy>>,
-    attempts: FailedAttempts,
+    attempts: SourceBuckets,
 }
 
 /// State of the access check.
@@ -64,7 +69,7 @@ pub(super) async fn auth(
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return answer::refused(RefusalCode::AddressUnknown, NO_ADDRESS.to_owned());
     };
-    let verdict = auth.judge(&pool, peer, &request);
+    let verdict = auth.judge(&pool, peer, request.headers());
     let label = answers.label(&pool);
     let decided = Decided(verdict);
     let Decided(Verdict { mode, judged, broken_rule }) = &decided;
@@ -94,14 +99,14 @@ impl Authorizer {
     /// Judges each request by the present `policy`.
     #[must_use]
     pub fn new(policy: Arc<ArcSwap<Policy>>) -> Self {
-        Self { policy, attempts: FailedAttempts::default() }
+        Self { policy, attempts: SourceBuckets::new(BURST, REFILL) }
     }
 
-    fn judge(&self, pool: &str, peer: Peer, request: &Request) -> Verdict {
+    pub(super) fn judge(&self, pool: &str, peer: Peer, headers: &HeaderMap) -> Verdict {
         let source = peer.address.into();
         let now = Instant::now();
-        let agent = request.headers().get(USER_AGENT);
-        let values = request.headers().get_all(AUTHORIZATION);
+        let agent = headers.get(USER_AGENT);
+        let values = headers.get_all(AUTHORIZATION);
         let asked = access::Request {
             pool,
             address: peer.address.ip(),
@@ -135,58 +140,8 @@ fn refused(refusal: Refusal) -> (Response, &'static str) {
     (response, reason)
 }
 
-/// Number of failed attempts that a source has at once.
-const BURST: u32 = 100;
-/// Time after which a source gets another attempt.
-const REFILL: Duration = Duration::from_secs(1);
-/// Number of sources that are remembered; the least recent failure is dropped.
-const SOURCES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
-
-/// Recent failures of each source: a bucket that refills.
-#[derive(Debug)]
-struct FailedAttempts(Mutex<LruCache<Source, Bucket>>);
-
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    used: u32,
-    since: Instant,
-}
-
-impl Default for FailedAttempts {
-    fn default() -> Self {
-        Self(Mutex::new(LruCache::new(SOURCES)))
-    }
-}
-
-impl FailedAttempts {
-    fn are_used_up(&self, source: Source, now: Instant) -> bool {
-        let buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buckets.peek(&source).is_some_and(|bucket| bucket.refilled(now).used >= BURST)
-    }
-
-    fn count(&self, source: Source, now: Instant) {
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = buckets.get_or_insert_mut(source, || Bucket { used: 0, since: now });
-        *bucket = bucket.refilled(now);
-        bucket.used = (bucket.used + 1).min(BURST);
-    }
-}
-
-impl Bucket {
-    fn refilled(self, now: Instant) -> Self {
-        let passed = now.saturating_duration_since(self.since);
-        let refills = u32::try_from(passed.as_nanos() / REFILL.as_nanos()).unwrap_or(u32::MAX);
-        Self {
-            used: self.used.saturating_sub(refills),
-            since: if refills >= self.used { now } else { self.since + REFILL * refills },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use axum::Router;
     use axum::body::Body;
     use axum::middleware::from_fn_with_state;
@@ -200,51 +155,13 @@ mod tests {
     async fn a_request_from_nowhere_is_let_in_nowhere() {
         let metrics = Arc::new(Metrics::new());
         let answers = Arc::new(Answers::new(true, Arc::clone(&metrics)));
-        let state = AuthState { auth: Arc::default(), answers, metrics };
+        let authorizer = Arc::new(Authorizer::new(Arc::default()));
+        let state = AuthState { auth: authorizer, answers, metrics };
         let router = Router::new()
             .route("/config/{pool}", get(async || "a config"))
             .route_layer(from_fn_with_state(state, auth));
         let request = Request::get("/config/worker").body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
-    }
-
-    #[test]
-    fn a_source_has_so_many_failed_attempts_and_gets_them_back() {
-        let attempts = FailedAttempts::default();
-        let source = |text: &str| Source::from(text.parse::<SocketAddr>().unwrap());
-        let (bad, good) = (source("192.0.2.1:1"), source("192.0.2.2:1"));
-        let start = Instant::now();
-        for _ in 0..BURST {
-            assert!(!attempts.are_used_up(bad, start));
-            attempts.count(bad, start);
-        }
-        assert!(attempts.are_used_up(bad, start) && !attempts.are_used_up(good, start));
-        let later = start + REFILL;
-        assert!(!attempts.are_used_up(bad, later));
-        attempts.count(bad, later);
-        assert!(attempts.are_used_up(bad, later));
-        // Attempts without a token left do not extend the wait.
-        for _ in 0..1_000 {
-            attempts.count(bad, later);
-        }
-        assert!(!attempts.are_used_up(bad, later + REFILL));
-        assert!(attempts.are_used_up(source("192.0.2.1:2"), later), "a port is no other source");
-        let long_after = later + REFILL * (BURST + 1);
-        for _ in 0..BURST {
-            assert!(!attempts.are_used_up(bad, long_after));
-            attempts.count(bad, long_after);
-        }
-        assert!(attempts.are_used_up(bad, long_after));
-    }
-
-    #[test]
-    fn sources_that_are_remembered_have_a_number() {
-        let attempts = FailedAttempts::default();
-        let now = Instant::now();
-        for number in 0..20_000_u32 {
-            attempts.count(Source::V4(number.into()), now);
-        }
-        assert_eq!(attempts.0.lock().unwrap().len(), SOURCES.get());
     }
 }

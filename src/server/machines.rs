@@ -8,17 +8,20 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use ignition::{Form, SpecVersion, negotiate};
 use model::escape::{NAME, cut_escaped};
-use model::ledger::Ledger;
+use model::ledger::{FailureReport, Ledger};
 use model::refusal::RefusalCode;
+
+use tokio::sync::mpsc;
 
 use super::answer;
 use super::auth::{AuthState, Authorizer, auth};
 use super::layers::{RequestLog, count_requests, log_requests, remember_machines};
+use super::node_failure::{self, ReportState};
 use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::readiness::Readiness;
@@ -41,6 +44,8 @@ pub struct Machines {
     pub ledger: Ledger,
     /// Access check.
     pub auth: Arc<Authorizer>,
+    /// Receiver of reports of failed first boots; `None` if machines cannot send any.
+    pub reports: Option<mpsc::Sender<FailureReport>>,
 }
 
 /// All routes for machines.
@@ -53,7 +58,14 @@ pub fn router(machines: Arc<Machines>) -> Router {
     };
     let config = || -> MethodRouter<Arc<Machines>> { get(config).fallback(other_method) };
     let health = || get(async || StatusCode::OK).fallback(answer::only_read);
-    Router::new()
+    let reports = machines.reports.is_some().then(|| {
+        let (machines, received) = (Arc::clone(&machines), Arc::default());
+        let route = post(node_failure::report).fallback(node_failure::only_post);
+        Router::new()
+            .route("/v1/node-failure", route)
+            .with_state(ReportState { machines, received })
+    });
+    let router = Router::new()
         .route("/config/{pool}", config())
         .route("/config/{pool}/", config())
         .route_layer(from_fn_with_state(state, auth))
@@ -65,7 +77,11 @@ pub fn router(machines: Arc<Machines>) -> Router {
         .route("/readyz", get(readiness).fallback(answer::only_read))
         .route("/readyz/serving", get(in_service).fallback(answer::only_read))
         .fallback(async || StatusCode::NOT_FOUND)
-        .with_state(machines)
+        .with_state(machines);
+    match reports {
+        Some(reports) => router.merge(reports),
+        None => router,
+    }
 }
 
 async fn other_method(_: PoolName) -> Response {

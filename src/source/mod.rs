@@ -14,9 +14,9 @@ mod secret_seen;
 
 use model::access::Records;
 use model::inputs::Inputs;
-use model::ledger::NodeIndex;
+use model::ledger::{FailureReport, NodeIndex};
 use model::objects::SecretName;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use self::cluster::{Cluster, NamedSecret};
 use self::directory::{Directory, Layout, OpenError};
@@ -79,6 +79,19 @@ impl Source {
         match self {
             Self::Directory(_) => None,
             Self::Cluster(cluster) => Some(cluster.follow_nodes(nodes, reporting)),
+        }
+    }
+
+    /// Publishes reports of failed first boots in a cluster, until the sender is gone.
+    #[must_use]
+    pub fn publish_failures(
+        &self,
+        identity: String,
+        reports: mpsc::Receiver<FailureReport>,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Cluster(cluster) => Some(cluster.publish_failures(identity, reports)),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Metrics of the server, in the OpenMetrics format of Prometheus.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ignition::SpecVersion;
@@ -15,6 +16,10 @@ use prometheus_client::registry::Registry;
 
 use super::connections::ConnectionMetrics;
 use super::encode;
+
+/// Maximum number of stages that are values of a label, and length of one.
+const MAX_STAGES: usize = 20;
+const MAX_STAGE: usize = 40;
 
 /// A pool as a label's value. All unknown names share one, so that requests for made-up pools cannot fill the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -78,6 +83,12 @@ struct IgnitionLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeFailureLabels {
+    pool: PoolLabel,
+    stage: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
     kind: &'static str,
 }
@@ -95,6 +106,9 @@ pub struct Metrics {
     access_modes: Family<ModeLabels, Gauge>,
     old_ignition: Family<OldIgnitionLabels, Counter>,
     oldest_ignition: Family<IgnitionLabels, Gauge>,
+    node_failures: Family<NodeFailureLabels, Counter>,
+    /// Stages that machines have reported, which are values of a label.
+    stages: Mutex<BTreeSet<String>>,
     /// Number of faults of tokens in the state directory.
     pub tokens_attention: Gauge<i64, AtomicI64>,
     /// Bytes of Ignition configs passed to the network.
@@ -132,6 +146,8 @@ impl Metrics {
             access_modes: Family::default(),
             old_ignition: Family::default(),
             oldest_ignition: Family::default(),
+            node_failures: Family::default(),
+            stages: Mutex::default(),
             tokens_attention: Gauge::default(),
             response_bytes: Counter::default(),
             connections: ConnectionMetrics::default(),
@@ -187,6 +203,11 @@ impl Metrics {
             "oldest_ignition",
             "1 for each pool of which machines are known, by the oldest version of Ignition among them",
             self.oldest_ignition.clone(),
+        );
+        registry.register(
+            "node_failures",
+            "Reports of machines whose first boot failed, by pool and stage",
+            self.node_failures.clone(),
         );
         registry.register(
             "response_bytes",
@@ -288,6 +309,19 @@ impl Metrics {
     /// Counts a request of a machine whose Ignition is older than its pool's oldest.
     pub fn old_ignition(&self, pool: PoolLabel, action: &'static str) {
         self.old_ignition.get_or_create(&OldIgnitionLabels { pool, action }).inc();
+    }
+
+    /// Counts a machine's report. Stages are clients' words: only some short ones become a label.
+    pub fn node_failed(&self, pool: PoolLabel, stage: &str) {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let is_plain = stage.len() <= MAX_STAGE && stage.chars().all(is_word);
+        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_label = is_plain && (stages.contains(stage) || stages.len() < MAX_STAGES);
+        let stage = if is_label { stage } else { "<other>" };
+        stages.insert(stage.to_owned());
+        drop(stages);
+        let stage = stage.to_owned();
+        self.node_failures.get_or_create(&NodeFailureLabels { pool, stage }).inc();
     }
 
     /// Records the oldest Ignition of each pool's machines.

@@ -29,6 +29,7 @@ mod command_line;
 mod compact;
 mod conformance;
 mod exposed;
+mod failure_reports;
 mod faults;
 mod first_boot;
 mod fixtures_index;

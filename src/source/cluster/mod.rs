@@ -14,6 +14,7 @@ mod access;
 mod cache;
 mod configs;
 mod connectivity;
+mod failure_events;
 mod kind;
 mod kubeconfig;
 mod nodes;
@@ -31,7 +32,7 @@ use std::time::Duration;
 use kube::Client;
 use model::access::Records;
 use model::inputs::Inputs;
-use model::ledger::NodeIndex;
+use model::ledger::{FailureReport, NodeIndex};
 use model::objects::SecretName;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -94,6 +95,15 @@ impl Cluster {
         reporting: Reporting,
     ) -> impl Future<Output = ()> + Send + use<> {
         nodes::follow(self.client.clone(), nodes, reporting)
+    }
+
+    /// Publishes reports of failed first boots as Events, until the sender is gone. `identity` is the name of this process.
+    pub fn publish_failures(
+        &self,
+        identity: String,
+        reports: mpsc::Receiver<FailureReport>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        failure_events::publish(self.client.clone(), identity, reports)
     }
 
     /// Follows one Secret.

@@ -114,6 +114,10 @@ fn choices() -> Vec<Choice> {
             })),
             &[("node-ca", &["containerd", "node-registry-auth", "node-ca-monitoring"])],
         ),
+        choice(
+            json!({"server": {"failureReports": true}}),
+            &[("kubernetes", &["failure-reports"])],
+        ),
         choice(json!({"monitoring": {"server": true}}), &[("kubernetes", &["monitoring"])]),
         choice(
             json!({"platform": "openshift", "monitoring": {"server": true},

@@ -28,7 +28,7 @@ fn container(objects: &[Value]) -> &Value {
 /// Whose a component's objects are: what they have as `app.kubernetes.io/name`, by which they are deleted.
 fn owner(component: &str, object: &Value) -> String {
     let of = match component {
-        "monitoring" | "one-ledger" | "registry-auth" => "",
+        "failure-reports" | "monitoring" | "one-ledger" | "registry-auth" => "",
         "ca-from-issuer"
         | "controller-monitoring"
         | "external-pair"

@@ -63,6 +63,12 @@ impl Machine {
     #[must_use]
     pub fn standing(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> BootStatus {
         let node = nodes.and_then(|nodes| nodes.at(self.address));
+        if let Some(failure) = &self.failure
+            && self.requests.as_ref().is_none_or(|requests| requests.last <= failure.last)
+            && node.is_none_or(|node| node.created < failure.last)
+        {
+            return BootStatus { rank: Severity::Stuck, words: failure.words() };
+        }
         let (rank, words) = match (&self.requests, &self.handshakes) {
             // The latest event decides.
             (requests, Some(Handshakes { failed, last, .. }))

@@ -73,6 +73,11 @@ impl Entries {
         }
     }
 
+    /// The machine at an address, if its last request got a config.
+    pub(super) fn served_at(&self, address: IpAddr) -> Option<&Machine> {
+        self.served.peek(&address).filter(|machine| machine.is_served())
+    }
+
     /// Machines that got a config, then the others, the latest of each first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Machine> {
         self.served.iter().chain(&self.others.machines).map(|(_, machine)| machine)

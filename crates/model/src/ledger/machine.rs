@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 use utoipa::ToSchema;
 
+use super::failure::{BootFailure, FailureReport};
 use crate::escape::{NAME, cut_for_json as cut};
 use crate::ignition_version::IgnitionVersion;
 
@@ -39,6 +40,9 @@ pub struct Machine {
     /// Failed handshakes from the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes: Option<Handshakes>,
+    /// Failed first boot that the machine reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<BootFailure>,
 }
 
 /// Requests for configs: the last one, and their number.
@@ -139,7 +143,7 @@ impl Machine {
     /// Creates a record of an address.
     pub(super) fn new(address: IpAddr, now: OffsetDateTime) -> Self {
         let now = whole_seconds(now);
-        Self { address, first: now, last: now, requests: None, handshakes: None }
+        Self { address, first: now, last: now, requests: None, handshakes: None, failure: None }
     }
 
     /// Returns `true` unless the user agent is another program than Ignition.
@@ -176,6 +180,13 @@ impl Machine {
         self.handshakes = Some(Handshakes { failed, times, last: now });
     }
 
+    pub(super) fn failed(&mut self, report: &FailureReport, now: OffsetDateTime) {
+        let now = whole_seconds(now);
+        self.last = now;
+        let times = self.failure.as_ref().map_or(0, |failure| failure.times) + 1;
+        self.failure = Some(BootFailure::new(report, times, now));
+    }
+
     /// Merges another record of the same machine, whose texts may be too long.
     pub(super) fn absorb(&mut self, mut other: Self) {
         if let Some(requests) = &mut other.requests {
@@ -192,6 +203,11 @@ impl Machine {
         self.handshakes = later(self.handshakes.take(), other.handshakes, |own, other| {
             let times = own.times + other.times;
             Handshakes { times, ..if other.last > own.last { other } else { own } }
+        });
+        let reported = other.failure.map(BootFailure::bounded);
+        self.failure = later(self.failure.take(), reported, |own, other| {
+            let times = own.times + other.times;
+            BootFailure { times, ..if other.last > own.last { other } else { own } }
         });
     }
 }

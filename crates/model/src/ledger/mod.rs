@@ -5,6 +5,7 @@
 
 mod boot_status;
 mod entries;
+mod failure;
 mod machine;
 mod node_index;
 mod visits;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use self::entries::Entries;
 use self::visits::{Seen, Visits};
@@ -23,12 +24,16 @@ use self::visits::{Seen, Visits};
 use crate::ignition_version::IgnitionVersion;
 
 pub use self::boot_status::{BootStatus, Severity};
+pub use self::failure::{BootFailure, FailureReport};
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
 pub use self::node_index::{Node, NodeIndex, Nodes};
 pub use self::visits::{Visit, VisitKind};
 
 /// Maximum number of remembered machines. A cluster has some thousands.
 pub const MAX_MACHINES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// Time after its config within which a machine can report that its first boot failed.
+const REPORTS_WITHIN: Duration = Duration::days(1);
 
 /// The remembered machines, shared by all parts of the server.
 #[derive(Debug, Clone)]
@@ -75,6 +80,22 @@ impl Ledger {
             machine.handshake_failed(failed, now);
             Some(Seen::Handshake(failed))
         });
+    }
+
+    /// Records a failed first boot that the machine reports.
+    pub fn failed(&self, address: IpAddr, report: &FailureReport, now: OffsetDateTime) {
+        self.entry(address, now, |machine| {
+            machine.failed(report, now);
+            None
+        });
+    }
+
+    /// True if the last request from the address got a config, within a day before `now`.
+    #[must_use]
+    pub fn was_served(&self, address: IpAddr, now: OffsetDateTime) -> bool {
+        self.noted().machines.served_at(address.to_canonical()).is_some_and(|machine| {
+            machine.requests.as_ref().is_some_and(|requests| now - requests.last < REPORTS_WITHIN)
+        })
     }
 
     /// Merges the records of another ledger: an earlier one, or another server's.
@@ -163,7 +184,6 @@ impl Ledger {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use time::Duration;
     use time::macros::datetime;
 
     use super::*;

@@ -98,3 +98,33 @@ fn a_server_that_may_not_see_nodes_serves_and_says_so() {
     site.cluster.patch(role, &json!({"rules": rules}));
     wait_for("it to see them", || of_nodes().is_none().then_some(()));
 }
+
+#[test]
+fn a_failed_first_boot_becomes_an_event_of_the_pool_where_that_is_allowed() {
+    let site = Site::with_worker();
+    site.cluster.apply(&["-f", "deploy/components/failure-reports/rbac.yaml"]);
+    let server = site.start(&["--failure-reports", "on"]).until_ready();
+    let client = server.plain();
+    assert_eq!(
+        client.request("GET", "/config/worker", &[("User-Agent", "Ignition/2")]).status,
+        200
+    );
+    let report = |pool: &str| {
+        let body =
+            json!({"pool": pool, "nodeID": "rack-7", "stage": "pull", "errorMessage": "no route"});
+        let body = body.to_string();
+        let head = "POST /v1/node-failure HTTP/1.1\r\nHost: localhost\r\nConnection: close";
+        let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let answer = client.exchange(request.as_bytes()).expect("an answer");
+        assert_eq!(answer.status, 202);
+    };
+    report("worker,metadata.name!=other");
+    report("worker");
+    let words = "node rack-7 reports that its first boot failed at stage \"pull\": no route";
+    wait_for("the event", || {
+        let described = site.cluster.kubectl(&["describe", "machineconfigpool", "worker"]);
+        described.contains(words).then_some(())
+    });
+    let events = site.cluster.events();
+    assert_eq!(events.matches("FirstbootFailed").count(), 1, "{events}");
+}

@@ -1,0 +1,54 @@
+//! Publishes reports of failed first boots as Events of their pools, where the service account is allowed to.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::PartialObjectMeta;
+use kube::runtime::events::EventType;
+use kube::{Api, Client};
+use model::escape::escaped;
+use model::ledger::FailureReport;
+use tokio::sync::mpsc;
+
+use crate::kubernetes::client;
+use crate::kubernetes::events::Events;
+
+/// Publishes each report of a machine of an existing pool, until the sender is gone. A failure is only logged.
+pub(super) async fn publish(
+    client: Client,
+    identity: String,
+    mut reports: mpsc::Receiver<FailureReport>,
+) {
+    let group = "machineconfiguration.openshift.io";
+    let resource = client::resource(group, "v1", "MachineConfigPool", "machineconfigpools");
+    let pools: Api<PartialObjectMeta<DynamicObject>> = client::api(&client, "", &resource);
+    let events = Events::new(client, &identity);
+    while let Some(FailureReport { pool, node, stage, image, message }) = reports.recv().await {
+        let Some(found) = find(&pools, &pool).await else { continue };
+        let object = ObjectReference {
+            api_version: Some(resource.api_version.clone()),
+            kind: Some(resource.kind.clone()),
+            name: found.metadata.name,
+            uid: found.metadata.uid,
+            ..ObjectReference::default()
+        };
+        let of = if image.is_empty() { String::new() } else { format!(" (image: {image})") };
+        let note = format!(
+            "node {node} reports that its first boot failed at stage {stage:?}: {message}{of}"
+        );
+        let note = escaped(&note);
+        events.publish_about(EventType::Warning, "firstboot-failed", &object, &note).await;
+    }
+}
+
+/// Metadata of the pool, whose name is a client's word. The server can list pools, and not get one.
+async fn find(
+    pools: &Api<PartialObjectMeta<DynamicObject>>,
+    name: &str,
+) -> Option<PartialObjectMeta<DynamicObject>> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+    if name.is_empty() || !name.chars().all(is_name) {
+        return None;
+    }
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    pools.list_metadata(&named).await.ok()?.items.into_iter().next()
+}

@@ -1,0 +1,135 @@
+//! Machines whose first boot failed can say so, and nobody else can say much.
+
+use std::io::Write as _;
+
+use serde_json::json;
+
+use crate::support::http::{Client, Response};
+use crate::support::server::{Server, binary};
+use crate::support::{in_repository, wait_for};
+
+const PATH: &str = "/v1/node-failure";
+
+fn post(client: &Client, headers: &str, body: &str) -> Response {
+    let length = body.len();
+    let request = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    );
+    client.exchange(request.as_bytes()).expect("an answer")
+}
+
+fn report(stage: &str) -> String {
+    json!({
+        "pool": "worker", "nodeID": "rack-7", "stage": stage, "imageURL": "quay.example.com/os:1",
+        "errorMessage": "no route to host\u{1b}[31m",
+    })
+    .to_string()
+}
+
+fn text(response: &Response) -> String {
+    String::from_utf8_lossy(&response.body).into_owned()
+}
+
+fn from(server: &Server, last: u8) -> Client {
+    server.plain().from([127, 0, 0, last].into())
+}
+
+fn fetch(server: &Server, last: u8) {
+    let agent = [("User-Agent", "Ignition/2.14.0")];
+    assert_eq!(from(server, last).request("GET", "/config/worker", &agent).status, 200);
+}
+
+#[test]
+fn a_machine_that_got_its_config_is_heard_and_shown_with_its_own_words() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &["--failure-reports", "on"]);
+    fetch(&server, 7);
+    let accepted = post(&from(&server, 7), "", &report("pull"));
+    assert_eq!((accepted.status, accepted.body.len()), (202, 0));
+
+    let machine = server.metrics().get("/api/v1/machines/127.0.0.7").json();
+    assert_eq!(
+        (&machine["standing"], &machine["failure"]["stage"]),
+        (&json!("stuck"), &json!("pull"))
+    );
+    let why = machine["why"].as_str().expect("text");
+    assert!(
+        why.starts_with("reports that its first boot failed at stage \"pull\": no route"),
+        "{why}"
+    );
+    let page = text(&server.metrics().get("/machines/127.0.0.7"));
+    assert!(page.contains("image quay.example.com/os:1: no route to host"), "{page}");
+    let from_address = server.metrics().address().to_string();
+    let printed =
+        binary().args(["machines", "--from", &from_address]).output().expect("the binary");
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    assert!(printed.contains("reports that its first boot failed") && !printed.contains('\u{1b}'));
+    let metrics = text(&server.metrics().get("/metrics"));
+    assert!(
+        metrics.contains("mcs_node_failures_total{pool=\"worker\",stage=\"pull\"} 1"),
+        "{metrics}"
+    );
+    wait_for("the line", || {
+        server.log().contains("a machine reports that its first boot failed").then_some(())
+    });
+    // What it asks for next is newer.
+    fetch(&server, 7);
+    let machine = server.metrics().get("/api/v1/machines/127.0.0.7").json();
+    assert_eq!(machine["failure"]["times"], 1);
+}
+
+#[test]
+fn others_are_refused_and_a_flood_ends() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &["--failure-reports", "on"]);
+    let stranger = post(&from(&server, 8), "", &report("pull"));
+    assert_eq!((stranger.status, stranger.header("www-authenticate").is_some()), (401, true));
+    let forged = post(&from(&server, 9), "Authorization: Bearer mcs-x\r\n", &report("pull"));
+    assert_eq!(forged.status, 401);
+    assert_eq!(from(&server, 8).request("GET", PATH, &[]).status, 405);
+
+    for (last, body, status) in [
+        (10, "{}".to_owned(), 400),
+        (11, "x".repeat(17 << 10), 413),
+        (12, report(&"s".repeat(100)), 202),
+    ] {
+        fetch(&server, last);
+        assert_eq!(post(&from(&server, last), "", &body).status, status, "{last}");
+    }
+    let metrics = text(&server.metrics().get("/metrics"));
+    assert!(metrics.contains("stage=\"<other>\"} 1"), "{metrics}");
+    fetch(&server, 13);
+    let statuses: Vec<_> =
+        (0..20).map(|_| post(&from(&server, 13), "", &report("pull")).status).collect();
+    assert_eq!(statuses[..3], [202; 3]);
+    assert!(statuses[3..].contains(&429), "{statuses:?}");
+    // A report that never ends holds up no boot.
+    let mut silent = from(&server, 7).connect().expect("a connection");
+    let head = format!("POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{");
+    silent.write_all(head.as_bytes()).expect("a connection");
+    fetch(&server, 7);
+    assert!(!server.metrics().get("/api/v1/machines").json().to_string().contains("127.0.0.8"));
+}
+
+#[test]
+fn a_token_of_an_enforced_pool_is_enough_and_without_the_flag_there_is_no_such_path() {
+    let fixtures = in_repository("ignition-fixtures");
+    let flags = ["--failure-reports", "on", "--access", "enforce"];
+    let server = Server::serve(&fixtures, &flags);
+    let pointer = std::fs::read_to_string(server.state().join("user-data/worker.ign"));
+    let pointer: serde_json::Value =
+        serde_json::from_str(&pointer.expect("a pointer config")).expect("JSON");
+    let headers = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"];
+    let token = headers
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|header| header["name"] == "Authorization")
+        .and_then(|header| header["value"].as_str())
+        .expect("a token");
+    let authorization = format!("Authorization: {token}\r\n");
+    assert_eq!(post(&server.tls(), &authorization, &report("pull")).status, 202);
+    // Without TLS, a token proves nothing.
+    assert_eq!(post(&from(&server, 9), &authorization, &report("pull")).status, 401);
+
+    let server = Server::serve(&fixtures, &[]);
+    assert_eq!(post(&server.tls(), "", &report("pull")).status, 404);
+}
