@@ -57,10 +57,7 @@ where
     E: Fn() -> Result<String, std::fmt::Error> + Clone + Send + Sync + 'static,
 {
     let status = status.clone();
-    let readiness = move || Readiness {
-        not_ready: status.not_ready.lines(),
-        degraded: status.degraded.lines(),
-    };
+    let readiness = move || Readiness::of_status(&status);
     let pages = administrators::router(encode, readiness).merge(more);
     let serving = address.serving(pages, connections);
     if let MetricsAddress(Some(address)) = address.address {

@@ -11,6 +11,7 @@ use time::OffsetDateTime;
 use crate::commands::overview::{Judged, PERIOD, assets, certificate, html_response, judged};
 use crate::controllers::certificates::{Trust, TrustSnapshot};
 use crate::server::events;
+use crate::server::readiness::Readiness;
 use crate::telemetry::conditions::Status;
 
 #[derive(Clone)]
@@ -49,11 +50,12 @@ impl Sources {
         let now = OffsetDateTime::now_utc();
         let Trust { chain, holders, faults } = self.shown.trust();
         let Judged { pointers, trust } = judged(&chain, &holders, &faults, now);
+        let Readiness { not_ready, degraded } = Readiness::of_status(&self.status);
         ControllerOverview {
             at: now,
             server: Server { version: super::version(), since: self.since },
-            not_ready: self.status.not_ready.lines(),
-            degraded: self.status.degraded.lines(),
+            not_ready,
+            degraded,
             certificates: chain.iter().map(certificate).collect(),
             pointers,
             trust,

@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use utoipa::OpenApi;
 
 use crate::server::events;
+use crate::server::readiness::Readiness;
 use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::peers;
@@ -261,12 +262,8 @@ impl Sources {
     async fn overview(&self) -> Overview {
         let machines = self.machines().await;
         let now = OffsetDateTime::now_utc();
-        let mut not_ready = self.status.out_of_service.lines();
-        not_ready.extend(self.status.not_ready.lines());
-        not_ready.extend(self.answers.unready());
-        let mut degraded = self.status.degraded.lines();
-        degraded.extend(self.answers.exposed());
-        degraded.extend(self.answers.warnings());
+        let Readiness { not_ready, mut degraded } =
+            Readiness::of_server(&self.status, &self.answers);
         let pools = self.pools(&machines.lines);
         degraded.extend(pools.iter().flat_map(Pool::remarks));
         let judge = |judge: &JudgePointers| tokio::task::block_in_place(|| judge(now));

@@ -448,15 +448,7 @@ fn pages(
         metrics.oldest_ignition(of_pools.map(|(pool, it)| (of_metrics.label(&pool), it)));
         metrics.encode(SystemTime::now())
     };
-    let readiness = move || {
-        let mut not_ready = status.out_of_service.lines();
-        not_ready.extend(status.not_ready.lines());
-        not_ready.extend(answers.unready());
-        let mut degraded = status.degraded.lines();
-        degraded.extend(answers.exposed());
-        degraded.extend(answers.warnings());
-        Readiness { not_ready, degraded }
-    };
+    let readiness = move || Readiness::of_server(&status, &answers);
     router(encode, readiness)
         .merge(overview::router(Arc::clone(&sources)))
         .merge(pool_page::router(sources))

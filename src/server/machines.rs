@@ -144,22 +144,12 @@ fn ready(answer: &Answer) -> Response {
     response
 }
 
-/// Answers probes of balancers and kubelet: 200 if the server can serve machines. A pool that does not render does not
-/// take the server out of service for the others.
 async fn in_service(State(machines): State<Arc<Machines>>) -> Response {
-    let mut not_ready = machines.status.out_of_service.things();
-    if !machines.answers.have_inputs() {
-        not_ready.push(Refusal::NotRead.to_string());
-    }
-    Readiness { not_ready, degraded: Vec::new() }.response()
+    Readiness::in_service(&machines.status, &machines.answers).response()
 }
 
 async fn readiness(State(machines): State<Arc<Machines>>) -> Response {
-    let Status { out_of_service, not_ready, degraded } = &machines.status;
-    let mut lines = out_of_service.things();
-    lines.append(&mut not_ready.things());
-    lines.extend(machines.answers.unready_to_strangers());
-    Readiness { not_ready: lines, degraded: degraded.things() }.response()
+    Readiness::to_strangers(&machines.status, &machines.answers).response()
 }
 
 /// All Accept headers joined, by RFC 9110 section 5.3.

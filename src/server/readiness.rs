@@ -7,6 +7,8 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::answer;
+use crate::serving::answers::{Answers, Refusal};
+use crate::telemetry::conditions::Status;
 
 /// Readiness with reasons, one line each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,6 +20,43 @@ pub struct Readiness {
 }
 
 impl Readiness {
+    /// Readiness of a process without answers, with all reasons.
+    #[must_use]
+    pub fn of_status(status: &Status) -> Self {
+        let Status { out_of_service, not_ready, degraded } = status;
+        let not_ready = [out_of_service.lines(), not_ready.lines()].concat();
+        Self { not_ready, degraded: degraded.lines() }
+    }
+
+    /// Readiness of a server, with all reasons.
+    #[must_use]
+    pub fn of_server(status: &Status, answers: &Answers) -> Self {
+        let Self { mut not_ready, mut degraded } = Self::of_status(status);
+        not_ready.extend(answers.unready());
+        degraded.extend(answers.exposed());
+        degraded.extend(answers.warnings());
+        Self { not_ready, degraded }
+    }
+
+    /// The same for unauthenticated clients.
+    #[must_use]
+    pub fn to_strangers(status: &Status, answers: &Answers) -> Self {
+        let Status { out_of_service, not_ready, degraded } = status;
+        let things = [out_of_service.things(), not_ready.things(), answers.unready_to_strangers()];
+        Self { not_ready: things.concat(), degraded: degraded.things() }
+    }
+
+    /// Readiness for balancers and kubelet: ready if the server can serve machines. A pool that does not render does not
+    /// take the server out of service for the others.
+    #[must_use]
+    pub fn in_service(status: &Status, answers: &Answers) -> Self {
+        let mut not_ready = status.out_of_service.things();
+        if !answers.have_inputs() {
+            not_ready.push(Refusal::NotRead.to_string());
+        }
+        Self { not_ready, degraded: Vec::new() }
+    }
+
     /// The answer with all lines: 200, or 503 if the server is not ready.
     #[must_use]
     pub fn response(mut self) -> Response {

@@ -1,6 +1,7 @@
 //! Publishes reports of failed first boots as Events of their pools, where the service account is allowed to.
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
 use kube::runtime::events::EventType;
@@ -27,8 +28,8 @@ pub(super) async fn publish(
         let object = ObjectReference {
             api_version: Some(resource.api_version.clone()),
             kind: Some(resource.kind.clone()),
-            name: found.metadata.name,
-            uid: found.metadata.uid,
+            name: found.name,
+            uid: found.uid,
             ..ObjectReference::default()
         };
         let of = if image.is_empty() { String::new() } else { format!(" (image: {image})") };
@@ -41,14 +42,12 @@ pub(super) async fn publish(
 }
 
 /// Metadata of the pool, whose name is a client's word. The server can list pools, and not get one.
-async fn find(
-    pools: &Api<PartialObjectMeta<DynamicObject>>,
-    name: &str,
-) -> Option<PartialObjectMeta<DynamicObject>> {
+async fn find(pools: &Api<PartialObjectMeta<DynamicObject>>, name: &str) -> Option<ObjectMeta> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     if name.is_empty() || !name.chars().all(is_name) {
         return None;
     }
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
-    pools.list_metadata(&named).await.ok()?.items.into_iter().next()
+    let found = pools.list_metadata(&named).await.ok()?.items.into_iter().next()?;
+    Some(found.metadata)
 }
