@@ -47,16 +47,16 @@ pub(crate) fn tries() -> Backoff {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
     /// The text is no URL.
-    #[error("{0:?} is no URL: expected http:// or https://, a host, and a path if there is one")]
+    #[error("{0:?} is not a URL: expected http:// or https://, a host, and optionally a path")]
     Url(String),
     /// The URL has no TLS.
     #[error("{0} is plain HTTP, which only --allow-http (allowHTTP) allows")]
     Plain(Uri),
     /// The URL is HTTPS, without CAs to verify it.
-    #[error("{0} is HTTPS, and no --cacert (cacertRef) says whose certificate is right")]
+    #[error("{0} is HTTPS: --cacert (cacertRef) must name the CA of the server")]
     NoCa(Uri),
     /// A CA certificate is unusable.
-    #[error("a certificate to verify HTTPS by cannot be used: {0}")]
+    #[error("cannot use a CA certificate for HTTPS: {0}")]
     Ca(rustls::Error),
 }
 
@@ -84,7 +84,7 @@ enum HttpError {
         location: Option<String>,
     },
     /// The answer has another media type.
-    #[error("{url} answers with {found:?}, which is no CMP message")]
+    #[error("{url} answers with {found:?}, which is not a CMP message")]
     Type {
         /// URL of the server.
         url: Uri,

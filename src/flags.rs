@@ -54,10 +54,10 @@ pub(crate) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Access")]
 pub(crate) struct TokenFlags {
-    /// Time after which pointer configs carry a new token: 7d, 12h and the like
+    /// Time after which pointer configs get a new token, such as 7d or 12h
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = span)]
     token_period: time::Duration,
-    /// Time for which a token is accepted after no pointer config carries it any more
+    /// Time for which a token is accepted after no pointer config has it any more
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = span)]
     token_overlap: time::Duration,
 }

@@ -11,16 +11,16 @@ use crate::serving::token_issuer::TokenIssuer;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Access")]
 pub(super) struct IssuerFlags {
-    /// Accept JSON Web Tokens that a key of this JWK set has signed, too
+    /// Also accept JSON Web Tokens that a key of this JWK set has signed
     #[arg(long = "access-jwks", value_name = "FILE", requires_all = ["issuer", "audience"])]
     jwks: Option<PathBuf>,
-    /// Their issuer: what `iss` has to be
+    /// Required issuer of these tokens (`iss`)
     #[arg(long = "access-issuer", value_name = "ISSUER", requires = "jwks")]
     issuer: Option<String>,
-    /// Whom they are for: what `aud` has to name
+    /// Required audience of these tokens (`aud`)
     #[arg(long = "access-audience", value_name = "AUDIENCE", requires = "jwks")]
     audience: Option<String>,
-    /// The claim that names the pool, or lists several
+    /// Claim with the name of the pool, or a list of pools
     #[arg(
         long = "access-pool-claim",
         value_name = "CLAIM",

@@ -16,20 +16,20 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print what there is.
+    /// Print the certificates and pointer configs.
     #[command(after_help = examples::CERTS_SHOW)]
     Show(ShowSettings),
-    /// Tell whether something needs to be done; exit with 1 if so. With --pointer, tell whether a
-    /// machine would boot from this file.
+    /// Check whether an administrator must act; exit with 1 if so. With --pointer, check whether a machine
+    /// can boot from this file.
     #[command(after_help = examples::CERTS_CHECK)]
     Check(CheckSettings),
-    /// Make a new serving pair, or with --ca a new certificate authority first. Machines that hold
-    /// older pointer configs go on booting.
+    /// Issue a new serving certificate, with --ca from a new signing CA. Machines with older pointer configs
+    /// continue to boot.
     #[command(after_help = examples::CERTS_ROTATE)]
     Rotate(RotateSettings),
-    /// Trust CAs never again: whose key has leaked, for one. They leave the bundle, the pointer
-    /// configs, what is served, and their keys are deleted. Says first which machines could not boot
-    /// any more, and does nothing without --yes.
+    /// Distrust CAs permanently, for example after a key has leaked. They are removed from the trust bundle,
+    /// the pointer configs and the served chain, and their keys are deleted. Prints first which machines
+    /// could not boot any more, and changes nothing without --yes.
     #[command(after_help = examples::CERTS_DISTRUST)]
     Distrust(DistrustSettings),
 }

@@ -13,8 +13,8 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Get a certificate: a first one for a new key (--subject), one for a request that is there (--csr),
-    /// or a renewal (--renew).
+    /// Get a certificate: a first one for a new key (--subject), one for an existing request (--csr), or a
+    /// renewal (--renew).
     #[command(after_help = examples::CMP_ENROLL)]
     Enroll(Box<EnrollSettings>),
 }

@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The shell that completes
+    /// Shell to print the completions for
     shell: Shell,
 }
 

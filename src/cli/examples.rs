@@ -3,11 +3,11 @@
 
 pub(super) const ALL: &str = "\
 Examples:
-  # Try it: the sample cluster, with certificates of its own
+  # Try it: the sample cluster, with certificates that the server makes
   machine-config-server serve ignition-fixtures
-  # Does a machine boot from this file?
+  # Can a machine boot from this file?
   machine-config-server certs check --pointer worker.ign --connect mcs.example.com:22623
-  # What a command takes
+  # The flags of a command
   machine-config-server serve --help";
 
 pub(super) const BOOTSTRAP: &str = "\
@@ -23,10 +23,10 @@ pub(super) const START: &str = "\
 Examples:
   # In a pod, as its service account
   machine-config-server start --apiserver-url https://api-int.example.com:6443
-  # Elsewhere, and also while the API server is away
+  # Elsewhere, and also while the API server is unavailable
   machine-config-server start --apiserver-url https://api-int.example.com:6443 \\
     --kubeconfig FILE --cache-dir /var/cache/machine-config-server
-  # All machines come through one balancer, which says whom it connects; TLS 1.3 alone is spoken
+  # Behind one load balancer, which sends the client's address; TLS 1.3 only
   machine-config-server start --apiserver-url https://api-int.example.com:6443 \\
     --proxy-from 192.0.2.8 --tls-min-version VersionTLS13";
 
@@ -35,7 +35,7 @@ Examples:
   # Manifests of a cluster, for machines that reach this server by this name
   oc get mcp,mc,controllerconfig -o yaml > manifests/dump.yaml
   machine-config-server serve manifests --host mcs.example.com
-  # Certificates elsewhere, metrics for everybody, no port without TLS
+  # Certificates in another directory, metrics on all addresses, no port without TLS
   machine-config-server serve manifests --state-dir /var/lib/machine-config-server \\
     --metrics-address 0.0.0.0:8797 --insecure-port 0";
 
@@ -43,7 +43,7 @@ pub(super) const CONTROLLER: &str = "\
 Examples:
   # In a pod, as its service account, in a cluster without an Infrastructure object
   machine-config-server controller --host mcs.example.com
-  # Elsewhere, with metrics for everybody
+  # Elsewhere, with metrics on all addresses
   machine-config-server controller --kubeconfig FILE --metrics-address 0.0.0.0:8798";
 
 pub(super) const ISSUER: &str = "\
@@ -55,31 +55,31 @@ Examples:
 
 pub(super) const INSPECT: &str = "\
 Examples:
-  # As a machine that has this user data fetches it
+  # The config as a machine with this user data fetches it
   machine-config-server inspect --pointer certs/user-data/worker.ign --as 3.4
-  # From a server, and from a directory with no server at all
+  # From a server, and from a directory without a server
   machine-config-server inspect https://mcs.example.com:22623 worker
   machine-config-server inspect ignition-fixtures worker
-  # What another pool has otherwise; one file as it will be on disk
+  # The difference to another pool; one file as it will be on disk
   machine-config-server inspect ignition-fixtures worker --diff master
   machine-config-server inspect ignition-fixtures worker --file /etc/hostname
-  # What a change of manifests would do to the machines of each pool
+  # The effect of changed manifests on the machines of each pool
   machine-config-server inspect manifests --diff manifests.new";
 
 pub(super) const MACHINES: &str = "\
 Examples:
-  # Where a server runs
+  # On the machine of a server
   machine-config-server machines
-  # One machine, from a server elsewhere
+  # One machine, from another server
   machine-config-server machines 192.0.2.17 --from mcs.example.com:8797
   # For a script
   machine-config-server machines --json";
 
 pub(super) const RENDER: &str = "\
 Examples:
-  # What a server of this directory would answer
+  # The config that a server of this directory answers with
   machine-config-server render worker ignition-fixtures --spec 3.4 > worker.ign
-  # The pointer config by which a machine fetches it
+  # The pointer config with which a machine fetches it
   machine-config-server render worker --pointer --server mcs.example.com:22623
   # From a cluster
   machine-config-server render worker --kubeconfig FILE \\
@@ -87,7 +87,7 @@ Examples:
 
 pub(super) const VALIDATE: &str = "\
 Examples:
-  # In the CI of a repository that holds the manifests
+  # In the CI of a repository with the manifests
   machine-config-server validate manifests --strict
   # For a script
   machine-config-server validate manifests --json";
@@ -96,17 +96,17 @@ pub(super) const NODE_CA: &str = "\
 Examples:
   # For CRI-O, podman and docker, in a pod
   machine-config-server node-ca
-  # For containerd, with metrics for everybody
+  # For containerd, with metrics on all addresses
   machine-config-server node-ca --layout containerd --metrics-address 0.0.0.0:8799
-  # A folder of your own, to see what it does
+  # A separate directory, to see what it does
   machine-config-server node-ca --kubeconfig FILE --dir certs.d";
 
 pub(super) const TOKENS: &str = "\
 Examples:
-  # What is known of tokens here, and in a cluster
+  # The tokens of a state directory, and of a cluster
   machine-config-server tokens list
   machine-config-server tokens list --kubeconfig FILE
-  # For machines whose pointer configs are not made here
+  # For machines whose pointer configs are kept elsewhere
   machine-config-server tokens add rack-7 --pool worker --until 30d";
 
 pub(super) const TOKENS_ADD: &str = "\
@@ -122,23 +122,23 @@ Examples:
 
 pub(super) const TOKENS_REVOKE: &str = "\
 Examples:
-  # By its name, and by its id
+  # By name, and by id
   machine-config-server tokens revoke rack-7
   machine-config-server tokens revoke 24e1b78bdcd4 --kubeconfig FILE";
 
 pub(super) const TOKENS_ROTATE: &str = "\
 Examples:
-  # Those of all pointer configs
+  # The tokens of all pointer configs
   machine-config-server tokens rotate
   # Of one pool, in a cluster
   machine-config-server tokens rotate --pool worker --kubeconfig FILE";
 
 pub(super) const CERTS: &str = "\
 Examples:
-  # What `serve` keeps here, and what the controller keeps in a cluster
+  # The certificates of `serve`, and of the controller in a cluster
   machine-config-server certs show
   machine-config-server certs show --kubeconfig FILE
-  # Is all in order? Exits with 1 if not
+  # Is everything OK? Exits with 1 if not
   machine-config-server certs check --state-dir /var/lib/machine-config-server";
 
 pub(super) const CERTS_SHOW: &str = "\
@@ -148,18 +148,18 @@ Examples:
 
 pub(super) const CERTS_CHECK: &str = "\
 Examples:
-  # Whatever needs an administrator
+  # Everything that needs an administrator
   machine-config-server certs check
-  # User data, judged by what is kept here
+  # User data, checked against the state directory
   machine-config-server certs check --pointer certs/user-data/worker.ign
-  # The same, judged by a server that runs
+  # The same, checked against a running server
   machine-config-server certs check --pointer worker.ign --connect mcs.example.com:22623
-  # User data of a cluster, judged by what its controller keeps
+  # User data of a cluster, checked against its certificates
   machine-config-server certs check --pointer worker.ign --kubeconfig FILE";
 
 pub(super) const CERTS_ROTATE: &str = "\
 Examples:
-  # A new serving pair
+  # A new serving certificate
   machine-config-server certs rotate
   # A new CA first, in a cluster
   machine-config-server certs rotate --ca --kubeconfig FILE
@@ -168,7 +168,7 @@ Examples:
 
 pub(super) const CERTS_DISTRUST: &str = "\
 Examples:
-  # Who could not boot any more? Nothing is changed
+  # Which machines could not boot any more? Nothing is changed
   machine-config-server certs distrust machine-config-server-ca@1795287382-823b
   # Do it
   machine-config-server certs distrust machine-config-server-ca@1795287382-823b --yes
@@ -177,20 +177,20 @@ Examples:
 
 pub(super) const CMP: &str = "\
 Examples:
-  # What enrolling takes
+  # The flags of enrolling
   machine-config-server cmp enroll --help";
 
 pub(super) const CMP_ENROLL: &str = "\
 Examples:
-  # A first certificate, by a password that the CA gave out
+  # A first certificate, with a password from the CA
   machine-config-server cmp enroll --url https://ca.example.com/pkix --ca-name servers \\
     --cacert https-ca.crt --secret-file password --sender-kid 4711 \\
     --subject CN=mcs.example.com,O=Example --dns mcs.example.com \\
     --key-out tls.key --out tls.crt --cas-out ca.crt
-  # What somebody's request asks for
+  # A certificate for an existing request
   machine-config-server cmp enroll --url https://ca.example.com/pkix --cacert https-ca.crt \\
     --secret-file password --sender-kid 4711 --csr server.csr --out tls.crt
-  # A renewal, signed with the certificate that there is
+  # A renewal, signed with the present certificate
   machine-config-server cmp enroll --url https://ca.example.com/pkix --cacert https-ca.crt \\
     --renew tls.crt --key tls.key --trusted ca.crt --key-out new.key --out new.crt";
 

@@ -10,7 +10,7 @@ use crate::telemetry::Verbosity;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub(super) struct KlogFlags {
-    /// How much to log: 0 to 3 what an administrator needs, 4 more, 8 everything
+    /// Verbosity of the log: 0 to 3 for administrators, 4 for more, 8 for everything
     #[arg(long = "v", short = 'v', global = true, value_name = "N", default_value_t = 0)]
     v: i32,
     #[command(flatten)]
@@ -27,7 +27,7 @@ impl KlogFlags {
 macro_rules! ignored_flags {
     (values { $($value:ident = $value_name:literal,)* } switches { $($switch:ident = $switch_name:literal,)* }) => {
         #[derive(Debug, Args)]
-        #[allow(dead_code, reason = "accepted for the sake of existing invocations")]
+        #[allow(dead_code, reason = "accepted and ignored, for existing invocations")]
         struct IgnoredKlogFlags {
             $(
                 #[arg(long = $value_name, global = true, hide = true)]

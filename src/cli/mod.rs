@@ -46,53 +46,53 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve the first control-plane machines from a directory, before there is a cluster.
+    /// Serve the first control-plane machines from a directory, before the cluster exists.
     #[command(after_help = examples::BOOTSTRAP)]
     Bootstrap(BootstrapSettings),
     /// Serve all pools of a running cluster.
     #[command(after_help = examples::START)]
     Start(start::Args),
-    /// Serve all pools of a directory of manifests, with certificates of its own.
+    /// Serve all pools of a directory of manifests, and manage the certificates.
     #[command(after_help = examples::SERVE)]
     Serve(serve::Args),
-    /// Keep the certificates and the user data of a cluster in order.
+    /// Manage the certificates and the user data of a cluster.
     #[command(after_help = examples::CONTROLLER)]
     Controller(controller::Settings),
-    /// Sign certificates for others, through cert-manager.
+    /// Sign certificates for other services, through cert-manager.
     #[command(after_help = examples::ISSUER)]
     Issuer(issuer::Settings),
     /// Show, check or replace the certificates of a state directory or a cluster.
     #[command(after_help = examples::CERTS)]
     Certs(certs::Args),
-    /// Add, list, revoke or replace the tokens by which configs are fetched.
+    /// Add, list, revoke or replace the tokens with which machines fetch configs.
     #[command(after_help = examples::TOKENS)]
     Tokens(tokens::Args),
-    /// Get certificates from an organisation's CA by CMPv2.
+    /// Get certificates from an organisation's CA with CMPv2.
     #[command(after_help = examples::CMP)]
     Cmp(cmp::Args),
-    /// Show what a machine becomes, fetched as Ignition would, and why it does not come up.
+    /// Show what a machine gets, fetched as Ignition does, and why it does not boot.
     ///
-    /// Exit codes: 0 a machine comes up, or two are the same; 1 it does not, or they differ; 2 there is
-    /// nothing to inspect.
+    /// Exit codes: 0 the machine boots, or two configs are the same; 1 it does not boot, or they differ; 2
+    /// there is nothing to inspect.
     #[command(after_help = examples::INSPECT)]
     Inspect(InspectSettings),
-    /// Show which machines asked a server that runs, and why one does not come up.
+    /// Show which machines asked a running server for a config, and why one does not boot.
     ///
-    /// Exits with 1 where a machine is stuck.
+    /// Exits with 1 if a machine is stuck.
     #[command(after_help = examples::MACHINES)]
     Machines(MachinesSettings),
     /// Print the config of a pool's machines, or their pointer config, without a server.
     #[command(after_help = examples::RENDER)]
     Render(RenderSettings),
-    /// Judge a directory of manifests before it is served.
+    /// Check a directory of manifests before it is served.
     ///
-    /// Exits with 1 where a pool would get nothing, or a file cannot be used.
+    /// Exits with 1 if a pool would get no config, or a file cannot be used.
     #[command(after_help = examples::VALIDATE)]
     Validate(ValidateSettings),
-    /// Keep a node's registry CAs in step with the cluster's.
+    /// Keep a node's registry CAs equal to the cluster's.
     #[command(after_help = examples::NODE_CA)]
     NodeCa(NodeCaSettings),
-    /// Print what a shell needs to complete this command line.
+    /// Print the completions of this command line for a shell.
     #[command(after_help = examples::COMPLETIONS)]
     Completions(completions::Args),
     /// Print name, version and commit.

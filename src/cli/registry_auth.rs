@@ -6,8 +6,8 @@ use model::registry_credentials::DEFAULT_SECRET;
 
 #[derive(Debug, Args)]
 pub(super) struct RegistryCredentialsFlags {
-    /// Give machines of enforced pools the registry logins of this secret, or of a pool's own;
-    /// openshift-config/pull-secret where no name is given
+    /// Give machines of enforced pools the registry credentials of this Secret, or of the pool's Secret;
+    /// openshift-config/pull-secret without a name
     #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET,
         help_heading = "Access")]
     registry_auth: Option<SecretName>,

@@ -17,19 +17,18 @@ use crate::flags::{AUDIT, CertificateFlags, TokenFlags};
 pub(super) struct Args {
     /// Directory of manifests, YAML or JSON, any file names
     dir: PathBuf,
-    /// Where the certificates and pointer configs are made and kept
+    /// Directory for the certificates and pointer configs, which the server makes
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,
-    /// Name or address that machines reach this server by, the first one goes into the pointer
-    /// configs; this machine's own are added
+    /// Name or address with which machines reach this server; pointer configs get the first one; this
+    /// machine's names and addresses are added
     #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<Host>,
-    /// Who gets configs where a pool does not say so itself: off everybody, audit everybody, telling who
-    /// would be refused, enforce who has a token
+    /// Access mode of pools without an annotation: off serves all clients; audit serves all and reports
+    /// requests that would be refused; enforce serves clients with a token
     #[arg(long, value_name = "off|audit|enforce", default_value = AUDIT, help_heading = "Access")]
     access: AccessMode,
-    /// Refuse manifests with something that has no effect: an unknown field, or one that is newer than
-    /// the config's spec
+    /// Refuse manifests with a field without effect: an unknown one, or one that is newer than the config's spec
     #[arg(long)]
     strict: bool,
     #[command(flatten)]

@@ -16,35 +16,33 @@ use crate::source::{self, cluster};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The API server's URL in the kubeconfig that machines get
+    /// URL of the API server in the kubeconfig for machines
     #[arg(long, value_name = "URL", value_parser = url)]
     apiserver_url: String,
-    /// Kubeconfig for this server's own access to the API server; the pod's service account by
-    /// default
+    /// Kubeconfig for this server's access to the API server; the pod's service account by default
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Directory with the token that machines join with, in `token`, and the API server's
-    /// certificate authorities, in `ca.crt`
+    /// Directory with the token that machines join the cluster with, in `token`, and the API server's CAs, in
+    /// `ca.crt`
     #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap-token")]
     bootstrap_token_dir: PathBuf,
-    /// Directory to keep the cluster's state in, never the token, so that a server that is started
-    /// while the API server is away serves too
+    /// Directory for a copy of the cluster's state, without the token, so that a server that starts while the
+    /// API server is unavailable can serve
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Name and port of all servers' administrators' listeners, such as a headless service, so that
-    /// each can tell of every machine
+    /// Name and port of all servers' metrics addresses, such as a headless Service, so that each server shows
+    /// every machine
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     peers: Option<String>,
-    /// Who gets configs where a pool does not say so itself: off everybody, audit everybody, telling who
-    /// would be refused, enforce who has a token
+    /// Access mode of pools without an annotation: off serves all clients; audit serves all and reports
+    /// requests that would be refused; enforce serves clients with a token
     #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access")]
     access: AccessMode,
     #[command(flatten)]
     issuer: IssuerFlags,
     #[command(flatten)]
     pair: PairFiles,
-    /// Secret with that pair, which is read from the API server for as long as --cert and --key are not
-    /// there yet
+    /// Secret with the serving certificate, read from the API server until the files of --cert and --key exist
     #[arg(long, value_name = "NAMESPACE/NAME", help_heading = TLS)]
     pair_secret: Option<SecretName>,
     #[command(flatten)]

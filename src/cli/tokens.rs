@@ -15,16 +15,16 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a token for machines whose pointer configs live elsewhere, and print it once
+    /// Make a token for machines whose pointer configs are kept elsewhere, and print it once
     #[command(after_help = examples::TOKENS_ADD)]
     Add(AddSettings),
-    /// Print what is known of all tokens, and which pointer configs carry none
+    /// Print all tokens, and which pointer configs have none
     #[command(after_help = examples::TOKENS_LIST)]
     List(PlaceFlags),
-    /// Have a token open nothing any more
+    /// Revoke a token
     #[command(after_help = examples::TOKENS_REVOKE)]
     Revoke(RevokeSettings),
-    /// Make new tokens for pointer configs; those before are accepted for a while longer
+    /// Make new tokens for pointer configs; the earlier ones are accepted for a limited time
     #[command(after_help = examples::TOKENS_ROTATE)]
     Rotate(RotateSettings),
 }

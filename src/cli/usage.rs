@@ -23,7 +23,7 @@ pub fn one_line(error: &clap::Error) -> String {
         ErrorKind::InvalidValue if value.is_empty() => format!("{argument} needs a value"),
         ErrorKind::InvalidValue => {
             let valid = context(ContextKind::ValidValue);
-            format!("{argument}: {value:?} is none of {valid}")
+            format!("{argument}: {value:?} is not one of {valid}")
         }
         ErrorKind::ValueValidation => {
             let source = std::error::Error::source(error).map(ToString::to_string);
@@ -32,9 +32,9 @@ pub fn one_line(error: &clap::Error) -> String {
         ErrorKind::ArgumentConflict => {
             let other = context(ContextKind::PriorArg);
             if other.is_empty() || other == argument {
-                format!("{argument} may be given once")
+                format!("{argument} can be given only once")
             } else {
-                format!("{argument} does not go with {other}")
+                format!("{argument} cannot be used with {other}")
             }
         }
         _ => first_line(&error.to_string()),

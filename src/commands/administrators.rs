@@ -23,8 +23,8 @@ pub struct AdministratorsAddress {
     #[arg(id = "metrics_address", long = "metrics-address", value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:8797", help_heading = LISTENING)]
     pub address: MetricsAddress,
-    /// Further host name by which clients ask at the metrics address, such as a proxy's; IP addresses,
-    /// localhost, this machine's own name and those of a cluster's services need none
+    /// Further host name with which clients use the metrics address, such as a proxy's; IP addresses,
+    /// localhost, this machine's name and names of a cluster's Services work without it
     #[arg(long = "metrics-name", value_name = "NAME,...", value_delimiter = ',', help_heading = LISTENING)]
     pub names: Vec<Host>,
 }

@@ -17,17 +17,16 @@ use crate::source::{self, manifest};
 /// Settings of the command.
 #[derive(Debug, Args)]
 pub struct BootstrapSettings {
-    /// Directory with machine-pools, machine-configs, controller-config and api-server
+    /// Directory with `machine-pools`, `machine-configs`, `controller-config` and `api-server`
     #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap")]
     server_basedir: PathBuf,
-    /// Kubeconfig that machines get
+    /// Kubeconfig for machines
     #[arg(long, value_name = "FILE", default_value = "/etc/kubernetes/kubeconfig")]
     bootstrap_kubeconfig: PathBuf,
-    /// Certificate authorities of image registries, each in a file below the base directory
+    /// CAs of image registries, each in a file below the base directory
     #[arg(long, value_name = "HOST=FILE,...", value_delimiter = ',', value_parser = registry_ca)]
     bootstrap_certs: Vec<(RegistryHost, PathBuf)>,
-    /// Refuse manifests with something that has no effect: an unknown field, or one that is newer than
-    /// the config's spec
+    /// Refuse manifests with a field without effect: an unknown one, or one that is newer than the config's spec
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
@@ -89,7 +88,7 @@ fn tls_policy(path: &Path, flags: &TlsPolicy) -> Option<TlsPolicy> {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "no TLS profile; the flags hold");
+            log_profile_fault(path, &error.to_string());
             return None;
         }
     };
@@ -99,10 +98,19 @@ fn tls_policy(path: &Path, flags: &TlsPolicy) -> Option<TlsPolicy> {
             Some(policy.with_groups_of(flags))
         }
         Err(error) => {
-            tracing::warn!(path = %path.display(), error = format!("{error:#}"), "no TLS profile; the flags hold");
+            log_profile_fault(path, &format!("{error:#}"));
             None
         }
     }
+}
+
+fn log_profile_fault(path: &Path, error: &str) {
+    tracing::warn!(
+        path = %path.display(),
+        error,
+        fix = "correct the file, or remove it to use the TLS flags",
+        "cannot read the TLS profile, using the TLS flags"
+    );
 }
 
 fn read_profile(bytes: &[u8]) -> anyhow::Result<(TlsPolicy, Vec<String>)> {
@@ -112,7 +120,7 @@ fn read_profile(bytes: &[u8]) -> anyhow::Result<(TlsPolicy, Vec<String>)> {
             Object::ApiServer(api_server) => Some(api_server),
             _ => None,
         })
-        .ok_or_else(|| anyhow!("holds no APIServer"))?;
+        .ok_or_else(|| anyhow!("has no APIServer object"))?;
     Ok(match ApiServer::tls_profile(&api_server) {
         Some(profile) => TlsPolicy::from_profile(profile)?,
         None => TlsPolicy::new("VersionTLS12", &[])?,

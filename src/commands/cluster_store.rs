@@ -112,7 +112,7 @@ impl StateStore for ClusterStore {
                 foreseen = attention;
                 Ok(Some(Ask::Rotation { secret, value: value.clone(), is_forced: force }))
             })?;
-            print_line(&format!("asked for a rotation of Secret {NAMESPACE}/{secret}"));
+            print_line(&format!("requested a rotation of Secret {NAMESPACE}/{secret}"));
         }
         warn_locked_out(foreseen);
         Ok(())
@@ -138,7 +138,9 @@ impl StateStore for ClusterStore {
             last = Some(foreseen);
             Ok(Some(request))
         })?;
-        print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{CA}"));
+        print_line(&format!(
+            "requested to distrust them, with an annotation of Secret {NAMESPACE}/{CA}"
+        ));
         match last.as_ref().and_then(|foreseen| foreseen.obstacle(now)) {
             Some(reason) => bail!("the controller cannot do it yet: {reason}"),
             None => Ok(()),

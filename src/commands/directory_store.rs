@@ -25,7 +25,7 @@ impl DirectoryStore {
     /// Opens an existing directory: a typo must not create a new one.
     pub(super) fn open(path: &Path) -> Result<Self> {
         if !path.is_dir() {
-            bail!("--state-dir {}: there is no such directory", path.display());
+            bail!("--state-dir {}: directory not found", path.display());
         }
         let tell_wait = |path: &Path| {
             tell(&format!("waiting for another process that changes {}", path.display()));
@@ -49,13 +49,13 @@ impl DirectoryStore {
         }
         for step in &done.steps {
             print_line(&match step {
-                Step::Ca(reason) => format!("made a certificate authority: {reason}"),
+                Step::Ca(reason) => format!("made a signing CA: {reason}"),
                 Step::Store(reason) => {
-                    format!("stored the certificate authorities anew: {reason}")
+                    format!("rewrote the CA store: {reason}")
                 }
                 Step::Bundle(_) => format!("wrote {}", self.0.bundle_path().display()),
                 Step::Pointers => "wrote the pointer configs".to_owned(),
-                Step::Serving(reason, _) => format!("issued a serving pair: {reason}"),
+                Step::Serving(reason, _) => format!("issued a serving certificate: {reason}"),
             });
         }
     }
@@ -131,7 +131,7 @@ impl StateStore for DirectoryStore {
             let generate = &mut |_| policy.algorithm.generate();
             self.refuse(pki::dry_run(&observed, policy, now, generate)?.1, force)?;
             let path = self.0.path().display();
-            bail!("{path}: there is no serving certificate yet: run `serve` first");
+            bail!("{path}: no serving certificate yet: run `serve` first");
         }
         let asked = Asked { ca, serving: true, force, distrust: Vec::new() };
         let done = self.0.reconcile(|| anyhow::Ok((hosts, asked)), policy, now)?;

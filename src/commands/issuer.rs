@@ -21,7 +21,7 @@ pub struct Settings {
     /// Kubeconfig for access to the API server; the pod's service account by default
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Namespace of the secrets that a ClusterIssuer names
+    /// Namespace of the Secrets that a ClusterIssuer names
     #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
     cluster_resource_namespace: String,
     #[command(flatten)]

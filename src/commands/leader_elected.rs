@@ -59,11 +59,12 @@ impl LeaderElected {
         let mut stop = StopSignals::listen()?;
         let lead = async {
             candidate.acquire().await;
-            tracing::info!(identity, "active");
+            tracing::info!(identity, "became the leader");
             health.metrics.leading.set(1);
             tokio::select! {
                 error = work(client, identity.clone()) => error,
-                () = candidate.keep() => anyhow!("the Lease was lost: another one may be active"),
+                () = candidate.keep() => anyhow!("lost the Lease, another replica may be the leader \
+                    now: exiting to start again as a candidate"),
             }
         };
         let result = tokio::select! {
@@ -72,7 +73,7 @@ impl LeaderElected {
         };
         health.metrics.leading.set(0);
         result?;
-        tracing::info!("stopping");
-        candidate.release().await.context("giving back the Lease")
+        tracing::info!("shutting down");
+        candidate.release().await.context("cannot release the Lease")
     }
 }

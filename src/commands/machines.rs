@@ -18,9 +18,9 @@ use crate::serving::peers::get;
 /// Settings of the command.
 #[derive(Debug, Args)]
 pub struct MachinesSettings {
-    /// The machine at this address alone
+    /// Only the machine at this address
     address: Option<IpAddr>,
-    /// Where a server has its metrics and its page
+    /// Metrics address of a server
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8797", value_parser = host_and_port)]
     from: String,
     /// Print JSON, for scripts
@@ -35,7 +35,7 @@ struct Reported {
     pools: Vec<ReportedPool>,
 }
 
-/// What machines of a pool came with.
+/// Ignition versions of the machines of a pool.
 #[derive(Debug, Deserialize)]
 struct ReportedPool {
     name: String,
@@ -68,19 +68,23 @@ pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Reported { mut machines, silent_servers, pools } = runtime.block_on(ask(&settings.from))?;
     for line in silent_servers {
-        tracing::warn!("the machines of another server are missing: {line}");
+        tracing::warn!(
+            reason = line,
+            fix = "check whether that server runs",
+            "machines of another server are missing"
+        );
     }
     if let Some(address) = settings.address {
         let address = address.to_canonical();
         machines.retain(|line| line.machine.address == address);
         if machines.is_empty() {
-            bail!("{}: nothing has asked from {address}", settings.from);
+            bail!("{}: no request from {address}", settings.from);
         }
     }
     if settings.json {
         print_line(&serde_json::to_string(&machines)?);
     } else if machines.is_empty() {
-        print_line("no machine has asked yet");
+        print_line("no machine has requested a config yet");
     } else {
         let rows: Vec<_> = machines.iter().map(machine_row).collect();
         terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::look()));

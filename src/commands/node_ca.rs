@@ -25,22 +25,22 @@ pub struct NodeCaSettings {
     /// Kubeconfig for access to the API server; the pod's service account by default
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The container runtime whose files are kept
+    /// Container runtime whose files are managed
     #[arg(long, value_enum, default_value_t = Layout::Crio)]
     layout: Layout,
-    /// Folder to keep; /etc/docker/certs.d, or for containerd /etc/containerd/certs.d, by default
+    /// Directory to manage; /etc/docker/certs.d, or for containerd /etc/containerd/certs.d, by default
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// How often to read files too that do not seem to have changed: 10m, 1h 30m, a number of seconds
+    /// Interval for reading files that seem unchanged: 10m, 1h 30m, a number of seconds
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     resync: Duration,
     #[command(flatten)]
     administrators: AdministratorsAddress,
-    /// Keep the node's registry logins in step with those of this secret;
-    /// openshift-config/pull-secret where no name is given
+    /// Keep the node's registry credentials equal to those of this Secret; openshift-config/pull-secret
+    /// without a name
     #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET)]
     registry_auth: Option<SecretName>,
-    /// File with the registry logins
+    /// File with the registry credentials
     #[arg(long, value_name = "FILE", default_value = registry_credentials::PATH)]
     registry_auth_file: PathBuf,
 }
@@ -74,10 +74,10 @@ pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
                 .with_context(|| format!("--registry-auth-file {}: no file", path.display()))?;
             let secret = NamedSecret::new(client, secret);
             let follow = node_agent::follow_credentials(keeper, secret, health.clone());
-            tasks.spawn("what keeps the registry logins", follow);
+            tasks.spawn("the task for registry credentials", follow);
         }
         let reconciler = Reconciler::new(directory, layout, resync);
-        tasks.spawn("what keeps the folder", node_agent::follow(reconciler, map, health));
+        tasks.spawn("the task for the directory", node_agent::follow(reconciler, map, health));
         tokio::select! {
             () = signals.received() => Ok(()),
             error = tasks.ended() => Err(error),

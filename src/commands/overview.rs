@@ -202,8 +202,8 @@ async fn machines(State(sources): State<Arc<Sources>>) -> Response {
     params(("address" = String, Path, description = "Its IP address")),
     responses(
         (status = 200, body = MachineLine),
-        (status = 400, description = "This is no IP address"),
-        (status = 404, description = "Nothing has asked from this address"),
+        (status = 400, description = "This is not an IP address"),
+        (status = 404, description = "No request from this address"),
     ),
 )]
 async fn machine(State(sources): State<Arc<Sources>>, Path(address): Path<String>) -> Response {
@@ -249,13 +249,12 @@ impl Sources {
     /// Finds the machine at an address: all machines, and its place among them.
     async fn find(&self, address: &str) -> Result<(Arc<Gathered>, usize), Response> {
         let Ok(address) = address.parse::<IpAddr>() else {
-            return Err((StatusCode::BAD_REQUEST, "this is no IP address\n").into_response());
+            return Err((StatusCode::BAD_REQUEST, "not an IP address\n").into_response());
         };
         let address = address.to_canonical();
         let machines = self.machines().await;
         let place = machines.lines.iter().position(|line| line.machine.address == address);
-        let none =
-            || (StatusCode::NOT_FOUND, "nothing has asked from this address\n").into_response();
+        let none = || (StatusCode::NOT_FOUND, "no request from this address\n").into_response();
         place.map(|place| (machines, place)).ok_or_else(none)
     }
 

@@ -40,16 +40,16 @@ impl Place {
 /// Flags for a location.
 #[derive(Debug, Args)]
 pub struct PlaceFlags {
-    /// Where `serve` keeps its certificates and pointer configs
+    /// Directory in which `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,
-    /// The cluster's certificates instead, reached by this kubeconfig
+    /// Use the cluster's certificates instead, with this kubeconfig
     #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
     kubeconfig: Option<PathBuf>,
-    /// The cluster's certificates instead, reached by the pod's service account
+    /// Use the cluster's certificates instead, with the pod's service account
     #[arg(long, conflicts_with_all = ["state_dir", "kubeconfig"])]
     in_cluster: bool,
-    /// Namespace of the cluster's secrets with user data
+    /// Namespace of the cluster's Secrets with user data
     #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
     user_data_namespace: String,
 }

@@ -30,7 +30,7 @@ async fn html(State(sources): State<Arc<Sources>>, Path(name): Path<String>) -> 
     let pool = sources.pools(&machines.lines).into_iter().find(|pool| pool.name == name);
     let shown = tokio::task::block_in_place(|| sources.answers.shown(&name));
     let (Some(pool), Some(shown)) = (pool, shown) else {
-        return (StatusCode::NOT_FOUND, "there is no pool of this name\n").into_response();
+        return (StatusCode::NOT_FOUND, "no pool has this name\n").into_response();
     };
     let of_pool = |line: &&MachineLine| {
         line.machine.requests.as_ref().is_some_and(|requests| requests.pool == name)

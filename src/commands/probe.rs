@@ -72,7 +72,8 @@ pub async fn ask(
         let stream = connect(address, &fetch.host).await?;
         let sent = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let read = |der: &CertificateDer<'_>| {
-            Certificate::parse(der).context("it sends a certificate that machines cannot read")
+            Certificate::parse(der)
+                .context("the server sends a certificate that machines cannot read")
         };
         let mut shown = Shown::chain(sent.iter().map(read).collect::<Result<_, _>>()?);
         if is_trusted(&shown) {

@@ -32,43 +32,42 @@ pub struct RenderSettings {
     /// Directory of manifests, YAML or JSON, any file names
     #[arg(conflicts_with_all = ["kubeconfig", "in_cluster"])]
     dir: Option<PathBuf>,
-    /// The Ignition spec: 2.2, 3.0 to 3.6; 3.6 by default, of a pointer config 3.1
+    /// Ignition spec: 2.2, 3.0 to 3.6; 3.6 by default, 3.1 for a pointer config
     #[arg(long, value_name = "SPEC", value_parser = spec)]
     spec: Option<SpecVersion>,
-    /// Refuse manifests with something that has no effect: an unknown field, or one that is newer than
-    /// the config's spec
+    /// Refuse manifests with a field without effect: an unknown one, or one that is newer than the config's spec
     #[arg(long, conflicts_with = "pointer")]
     strict: bool,
-    /// Print the MachineConfig that the config is made of, as JSON: where the pool names none, the one that the
-    /// MachineConfigs that it selects come to
+    /// Print the MachineConfig behind the config, as JSON; if the pool names none, the result of merging the
+    /// MachineConfigs that it selects
     #[arg(long, conflicts_with_all = ["pointer", "spec", "strict"])]
     machine_config: bool,
-    /// Print which MachineConfig each file, unit and argument in it comes from, and which others it covers
+    /// Print from which MachineConfig each of its files, units and arguments comes, and which others it overrides
     #[arg(long, requires = "machine_config", conflicts_with_all = ["kubeconfig", "in_cluster"])]
     explain: bool,
-    /// Print the pointer config, by which a machine fetches its config, instead of that itself
+    /// Print the pointer config with which a machine fetches its config, instead of the config
     #[arg(long, conflicts_with = "dir")]
     pointer: bool,
-    /// Where a pointer config sends machines; by default where the one that is kept does
+    /// Server that the pointer config sends machines to; by default that of the kept pointer config
     #[arg(long, value_name = "HOST:PORT", requires = "pointer")]
     server: Option<Address>,
-    /// Where `serve` keeps the CAs that a pointer config trusts
+    /// Directory in which `serve` keeps the CAs that a pointer config trusts
     #[arg(long, value_name = "DIR", default_value = "certs", requires = "pointer")]
     state_dir: PathBuf,
-    /// A cluster, reached by this kubeconfig
+    /// Read the inputs from a cluster, with this kubeconfig
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// A cluster, reached by the pod's service account
+    /// Read the inputs from the cluster, with the pod's service account
     #[arg(long, conflicts_with = "kubeconfig")]
     in_cluster: bool,
-    /// Namespace of the cluster's secrets with user data
+    /// Namespace of the cluster's Secrets with user data
     #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
     user_data_namespace: String,
-    /// The API server's URL in the kubeconfig that machines of a cluster get
+    /// URL of the API server in the kubeconfig for machines of a cluster
     #[arg(long, value_name = "URL", value_parser = url)]
     apiserver_url: Option<String>,
-    /// Directory with the token that machines of a cluster join with, in `token`, and the API
-    /// server's certificate authorities, in `ca.crt`
+    /// Directory with the token that machines join the cluster with, in `token`, and the API server's CAs, in
+    /// `ca.crt`
     #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap-token")]
     bootstrap_token_dir: PathBuf,
 }
@@ -99,7 +98,9 @@ impl RenderSettings {
         read_cluster(cluster::Settings {
             kubeconfig: self.kubeconfig.clone(),
             apiserver_url: self.apiserver_url.clone().ok_or_else(|| {
-                anyhow!("missing --apiserver-url: machines join the cluster by it; see --help")
+                anyhow!(
+                    "missing --apiserver-url: machines join the cluster at this URL; see --help"
+                )
             })?,
             token_dir: self.bootstrap_token_dir.clone(),
             cache_dir: None,
@@ -129,7 +130,7 @@ pub fn run(settings: &RenderSettings) -> anyhow::Result<()> {
 fn config(settings: &RenderSettings) -> anyhow::Result<Vec<u8>> {
     let inputs = settings.inputs()?;
     if let (true, Some(first)) = (settings.strict, inputs.warnings.first()) {
-        bail!("{first}; --strict refuses it");
+        bail!("{first}: refused by --strict");
     }
     let spec = settings.spec.unwrap_or(SpecVersion::NEWEST);
     let text = rendered(&inputs, &settings.pool, spec).map_err(|cause| anyhow!("{cause}"))?;
@@ -157,7 +158,7 @@ fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Re
     };
     let Some(merged) = error.merged() else { bail!("pool {pool}: {error}") };
     // The merge of the MachineConfigs, from which no machine boots.
-    tell(&format!("warning: pool {pool} is not served this: {error}"));
+    tell(&format!("warning: pool {pool} does not get this config: {error}"));
     Ok(serde_json::to_vec_pretty(&**merged)?)
 }
 
@@ -205,14 +206,14 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
     let pool = &settings.pool[..];
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     if pool.is_empty() || !pool.chars().all(is_part) {
-        bail!("{pool:?} is no pool's name");
+        bail!("{pool:?} is not the name of a pool");
     }
     let store = settings.cas().open()?;
     let seen = store.observe(None)?;
     let place = &seen.place;
     let bundle = seen.observed.trusted();
     if bundle.is_empty() {
-        bail!("{place}: there is no certificate authority yet");
+        bail!("{place}: no signing CA yet");
     }
     // A pointer config of another server is useless to a machine that trusts these CAs.
     let mut own = seen.pointers.iter().map(|(_, text)| PointerConfig::read(text));
@@ -221,7 +222,7 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
     let url = server.map(|address| format!("https://{address}/config/{pool}")).or_else(kept);
     let url = url.ok_or_else(|| {
         anyhow!(
-            "{place}: no pointer config says where machines find a server: --server HOST:PORT does"
+            "{place}: no pointer config has the address of a server: give it with --server HOST:PORT"
         )
     })?;
     let pem: String = bundle.iter().map(Certificate::to_pem).collect();
@@ -248,14 +249,13 @@ fn with_token(
     pointers: &[PointerToken],
     records: anyhow::Result<Records>,
 ) -> anyhow::Result<Option<Vec<u8>>> {
-    let others =
-        format!("the pointer configs for pool {pool} carry a token, and this one does not");
+    let others = format!("the pointer configs of pool {pool} have a token, and this one does not");
     let records = match records {
         Ok(records) => records,
         Err(error) => {
             let carries =
                 |it: &PointerToken| it.pool == pool && matches!(it.carries, Carried::Token(_));
-            let unknown = error.context("which tokens are good is not known");
+            let unknown = error.context("the valid tokens are not known");
             ensure!(!pointers.iter().any(carries), "{others}: {unknown:#}");
             return Ok(None);
         }
@@ -263,8 +263,7 @@ fn with_token(
     let Some(token) = carried(pointers, pool, &records, OffsetDateTime::now_utc()) else {
         ensure!(
             !records.enforced.contains(pool),
-            "pool {pool} is enforced, and no pointer config carries a token that opens it: this one \
-             carries none"
+            "pool {pool} is enforced, and no pointer config has a token for it: this one has none"
         );
         return Ok(None);
     };

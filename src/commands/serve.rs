@@ -106,8 +106,8 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
             Announcer { state, host: pointer_host, ports: server.ports, manifests, known_pools };
         let renewal = renewal.keep(requeue_at, server.reporting.clone());
         let announce = announcer.follow(server.served.clone());
-        server.tasks.spawn("what follows the pools", announce);
-        server.tasks.spawn("what renews the certificates", renewal);
+        server.tasks.spawn("the task that follows pools", announce);
+        server.tasks.spawn("the task that renews certificates", renewal);
         server.run().await
     })
 }
@@ -170,7 +170,8 @@ impl Announcer {
         if inputs.pools.is_empty() {
             tracing::warn!(
                 directory = %self.manifests.display(),
-                "no MachineConfigPool found: nothing is served until a manifest of one is there"
+                fix = "add the manifest of a MachineConfigPool to the directory",
+                "no MachineConfigPool found, serving nothing"
             );
         }
     }
@@ -212,7 +213,12 @@ impl Renewal {
             Err(error) => {
                 let error = error.to_string();
                 if self.failure.as_ref() != Some(&error) {
-                    tracing::error!(error, "the certificates are not in order; trying again");
+                    tracing::error!(
+                        error,
+                        fix = "correct what the error names; `machine-config-server certs check` \
+                            shows the state",
+                        "cannot keep the certificates up to date, retrying"
+                    );
                 }
                 self.failure = Some(error);
                 now
@@ -246,7 +252,10 @@ impl Renewal {
     }
 
     fn report(&self, reporting: &Reporting) {
-        let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
+        let failure = self
+            .failure
+            .as_ref()
+            .map(|_| "cannot be kept up to date; the log has the reason".into());
         let reported = failure.or_else(|| Warning::summary(&self.attention));
         Condition::new("certificates", reported).note(&reporting.status.degraded);
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));

@@ -1,11 +1,12 @@
 //! Composes a server of source, answers and listeners, and runs it.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context as _;
+use anyhow::anyhow;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
 use model::access::rotation::RotationPolicy;
@@ -264,9 +265,9 @@ impl Server {
         }
         let out_of_service = &self.reporting.status.out_of_service;
         until_stopped(&mut self.tasks, self.shutdown_delay, out_of_service).await?;
-        tracing::info!("stopping: finishing what is under way");
+        tracing::info!("shutting down, draining connections");
         if !self.machines.stop().await {
-            tracing::warn!("cut off connections that were not finished in time");
+            tracing::warn!("closed connections that did not finish in time");
         }
         if let Some(file) = self.ledger_file {
             file.save();
@@ -309,7 +310,7 @@ fn follow_source(
 ) {
     let Parts { access, rules, local, policy, publisher } = parts;
     let AccessSettings { issuer, cache, .. } = access;
-    tasks.spawn("what follows a change of the inputs", publisher.after_changes());
+    tasks.spawn("the task after changes of the inputs", publisher.after_changes());
     let known = Known {
         inputs: None,
         records: cache.as_ref().and_then(TokenCache::load),
@@ -323,7 +324,7 @@ fn follow_source(
     }
     if let Some(cache) = cache {
         let keep = cache.keep(pipeline.known_tokens(), reporting.clone());
-        tasks.spawn("what keeps tokens", keep);
+        tasks.spawn("the task that manages tokens", keep);
     }
     let (keys, records, inputs) =
         (watch::Sender::default(), watch::Sender::default(), watch::Sender::default());
@@ -334,17 +335,17 @@ fn follow_source(
     };
     if let Some(issuer) = issuer {
         let follow = issuer.follow(keys, reporting.status.degraded.clone());
-        tasks.spawn("what follows the keys of signed tokens", follow);
+        tasks.spawn("the task that follows the keys of signed tokens", follow);
     }
     if let Some(follow) = source.follow_tokens(are_known, records, reporting.clone()) {
         let mut needs_tokens = pipeline.needs_tokens();
-        tasks.spawn("what follows the tokens", async move {
+        tasks.spawn("the task that follows tokens", async move {
             // The pipeline runs as long as the server.
             let _ = needs_tokens.wait_for(|needs| *needs).await;
             follow.await;
         });
     }
-    tasks.spawn("what follows the inputs", source.follow(inputs, reporting.clone()));
+    tasks.spawn("the task that follows the inputs", source.follow(inputs, reporting.clone()));
     tasks.spawn("the pipeline", pipeline.run(changes));
 }
 
@@ -352,7 +353,7 @@ fn follow_source(
 fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> NodeIndex {
     let nodes = NodeIndex::default();
     if let Some(follow) = source.follow_nodes(nodes.clone(), reporting.clone()) {
-        tasks.spawn("what follows the nodes", follow);
+        tasks.spawn("the task that follows nodes", follow);
     }
     nodes
 }
@@ -377,7 +378,7 @@ fn keep_ledger(
     let file = LedgerFile::open(&directory?, ledger.clone(), status.degraded.clone());
     let file = Arc::new(file);
     let kept = Arc::clone(&file);
-    tasks.spawn("what keeps the boot ledger", async move { kept.keep().await });
+    tasks.spawn("the task that writes the boot ledger", async move { kept.keep().await });
     Some(file)
 }
 
@@ -394,9 +395,9 @@ fn follow_pair(
     let secret = secret.filter(|_| !pair.shown().has_files());
     if let Some(secret) = secret.and_then(|name| source.secret(name)) {
         let follow = until_mounted(secret, pair.shown(), reporting.clone());
-        tasks.spawn("what waits for the serving pair", follow);
+        tasks.spawn("the task that waits for the serving certificate", follow);
     }
-    tasks.spawn("what follows the serving pair", pair.follow());
+    tasks.spawn("the task that follows the serving certificate", pair.follow());
     chain
 }
 
@@ -415,8 +416,8 @@ async fn until_stopped(
         return Ok(());
     }
     let wait = humantime::format_duration(delay).to_string();
-    tracing::info!(wait, "stopping: serving on until no machine is sent here any more");
-    Condition::failed("server", "it is stopping").note(out_of_service);
+    tracing::info!(wait, "shutting down, serving until load balancers send no more machines");
+    Condition::failed("server", "shutting down").note(out_of_service);
     tokio::select! {
         () = tokio::time::sleep(delay) => Ok(()),
         // A second signal skips the delay.
@@ -465,7 +466,7 @@ fn bind(
         let address = SocketAddr::new(address, port);
         Listener::bind(address, tls)
             .and_then(|listener| Ok((listener.port()?, listener)))
-            .with_context(|| format!("{flag}: cannot listen on {address}"))
+            .map_err(|error| cannot_listen(flag, address, &error))
     };
     let (secure, listener) = bind("--secure-port", listen.secure_port, Some(Arc::clone(tls)))?;
     let mut listeners = vec![listener];
@@ -479,6 +480,17 @@ fn bind(
     Ok((listeners, metrics, Ports { secure, insecure, administrators }))
 }
 
+/// The error of a port that machines use, with the next step if another program has it.
+fn cannot_listen(flag: &str, address: SocketAddr, error: &io::Error) -> anyhow::Error {
+    let fix = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; stop the program that uses it, which `ss -ltnp` shows, or choose another port"
+        }
+        _ => "",
+    };
+    anyhow!("{flag}: cannot listen on {address}: {error}{fix}")
+}
+
 /// Binds the listener for metrics. A failure must not keep machines from booting: on an OpenShift node another program
 /// may have the default port.
 fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener> {
@@ -489,8 +501,14 @@ fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener
             let reason = format!(
                 "cannot listen on {address} (metrics and status page): {error}; use --metrics-address"
             );
-            Condition::failed("metrics", reason)
-                .report_failure(&status.degraded, |reason| tracing::error!("{reason}"));
+            Condition::failed("metrics", reason).report_failure(&status.degraded, |_| {
+                tracing::error!(
+                    %address,
+                    %error,
+                    fix = "choose another address with --metrics-address",
+                    "cannot listen for metrics and the status page"
+                );
+            });
             None
         }
     }

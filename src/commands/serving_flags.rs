@@ -19,32 +19,32 @@ const ANSWERS: &str = "Answers";
 #[derive(Debug, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.help("Address and port for metrics; `off` for none")))]
 pub(crate) struct ServingFlags {
-    /// Port for TLS; 0 takes any free one
+    /// Port with TLS; 0 for any free one
     #[arg(long, default_value_t = 22623, value_name = "PORT", help_heading = LISTENING)]
     secure_port: u16,
-    /// Port without TLS; 0 turns it off
+    /// Port without TLS; 0 for none
     #[arg(long, default_value_t = 22624, value_name = "PORT", help_heading = LISTENING)]
     insecure_port: u16,
-    /// Address to listen on; all of the machine's by default
+    /// Address to listen on; all addresses of the machine by default
     #[arg(long, value_name = "ADDRESS", help_heading = LISTENING)]
     listen_address: Option<IpAddr>,
     #[command(flatten)]
     administrators: AdministratorsAddress,
-    /// Oldest TLS version: VersionTLS12 or VersionTLS13; VersionTLS12 where nothing else says so
+    /// Oldest TLS version: VersionTLS12 or VersionTLS13; VersionTLS12 by default, unless the cluster has a
+    /// TLS profile
     #[arg(long, value_name = "VERSION", help_heading = TLS)]
     tls_min_version: Option<String>,
     /// Cipher suites by their IANA names; all safe ones by default
     #[arg(long, value_name = "SUITE,...", value_delimiter = ',', help_heading = TLS)]
     tls_cipher_suites: Vec<String>,
-    /// Prefer the key exchange that a quantum computer cannot undo (X25519MLKEM768), where a client
-    /// offers it
+    /// Prefer the post-quantum key exchange X25519MLKEM768 if a client offers it
     #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true, help_heading = TLS)]
     tls_post_quantum: Switch,
-    /// The OpenShift release that this server belongs to, for the log
+    /// OpenShift release that this server belongs to, for the log
     #[arg(long, value_name = "VERSION", help_heading = ANSWERS)]
     payload_version: Option<String>,
-    /// Whether Ignition itself gets the contents of files gzipped, the same machine in fewer bytes;
-    /// others never do
+    /// Send Ignition the contents of files gzipped: the same machine in fewer bytes; other clients get them
+    /// uncompressed
     #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true, help_heading = ANSWERS)]
     compact: Switch,
     /// Oldest Ignition that machines should have. Older ones are reported, with :hold they get no config. A pool's
@@ -63,7 +63,7 @@ pub(crate) struct ServingFlags {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 struct LimitFlags {
-    /// Time for a TLS handshake: 10s, 500ms, 1m 30s and the like, or a number of seconds
+    /// Time for a TLS handshake: 10s, 500ms, 1m 30s, or a number of seconds
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     handshake_timeout: Duration,
     /// Time for a request's head
@@ -72,38 +72,38 @@ struct LimitFlags {
     /// Time from an answer to the next request on its connection
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     idle_timeout: Duration,
-    /// Time that a client may go without reading its answer
+    /// Time without progress after which a client that does not read its answer is disconnected
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     stall_timeout: Duration,
-    /// Time to serve on when the server is told to stop, with /readyz/serving at 503, so that a balancer
-    /// sends no machine to a closed port
+    /// Time to continue serving after SIGTERM, with /readyz/serving at 503, so that a load balancer sends no
+    /// machine to a closed port
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay)]
     shutdown_delay: Duration,
-    /// Time for connections to finish after that
+    /// Time for open connections to finish after that
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     drain_timeout: Duration,
     /// Largest request head in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 16384,
         value_parser = clap::value_parser!(u32).range(8192..=1_048_576))]
     max_head_bytes: u32,
-    /// Connections at a time; past it the longest idle one goes
+    /// Maximum number of connections; past it the one that was idle longest is closed
     #[arg(long, value_name = "N", default_value_t = 10_000,
         value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
-    /// Connections at a time from one IPv4 address, or one IPv6 network of 64 bits; 0 for as many as
-    /// there are, where all machines come through one balancer
+    /// Maximum number of connections from one IPv4 address, or one IPv6 network of 64 bits; 0 for no limit,
+    /// if all machines come through one load balancer
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     max_connections_per_source: u32,
-    /// Memory in MiB that all connections together may take, what the kernel holds for their clients
-    /// included; past it answers wait, and clients that do not read lose their connections
+    /// Memory in MiB for all connections together, including the kernel's buffers; past it answers wait, and
+    /// clients that do not read are disconnected
     #[arg(long, value_name = "MIB", default_value_t = 48,
         value_parser = clap::value_parser!(u32).range(8..=65_536))]
     max_connection_memory: u32,
-    /// Requests on one connection
+    /// Maximum number of requests on one connection
     #[arg(long, value_name = "N", default_value_t = 1_000,
         value_parser = clap::value_parser!(u32).range(1..))]
     max_requests_per_connection: u32,
-    /// How old a connection gets; an answer under way then has as long again
+    /// Maximum age of a connection; an answer in progress then gets the same time again
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     max_connection_age: Duration,
 }
@@ -169,12 +169,12 @@ impl LimitFlags {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Networks")]
 struct NetworkFlags {
-    /// Network that configs may be asked for from, everywhere by default; given for a pool, it
-    /// counts for that one in place of the general ones. May be repeated
+    /// Network from which configs can be requested, everywhere by default; networks of a pool replace the
+    /// general ones for that pool. Repeatable
     #[arg(long, value_name = "[POOL=]CIDR")]
     allow_from: Vec<Allowed>,
-    /// Network of balancers, which have to tell whom they connect by the PROXY protocol, version 1
-    /// or 2; nobody else is believed. May be repeated
+    /// Network of load balancers, which must send the client's address with the PROXY protocol, version 1 or
+    /// 2; other clients must not. Repeatable
     #[arg(long, value_name = "CIDR")]
     proxy_from: Vec<Network>,
 }

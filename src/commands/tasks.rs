@@ -38,8 +38,8 @@ mod tests {
     async fn a_task_that_ends_is_named() {
         let mut tasks = Tasks::default();
         tasks.spawn("one that goes on", std::future::pending());
-        tasks.spawn("what follows the inputs", std::future::ready(()));
+        tasks.spawn("the task that follows the inputs", std::future::ready(()));
         let error = tasks.ended().await.to_string();
-        assert_eq!(error, "what follows the inputs ended unexpectedly");
+        assert_eq!(error, "the task that follows the inputs ended unexpectedly");
     }
 }

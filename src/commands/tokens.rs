@@ -17,13 +17,13 @@ use crate::flags::duration;
 /// Settings of `tokens add`.
 #[derive(Debug, Args)]
 pub struct AddSettings {
-    /// What the token is for
+    /// Name of the token
     #[arg(value_parser = name)]
     name: String,
-    /// The pools whose configs it opens
+    /// Pools whose configs it opens
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', required = true)]
     pools: Vec<String>,
-    /// When it ends: 2027-01-31, 2027-01-31T12:00:00Z, a time from now such as 30d, or never
+    /// Time of its end: 2027-01-31, 2027-01-31T12:00:00Z, a time from now such as 30d, or never
     #[arg(long, value_name = "TIME", value_parser = until)]
     until: Until,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct AddSettings {
 /// Settings of `tokens revoke`.
 #[derive(Debug, Args)]
 pub struct RevokeSettings {
-    /// The token's name or id
+    /// Name or id of the token
     named: String,
     #[command(flatten)]
     place: PlaceFlags,
@@ -42,10 +42,10 @@ pub struct RevokeSettings {
 /// Settings of `tokens rotate`.
 #[derive(Debug, Args)]
 pub struct RotateSettings {
-    /// The pools that get one; all by default
+    /// Pools whose tokens are replaced; all by default
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',')]
     pools: Vec<String>,
-    /// Even though a token was made later than now: the clock is right, and was ahead then
+    /// Also if a token was made later than now: the clock is right, and was wrong then
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -99,7 +99,7 @@ fn name(text: &str) -> Result<String, String> {
 pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pools, until, place } = settings;
     let (store, until) = (place.open()?, until.from(now));
-    ensure!(until.is_none_or(|until| until > now), "--until: this has passed already");
+    ensure!(until.is_none_or(|until| until > now), "--until: is in the past");
     let token =
         generate::token().map_err(|_| anyhow!("the system has no randomness for a new token"))?;
     let record = Record {
@@ -112,7 +112,7 @@ pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     };
     store.change_tokens(&|_, records| {
         let is_taken = |other: &Record| other.title() == *name && other.is_valid_at(now);
-        ensure!(!records.tokens.iter().any(is_taken), "{name}: there is a token of this name");
+        ensure!(!records.tokens.iter().any(is_taken), "{name}: a token has this name already");
         records.tokens.push(record.clone());
         Ok(())
     })?;
@@ -146,7 +146,7 @@ pub fn list(place: &PlaceFlags, now: OffsetDateTime) -> anyhow::Result<()> {
     let names = ["ID", "NAME", "POOLS", "MADE", "UNTIL", "STATE"];
     terminal::print(&table(&names, &rows, terminal::look()));
     for pool in &records.enforced {
-        print_line(&format!("pool {pool}: all its pointer configs carry tokens"));
+        print_line(&format!("pool {pool}: all its pointer configs have tokens"));
     }
     for (pool, lines) in &records.lacking {
         for line in lines {
@@ -168,7 +168,9 @@ pub fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<
         };
         let mut found =
             records.tokens.iter_mut().filter(is_meant).filter(|it| it.revoked.is_none());
-        let Some(record) = found.next() else { bail!("{named}: there is no such token to revoke") };
+        let Some(record) = found.next() else {
+            bail!("{named}: no token to revoke has this name or id")
+        };
         record.revoked = Some(now);
         found.for_each(|record| record.revoked = Some(now));
         Ok(())
@@ -189,24 +191,24 @@ pub fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::Result<
         if let Some(token) = ahead(issued, records, now).filter(|_| !force) {
             let id = token.id();
             bail!(
-                "token {id} was made later than now: is the clock right? --force says that it is"
+                "token {id} was made later than now: check the clock, or use --force if it is right"
             );
         }
         let known: Vec<String> = issued.tokens.iter().map(|token| token.pool.clone()).collect();
         for pool in pools {
-            ensure!(known.contains(pool), "pool {pool}: its pointer configs carry no tokens");
+            ensure!(known.contains(pool), "pool {pool}: its pointer configs have no tokens");
         }
         let mut due = if pools.is_empty() { known } else { pools.clone() };
         due.sort();
         due.dedup();
-        ensure!(!due.is_empty(), "no pointer config carries tokens");
+        ensure!(!due.is_empty(), "no pointer config has tokens");
         for pool in due {
             let token = generate::token().map_err(|_| anyhow!("the system has no randomness"))?;
             issued.tokens.push(IssuedToken { token, pool, made: now });
         }
         Ok(())
     })?;
-    print_line("new tokens were made; pointer configs carry them as soon as servers accept them");
+    print_line("made new tokens; pointer configs get them as soon as servers accept them");
     Ok(())
 }
 

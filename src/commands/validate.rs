@@ -16,8 +16,7 @@ use super::rendering::{read_usable, rendered};
 pub struct ValidateSettings {
     /// Directory of manifests, YAML or JSON, any file names
     dir: PathBuf,
-    /// Exit with 1 where something has no effect: an unknown field, or one that is newer than the config's
-    /// spec
+    /// Exit with 1 if a field has no effect: an unknown one, or one that is newer than the config's spec
     #[arg(long)]
     strict: bool,
     /// Print JSON, for scripts

@@ -24,7 +24,7 @@ pub(crate) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("is no regular file"));
+        return Err(io::Error::other("is not a regular file"));
     }
     let expected = metadata.len().min(most).try_into().unwrap_or_default();
     let mut bytes = Vec::with_capacity(expected);
@@ -50,7 +50,7 @@ mod tests {
         let pipe = directory.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
         for path in [&pipe, directory.path(), Path::new("/dev/zero")] {
-            assert_eq!(read(path).unwrap_err().to_string(), "is no regular file");
+            assert_eq!(read(path).unwrap_err().to_string(), "is not a regular file");
         }
     }
 }

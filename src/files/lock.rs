@@ -28,8 +28,8 @@ const QUIET: Duration = Duration::from_secs(1);
 pub enum LockError {
     /// Another process holds the lock.
     #[error(
-        "{}: another process has held this lock for {seconds} s, and nothing was changed; `lslocks` tells \
-         which: try again when it has ended",
+        "{}: another process has held this lock for {seconds} s, and nothing was changed; find it \
+            with `lslocks`, and try again when it has ended",
         path.display()
     )]
     Held {

@@ -181,8 +181,8 @@ fn give(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
         io::Error::new(
             error.kind(),
             format!(
-                "not written: it has to belong to {owners}, and the new file cannot be given to it: \
-                 {error}; run the command as root or as its owner"
+                "not written: it must belong to {owners}, and the owner of the new file cannot be \
+                 set: {error}; run the command as root or as that owner"
             ),
         )
     })

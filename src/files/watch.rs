@@ -88,9 +88,10 @@ impl DirectoryWatch {
                 let _ = sender.send(event);
             }
         });
-        let watcher = watcher.inspect_err(
-            |error| tracing::warn!(%error, "no file notifications; looking every {POLL:?}"),
-        );
+        let watcher = watcher.inspect_err(|error| {
+            tracing::warn!(%error, interval = ?POLL, "no file notifications, reading files \
+                periodically")
+        });
         let directory = |path: PathBuf| Directory {
             path: absolute(&path),
             watched: None,
@@ -236,7 +237,9 @@ fn watch(
     }
     match watcher.watch(directory, mode) {
         Ok(()) => *present = identity,
-        Err(error) => tracing::warn!(folder = %directory.display(), %error, "cannot watch"),
+        Err(error) => {
+            tracing::warn!(folder = %directory.display(), %error, "cannot watch the directory")
+        }
     }
 }
 

@@ -27,11 +27,11 @@ pub enum ControlError {
     NoRandomness,
     /// Another controller renders the pools.
     #[error(
-        "{0} has replicas and renders the pools: nothing is written. Remove --render-pools or that operator"
+        "{0} has replicas and renders the pools: nothing is written; remove --render-pools or that operator"
     )]
     RenderedBy(ObjectName),
     /// Other clients changed the object before each attempt.
-    #[error("{object}: others changed it {tries} times in a row; run the command again")]
+    #[error("{object}: other clients changed it {tries} times in a row; run the command again")]
     Contended {
         /// Object of the write.
         object: ObjectName,
@@ -39,7 +39,7 @@ pub enum ControlError {
         tries: usize,
     },
     /// The plan does not settle.
-    #[error("still not in order after many steps")]
+    #[error("not finished after many steps")]
     Endless,
     /// A task that runs forever has ended.
     #[error("a watch for the {keeps} ended: {reason}")]

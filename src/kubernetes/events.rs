@@ -61,7 +61,7 @@ impl Events {
         // A new recorder for each event: one recorder merges events with the same reason, even if their notes differ.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         if let Err(error) = recorder.publish(&event, object).await {
-            tracing::debug!(%error, "an event was not published");
+            tracing::debug!(%error, "cannot publish an event");
         }
     }
 }

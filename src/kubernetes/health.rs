@@ -20,7 +20,7 @@ pub struct Health {
 impl Health {
     pub(crate) fn in_order(&self, keeps: &'static str) {
         Condition::ok(keeps).report(&self.status.not_ready, |_| {
-            tracing::info!("the {keeps} are in order again");
+            tracing::info!(controller = keeps, "reconciliation succeeds again");
         });
     }
 
@@ -29,7 +29,12 @@ impl Health {
         condition.counted_by(&self.metrics.failures).report_failure(
             &self.status.not_ready,
             |error| {
-                tracing::error!(error, "the {keeps} are not in order; trying again");
+                tracing::error!(
+                    controller = keeps,
+                    error,
+                    fix = "correct the object that the error names",
+                    "reconciliation failed, retrying"
+                );
             },
         );
     }
@@ -39,16 +44,21 @@ impl Health {
         let condition = Condition::new(thing, error.map(ToString::to_string));
         condition.report(&self.status.not_ready, |reason| {
             if let Some(reason) = reason {
-                tracing::error!(reason, "the {thing} cannot be as they should");
+                tracing::error!(
+                    what = thing,
+                    reason,
+                    fix = "correct the object that the reason names",
+                    "cannot follow the cluster's configuration"
+                );
             } else {
-                tracing::info!("the {thing} can be as they should again");
+                tracing::info!(what = thing, "follows the cluster's configuration again");
             }
         });
     }
 
     pub(crate) fn watch_works(&self, object: &ObjectName) {
         Condition::ok(object.to_string()).report(&self.status.not_ready, |_| {
-            tracing::info!(%object, "watched again");
+            tracing::info!(%object, "watch works again");
         });
     }
 
@@ -57,14 +67,20 @@ impl Health {
         if *cause == Cause::NoSuchKind {
             // A cluster without the kind has no objects of it.
             Condition::ok(object.to_string()).note(&self.status.not_ready);
-            tracing::debug!(%object, "the cluster has no such kind");
+            tracing::debug!(%object, "the API server does not have this kind");
             return;
         }
         let condition =
-            Condition::failed(object.to_string(), format!("it cannot be watched: {reason}"));
+            Condition::failed(object.to_string(), format!("cannot be watched: {reason}"));
         let failures = self.metrics.watch_failures(object.kind);
         condition.counted_by(&failures).report_failure(&self.status.not_ready, |_| {
-            tracing::error!(%object, kind = object.kind, reason, "it cannot be watched; trying again");
+            tracing::error!(
+                %object,
+                kind = object.kind,
+                reason,
+                fix = failure.fix(),
+                "cannot watch the object, retrying"
+            );
         });
     }
 
@@ -73,9 +89,14 @@ impl Health {
         let condition = Condition::new(object.to_string(), error.map(api_reason));
         condition.report(&self.status.not_ready, |reason| {
             if let Some(reason) = reason {
-                tracing::error!(%object, reason, "cannot get at the Lease; trying again");
+                tracing::error!(
+                    %object,
+                    reason,
+                    fix = "grant the service account get, create and update of Leases, and check the API server",
+                    "cannot use the Lease, retrying"
+                );
             } else {
-                tracing::info!(%object, "the Lease can be had again");
+                tracing::info!(%object, "Lease is usable again");
             }
         });
     }

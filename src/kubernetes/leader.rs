@@ -24,6 +24,9 @@ const RENEWAL: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Interval between reads by candidates, and between the holder's retries.
 const PERIOD: Duration = Duration::from_secs(2);
+/// Next step of an administrator if the Lease cannot be renewed.
+const FIX: &str =
+    "check the API server and the network to it; another replica takes over meanwhile";
 
 /// A candidate for a Lease.
 pub struct LeaderElector {
@@ -70,8 +73,10 @@ impl LeaderElector {
             match tokio::time::timeout(PERIOD, self.renew()).await {
                 Ok(Ok(true)) => (renewed, wait) = (Instant::now(), RENEWAL),
                 Ok(Ok(false)) => return,
-                Ok(Err(error)) => tracing::warn!(%error, "cannot renew the Lease"),
-                Err(_) => tracing::warn!("cannot renew the Lease: no answer"),
+                Ok(Err(error)) => tracing::warn!(%error, fix = FIX, "cannot renew the Lease"),
+                Err(_) => {
+                    tracing::warn!(error = "no answer in time", fix = FIX, "cannot renew the Lease")
+                }
             }
             if renewed.elapsed() > DEADLINE {
                 return;

@@ -64,6 +64,15 @@ pub(crate) enum Cause {
 }
 
 impl Failure {
+    /// The next step of an administrator, for log lines.
+    pub(crate) fn fix(&self) -> &'static str {
+        match self.cause {
+            Cause::NoSuchKind => "install the CustomResourceDefinition of this kind",
+            Cause::Forbidden => "grant the service account list and watch of this kind",
+            Cause::Other => "check the API server and the network to it",
+        }
+    }
+
     fn of(error: &watcher::Error) -> Self {
         let status = match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status))

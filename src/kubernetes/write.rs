@@ -56,7 +56,7 @@ pub(crate) fn expect_mapping(
     if value.is_object() || value.is_null() {
         return Ok(());
     }
-    Err(object.malformed(format!("{place} is no mapping")))
+    Err(object.malformed(format!("{place} is not a mapping")))
 }
 
 impl std::fmt::Display for ObjectName {
@@ -95,7 +95,10 @@ impl Precondition {
             (Some(uid), Some(version)) if !uid.is_empty() && !version.is_empty() => {
                 Ok(Self { uid: uid.clone(), resource_version: version.clone() })
             }
-            _ => Err(object.malformed("it was read without its uid and resourceVersion")),
+            _ => {
+                Err(object
+                    .malformed("the API server returned it without its uid and resourceVersion"))
+            }
         }
     }
 }

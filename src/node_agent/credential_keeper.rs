@@ -141,12 +141,12 @@ impl CredentialKeeper {
             }
         };
         let mut plan = plan_credentials(entries, &listed, present.as_deref())
-            .map_err(|error| io::Error::other(format!("{error}; it is left alone")))?;
+            .map_err(|error| io::Error::other(format!("{error}; not changed")))?;
         if !plan.foreign.is_empty() {
             let names: Vec<_> = plan.foreign.iter().map(Registry::as_str).collect();
             problem = Some(format!(
-                "somebody else wrote the logins for {}, which are not the secret's; take them out, \
-                 and they are written anew",
+                "another program wrote credentials for {} that differ from the Secret's; remove \
+                    them to have the Secret's written",
                 names.join(", ")
             ));
         }
@@ -167,7 +167,7 @@ impl CredentialKeeper {
             }
             // A concurrent change is not overwritten.
             if directory.stamp(&self.name)? != *stamp || directory.read(&self.name)? != *present {
-                return Err(io::Error::other("it was changed at this moment; trying again"));
+                return Err(io::Error::other("changed at this moment; retrying"));
             }
             directory.put_private(&self.name, file)?;
         }

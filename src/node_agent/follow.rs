@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use model::objects::ConfigMap;
-use model::registry_ca::{self, Entries, MANAGED_NAMESPACE, MERGED_MAP, Refused};
+use model::registry_ca::{self, Entries, Refused};
 
 use super::Health;
+use super::health::map_name;
 use super::reconciler::{Reconciler, Report};
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::source::cluster::{MapSeen, RegistryCaMap};
@@ -26,11 +27,12 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
                     entries = Some(read);
                 }
                 MapSeen::Absent => {
-                    health.watched(Err("is not there"));
+                    health.watched(Err("not found"));
                     tracing::warn!(
+                        object = map_name(),
                         directory = %reconciler.directory().display(),
-                        "ConfigMap {MANAGED_NAMESPACE}/{MERGED_MAP} is not there; \
-                         what is on the node is kept"
+                        fix = "run machine-config-server controller, which writes the ConfigMap",
+                        "ConfigMap of registry CAs not found, keeping the files on the node"
                     );
                 }
                 MapSeen::Unreadable(reason) => health.watched(Err(&reason)),
@@ -62,7 +64,7 @@ impl Reported {
         let entries = registry_ca::read(map);
         for entry in entries.refused.iter().filter(|entry| !self.refused.contains(entry)) {
             let reason = entry.to_string();
-            tracing::error!(place = entry.place, reason, "not used; all else in it is");
+            tracing::error!(place = entry.place, reason, "ignored an entry, using the others");
         }
         self.refused.clone_from(&entries.refused);
         entries
@@ -70,11 +72,13 @@ impl Reported {
 }
 
 fn log_done(Report { written, adopted, removed, .. }: &Report) {
-    for (hosts, done) in
-        [(written, "CA written"), (adopted, "CA found in place"), (removed, "CA removed")]
-    {
-        for host in hosts {
-            tracing::info!(registry = host.as_str(), "{done}");
-        }
+    for host in written {
+        tracing::info!(registry = host.as_str(), "wrote a registry CA");
+    }
+    for host in adopted {
+        tracing::info!(registry = host.as_str(), "found a registry CA that is up to date");
+    }
+    for host in removed {
+        tracing::info!(registry = host.as_str(), "removed a registry CA");
     }
 }

@@ -37,7 +37,7 @@ pub async fn follow_credentials(
                     }
                     Err(reason) => health.secret(&place, Err(&reason)),
                 },
-                SecretSeen::Absent => health.secret(&place, Err("is not there")),
+                SecretSeen::Absent => health.secret(&place, Err("not found")),
                 SecretSeen::Unwatched { reason, .. } => {
                     health.metrics.watch_failures(SECRETS).inc();
                     health.secret(&place, Err(&format!("cannot be watched ({reason})")));
@@ -57,17 +57,20 @@ pub async fn follow_credentials(
 fn log_refused(place: &str, refused: &[Refused], known: &mut Vec<Refused>) {
     for entry in refused.iter().filter(|entry| !known.contains(entry)) {
         let reason = entry.to_string();
-        tracing::error!(place, reason, "not used; all else in it is");
+        tracing::error!(place, reason, "ignored an entry, using the others");
     }
     *known = refused.to_vec();
 }
 
 fn log_done(path: &str, CredentialReport { written, adopted, removed, .. }: &CredentialReport) {
-    for (registries, done) in
-        [(written, "login written"), (adopted, "login found in place"), (removed, "login removed")]
-    {
-        for registry in registries {
-            tracing::info!(registry = registry.as_str(), path, "{done}");
-        }
+    for registry in written {
+        tracing::info!(registry = registry.as_str(), path, "wrote registry credentials");
+    }
+    for registry in adopted {
+        let registry = registry.as_str();
+        tracing::info!(registry, path, "found registry credentials that are up to date");
+    }
+    for registry in removed {
+        tracing::info!(registry = registry.as_str(), path, "removed registry credentials");
     }
 }

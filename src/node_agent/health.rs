@@ -37,9 +37,14 @@ impl Health {
         let entries = match entries {
             Ok(entries) => entries,
             Err(reason) => {
-                let kept = format!("{reason}; what is on the node is kept");
+                let kept = format!("{reason}; the credentials on the node remain");
                 Condition::failed(place.to_owned(), kept).report_failure(degraded, |_| {
-                    tracing::error!(place, reason, "what is on the node is kept");
+                    tracing::error!(
+                        place,
+                        reason,
+                        fix = "correct the Secret that --registry-auth names",
+                        "cannot use the registry credentials, keeping those on the node"
+                    );
                 });
                 return;
             }
@@ -49,7 +54,7 @@ impl Health {
                 0 => String::new(),
                 more => format!(" (and {more} more)"),
             };
-            format!("{first}{more}; all else in it is used")
+            format!("{first}{more}; the other entries are used")
         });
         // The log has each entry.
         Condition::new(place.to_owned(), condition).note(degraded);
@@ -69,7 +74,7 @@ impl Health {
 
     /// Reports that the ConfigMap is followed.
     pub(super) fn watched(&self, map: Result<&Entries, &str>) {
-        let condition = map.err().map(|reason| format!("{reason}; what is on the node is kept"));
+        let condition = map.err().map(|reason| format!("{reason}; the files on the node remain"));
         Condition::new(map_name(), condition).note(&self.status.degraded);
         self.metrics.stale_since.set(0);
         let Ok(entries) = map else { return };
@@ -80,7 +85,7 @@ impl Health {
 
     /// Reports why the ConfigMap cannot be watched.
     pub(super) fn unwatched(&self, reason: &str, now: SystemTime) {
-        let condition = format!("cannot be watched ({reason}); what is on the node is kept");
+        let condition = format!("cannot be watched ({reason}); the files on the node remain");
         Condition::failed(map_name(), condition)
             .counted_by(&self.metrics.watch_failures(WATCHED))
             .note(&self.status.degraded);
@@ -107,14 +112,14 @@ impl Health {
     fn path_looked(&self, path: &str, problem: Option<String>) {
         Condition::new(path.to_owned(), problem).report(&self.status.not_ready, |reason| {
             if let Some(reason) = reason {
-                tracing::error!(path, reason, "not as it should be");
+                tracing::error!(path, reason, "cannot update the path");
             } else {
-                tracing::info!(path, "in order again");
+                tracing::info!(path, "path is up to date again");
             }
         });
     }
 }
 
-fn map_name() -> String {
+pub(super) fn map_name() -> String {
     format!("ConfigMap {MANAGED_NAMESPACE}/{MERGED_MAP}")
 }

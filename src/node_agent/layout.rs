@@ -9,7 +9,7 @@ use model::registry_ca::RegistryHost;
 pub enum Layout {
     /// `HOST[:PORT]/ca.crt`: CRI-O, podman, docker
     Crio,
-    /// `HOST[:PORT]/hosts.toml` beside `ca.crt`: containerd
+    /// `HOST[:PORT]/hosts.toml` next to `ca.crt`: containerd
     Containerd,
 }
 

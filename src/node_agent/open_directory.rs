@@ -58,7 +58,7 @@ impl OpenDirectory {
                 }
                 Err(Errno::ENOTDIR | Errno::ELOOP) => {
                     return Err(io::Error::other(format!(
-                        "{} is no folder, and a symbolic link is not followed",
+                        "{} is not a directory, and a symbolic link is not followed",
                         name.display()
                     )));
                 }
@@ -119,7 +119,7 @@ impl OpenDirectory {
             Err(error) => return Err(error.into()),
         };
         if !is(&fstat(&file)?, SFlag::S_IFREG) {
-            return Err(io::Error::other("is no regular file"));
+            return Err(io::Error::other("is not a regular file"));
         }
         let mut bytes = Vec::new();
         StdFile::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?;

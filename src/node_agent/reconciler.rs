@@ -168,8 +168,8 @@ impl Reconciler {
                     if task.action == Action::Foreign {
                         report.problems.insert(
                             self.path.join(host.as_str()).display().to_string(),
-                            "somebody else made it, and it does not hold what the cluster trusts; \
-                             move it away, and it is made anew"
+                            "another program made it, and it differs from what the cluster trusts; \
+                                remove it to have it made again"
                                 .to_owned(),
                         );
                     }
@@ -280,7 +280,7 @@ impl Reconciler {
                 report.removed.push(host.clone());
                 if !is_gone {
                     let path = self.path.join(name);
-                    tracing::warn!(folder = %path.display(), "stays: it holds other files");
+                    tracing::warn!(folder = %path.display(), "kept a directory with other files");
                 }
             }
             Action::Forget => {

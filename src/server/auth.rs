@@ -35,10 +35,9 @@ const REFILL: Duration = Duration::from_secs(1);
 pub(super) const CHALLENGE: HeaderValue =
     HeaderValue::from_static("Bearer realm=\"machine-config-server\"");
 /// Body of all permanent refusals.
-const REFUSED: &str =
-    "this config is not for everyone, and nothing that came with the request opens it";
-const UNKNOWN: &str = "this token is not known here, or not yet";
-const NO_ADDRESS: &str = "it is not known who asks\n";
+const REFUSED: &str = "access to this config is restricted, and the request has no valid token";
+const UNKNOWN: &str = "this server does not know the token, or not yet";
+const NO_ADDRESS: &str = "the address of the client is unknown\n";
 const OLD_IGNITION: &str = "the Ignition of this machine is older than its pool accepts";
 const PLAIN_PORT: &str = "this pool is not served on the port without TLS";
 const TOO_MANY: &str = "too many failed attempts from this address";

@@ -41,7 +41,7 @@ use super::turn_stream::TurnStream;
 use super::turns::Turns;
 use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
-const NO_MEMORY: &str = "too many answers are under way\n";
+const NO_MEMORY: &str = "too many answers are in progress\n";
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Peer of a connection, for the router in the extensions of requests.
@@ -176,7 +176,7 @@ where
         Err(error) => {
             context.metrics.proxy_header_failed(error.label());
             if context.unnamed.may_log(balancer.into()) {
-                tracing::info!(%balancer, %error, "a balancer did not say whom it connects");
+                tracing::info!(%balancer, %error, "a load balancer sent no client address");
             }
             return Err(NotKept);
         }

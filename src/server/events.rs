@@ -38,7 +38,7 @@ where
     let places = Arc::new(Semaphore::new(MAX_STREAMS));
     let events = async move || match Arc::clone(&places).try_acquire_owned() {
         Ok(place) => response(changes(stamp.clone(), place)),
-        Err(_) => answer::soon(format!("too many pages are live already: {MAX_STREAMS}\n")),
+        Err(_) => answer::soon(format!("too many live pages: the limit is {MAX_STREAMS}\n")),
     };
     Router::new().route(PATH, get(events).fallback(answer::only_read))
 }

@@ -43,7 +43,7 @@ pub enum UnknownHost {
     #[error("the request's Host header is malformed")]
     Malformed,
     /// The host is not a name of this listener.
-    #[error("Host {} is no name of this listener", quoted(.0))]
+    #[error("Host {} is not a name of this listener", quoted(.0))]
     Unknown(String),
 }
 
@@ -133,9 +133,15 @@ pub(super) async fn check_host(
     let Err(error) = judged else { return next.run(request).await };
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address);
     if let Some(peer) = peer.filter(|peer| check.refused.may_log((*peer).into())) {
-        tracing::warn!(%peer, %error, "request refused; --metrics-name adds a name");
+        tracing::warn!(
+            %peer,
+            %error,
+            fix = "add the name with --metrics-name",
+            "refused a request for an unknown host name"
+        );
     }
-    let text = format!("{error}; ask by address or localhost, or add a name by --metrics-name\n");
+    let text =
+        format!("{error}; use the address or localhost, or add the name with --metrics-name\n");
     answer::text(StatusCode::MISDIRECTED_REQUEST, text)
 }
 

@@ -126,7 +126,7 @@ fn unless_restricted(answer: Arc<Answer>, request: &Request) -> Result<Arc<Answe
     let decided = request.extensions().get::<Decided>();
     let is_proven = decided.is_some_and(|Decided(verdict)| verdict.is_proven());
     if answer.is_restricted && !is_proven {
-        let reason = "who may have its config has just changed".to_owned();
+        let reason = "access to its config has just changed".to_owned();
         return Err(Refused { code: RefusalCode::AccessUndecided, reason });
     }
     Ok(answer)

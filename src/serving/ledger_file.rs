@@ -34,7 +34,8 @@ impl LedgerFile {
             Ok(machines) => file.ledger.absorb(machines),
             Err(error) => {
                 let path = file.path();
-                tracing::error!("{}: {error}; the boot ledger begins anew", path.display());
+                tracing::error!(path = %path.display(), %error, "cannot read the boot ledger, \
+                    starting an empty one");
             }
         }
         file.written = Mutex::new(file.ledger.changes());
@@ -54,7 +55,7 @@ impl LedgerFile {
             let forgotten = self.ledger.forgotten();
             if forgotten > reported {
                 let machines = forgotten - reported;
-                tracing::warn!(machines, "the boot ledger is full and has forgotten the oldest");
+                tracing::warn!(machines, "boot ledger is full, removed the oldest machines");
                 reported = forgotten;
             }
         }
@@ -77,7 +78,11 @@ impl LedgerFile {
             *written = changes;
         }
         Condition::new("boot ledger", reason).report_failure(&self.degraded, |reason| {
-            tracing::error!(reason, "the boot ledger cannot be written");
+            tracing::error!(
+                reason,
+                fix = "check space and permissions of the directory",
+                "cannot write the boot ledger"
+            );
         });
     }
 }

@@ -41,7 +41,12 @@ pub(crate) async fn until_mounted(
         Condition::new(place.clone(), failure).report_failure(
             &reporting.status.degraded,
             |reason| {
-                tracing::error!(reason, "{place}");
+                tracing::error!(
+                    secret = place,
+                    reason,
+                    fix = "correct the Secret; the server watches it",
+                    "cannot read the serving certificate from its Secret"
+                );
             },
         );
     }

@@ -51,7 +51,7 @@ pub(crate) async fn ask(name: &str) -> Answers {
                 return answers;
             }
             Err(_) => {
-                answers.silent.push(format!("{name}: the name is not resolved in time"));
+                answers.silent.push(format!("{name}: name not resolved in time"));
                 return answers;
             }
         };
@@ -74,7 +74,7 @@ pub(crate) async fn ask(name: &str) -> Answers {
 pub(crate) async fn get<T: DeserializeOwned>(address: SocketAddr, path: &str) -> anyhow::Result<T> {
     let answer = tokio::time::timeout(TIMEOUT, exchange(address, path)).await;
     let bytes = answer.map_err(|_| anyhow!("no answer in time"))??;
-    let text = str::from_utf8(&bytes).context("its answer is no text")?;
+    let text = str::from_utf8(&bytes).context("its answer is not text")?;
     check_json(text)?;
     Ok(serde_json::from_str(text)?)
 }
@@ -83,7 +83,7 @@ async fn exchange(address: SocketAddr, path: &str) -> anyhow::Result<Bytes> {
     let mut connection = HttpConnection::new(TcpStream::connect(address).await?).await?;
     let request = Request::get(path).header(HOST, address.to_string()).body(Body::empty())?;
     let answer = connection.send(request).await?;
-    ensure!(answer.status() == StatusCode::OK, "it answers {}", answer.status());
+    ensure!(answer.status() == StatusCode::OK, "it answers with status {}", answer.status());
     read(answer, MAX_BYTES).await.context("its answer is too large, or cut short")
 }
 
@@ -130,7 +130,7 @@ mod tests {
             user_agent: "Ignition/2.14.0",
             spec: Some(SpecVersion::V3_3),
             without_tls: false,
-            answer: Err((503, "there is no pool of this name")),
+            answer: Err((503, "no pool has this name")),
             would_be_refused: Some("missing"),
         };
         let digest = "0".repeat(64);
@@ -189,7 +189,7 @@ mod tests {
         for (says, reason) in [
             (None, "no answer in time"),
             (Some("garbage\r\n\r\n".to_owned()), "invalid HTTP version parsed"),
-            (Some(missing), "it answers 404"),
+            (Some(missing), "it answers with status 404"),
             (Some(endless), "too large, or cut short"),
             (Some(answer("{\"server\": 1}")), "invalid type: integer"),
             (Some(answer(&"[".repeat(1_000))), "more than 100 deep"),

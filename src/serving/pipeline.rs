@@ -220,10 +220,10 @@ impl Pipeline {
     fn report(&self, before: &Modes, now: &Modes) {
         let held: Vec<_> =
             now.held().map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
-        self.degrade("access is audited and not enforced", &held);
+        self.degrade("access is audited instead of enforced", &held);
         let waiting = now.waiting().map(|(pool, why)| {
             format!(
-                "pool {pool}: {why}; until then, only a known token opens it, all others get 503"
+                "pool {pool}: {why}; until then, only a known token opens it, other requests get 503"
             )
         });
         self.degrade("access is not known", &waiting.collect::<Vec<_>>());
@@ -236,15 +236,20 @@ impl Pipeline {
             self.history.note(format!("pool {pool}: access is enforced"), at);
         }
         for pool in before.difference(&now) {
-            tracing::info!(pool, "access is not enforced any more");
-            self.history.note(format!("pool {pool}: access is not enforced any more"), at);
+            tracing::info!(pool, "access is no longer enforced");
+            self.history.note(format!("pool {pool}: access is no longer enforced"), at);
         }
     }
 
     fn degrade(&self, thing: &'static str, reasons: &[String]) {
         let condition = Condition::of_all(thing, reasons);
         condition.report_failure(&self.reporting.status.degraded, |reason| {
-            tracing::warn!(reason, "{thing}");
+            tracing::warn!(
+                what = thing,
+                reason,
+                fix = "run machine-config-server tokens list, which names each fault",
+                "access control needs an administrator"
+            );
         });
     }
 }

@@ -48,7 +48,12 @@ impl PointerWriter {
             };
             let text = error.to_string();
             if before.get(pool) != Some(&text) {
-                tracing::error!(pool, error = text, "cannot write the pointer config");
+                tracing::error!(
+                    pool,
+                    error = text,
+                    fix = "check space and permissions of the state directory",
+                    "cannot write the pointer config"
+                );
             }
             self.failed.insert(pool.clone(), text);
             if !matches!(error, StateError::Occupied { .. }) {

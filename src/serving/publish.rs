@@ -7,8 +7,10 @@ use std::time::SystemTime;
 
 use model::inputs::{Inputs, Problem};
 use model::overview::History;
+use model::render::ExposedPlaces;
 use time::OffsetDateTime;
 use tokio::sync::watch;
+use tracing::field::debug;
 
 use super::answers::{Answers, PoolState};
 use super::serving_pair::ProfileFollower;
@@ -62,7 +64,7 @@ impl Publisher {
     pub(crate) fn after_changes(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut served = self.served.subscribe();
         let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
-        let mut known = BTreeMap::new();
+        let (mut known, mut exposed) = (BTreeMap::new(), BTreeMap::new());
         async move {
             while served.changed().await.is_ok() {
                 // Of several changes, only the last one counts.
@@ -74,7 +76,7 @@ impl Publisher {
                         pools = inputs.pools.len(),
                         machine_configs = inputs.machine_configs.len(),
                         problems = inputs.problems.len() + answers.failing(),
-                        "inputs read"
+                        "read the inputs"
                     );
                     // The served state is known after rendering.
                     let pools = answers.pools().into_iter();
@@ -83,6 +85,12 @@ impl Publisher {
                         history.note(change, OffsetDateTime::now_utc());
                     }
                     known = now;
+                    let found = answers.exposed_places();
+                    found
+                        .iter()
+                        .filter(|(pool, it)| exposed.get(*pool) != Some(*it))
+                        .for_each(|(pool, places)| warn_exposed(pool, places));
+                    exposed = found;
                 });
             }
         }
@@ -107,7 +115,12 @@ impl Publisher {
     fn note_warnings(&mut self, warnings: &[Problem]) {
         for warning in warnings.iter().filter(|warning| !self.warned.contains(warning)) {
             let Problem { place, reason, .. } = warning;
-            tracing::warn!(place, reason, "has no effect; --strict refuses such files");
+            tracing::warn!(
+                place,
+                reason,
+                fix = "correct or remove the field; --strict refuses it",
+                "ignored a field without effect"
+            );
         }
         self.warned = warnings.to_vec();
     }
@@ -117,15 +130,25 @@ impl Publisher {
             self.reporting.metrics.input_failures.inc();
             let Problem { place, reason, is_partial, .. } = problem;
             if *is_partial {
-                tracing::error!(place, reason, "not used; all else in it is");
+                tracing::error!(
+                    place,
+                    reason,
+                    fix = "correct or remove this part",
+                    "ignored an invalid part of an input, using the rest"
+                );
             } else {
-                tracing::error!(place, reason, "cannot be used; what was read before stays");
+                tracing::error!(
+                    place,
+                    reason,
+                    fix = "correct the file or object",
+                    "cannot use an input, keeping what was read before"
+                );
             }
             self.history.note(problem.to_string(), OffsetDateTime::now_utc());
         }
         for problem in self.known.iter().filter(|problem| !problems.contains(problem)) {
-            tracing::info!(place = problem.place, "in order again");
-            let what = format!("{}: in order again", problem.place);
+            tracing::info!(place = problem.place, "input is valid again");
+            let what = format!("{}: valid again", problem.place);
             self.history.note(what, OffsetDateTime::now_utc());
         }
         self.reporting.metrics.input_problems.set(problems.len().try_into().unwrap_or(i64::MAX));
@@ -133,12 +156,29 @@ impl Publisher {
     }
 }
 
+/// Logs where a pool's config has secrets that unauthenticated clients can read.
+fn warn_exposed(pool: &str, places: &ExposedPlaces) {
+    let ExposedPlaces { files, units, users, others, more } = places;
+    let named = |names: &Vec<String>| (!names.is_empty()).then(|| debug(names.clone()));
+    tracing::warn!(
+        %pool,
+        files = named(files),
+        units = named(units),
+        users = named(users),
+        others = named(others),
+        more = (*more > 0).then_some(*more),
+        fix = "enforce tokens: annotate the pool with \
+            machineconfiguration.openshift.io/access=enforce, or use --access enforce",
+        "served config contains secrets"
+    );
+}
+
 type Pools = BTreeMap<Arc<str>, PoolState>;
 
 /// Changes of the served pools, one line each.
 fn changes(old: &Pools, new: &Pools) -> Vec<String> {
     let gone = old.keys().filter(|pool| !new.contains_key(*pool));
-    let gone = gone.map(|pool| format!("pool {pool}: is gone"));
+    let gone = gone.map(|pool| format!("pool {pool}: removed"));
     let now = new.iter().filter_map(|(pool, now)| {
         let before = old.get(pool);
         let change = change(before, now)?;
@@ -154,7 +194,7 @@ fn change(before: Option<&PoolState>, now: &PoolState) -> Option<String> {
         return (problem != Some(reason)).then(|| reason.clone());
     }
     match (before.and_then(served), served(now)?) {
-        (Some(before), now) if before != now => Some(format!("serves {now} in place of {before}")),
+        (Some(before), now) if before != now => Some(format!("serves {now} instead of {before}")),
         (_, now) if problem.is_some() => Some(format!("ready again, serves {now}")),
         (None, now) => Some(format!("serves {now}")),
         (Some(_), _) => None,
@@ -177,18 +217,18 @@ mod tests {
     #[test]
     fn what_is_noted_is_what_machines_get() {
         let (a, b) = (state(Some("a"), None), state(Some("b"), None));
-        let failed = state(Some("a"), Some("b cannot be rendered; a is served meanwhile"));
+        let failed = state(Some("a"), Some("b cannot be rendered; serving a meanwhile"));
         let empty = state(None, Some("the pool has no rendered config yet"));
         for (before, now, noted) in [
             (None, &a, Some("serves a")),
             (None, &empty, Some("the pool has no rendered config yet")),
             (Some(&empty), &a, Some("ready again, serves a")),
             (Some(&a), &a, None),
-            (Some(&a), &b, Some("serves b in place of a")),
-            (Some(&a), &failed, Some("b cannot be rendered; a is served meanwhile")),
+            (Some(&a), &b, Some("serves b instead of a")),
+            (Some(&a), &failed, Some("b cannot be rendered; serving a meanwhile")),
             (Some(&failed), &failed, None),
             (Some(&failed), &a, Some("ready again, serves a")),
-            (Some(&failed), &b, Some("serves b in place of a")),
+            (Some(&failed), &b, Some("serves b instead of a")),
         ] {
             assert_eq!(change(before, now).as_deref(), noted, "{before:?} {now:?}");
         }

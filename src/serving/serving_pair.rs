@@ -20,17 +20,17 @@ use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Name in conditions.
-const THING: &str = "serving pair";
+const THING: &str = "serving certificate";
 
 /// A certificate file with its key's; both may be one file. Authorities that are sent with the certificate follow it; the
 /// key is PKCS#1, SEC1 or PKCS#8 in PEM.
 #[derive(Debug, Clone, Args)]
 pub struct PairFiles {
-    /// Certificate for TLS
+    /// Serving certificate in PEM
     #[arg(id = "cert", long = "cert", value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt",
         help_heading = TLS)]
     pub certificate: PathBuf,
-    /// Key of that certificate
+    /// Key of the serving certificate
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key", help_heading = TLS)]
     pub key: PathBuf,
 }
@@ -94,8 +94,12 @@ impl ServingPair {
         let pair = Self { files, shown, reporting };
         match pair.take_over() {
             Err(error) if may_come_later && error.is_missing() => {
-                let reason = format!("not there yet: {error}");
-                tracing::warn!(reason, "waiting for the serving pair");
+                let reason = format!("not found yet: {error}");
+                tracing::warn!(
+                    reason,
+                    fix = "write the certificate and its key to the paths of --cert and --key",
+                    "waiting for the serving certificate"
+                );
                 Condition::failed(THING, reason).note(&pair.reporting.status.out_of_service);
             }
             taken_over => taken_over?,
@@ -145,7 +149,8 @@ impl ServingPair {
                 metrics.certificate_failures.inc();
                 tracing::error!(
                     reason,
-                    "the serving pair was not taken over; the one before stays"
+                    fix = "correct the files of --cert and --key; the server reads them when they change",
+                    "cannot load the serving certificate, serving the previous one"
                 );
             });
             Scanned::Settled
@@ -190,10 +195,14 @@ impl ProfileFollower {
         match &taken_over {
             Ok(()) => tracing::info!(
                 profile = profile.map_or("none", |profile| profile.kind.as_str()),
-                "TLS profile taken over"
+                "applied the TLS profile"
             ),
             Err(error) => {
-                tracing::error!(error, "the TLS profile cannot be used; what was before stays");
+                tracing::error!(
+                    error,
+                    fix = "correct spec.tlsSecurityProfile of APIServer cluster",
+                    "cannot apply the TLS profile, using the previous one"
+                );
             }
         }
         Condition::new("TLS profile", taken_over.err()).note(&self.degraded);
@@ -217,10 +226,10 @@ impl ActivePair {
         self.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
         let expires = rfc3339(pair.expires);
         self.reporting.metrics.certificate_expires(pair.expires.unix_timestamp());
-        tracing::info!(expires, "serving pair read");
+        tracing::info!(expires, "loaded the serving certificate");
         if terms.pair.is_some() {
             let until = pair.expires.date();
-            let what = format!("another serving certificate, valid until {until}");
+            let what = format!("serves another certificate, valid until {until}");
             self.history.note(what, OffsetDateTime::now_utc());
         }
         if pair.fault().is_some() {
@@ -243,7 +252,11 @@ impl ActivePair {
             None => None,
         });
         Condition::new(THING, reason).report_failure(&self.reporting.status.degraded, |reason| {
-            tracing::error!(reason, "no machine boots by the serving pair; bring another one");
+            tracing::error!(
+                reason,
+                fix = "replace the serving certificate and its key",
+                "no machine can boot with the serving certificate"
+            );
         });
     }
 

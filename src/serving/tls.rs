@@ -58,7 +58,7 @@ pub enum PairError {
         key: PathBuf,
     },
     /// The build is for FIPS 140-3, and its TLS configuration is not fully approved.
-    #[error("TLS: not what FIPS 140-3 approves, which this server was built for")]
+    #[error("TLS: not approved by FIPS 140-3, which this server was built for")]
     NotFips,
     /// The TLS library refuses the policy with this pair.
     #[error("TLS: {0}")]
@@ -94,16 +94,16 @@ impl Pair {
             |path: &Path, reason: String| PairError::Malformed { path: path.to_owned(), reason };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(cert_pem)
             .collect::<Result<_, _>>()
-            .map_err(|error| malformed(cert, format!("no PEM certificate: {error}")))?;
+            .map_err(|error| malformed(cert, format!("not a certificate in PEM: {error}")))?;
         let leaf = chain.first();
-        let leaf = leaf.ok_or_else(|| malformed(cert, "holds no certificate".to_owned()))?;
+        let leaf = leaf.ok_or_else(|| malformed(cert, "has no certificate".to_owned()))?;
         let (_, parsed) = X509Certificate::from_der(leaf)
-            .map_err(|error| malformed(cert, format!("no X.509 certificate: {error}")))?;
+            .map_err(|error| malformed(cert, format!("not an X.509 certificate: {error}")))?;
         let expires = parsed.validity().not_after.to_datetime();
         let key_info = parsed.public_key().raw.to_vec();
         let signing_key = load_key(key_pem, &policy.provider).map_err(|fault| match fault {
-            Unusable::NoKey => malformed(key, "no PEM private key".to_owned()),
-            fault => malformed(key, format!("no usable private key: {fault}")),
+            Unusable::NoKey => malformed(key, "no private key in PEM".to_owned()),
+            fault => malformed(key, format!("private key cannot be used: {fault}")),
         })?;
         if !belongs(&*signing_key, &key_info) {
             return Err(PairError::Mismatch { cert: cert.to_owned(), key: key.to_owned() });

@@ -65,10 +65,12 @@ pub struct TlsPolicy {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// The name of a version is unknown.
-    #[error("TLS version {0:?} is none of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13")]
+    #[error(
+        "TLS version {0:?} is not one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13"
+    )]
     UnknownVersion(String),
     /// The name of a profile is unknown.
-    #[error("TLS profile {0:?} is none of Old, Intermediate, Modern, Custom")]
+    #[error("TLS profile {0:?} is not one of Old, Intermediate, Modern, Custom")]
     UnknownProfile(String),
     /// None of the named suites is available.
     #[error("none of the cipher suites is available: {}", .0.join(","))]
@@ -86,7 +88,7 @@ impl TlsPolicy {
             "" | "VersionTLS12" => &SINCE_TLS12,
             "VersionTLS13" => &SINCE_TLS13,
             "VersionTLS10" | "VersionTLS11" => {
-                passed_over.push(format!("{min_version} (VersionTLS12 is the oldest there is)"));
+                passed_over.push(format!("{min_version} (VersionTLS12 is the oldest supported)"));
                 &SINCE_TLS12
             }
             other => return Err(PolicyError::UnknownVersion(other.to_owned())),
@@ -155,7 +157,8 @@ impl TlsPolicy {
 /// Logs ignored names of a policy.
 pub fn warn_passed_over(passed_over: &[String]) {
     if !passed_over.is_empty() {
-        tracing::warn!(names = passed_over.join(","), "not available in this server's TLS library");
+        let names = passed_over.join(",");
+        tracing::warn!(names, "ignored cipher suites that the TLS library does not have");
     }
 }
 

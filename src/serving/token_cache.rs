@@ -27,7 +27,12 @@ impl TokenCache {
     pub(crate) fn load(&self) -> Option<Records> {
         let path = self.path();
         let reported = |error: &dyn Display| {
-            tracing::warn!(path = %path.display(), %error, "tokens cannot be read");
+            tracing::warn!(
+                path = %path.display(),
+                %error,
+                fix = "remove the file; the server reads the tokens from the cluster",
+                "cannot read the cached tokens"
+            );
         };
         let json = match bounded::read(&path) {
             Ok(json) => json,

@@ -50,7 +50,11 @@ impl TokenIssuer {
                 let reason = self.look(&keys).err().map(|error| format!("{error:#}"));
                 let condition = Condition::new("keys of signed tokens", reason);
                 condition.report_failure(&degraded, |reason| {
-                    tracing::error!(reason, "keys of signed tokens: the ones before stay");
+                    tracing::error!(
+                        reason,
+                        fix = "correct the file of --access-jwks; the server reads it when it changes",
+                        "cannot read the keys of signed tokens, using the previous ones"
+                    );
                 });
                 Scanned::Settled
             })
@@ -61,7 +65,7 @@ impl TokenIssuer {
         let (text, tokens) = read(&self.path, &self.settings)?;
         if text != self.text {
             (self.text, self.tokens) = (text, tokens.clone());
-            tracing::info!(path = %self.path.display(), "keys of signed tokens read");
+            tracing::info!(path = %self.path.display(), "read the keys of signed tokens");
             self.tell_passed_over();
             keys.send_replace(Some(tokens));
         }
@@ -70,7 +74,7 @@ impl TokenIssuer {
 
     fn tell_passed_over(&self) {
         for key in self.tokens.passed_over() {
-            tracing::warn!(path = %self.path.display(), key, "no token is checked by this key");
+            tracing::warn!(path = %self.path.display(), key, "ignored a key of signed tokens");
         }
     }
 }

@@ -59,7 +59,7 @@ impl TokenKeeper {
         match self.state.reconcile_tokens(wanted, &self.policy, now, accept) {
             Ok(TokensReconciled { done, attention, requeue_at, records }) => {
                 for reason in &done {
-                    tracing::info!("tokens: {reason}");
+                    tracing::info!(%reason, "updated the tokens");
                 }
                 self.requeue_at = requeue_at;
                 Kept { records: Some(records), attention }

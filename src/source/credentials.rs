@@ -63,14 +63,14 @@ impl SeenCredentials {
                 None
             }
             SecretSeen::Absent if before.is_some() => {
-                let reason = "is gone; the registry logins that it held last are served";
+                let reason = "was removed; its last registry credentials are served";
                 self.problems.insert(name, vec![Problem::whole(&place, reason)]);
                 None
             }
             SecretSeen::Absent => {
                 self.problems.remove(&name);
                 self.keep(name, None);
-                Some("is not there; machines get no registry logins of it".to_owned())
+                Some("not found; machines get no registry credentials from it".to_owned())
             }
             SecretSeen::Unwatched { reason, is_forbidden } => {
                 if is_forbidden && !self.auth.known.contains_key(&name) {
@@ -143,11 +143,14 @@ mod tests {
         assert_eq!(credentials.seen(name.clone(), secret(GOOD)), None);
         assert_eq!(machines(&credentials), good);
         for (seen, problem) in [
-            (secret("SECRET"), "Secret a/b: key \".dockerconfigjson\": no JSON (line 1, column 1)"),
+            (
+                secret("SECRET"),
+                "Secret a/b: key \".dockerconfigjson\": not JSON (line 1, column 1)",
+            ),
             (secret(r#"{"auths": {"q": {}}}"#), "Secret a/b: the entry for q has no `auth`"),
             (
                 SecretSeen::Absent,
-                "Secret a/b: is gone; the registry logins that it held last are served",
+                "Secret a/b: was removed; its last registry credentials are served",
             ),
         ] {
             assert_eq!(credentials.seen(name.clone(), seen), None);
@@ -171,7 +174,7 @@ mod tests {
             let reported = credentials.seen(name.clone(), seen);
             (machines(&credentials), reported)
         };
-        let without = "is not there; machines get no registry logins of it";
+        let without = "not found; machines get no registry credentials from it";
         assert_eq!(first(SecretSeen::Absent), (Machines::DoWithout, Some(without.to_owned())));
         let unwatched = Some("cannot be watched: why".to_owned());
         assert_eq!(first(failed(true)), (Machines::DoWithout, unwatched.clone()));

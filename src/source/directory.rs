@@ -159,7 +159,7 @@ impl Directory {
             let scan = self.scan(SystemTime::now(), SETTLE, being_written);
             let failure = scan.as_ref().err().map(ToString::to_string);
             Condition::new("inputs", failure).report_failure(not_ready, |error| {
-                tracing::error!(%error, "cannot read the inputs; what was read before stays");
+                tracing::error!(%error, "cannot read the inputs, using what was read before");
             });
             let Ok(scan) = scan else { return Scanned::Settled };
             if scan.is_changed {
@@ -280,7 +280,7 @@ impl Directory {
         ));
         let mut warnings = self.files.warnings();
         warnings.extend(self.plain_configs.unused(root, &self.local_pools.selected()));
-        let unread = format!("not read: it lies more than {MAX_DEPTH} folders deep");
+        let unread = format!("not read: more than {MAX_DEPTH} directories deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(too_deep.iter().map(unread));
         Ok(Parts { pools, machine_configs, layering, shared, problems, warnings, leads_out })

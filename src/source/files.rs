@@ -217,7 +217,7 @@ impl Files {
         let result = match result {
             // An editor or `cp` empties a file before it writes; to remove objects, the file is deleted.
             Ok(read) if read.objects.is_empty() && !file.objects.is_empty() => {
-                Err("is empty now; delete the file to remove its objects".into())
+                Err("is empty; delete the file to remove its objects".into())
             }
             // A file that never had an object and is not named like a manifest is ignored.
             Err(_) if file.objects.is_empty() && !named_as_manifest(path) => {
@@ -305,7 +305,7 @@ fn refused(warnings: &[String]) -> Defect {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
-    format!("{first}{more}; --strict refuses it").into()
+    format!("{first}{more}: refused by --strict").into()
 }
 
 fn named_as_manifest(path: &Path) -> bool {

@@ -20,7 +20,7 @@ use super::merged_pools::{MachineConfigs, Pools};
 const POINTERS: &str = "user-data";
 /// Problem of a Butane file.
 const BUTANE: &str =
-    "is Butane, which is not read: `butane --strict` makes Ignition of it, for a file *.ign";
+    "is Butane, which is not read: convert it to a file *.ign with `butane --strict`";
 
 /// Configs as last read, so that unchanged ones are the same value.
 #[derive(Debug, Default)]
@@ -76,8 +76,8 @@ impl PlainConfigs {
         let warning = |(path, _): (&PathBuf, _)| {
             let pool = pool_of(root, path)?;
             let reason = format!(
-                "is part of no config: MachineConfigPool {pool} names a configuration, or does not select \
-                 {ROLE_LABEL}={pool}"
+                "is not in any config: MachineConfigPool {pool} names a configuration, or does not \
+                    select {ROLE_LABEL}={pool}"
             );
             Some(Problem::whole(&path.display().to_string(), reason))
         };
@@ -115,10 +115,12 @@ fn machine_config(
     pool: &str,
     bytes: &[u8],
 ) -> Result<MachineConfig, String> {
-    let reported = |error: serde_json::Error| format!("is no JSON: {error}");
+    let reported = |error: serde_json::Error| format!("is not JSON: {error}");
     let config: &RawValue = serde_json::from_slice(bytes).map_err(reported)?;
     if let Some(url) = pointed_at(config, pool) {
-        return Err(format!("is a pointer config, which fetches {url}, and no config of a pool"));
+        return Err(format!(
+            "is a pointer config, which fetches {url}, and not the config of a pool"
+        ));
     }
     let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
     let metadata = json!({"name": name, "labels": {ROLE_LABEL: pool}});
@@ -172,7 +174,7 @@ mod tests {
         };
         let refused = read(&pointer("https://mcs.example.com:22623/config/worker")).unwrap_err();
         assert!(refused.contains("pointer config"), "{refused}");
-        assert!(read("{").unwrap_err().starts_with("is no JSON"));
+        assert!(read("{").unwrap_err().starts_with("is not JSON"));
         let config = read(&pointer("https://configs.example.com/base.ign")).unwrap();
         assert_eq!(config.name(), "worker.ign");
         assert_eq!(config.labels().unwrap()[ROLE_LABEL], "worker");

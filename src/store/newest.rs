@@ -30,7 +30,12 @@ pub async fn keep<T>(
             let is_saved = saved.is_ok();
             let condition = Condition::new(thing, saved.err().map(|error| error.to_string()));
             condition.counted_by(&metrics.cache_failures).report_failure(degraded, |reason| {
-                tracing::error!(reason, "the {thing} cannot be written");
+                tracing::error!(
+                    what = thing,
+                    reason,
+                    fix = "check space and permissions of the directory",
+                    "cannot write the cache"
+                );
             });
             if is_saved {
                 break;

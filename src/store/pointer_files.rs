@@ -138,7 +138,7 @@ fn too_large(title: &str) -> Lockout {
 /// Name of a pointer config, by which writes find it again.
 pub(super) fn pointer_name(path: &Path) -> Result<&str, StateError> {
     path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "its name is no UTF-8");
+        let error = io::Error::new(io::ErrorKind::InvalidData, "its name is not UTF-8");
         StateError::Read { path: path.to_owned(), error }
     })
 }

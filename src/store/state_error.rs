@@ -40,8 +40,8 @@ pub enum StateError {
     },
     /// A foreign file has the name of a pointer config.
     #[error(
-        "{} is left as it is: it does not send machines to {url}, and somebody else made it or \
-         changed it; remove it to have one made",
+        "{} is not changed: it does not send machines to {url}, and another program made or changed \
+            it; remove it to have it made again",
         path.display()
     )]
     Occupied {
@@ -65,7 +65,7 @@ pub enum StateError {
         path: PathBuf,
     },
     /// The plan does not settle.
-    #[error("{}: still not in order after {steps} steps", path.display())]
+    #[error("{}: not finished after {steps} steps", path.display())]
     Endless {
         /// Path of the directory.
         path: PathBuf,

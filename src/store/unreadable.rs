@@ -7,8 +7,7 @@ use crate::files::owners::{OWNER_READS, Status, User};
 /// A file that the server could not read.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{}: uid {}, gid {}, mode {:o}: the server runs as {}, and cannot read it when it is started \
-     again: {}",
+    "{}: uid {}, gid {}, mode {:o}: the server runs as {} and could not read it after a restart; run: {}",
     path.display(), found.uid, found.gid, found.mode, runs_as(user), self.remedy()
 )]
 pub struct Unreadable {

@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 
 /// Condition of one thing. Readiness shows its reason, a counter counts each failure, and the log has only changes.
 #[derive(Debug)]
-#[must_use = "nobody is told yet"]
+#[must_use = "the condition is not reported yet"]
 pub struct Condition<'a> {
     thing: Cow<'static, str>,
     /// Reason of the fault, `None` without one.
@@ -92,7 +92,7 @@ impl Conditions {
     #[must_use]
     pub fn things(&self) -> Vec<String> {
         let reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reasons.keys().map(|thing| format!("{thing}: not in order")).collect()
+        reasons.keys().map(|thing| format!("{thing}: failed")).collect()
     }
 
     /// One line for each thing, with its reason.

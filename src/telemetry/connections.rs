@@ -64,30 +64,33 @@ impl ConnectionMetrics {
 
     fn register_as(&self, whose: &str, registry: &mut Registry) {
         let help = |text: &str| format!("{whose}{text}");
-        registry.register("connections", help("Connections that are open"), self.open.clone());
+        registry.register("connections", help("Open connections"), self.open.clone());
         registry.register(
             "connections_shed",
             help(
-                "Connections that were not kept, by reason: the source has as many as it may \
-                 (source_full), all places or all memory are taken (full), another one needed the place of one that waited for \
-                 its client (idle: between two requests; silent: before the first; unread: to take its answer as fast as machines do)",
+                "Connections that were closed or refused, by reason: the source has its maximum \
+                    (source_full), all places or all memory are in use (full), another connection \
+                    needed the place of one that waited for its client (idle: between two requests; \
+                    silent: before the first request; unread: the client read its answer more \
+                    slowly than machines do)",
             ),
             self.shed.clone(),
         );
         registry.register(
             "handshake_failures",
             help(
-                "TLS handshakes that failed, by reason: the client does not trust the certificate (Untrusted), \
-                 speaks no TLS that is allowed (Tls), takes too long (Timeout), breaks it off (Connection)",
+                "Failed TLS handshakes, by reason: the client does not trust the certificate \
+                    (Untrusted), offers no allowed version or cipher suite (Tls), takes too long \
+                    (Timeout), closes the connection (Connection)",
             ),
             self.handshake_failures.clone(),
         );
         registry.register(
             "proxy_header_failures",
             help(
-                "Connections of balancers that were closed without a PROXY header, by reason: something else came \
-                 (absent), what came is none (malformed, too_long), it did not come in time (timeout) or before the \
-                 connection ended (connection)",
+                "Connections of load balancers that were closed without a valid PROXY header, by \
+                    reason: other data arrived (absent), the header is invalid (malformed, \
+                    too_long), it did not arrive in time (timeout) or the connection ended before (connection)",
             ),
             self.proxy_header_failures.clone(),
         );

@@ -53,13 +53,13 @@ pub struct ControllerMetrics {
     pub connections: ConnectionMetrics,
     /// Value 1 if this process is the leader.
     pub leading: Gauge<i64, AtomicI64>,
-    /// Secrets whose user data was written.
+    /// Writes of user data.
     pub user_data_written: Counter,
     /// Failed reconciliations and writes.
     pub failures: Counter,
     /// Number of faults of tokens.
     pub tokens_attention: Gauge<i64, AtomicI64>,
-    /// Pools that were set to a rendered MachineConfig.
+    /// Times that a pool was set to a rendered MachineConfig.
     pub pools_rendered: Counter,
     /// Merges of the MachineConfigs of a pool.
     pub pools_merged: Counter,
@@ -89,23 +89,23 @@ impl ControllerMetrics {
     fn register_certificates(&self, registry: &mut Registry) {
         registry.register(
             "managed_certificate_expiry_timestamp_seconds",
-            "When the authority and the serving pair expire, in seconds since 1970",
+            "Time at which the signing CA and the serving certificate expire, in seconds since 1970",
             self.expiry.clone(),
         );
         registry.register(
             "rotations",
-            "Authorities and serving pairs that were made anew, by reason",
+            "Signing CAs and serving certificates that were issued, by reason",
             self.rotations.clone(),
         );
         registry.register(
             "last_rotation_timestamp_seconds",
-            "When the last one was made for this reason, in seconds since 1970",
+            "Time at which the last one was issued for this reason, in seconds since 1970",
             self.last_rotation.clone(),
         );
         registry.register(
             "certificates_attention",
-            "What is not in order with the certificates and stays as it is: pointer configs that \
-             could not boot a machine, what was refused, what cannot be used",
+            "Faults of certificates that need an administrator: pointer configs that cannot boot a \
+                machine, refused rotations, unusable certificates and keys",
             self.attention.clone(),
         );
     }
@@ -113,38 +113,34 @@ impl ControllerMetrics {
     fn register_objects(&self, registry: &mut Registry) {
         registry.register(
             "pointers",
-            "Pointer configs by the newest authority that they trust",
+            "Pointer configs by the newest CA that they trust",
             self.pointers.clone(),
         );
-        registry.register(
-            "leading",
-            "1 while this process is the active one",
-            self.leading.clone(),
-        );
+        registry.register("leading", "1 while this process is the leader", self.leading.clone());
         registry.register(
             "user_data_written",
-            "Secrets whose user data was written",
+            "Writes of user data",
             self.user_data_written.clone(),
         );
         registry.register(
             "controller_failures",
-            "Reconciliations and writes of the controller that failed",
+            "Failed reconciliations and writes of the controller",
             self.failures.clone(),
         );
         registry.register(
             "watch_failures",
-            "Watches that failed or were forbidden, by the kind of their objects",
+            "Failed or forbidden watches, by kind of object",
             self.watch_failures.clone(),
         );
         registry.register(
             "tokens_attention",
-            "What is not in order with the tokens: user data that lacks one where access is to be \
-             enforced, a clock that is behind",
+            "Faults of tokens that need an administrator: user data without a token of a pool with \
+                access mode enforce, a clock that is behind",
             self.tokens_attention.clone(),
         );
         registry.register(
             "pools_rendered",
-            "Pools that were set to a rendered MachineConfig",
+            "Times that a pool was set to a rendered MachineConfig",
             self.pools_rendered.clone(),
         );
         registry.register(
@@ -154,18 +150,18 @@ impl ControllerMetrics {
         );
         registry.register(
             "pools_attention",
-            "Pools that are not set to what their MachineConfigs come to: MachineConfigs that conflict, \
-             a MachineConfig that cannot be written, another controller that renders",
+            "Pools that cannot be rendered: MachineConfigs that conflict, a MachineConfig that \
+                cannot be written, another controller that renders",
             self.pools_attention.clone(),
         );
         registry.register(
             "registry_ca_refused",
-            "Entries of registry CA config maps that are refused now, by reason",
+            "Refused entries of the ConfigMaps of registry CAs, by reason",
             self.refused.clone(),
         );
         registry.register(
             "user_data_left_alone",
-            "Secrets whose user data is left alone now, by reason",
+            "Secrets whose user data is not updated, by reason",
             self.left_alone.clone(),
         );
     }
@@ -222,10 +218,10 @@ impl ControllerMetrics {
 
 /// Logs a warning about certificates. `text` includes the object's name, if it has one.
 pub(crate) fn log_attention(attention: &Warning, text: &str) {
-    let what = attention.label();
+    let (what, fix) = (attention.label(), attention.fix());
     if attention.is_warning() {
-        tracing::warn!(what, "{text}");
+        tracing::warn!(what, reason = text, fix, "certificates need an administrator");
     } else {
-        tracing::error!(what, "{text}");
+        tracing::error!(what, reason = text, fix, "certificates need an administrator");
     }
 }

@@ -56,9 +56,12 @@ impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
                 let left_out = std::mem::take(&mut occurrences.window().left_out);
                 let (what, seconds) = (occurrences.what, WINDOW.as_secs());
                 tracing::warn!(
+                    what,
                     left_out,
-                    "left out lines on {what}: more than {MAX_LINES}, or {MAX_PER_SOURCE} of one source, \
-                     within {seconds} s"
+                    most = MAX_LINES,
+                    most_of_one_source = MAX_PER_SOURCE,
+                    seconds,
+                    "omitted log lines"
                 );
             });
         }
@@ -134,7 +137,7 @@ mod tests {
         assert!(log.0.lock().unwrap().is_empty());
         tokio::time::sleep(Duration::from_secs(2)).await;
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        assert!(text.contains("left out lines on things") && text.contains("left_out"), "{text}");
+        assert!(text.contains("omitted log lines") && text.contains("things"), "{text}");
         assert!(text.contains('7') && text.lines().count() == 1, "{text}");
         assert!(occurrences.may_log(0));
     }

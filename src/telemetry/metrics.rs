@@ -72,7 +72,7 @@ struct ModeLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OldIgnitionLabels {
     pool: PoolLabel,
-    /// What became of the machine: `held` or `warned`.
+    /// Treatment of the machine: `held` or `warned`.
     action: &'static str,
 }
 
@@ -186,12 +186,13 @@ impl Metrics {
         );
         registry.register(
             "access",
-            "Requests for configs of pools whose access is audited or enforced, by pool, mode in force, and by what they were let in or why not",
+            "Requests for configs of pools whose access is audited or enforced, by pool, mode in \
+                force, and the reason for which they were accepted or refused",
             self.access.clone(),
         );
         registry.register(
             "access_mode",
-            "1 for each pool whose access is to be audited or enforced, by what is asked for and what is in force",
+            "1 for each pool whose access is audited or enforced, by requested mode and mode in force",
             self.access_modes.clone(),
         );
         registry.register(
@@ -229,24 +230,25 @@ impl Metrics {
     fn register_certificates(&self, registry: &mut Registry) {
         registry.register(
             "certificate_expiry_timestamp_seconds",
-            "When the serving certificate, or a CA sent with it, expires; the earliest",
+            "Earliest time at which the serving certificate, or a CA sent with it, expires, in \
+                seconds since 1970",
             self.certificate_expiry.clone(),
         );
         registry.register(
             "certificate_reload_failures",
-            "Certificate and key files that were not taken over",
+            "Certificate and key files that could not be loaded",
             self.certificate_failures.clone(),
         );
         registry.register(
             "certificates_attention",
-            "What is not in order with the certificates that are kept here and stays as it is: \
-             pointer configs that could not boot a machine, what was refused, what cannot be used",
+            "Faults of the certificates of this server that need an administrator: pointer configs \
+                that cannot boot a machine, refused rotations, unusable certificates and keys",
             self.certificates_attention.clone(),
         );
         registry.register(
             "tokens_attention",
-            "What is not in order with the tokens that are kept here: pointer configs that lack one \
-             where access is to be enforced, files that cannot be used, a clock that is behind",
+            "Faults of the tokens of this server that need an administrator: pointer configs \
+                without a token of a pool with access mode enforce, unusable files, a clock that is behind",
             self.tokens_attention.clone(),
         );
     }
@@ -254,7 +256,7 @@ impl Metrics {
     fn register_inputs(&self, registry: &mut Registry) {
         registry.register(
             "inputs_changed_timestamp_seconds",
-            "When the inputs changed last",
+            "Time of the last change of the inputs, in seconds since 1970",
             self.inputs_changed.clone(),
         );
         registry.register(
@@ -264,32 +266,32 @@ impl Metrics {
         );
         registry.register(
             "input_problems",
-            "Files or objects that cannot be read now",
+            "Files or objects that cannot be read at present",
             self.input_problems.clone(),
         );
         registry.register(
             "input_failures",
-            "Files or objects that turned out unreadable",
+            "Failed reads of files or objects",
             self.input_failures.clone(),
         );
         registry.register(
             "machines_forgotten",
-            "Machines that the boot ledger has forgotten because it is full",
+            "Machines that were removed from the boot ledger because it is full",
             self.machines_forgotten.clone(),
         );
         registry.register(
             "watch_failures",
-            "Lists, watches and fetches from the API server that failed, by kind of object",
+            "Failed lists, watches and fetches from the API server, by kind of object",
             self.watch_failures.clone(),
         );
         registry.register(
             "source_stale_since_timestamp_seconds",
-            "Since when the API server has been away, in seconds since 1970; 0 while it is not",
+            "Time since which the API server is unavailable, in seconds since 1970; 0 while it is available",
             self.stale_since.clone(),
         );
         registry.register(
             "cache_failures",
-            "Reads and writes of the inputs' cache that failed",
+            "Failed reads and writes of the cache of the inputs",
             self.cache_failures.clone(),
         );
     }

@@ -58,52 +58,53 @@ impl NodeCaMetrics {
         self.connections.register_administrators(registry);
         registry.register(
             "node_ca_registries",
-            "Registries whose authorities the merged config map has for this node",
+            "Registries with a CA in the merged ConfigMap",
             self.registries.clone(),
         );
         registry.register(
             "node_ca_problems",
-            "Paths on the node that are not as the merged config map says, and are not mended",
+            "Paths on the node that differ from the merged ConfigMap and cannot be repaired",
             self.problems.clone(),
         );
         registry.register(
             "node_ca_changes",
-            "Registries whose files on the node were written or removed",
+            "Writes and removals of a registry's files on the node",
             self.changes.clone(),
         );
         registry.register(
             "registry_ca_refused",
-            "Entries of the merged config map that are refused now, by reason",
+            "Refused entries of the merged ConfigMap, by reason",
             self.refused.clone(),
         );
         registry.register(
             "watch_failures",
-            "Watches that failed or were forbidden, by the kind of their objects",
+            "Failed or forbidden watches, by kind of object",
             self.watch_failures.clone(),
         );
         registry.register(
             "source_stale_since_timestamp_seconds",
-            "Since when the merged config map cannot be followed, in seconds since 1970; 0 while it is",
+            "Time since which the merged ConfigMap cannot be watched, in seconds since 1970; 0 \
+                while it is watched",
             self.stale_since.clone(),
         );
         registry.register(
             "node_ca_logins",
-            "Registries whose logins the secret has for this node",
+            "Registries with credentials in the Secret",
             self.credentials.clone(),
         );
         registry.register(
             "node_ca_logins_refused",
-            "Entries of the secret with registry logins that are refused now",
+            "Refused entries of the Secret with registry credentials",
             self.credentials_refused.clone(),
         );
         registry.register(
             "node_ca_login_problems",
-            "Whether the node's file of registry logins is not as the secret says, and is not mended",
+            "1 if the node's file of registry credentials differs from the Secret and cannot be repaired",
             self.credential_problems.clone(),
         );
         registry.register(
             "node_ca_login_changes",
-            "Registry logins that were written on the node or taken out",
+            "Registry credentials that were written on the node or removed",
             self.credential_changes.clone(),
         );
     }

@@ -60,7 +60,7 @@ fn a_broken_manifest_is_named_with_its_fault() {
     for (contents, fault) in [
         ("kind: MachineConfigPool\nmetadata: {name: a\n", "line 2"),
         ("kind: MachineConfigPool\nmetadata: {}\n", "metadata.name is missing"),
-        ("kind: MachineConfigPool\nmetadata: {name: ../x}\n", "no object's name"),
+        ("kind: MachineConfigPool\nmetadata: {name: ../x}\n", "not a valid name"),
         ("kind: MachineConfigPool\nmetadata: {name: a}\nstatus: 1\n", "MachineConfigPool \"a\""),
         ("- a list\n", "this is a list"),
     ] {
@@ -93,8 +93,8 @@ fn an_unreadable_or_mismatched_pair_is_named() {
     let (one, other) = (Pair::make(&path("one"), "one"), Pair::make(&path("other"), "other"));
     for (certificate, key, fault) in [
         (path("missing"), one.key.clone(), "missing: No such file"),
-        (path("garbage"), one.key.clone(), "garbage: holds no certificate"),
-        (one.certificate.clone(), path("garbage"), "garbage: no PEM private key"),
+        (path("garbage"), one.key.clone(), "garbage: has no certificate"),
+        (one.certificate.clone(), path("garbage"), "garbage: no private key in PEM"),
         (one.certificate.clone(), other.key, "the key does not belong to the certificate"),
     ] {
         let mut arguments = vec!["bootstrap", "--server-basedir", text(directory.path())];
@@ -142,7 +142,7 @@ fn a_slip_on_the_command_line_is_named_with_what_is_nearest() {
         (&["serve", "x", "--idle-timeout", "soon"], "expected a time"),
         (&["start", "--compact", "maybe"], "--compact"),
         (&["bootstrap", "--bootstrap-certs", "registry"], "expected HOST=FILE"),
-        (&["bootstrap", "--bootstrap-certs", "../x=y"], "no registry host"),
+        (&["bootstrap", "--bootstrap-certs", "../x=y"], "not a registry host"),
         (&["serve", "x", "--tls-min-version", "1.2"], "VersionTLS12"),
         (
             &["serve", "x", "--tls-cipher-suites", "TLS_RSA_WITH_AES_128_CBC_SHA"],
@@ -198,10 +198,10 @@ fn an_external_pair_and_its_bundle_go_together() {
     let (issuer, external) = ("--ca-from-issuer=Issuer/a", "--serving-pair=external");
     for (flags, fault) in [
         (&[external][..], "--serving-pair external needs --trust-bundle"),
-        (&[trust][..], "--trust-bundle goes with --serving-pair external"),
+        (&[trust][..], "--trust-bundle needs --serving-pair external"),
         (
             &[issuer, external, trust][..],
-            "--ca-from-issuer <ISSUER> does not go with --serving-pair",
+            "--ca-from-issuer <ISSUER> cannot be used with --serving-pair",
         ),
     ] {
         let line = error_line(&[&["controller", "--metrics-address=off"], flags].concat());

@@ -51,7 +51,7 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
         assert!(why.starts_with("fetched its config ") && why.ends_with(UNKNOWN), "{why}");
         let refused = machine(server, 3);
         assert_eq!(refused["standing"], "stuck");
-        let why = "is refused with 503: there is no pool of this name; Ignition asks again";
+        let why = "is refused with 503: no pool has this name; Ignition retries";
         assert_eq!(refused["why"], why);
         let foremost = &get(server, "/api/v1/machines")[0];
         assert_eq!(foremost["address"], "127.0.0.3", "those that are stuck come first");
@@ -63,7 +63,7 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
 }
 
 /// What no directory tells.
-const UNKNOWN: &str = " ago, no nodes are known here";
+const UNKNOWN: &str = " ago, this server knows no nodes";
 
 /// `machines` with these arguments: its exit code, what it prints and what it says besides.
 fn machines(server: &Server, columns: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -81,7 +81,7 @@ fn machines(server: &Server, columns: &str, arguments: &[&str]) -> (Option<i32>,
 #[test]
 fn a_terminal_gets_the_same_as_a_table_at_its_width() {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
-    assert_eq!(machines(&server, "200", &[]).1, "no machine has asked yet\n");
+    assert_eq!(machines(&server, "200", &[]).1, "no machine has requested a config yet\n");
     from(server.plain(), 2).request("GET", "/config/worker", &[IGNITION, ACCEPT]);
     let (code, table, said) = machines(&server, "300", &[]);
     assert_eq!((code, &*said), (Some(0), ""));
@@ -101,7 +101,7 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
     assert_eq!((code, &json[0]["standing"]), (Some(1), &json!("stuck")));
     let (code, _, said) = machines(&server, "100", &["192.0.2.1"]);
     assert_eq!(code, Some(1));
-    assert!(said.ends_with("nothing has asked from 192.0.2.1\n"), "{said}");
+    assert!(said.ends_with("no request from 192.0.2.1\n"), "{said}");
     let gone = server.metrics().address().to_string();
     drop(server);
     let output = binary().args(["machines", "--from", &gone]).output().expect("the built binary");
@@ -166,11 +166,11 @@ fn why_a_machine_may_not_have_the_config_is_told_to_administrators_alone() {
     wait_for("a token to end", || is_refused(7, &short).then_some(()));
     assert_eq!(ask(&running, 5, Some(&good)).status, 200);
     let cases = [
-        (1, None, "it has no token"),
-        (2, Some(&*short), "its token has ended"),
-        (3, Some(&*other), "its token is for another pool"),
-        (4, Some(&*revoked), "its token was revoked"),
-        (9, Some(&*good), "its network is not allowed"),
+        (1, None, "no token"),
+        (2, Some(&*short), "token expired"),
+        (3, Some(&*other), "token for another pool"),
+        (4, Some(&*revoked), "token revoked"),
+        (9, Some(&*good), "network not allowed"),
     ];
     let mut bodies = BTreeSet::new();
     for (last, credential, _) in cases {
@@ -245,11 +245,11 @@ fn changes_are_reported_with_their_time() {
     };
     reported("pool worker: serves one");
     pool("two");
-    reported("pool worker: serves two in place of one");
+    reported("pool worker: serves two instead of one");
     fs::remove_file(directory.path().join("pool.json")).expect("the file");
-    reported("pool worker: is gone");
+    reported("pool worker: removed");
     let overview = get(&server, "/api/v1/overview");
-    assert_eq!(overview["not_ready"], json!(["there are no pools"]));
+    assert_eq!(overview["not_ready"], json!(["no pool found"]));
 }
 
 /// Every path of the description answers, and every answer is as described.
@@ -303,7 +303,7 @@ fn describe(
                 && required.into_iter().all(|it| value.get(it.as_str().expect("a name")).is_some())
         };
         let fitting = alternatives.iter().find(fits);
-        let fitting = fitting.unwrap_or_else(|| panic!("{place}: {value} is none of {schema}"));
+        let fitting = fitting.unwrap_or_else(|| panic!("{place}: {value} is not one of {schema}"));
         describe(value, fitting, description, place, known);
     }
     for required in schema["required"].as_array().into_iter().flatten() {

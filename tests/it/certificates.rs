@@ -76,7 +76,7 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
         for round in 0..3 {
             let before = serial(&state);
             let said = must(&certs(&state, &["rotate", "--ca", "--force"]));
-            assert!(said.contains("made a certificate authority: it was asked for"), "{said}");
+            assert!(said.contains("made a signing CA: requested"), "{said}");
             assert_ne!(serial(&state), before);
             let started = boots.load(Ordering::SeqCst);
             wait_for("machines to go on booting", || {
@@ -194,11 +194,12 @@ fn what_is_there_is_shown_and_judged() {
     let shown = must(&certs(&state, &["show"]));
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[0].starts_with("WHAT"), "{shown}");
-    for wanted in ["serving pair", "authority", "ECDSA P-256", "localhost", "trusts the authority"]
+    for wanted in
+        ["serving certificate", "signing CA", "ECDSA P-256", "localhost", "trusts the signing CA"]
     {
         assert!(shown.contains(wanted), "{wanted} in {shown}");
     }
-    assert!(must(&certs(&state, &["check"])).starts_with("in order, until 20"));
+    assert!(must(&certs(&state, &["check"])).starts_with("OK, next check 20"));
     for key in ["ca.key", "tls.key"] {
         let mode = fs::metadata(state.join(key)).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{key}");
@@ -208,7 +209,7 @@ fn what_is_there_is_shown_and_judged() {
     let output = certs(&state, &["check"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("the serving pair: there is none"), "{said}");
+    assert!(said.contains("the serving certificate: missing"), "{said}");
     assert_eq!(said.lines().count(), 1);
 
     // Scripts get the same, and the same exit code.
@@ -229,12 +230,12 @@ fn what_is_there_is_shown_and_judged() {
     assert_eq!(kinds, ["authority"], "{report}");
     assert!(shown.contains(report["certificates"][0]["notAfter"].as_str().expect("a time")));
     let pointers = report["pointerConfigs"].as_array().expect("pointer configs");
-    assert!(pointers.iter().all(|it| it["says"] == "trusts the authority"), "{report}");
+    assert!(pointers.iter().all(|it| it["says"] == "trusts the signing CA"), "{report}");
     assert_eq!(pointers.len(), shown.lines().filter(|it| it.contains("user-data/")).count());
 
     let output = certs(&state.join("elsewhere"), &["show"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("there is no such directory"));
+    assert!(text(&output.stderr).contains("directory not found"));
     assert!(!state.join("elsewhere").exists());
 }
 
@@ -262,8 +263,8 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     let foreign = pointers.join("foreign.ign");
     fs::write(&foreign, config.to_string()).expect("a write");
     let lines = said();
-    let subject = format!("{} could not boot a machine: \"", foreign.display());
-    assert!(lines.contains(&subject) && lines.contains("among the CAs that it trusts"), "{lines}");
+    let subject = format!("{} cannot boot a machine: \"", foreign.display());
+    assert!(lines.contains(&subject) && lines.contains("does not trust"), "{lines}");
     assert_eq!(lines.lines().count(), 2, "{lines}");
     assert!(lines.ends_with(": locked out: 1\n"), "{lines}");
     fs::remove_file(foreign).expect("the file");
@@ -279,9 +280,9 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     let leaf = pair.find(end).expect("a leaf") + end.len();
     fs::write(state.join("tls.key"), &pair[..leaf]).expect("a write");
     let lines = said();
-    assert!(lines.contains("oldest.ign could not boot a machine"), "{lines}");
+    assert!(lines.contains("oldest.ign cannot boot a machine"), "{lines}");
     // One machine may hold a copy that is not here any more.
-    assert!(lines.contains("alone could not boot a machine"), "{lines}");
+    assert!(lines.contains("alone cannot boot a machine"), "{lines}");
     assert_eq!(lines.lines().count(), 3, "who could not boot, and what is to be done: {lines}");
 }
 

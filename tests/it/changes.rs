@@ -220,7 +220,7 @@ fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     fs::remove_file(directory.path().join("a.yaml")).expect("the file");
     wait_for("readiness to notice", || {
-        readiness(&server).1.contains("machine config a is not there").then_some(())
+        readiness(&server).1.contains("MachineConfig a not found").then_some(())
     });
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     // Whether a version was asked for while it was good makes no difference.
@@ -228,7 +228,7 @@ fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
     assert_eq!((other.status, other.header("machine-config-server-pending")), (200, Some("a")));
     let overview = server.metrics().get("/api/v1/overview").json();
     let problem = overview["pools"][0]["problem"].as_str().expect("a problem");
-    assert!(problem.contains("machine config a is not there; "), "{problem}");
+    assert!(problem.contains("MachineConfig a not found; "), "{problem}");
     write(directory.path(), "a.yaml", &machine_config("a", "two"));
     served_soon(&server, "worker", Ok("two"));
 }
@@ -353,7 +353,7 @@ fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
         server.metrics().get("/readyz").body
     };
     wait_for("readiness to name the pair", || {
-        String::from_utf8_lossy(&refused()).contains("serving pair: ").then_some(())
+        String::from_utf8_lossy(&refused()).contains("serving certificate: ").then_some(())
     });
     wait_for("a log line", || {
         server.log().contains("the key does not belong to the certificate").then_some(())
@@ -417,7 +417,7 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     let internal: Vec<&str> = internal.iter().map(String::as_str).collect();
     let both = ["registry-with-port.example.com:5000", "registry.example.com"];
     soon(&[&internal[..], &both].concat());
-    let refused = "ConfigMap openshift-config/registry-ca: key \"bad\" holds no certificate in PEM";
+    let refused = "ConfigMap openshift-config/registry-ca: key \"bad\" has no certificate in PEM";
     wait_for("the bad entry to be named", || {
         readiness(&server).1.lines().any(|line| line == refused).then_some(())
     });

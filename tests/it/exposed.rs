@@ -63,7 +63,7 @@ fn the_references_own_configs_raise_no_false_alarm() {
     let rendered = found("rendered");
     assert_eq!(rendered.len(), files(&in_repository("../shared/conformance/rendered")).len());
     for (name, places) in rendered {
-        assert_eq!(places, ["/var/lib/kubelet/config.json: registry logins"], "{name}");
+        assert_eq!(places, ["/var/lib/kubelet/config.json: registry credentials"], "{name}");
     }
 }
 
@@ -127,7 +127,7 @@ fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
         let answer = client.get("/readyz");
         (answer.status, String::from_utf8(answer.body).expect("text"))
     };
-    let line = "pool worker: whoever reaches the server can read /etc/kubernetes/kubeconfig \
+    let line = "pool worker: unauthenticated clients can read /etc/kubernetes/kubeconfig \
                 (kubeconfig with credentials), unit db.service (password), kernelArguments (password)\n";
     wait_for("administrators to be told", || (read(server.metrics()).1 == line).then_some(()));
     assert_eq!(read(server.metrics()).0, 200, "machines get what they should");
@@ -138,6 +138,10 @@ fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
     assert_eq!(overview["degraded"], json!([line.trim_end()]));
     let page = String::from_utf8(server.metrics().get("/").body).expect("a page");
     assert!(page.contains("unit db.service (password)") && !page.contains("sesame"), "{page}");
+    let logged = "served config contains secrets pool=worker files=[\"/etc/kubernetes/kubeconfig\"] \
+                  units=[\"db.service\"] others=[\"kernelArguments\"] fix=\"enforce tokens: ";
+    wait_for("the log", || server.log().contains(logged).then_some(()));
+    assert!(!server.log().contains("sesame"), "{}", server.log());
 
     // What is told follows what is served.
     fs::remove_file(directory.path().join("kubeconfig.json")).expect("a file");

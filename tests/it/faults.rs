@@ -274,10 +274,10 @@ fn a_server_that_is_told_to_stop_serves_on_while_machines_may_still_be_sent_here
     assert_eq!(in_service(&server).status, 200);
     server.terminate();
     wait_for("nobody to be sent here", || (in_service(&server).status == 503).then_some(()));
-    assert_eq!(in_service(&server).body, b"server: not in order\n");
+    assert_eq!(in_service(&server).body, b"server: failed\n");
     let reported = server.metrics().get("/readyz");
     assert_eq!(reported.status, 503);
-    assert!(reported.body.starts_with(b"server: it is stopping\n"));
+    assert!(reported.body.starts_with(b"server: shutting down\n"));
     for client in [server.tls(), server.plain()] {
         assert_eq!(contract::config(&client, "master", "3.4.0").status, 200);
         assert_eq!(client.get("/healthz").status, 200);
@@ -289,7 +289,7 @@ fn a_server_that_is_told_to_stop_serves_on_while_machines_may_still_be_sent_here
     let mut server = sample_cluster(&["--shutdown-delay", "50ms"]);
     server.terminate();
     assert_eq!(server.ended().code(), Some(0), "{}", server.log());
-    assert!(server.log().contains("serving on"), "{}", server.log());
+    assert!(server.log().contains("shutting down, serving until"), "{}", server.log());
 }
 
 #[test]

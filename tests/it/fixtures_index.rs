@@ -156,7 +156,7 @@ fn the_certificates_are_what_their_index_claims() {
     assert_eq!(listed, there);
     for row in &rows {
         let der = certificates(&fs::read(in_repository("certs").join(&row[0])).expect("a file"));
-        let [der] = der.as_slice() else { panic!("{} holds more than one", row[0]) };
+        let [der] = der.as_slice() else { panic!("{} has more than one", row[0]) };
         let (rest, certificate) = X509Certificate::from_der(der).expect("a certificate");
         assert!(rest.is_empty());
         let name = certificate.subject().iter_common_name().next().expect("a common name");

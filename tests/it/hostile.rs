@@ -412,7 +412,7 @@ fn strangers_read_what_is_not_in_order_and_administrators_why() {
     for client in [server.plain(), server.tls()] {
         let (status, what) = read(client);
         assert_eq!(status, 503);
-        let field = "broken.yaml: document 1: spec.configuration: a mapping belongs there\n";
+        let field = "broken.yaml: document 1: spec.configuration: expected a mapping\n";
         assert!(what.contains(field), "{what}");
         assert!(!what.contains(path) && !what.contains("17-is-secret"), "{what}");
     }

@@ -67,22 +67,22 @@ fn a_file_of_too_many_values_takes_little_memory_and_nothing_from_what_is_served
     // 56 MB each, which would be 3.5 GiB as values. As YAML each would take minutes.
     let read = Stopwatch::start();
     write(&path("list.json"), "[{\"a\":0}", ",{\"a\":0}", 7_000_000, "]");
-    refused(&server, "list.json", "holds more than 2000000 values and keys");
+    refused(&server, "list.json", "has more than 2000000 values and keys");
     let head = "{\"kind\":\"List\",\"apiVersion\":\"v1\",\"items\":[{\"a\":0}";
     write(&path("items.json"), head, ",{\"a\":0}", 7_000_000, "]}");
-    refused(&server, "items.json", "holds more than 2000000 values and keys");
+    refused(&server, "items.json", "has more than 2000000 values and keys");
     write(&path("documents.json"), "", "{\"a\":0}\n", 7_000_000, "");
-    refused(&server, "documents.json", "holds more than 2000000 values and keys");
+    refused(&server, "documents.json", "has more than 2000000 values and keys");
     read.within(Duration::from_secs(30), "3 files of 56 MB of JSON, written and refused");
     let taken = peak(&server);
     assert!(taken < 192, "{taken} MiB");
 
     // Even its depth is told before its values are read.
     write(&path("deep.json"), "", "[", 7_000_000, "");
-    refused(&server, "deep.json", "has lists or mappings more than 100 deep");
+    refused(&server, "deep.json", "has lists or mappings nested more than 100 deep");
     // YAML is measured while it is read.
     write(&path("list.yaml"), "", "- a: 0\n", 2_000_000, "");
-    refused(&server, "list.yaml", "holds more than 2000000 values and keys");
+    refused(&server, "list.yaml", "has more than 2000000 values and keys");
     let taken = peak(&server);
     assert!(taken < 448, "{taken} MiB");
 
@@ -100,7 +100,7 @@ fn a_key_that_is_there_twice_leaves_the_last_good_state_and_is_named() {
     let twice = POOL.replacen("{\"name\"", "{\"name\": \"other\", \"name\"", 1);
     for text in [twice.clone(), format!("# YAML\n{twice}")] {
         fs::write(&path, text).expect("a writable folder");
-        refused(&server, "pool.json", r#"the key \"name\" is there twice in one mapping at line"#);
+        refused(&server, "pool.json", r#"the key \"name\" appears twice in one mapping at line"#);
         fs::write(&path, POOL).expect("a writable folder");
         wait_for("the file to be in order", || {
             (server.metric("mcs_input_problems") < 0.5).then_some(())

@@ -238,7 +238,7 @@ fn a_directory_is_judged_before_it_is_served() {
     write(directory.path(), "edge.ign", &plain("/etc/site", "one"));
     let unused = run(&["validate", ".", "--strict"], directory.path());
     let warning =
-        "warning: ./edge.ign: is part of no config: MachineConfigPool edge names a configuration";
+        "warning: ./edge.ign: is not in any config: MachineConfigPool edge names a configuration";
     assert!(text(&unused).contains(warning), "{unused:?}");
     assert_eq!(unused.status.code(), Some(1));
 

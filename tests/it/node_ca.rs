@@ -294,7 +294,7 @@ fn what_others_have_made_survives_and_is_reported_where_it_is_in_the_way() {
         .map(|name| certs.join(name).display().to_string())
         .into();
     assert_eq!(report.problems.keys().cloned().collect::<Vec<_>>(), named);
-    assert!(report.problems[&named[0]].starts_with("somebody else made it"), "{report:?}");
+    assert!(report.problems[&named[0]].starts_with("another program made it"), "{report:?}");
     assert_eq!(hosts(&report.written), ["ours"]);
     assert_eq!(node.listed(), ["ours".to_owned()].into());
     node.reconcile(&entries(&json!({})));

@@ -1,4 +1,4 @@
-//! What `node-ca` does to a real file of registry logins: what it writes and takes out, and what it
+//! What `node-ca` does to a real file of registry credentials: what it writes and takes out, and what it
 //! leaves.
 
 use std::fs::{self, Permissions};
@@ -136,9 +136,9 @@ fn what_ignition_wrote_at_the_first_boot_is_kept_from_then_on() {
 fn what_is_not_understood_or_somebody_elses_is_left_alone_and_reported() {
     let wanted = json!({"a.example": credential("a")});
     for (text, reported) in [
-        ("SECRET", "no JSON (line 1, column 1); it is left alone"),
-        ("[]", "no object `auths` in it; it is left alone"),
-        ("{\"auths\": \"SECRET\"}", "no object `auths` in it; it is left alone"),
+        ("SECRET", "not JSON (line 1, column 1); not changed"),
+        ("[]", "has no object `auths`; not changed"),
+        ("{\"auths\": \"SECRET\"}", "has no object `auths`; not changed"),
     ] {
         let mut node = Node::with(text);
         assert_eq!(node.reconcile(&wanted).problem.as_deref(), Some(reported));
@@ -147,8 +147,8 @@ fn what_is_not_understood_or_somebody_elses_is_left_alone_and_reported() {
 
     let theirs = json!({"auths": {"a.example": credential("them")}}).to_string();
     let mut node = Node::with(&theirs);
-    let reported = "somebody else wrote the logins for a.example, which are not the secret's; take them \
-                out, and they are written anew";
+    let reported = "another program wrote credentials for a.example that differ from the Secret's; \
+        remove them to have the Secret's written";
     let report =
         node.reconcile(&json!({"a.example": credential("a"), "b.example": credential("a")}));
     assert_eq!(
@@ -172,7 +172,7 @@ fn what_is_not_understood_or_somebody_elses_is_left_alone_and_reported() {
     assert_eq!(fs::read_to_string(&elsewhere).expect("the file"), "{}");
     fs::remove_file(node.path()).expect("a link");
     fs::create_dir(node.path()).expect("a folder");
-    assert_eq!(node.reconcile(&wanted).problem.as_deref(), Some("is no regular file"));
+    assert_eq!(node.reconcile(&wanted).problem.as_deref(), Some("is not a regular file"));
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn a_balancer_that_does_not_say_whom_it_connects_is_closed_and_counted() {
     }
     assert!(!is_known(&server, "127.0.0.8"), "a balancer is no machine");
     let log = server.log();
-    assert!(log.contains("a balancer did not say whom it connects balancer=127.0.0.8:"), "{log}");
+    assert!(log.contains("a load balancer sent no client address balancer=127.0.0.8:"), "{log}");
     assert_eq!(
         tls(&server, BALANCER, &version_1_of("192.0.2.41"), 9).expect("an answer").status,
         200

@@ -189,8 +189,8 @@ async fn machines_of_enforced_pools_get_a_directorys_credentials_and_each_change
     // What is not understood leaves what was good.
     let broken = secret(DEFAULT, &format!("{{\"auths\": {CREDENTIAL}}}"));
     write(directory.path(), "all.json", &broken);
-    let problem = "Secret openshift-config/pull-secret: key \".dockerconfigjson\": no JSON \
-                   (line 1, column 11)";
+    let problem = "Secret openshift-config/pull-secret: key \".dockerconfigjson\": not JSON (line \
+        1, column 11)";
     let reported = |inputs: &Inputs| inputs.problems.iter().any(|it| it.to_string() == problem);
     let inputs = site.until(problem, reported).await;
     assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
@@ -201,7 +201,7 @@ async fn machines_of_enforced_pools_get_a_directorys_credentials_and_each_change
     let inputs = site.until("the loss", |inputs| !reported(inputs)).await;
     assert_eq!(
         inputs.problems[0].to_string(),
-        "Secret openshift-config/pull-secret: is gone; the registry logins that it held last are served"
+        "Secret openshift-config/pull-secret: was removed; its last registry credentials are served"
     );
     assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
     write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&[])));
@@ -223,7 +223,7 @@ async fn no_secret_is_read_that_was_not_asked_for_and_one_that_is_missing_is_rep
     assert_eq!(served(&inputs, "worker"), Ok(vec![]));
     assert_eq!(served(&inputs, "edge"), Ok(vec!["edge.example".to_owned()]));
     let reported: Vec<_> = inputs.problems.iter().map(ToString::to_string).collect();
-    assert_eq!(reported, ["Secret a/b: is not there; machines get no registry logins of it"]);
+    assert_eq!(reported, ["Secret a/b: not found; machines get no registry credentials from it"]);
 }
 
 #[tokio::test]
@@ -231,12 +231,9 @@ async fn the_values_of_a_secret_that_does_not_decode_are_told_to_nobody() {
     let directory = manifests();
     let data = json!({".dockerconfigjson": "?SECRET?"});
     for (data, reported) in [
-        (data, "it cannot be read"),
-        (
-            json!({".dockerconfigjson": ["SECRET"]}),
-            "data..dockerconfigjson: a string belongs there",
-        ),
-        (json!("SECRET"), "data: a mapping belongs there"),
+        (data, "cannot be read"),
+        (json!({".dockerconfigjson": ["SECRET"]}), "data..dockerconfigjson: expected a string"),
+        (json!("SECRET"), "data: expected a mapping"),
     ] {
         let object = json!({
             "apiVersion": "v1", "kind": "Secret",

@@ -270,8 +270,7 @@ fn what_does_not_fit_is_refused_alone_and_nobody_loses_what_he_has() {
     assert_eq!(
         refused(&first),
         ["c", "d"].map(|key| format!(
-            "ConfigMap openshift-config/mine: key {key:?} does not fit: \
-             all entries together may have 1 MiB"
+            "ConfigMap openshift-config/mine: key {key:?} does not fit: all entries together can have 1 MiB"
         ))
     );
     // What is there stays there, whatever its place in the order.

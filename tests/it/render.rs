@@ -84,9 +84,9 @@ fn a_pointer_config_is_the_one_that_serve_makes() {
     assert_eq!(config["ignition"]["version"], "3.4.0");
 
     let reported = error(&render(&["a/b", "--pointer", "--state-dir", &state]));
-    assert!(reported.contains("is no pool's name"), "{reported}");
+    assert!(reported.contains("is not the name of a pool"), "{reported}");
     let reported = error(&render(&["worker", "--pointer", "--state-dir", "/no/such/folder"]));
-    assert!(reported.contains("there is no such directory"), "{reported}");
+    assert!(reported.contains("directory not found"), "{reported}");
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn a_token_is_one_that_our_own_pointer_configs_carry_and_that_is_good() {
     assert_eq!(
         reported,
         format!(
-            "machine-config-server: {state}: pool worker is enforced, and no pointer config carries \
-             a token that opens it: this one carries none\n"
+            "machine-config-server: {state}: pool worker is enforced, and no pointer config has a \
+                token for it: this one has none\n"
         )
     );
     // Nobody asks for one there.

@@ -238,7 +238,7 @@ fn a_file_keeps_the_group_that_reads_it() {
     let mut own = service.prepared(&["certs", "rotate"]);
     let output = own.uid(USER).gid(GROUP).output().expect("the built binary");
     let before = service.text("tls.key");
-    service.refused(&output, &["tls.key: not written: it has to belong to gid 47121"]);
+    service.refused(&output, &["tls.key: not written: it must belong to gid 47121"]);
     assert_eq!(service.text("tls.key"), before);
 }
 
@@ -277,7 +277,7 @@ fn files_that_the_service_cannot_read_are_reported_and_nothing_is_written_beside
     for name in [KEYS[0], KEYS[1], "ledger.json"] {
         service.give(name, 0, 0, 0o600);
         let line = format!(
-            "/{name}: uid 0, gid 0, mode 600: the server runs as uid {USER}, gid {GROUP}, and cannot \
+            "/{name}: uid 0, gid 0, mode 600: the server runs as uid {USER}, gid {GROUP} and could not \
              read it"
         );
         let check = service.root(&["certs", "check"]);
@@ -312,8 +312,8 @@ fn what_the_group_of_the_service_cannot_read_is_reported_with_what_mends_it() {
     for (name, mode) in [("user-data/worker.ign", 0o600), ("user-data", 0o700)] {
         service.give(name, 0, 0, mode);
         let line = format!(
-            "/{name}: uid 0, gid 0, mode {mode:o}: the server runs as a user in group {GROUP}, and \
-             cannot read it"
+            "/{name}: uid 0, gid 0, mode {mode:o}: the server runs as a user in group {GROUP} \
+             and could not read it"
         );
         service.refused(&service.root(&["certs", "check"]), &[&line]);
         let rotate = service.root(&["certs", "rotate"]);
@@ -342,7 +342,7 @@ fn where_a_file_cannot_be_given_to_its_owner_the_command_refuses_and_changes_not
     for arguments in [ADD, &["certs", "rotate"], &["certs", "rotate", "--ca"]] {
         let mut command = service.prepared(arguments);
         let output = command.uid(OTHER_USER).gid(GROUP).output().expect("the built binary");
-        let lines = ["not written: it has to belong to uid 47110", "run the command as root"];
+        let lines = ["not written: it must belong to uid 47110", "run the command as root"];
         service.refused(&output, &lines);
         assert_eq!(service.files(), before, "{arguments:?}");
     }

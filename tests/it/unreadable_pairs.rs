@@ -65,7 +65,7 @@ fn a_pair_that_machines_cannot_read_is_named_and_left_and_served() {
     for (more, wanted) in [
         (
             SHORT_ADDRESS,
-            "machines cannot read certificate 1 in it: its extension subjectAltName is malformed",
+            "machines cannot read its certificate 1: its extension subjectAltName is malformed",
         ),
         (POLICY_CONSTRAINTS, "a critical extension that clients do not understand: 2.5.29.36"),
     ] {
@@ -81,7 +81,7 @@ fn a_pair_that_machines_cannot_read_is_named_and_left_and_served() {
             continue;
         }
         let server = Server::serve_with_state(&in_repository("ignition-fixtures"), state.path());
-        let wanted = "no machine boots by the serving pair";
+        let wanted = "no machine can boot with the serving certificate";
         wait_for("the reason in the log", || server.log().contains(wanted).then_some(()));
         assert_eq!(fs::read(state.path().join("tls.crt")).expect("a file"), before);
         assert!(fs::read(state.path().join("tls.key")).expect("a file").starts_with(&key));
@@ -156,12 +156,12 @@ fn inspect_tells_what_it_passed_over_and_a_file_of_cas_is_not_taken_in_part() {
         passed_over
     };
     assert_eq!(inspect(&good), Value::Null);
-    let unread = "/etc/bundle: certificate 2 in it cannot be read by machines: its extension \
+    let unread = "/etc/bundle: machines cannot read certificate 2: its extension \
                   subjectAltName is malformed";
     assert_eq!(inspect(&format!("{good}{bad}{good}")), json!([unread]));
     let many = "/etc/bundle: certificates after the first 1000 are not listed, 1 of them";
     assert_eq!(inspect(&good.repeat(1_001)), json!([many]));
-    let large = "/etc/bundle: searched for secrets in its first 4 MiB alone";
+    let large = "/etc/bundle: only its first 4 MiB were searched for secrets";
     assert_eq!(inspect(&"a\n".repeat(2 << 20)), Value::Null);
     assert_eq!(inspect(&"a\n".repeat((2 << 20) + 1)), json!([large]));
 
@@ -174,6 +174,6 @@ fn inspect_tells_what_it_passed_over_and_a_file_of_cas_is_not_taken_in_part() {
         .expect("the binary");
     let error = String::from_utf8(output.stderr).expect("text");
     assert!(!output.status.success() && error.lines().count() == 1, "{error}");
-    let reason = "certificate 2 in it cannot be used: its extension subjectAltName is malformed";
+    let reason = "certificate 2 cannot be used: its extension subjectAltName is malformed";
     assert!(error.contains("bundle.crt") && error.contains(reason), "{error}");
 }

@@ -149,7 +149,7 @@ impl Site {
         self.state().join("user-data/worker.ign")
     }
 
-    /// A server that gives configs and registry logins to who has a token.
+    /// A server that gives configs and registry credentials to who has a token.
     fn serve(&self, at: SocketAddr, flags: &[&str]) -> Server {
         let mut command = binary();
         command.arg("serve").arg(self.manifests()).arg("--state-dir").arg(self.state());

@@ -49,10 +49,10 @@ pub enum EnrolError {
     #[error(transparent)]
     Cmp(#[from] CmpError),
     /// The server was absent while the request waited there, and does not report its state afterwards.
-    #[error("it was away while the request waited there, and may have forgotten it: {0}")]
+    #[error("the CA was unavailable while the request waited, and may have lost it: {0}")]
     Forgotten(CmpError),
     /// The random generator failed, so that there is no nonce.
-    #[error("there is no randomness")]
+    #[error("the system has no randomness")]
     NoRandomness,
 }
 

@@ -18,16 +18,16 @@ pub enum CmpError {
     #[error("the key cannot sign a message: {0}")]
     Signing(String),
     /// The answer is no DER encoding of a message.
-    #[error("the answer is no CMP message: {0}")]
+    #[error("the answer is not a CMP message: {0}")]
     Unreadable(der::Error),
     /// The transaction ID differs from the request's.
     #[error("the answer is for another transaction")]
     WrongTransaction,
     /// The recipient nonce is not that of the last message.
-    #[error("the answer is to another message: it does not repeat our nonce")]
+    #[error("the answer is to another message: it does not repeat the nonce")]
     WrongNonce,
     /// The protection is missing or invalid.
-    #[error("the answer is not believed: {fault}{}", claim(.claims.as_deref()))]
+    #[error("the answer is not trusted: {fault}{}", claim(.claims.as_deref()))]
     Unproven {
         /// Fault of the protection.
         fault: Box<ProtectionFault>,
@@ -38,22 +38,22 @@ pub enum CmpError {
     #[error("the server refuses: {0}")]
     Refused(Box<Report>),
     /// The body's tag is not that of an answer to the request.
-    #[error("the answer is of another kind than was asked for: number {0}")]
+    #[error("the answer is of another kind than requested: number {0}")]
     Unexpected(u8),
     /// The answer has another number of certificates, or another request ID.
-    #[error("the answer is not one for the one certificate that was asked for")]
+    #[error("the answer is not for exactly the requested certificate")]
     OtherRequest,
     /// The status is accepted, and the certificate missing or encrypted.
-    #[error("the server accepts, but sends no certificate, or one that only a decryption shows")]
+    #[error("the server accepts, but sends no certificate, or an encrypted one")]
     NoCertificate,
     /// The certificate is not for the key.
-    #[error("the certificate that came is for another key")]
+    #[error("the issued certificate is for another key")]
     WrongKey,
     /// The certificate does not lead to a trusted CA.
-    #[error("the certificate that came is not trusted: {0}")]
+    #[error("the issued certificate is not trusted: {0}")]
     Untrusted(LockoutReason),
     /// The certificate's signature algorithm names no hash for the confirmation (RFC 4210 section 5.3.18).
-    #[error("the certificate that came is signed in a way that says no hash to confirm it by")]
+    #[error("the issued certificate has a signature algorithm without a hash for its confirmation")]
     NoHash,
     /// A message was given to a transaction that has ended.
     #[error("the transaction is over")]
@@ -64,34 +64,36 @@ pub enum CmpError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtectionFault {
     /// The message has no protection.
-    #[error("it is not protected")]
+    #[error("the message is not protected")]
     Missing,
     /// The algorithm is not supported; its object identifier.
-    #[error("it is protected in a way that is not known here ({0})")]
+    #[error("the protection of the message is not supported ({0})")]
     Unknown(String),
     /// The algorithm is SHA-1, which is weak.
-    #[error("it is protected by SHA-1, which only --allow-sha1 (allowSHA1) accepts")]
+    #[error("the message is protected with SHA-1, which needs --allow-sha1 (allowSHA1)")]
     Sha1,
     /// The number of iterations is outside the accepted range.
-    #[error("its password is hashed {0} times, which is none of 100 to 100000")]
+    #[error("the password is hashed {0} times, which is not within 100 and 100000")]
     Iterations(u64),
     /// The password is another one, or the message was changed.
-    #[error("its protection was made with another password, or it was changed")]
+    #[error("the message was protected with another password, or changed")]
     WrongMac,
     /// No password is set.
-    #[error("it is protected by a password, and the request was not")]
+    #[error("the message is protected with a password, and the request was not")]
     NoPassword,
     /// No trusted certificate is set.
-    #[error("it is signed, and no --trusted (trustedRef) says by whom it may be")]
+    #[error(
+        "the message is signed, and --trusted (trustedRef) is not set: it names the trusted CAs"
+    )]
     NobodyTrusted,
     /// No sender is expected. A certificate of the same CA does not prove that the signer is the server.
     #[error(
-        "it is signed by {0}, and neither --recipient nor --expect-sender (expectSender) says who answers"
+        "the message is signed by {0}: confirm this sender with --recipient or --expect-sender (expectSender)"
     )]
     NobodyExpected(String),
     /// The sender differs from the expected one.
     #[error(
-        "it is from {found}, not from {expected}; --expect-sender (expectSender) names whom it is to be from"
+        "the message is from {found}, not from {expected}; --expect-sender (expectSender) sets the expected sender"
     )]
     WrongSender {
         /// Sender in the message.
@@ -100,13 +102,13 @@ pub enum ProtectionFault {
         expected: DirectoryName,
     },
     /// The certificate of the signer is missing, or its key did not make the signature.
-    #[error("none of the certificates of {0} that are there has the key that signed it")]
+    #[error("no certificate of {0} in the message has the key that signed it")]
     WrongSignature(String),
     /// A certificate that is not for signatures.
-    #[error("the certificate of {0} may not be used for signatures")]
+    #[error("the certificate of {0} must not be used for signatures")]
     KeyUsage(String),
     /// The signer is not trusted.
-    #[error("whoever signed it is not trusted: {0}")]
+    #[error("the signer is not trusted: {0}")]
     Untrusted(LockoutReason),
 }
 

@@ -13,7 +13,7 @@ pub struct DirectoryName(pub(super) Name);
 
 /// A text that is no name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no name: expected one such as CN=server,O=Example or /O=Example/CN=server")]
+#[error("{0:?} is not a name: expected one such as CN=server,O=Example or /O=Example/CN=server")]
 pub struct InvalidName(String);
 
 impl FromStr for DirectoryName {

@@ -87,13 +87,13 @@ pub enum CredentialFault {
     #[error("the password is empty")]
     EmptyPassword,
     /// The PEM text has no certificate.
-    #[error("there is no certificate in it")]
+    #[error("has no certificate")]
     NoCertificate,
     /// The PEM text has no usable key.
-    #[error("there is no key in it")]
+    #[error("has no key")]
     NoKey,
     /// The key is not that of the first certificate.
-    #[error("it is not the key of the first certificate")]
+    #[error("not the key of the first certificate")]
     OtherKey,
 }
 
@@ -205,7 +205,7 @@ pub(super) fn signature_algorithm(key: &KeyPair) -> Result<AlgorithmIdentifierOw
         (&rcgen::PKCS_ED25519, "1.3.101.112"),
     ];
     let found = known.into_iter().find(|(algorithm, _)| key.algorithm() == *algorithm);
-    let unknown = || CmpError::Signing("its kind is not known here".to_owned());
+    let unknown = || CmpError::Signing("the kind of key is not supported".to_owned());
     let (algorithm, oid) = found.ok_or_else(unknown)?;
     let oid = ObjectIdentifier::new(oid).map_err(|error| CmpError::Encoding(error.into()))?;
     let is_rsa = algorithm == &rcgen::PKCS_RSA_SHA256;

@@ -51,24 +51,24 @@ impl fmt::Display for Status {
             Self::GrantedWithMods => "granted with changes",
             Self::Rejection => "rejection",
             Self::Waiting => "waiting",
-            Self::RevocationWarning => "a revocation is about to come",
-            Self::RevocationNotification => "a revocation has come",
+            Self::RevocationWarning => "a revocation is imminent",
+            Self::RevocationNotification => "a revocation has occurred",
             Self::KeyUpdateWarning => "the key has been updated already",
-            Self::Unknown(number) => return write!(f, "status {number}, which is none"),
+            Self::Unknown(number) => return write!(f, "unknown status {number}"),
         })
     }
 }
 
 /// Names and meanings of the bits of `PKIFailureInfo`.
 const FAILURES: [(&str, &str); 27] = [
-    ("badAlg", "an algorithm is not known or not supported"),
-    ("badMessageCheck", "the integrity check failed: a password or key that is not the right one"),
+    ("badAlg", "an algorithm is unknown or not supported"),
+    ("badMessageCheck", "the integrity check failed: wrong password or key"),
     ("badRequest", "the request is not permitted or not supported"),
     ("badTime", "the message's time is too far from the server's"),
     ("badCertId", "no certificate like the one that is named"),
     ("badDataFormat", "the data has the wrong format"),
-    ("wrongAuthority", "another authority than the one that is asked"),
-    ("incorrectData", "the requester's data is not right"),
+    ("wrongAuthority", "the wrong CA"),
+    ("incorrectData", "the requester's data is wrong"),
     ("missingTimeStamp", "a time stamp is missing"),
     ("badPOP", "the proof of possession of the key failed"),
     ("certRevoked", "the certificate is revoked"),
@@ -77,23 +77,20 @@ const FAILURES: [(&str, &str); 27] = [
         "wrongIntegrity",
         "the wrong kind of protection: a password instead of a signature or the other way",
     ),
-    ("badRecipientNonce", "a nonce is missing or not the right one"),
+    ("badRecipientNonce", "a nonce is missing or wrong"),
     ("timeNotAvailable", "no time source is available"),
     ("unacceptedPolicy", "a policy is not supported"),
     ("unacceptedExtension", "an extension is not supported"),
     ("addInfoNotAvailable", "additional information is not available"),
     ("badSenderNonce", "a nonce is missing or of the wrong length"),
-    (
-        "badCertTemplate",
-        "the names or the extensions asked for are not right, or something is missing",
-    ),
-    ("signerNotTrusted", "the signer is not known or not trusted"),
+    ("badCertTemplate", "the requested names or extensions are wrong or incomplete"),
+    ("signerNotTrusted", "the signer is unknown or not trusted"),
     ("transactionIdInUse", "the transaction's id is used already"),
     ("unsupportedVersion", "the protocol's version is not supported"),
     ("notAuthorized", "the requester is not authorized"),
     ("systemUnavail", "the system is unavailable for now"),
     ("systemFailure", "the system failed"),
-    ("duplicateCertReq", "there is such a certificate already"),
+    ("duplicateCertReq", "such a certificate exists already"),
 ];
 
 /// Failure reasons that concern the sender, the time or the server, and not the contents of the request.
@@ -168,10 +165,10 @@ impl fmt::Display for Report {
         }
         if !self.texts.is_empty() {
             let texts = self.texts.join("; ");
-            write!(f, "; it says {:?}", cut(&texts, REASON))?;
+            write!(f, "; the server says {:?}", cut(&texts, REASON))?;
         }
         if let Some(code) = &self.code {
-            write!(f, "; its error code is 0x{code}")?;
+            write!(f, "; error code 0x{code}")?;
         }
         Ok(())
     }
@@ -210,10 +207,10 @@ mod tests {
             Report::from(&info(2, &["no such user", "ask again"], &[0b0010_0000, 0, 1]))
                 .to_string(),
             "rejection: badRequest (the request is not permitted or not supported), notAuthorized \
-             (the requester is not authorized); it says \"no such user; ask again\""
+             (the requester is not authorized); the server says \"no such user; ask again\""
         );
         assert_eq!(Report::from(&info(1, &[], &[])).to_string(), "granted with changes");
-        assert_eq!(Report::from(&info(9, &[], &[])).to_string(), "status 9, which is none");
+        assert_eq!(Report::from(&info(9, &[], &[])).to_string(), "status 9");
         let long = Report::from(&info(2, &[&"x".repeat(2 * REASON)], &[])).to_string();
         assert!(long.ends_with("x…\"") && long.chars().count() < REASON + 30, "{long}");
     }
@@ -248,6 +245,6 @@ mod tests {
             details: Some(vec!["no".to_owned(), "never".to_owned()]),
         };
         let reported = Report::from(&error).to_string();
-        assert_eq!(reported, "rejection; it says \"no; never\"; its error code is 0x010a");
+        assert_eq!(reported, "rejection; the server says \"no; never\"; error code 0x010a");
     }
 }

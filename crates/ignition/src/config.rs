@@ -218,7 +218,7 @@ mod tests {
         config.append_file("/a", b"1");
         config.append_file("/a", b"2");
         let error = config.lower(SpecVersion::V3_1).unwrap_err();
-        assert_eq!(error.to_string(), "storage.files[1]: is there twice");
+        assert_eq!(error.to_string(), "storage.files[1]: appears twice");
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         };
         let refused = |to, needs| {
             Err(format!(
-                "storage.directories[0].mode: cannot be said in spec {to}, it needs {needs}"
+                "storage.directories[0].mode: cannot be expressed in spec {to}, it needs {needs}"
             ))
         };
         assert_eq!(mode("3.4.0", SpecVersion::V3_4), Ok(json!(0o1777)));
@@ -290,17 +290,17 @@ mod tests {
             (
                 SpecVersion::V3_0,
                 json!({"ignition": {"version": "3.6.0", "proxy": {"httpProxy": "http://p"}}}),
-                "ignition.proxy: cannot be said in spec 3.0.0, it needs 3.1.0",
+                "ignition.proxy: cannot be expressed in spec 3.0.0, it needs 3.1.0",
             ),
             (
                 SpecVersion::V2_2,
                 json!({"storage": {"luks": [{"name": "a", "device": "/a"}]}}),
-                "storage.luks: cannot be said in spec 2.2.0, it needs 3.2.0",
+                "storage.luks: cannot be expressed in spec 2.2.0, it needs 3.2.0",
             ),
             (
                 SpecVersion::V2_2,
                 json!({"storage": {"disks": [{"device": "/a", "partitions": [{"number": 1, "sizeMiB": 1}]}]}}),
-                "storage.disks[0].partitions[0].sizeMiB: cannot be said in spec 2.2.0, it needs 3.0.0",
+                "storage.disks[0].partitions[0].sizeMiB: cannot be expressed in spec 2.2.0, it needs 3.0.0",
             ),
             (
                 SpecVersion::V2_2,

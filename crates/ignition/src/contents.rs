@@ -48,10 +48,10 @@ pub enum Unreadable {
     #[error("the data URL {0}")]
     DataUrl(#[from] data_url::Malformed),
     /// The data is not compressed as `compression` specifies.
-    #[error("it is not the gzip that its compression says")]
+    #[error("not gzip, which its compression says")]
     NotGzip,
     /// The contents are larger than [`MAX_BYTES`], or than the remaining room.
-    #[error("it unpacks to more than is looked at")]
+    #[error("unpacks to more than the limit")]
     TooLarge,
 }
 

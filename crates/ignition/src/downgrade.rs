@@ -94,7 +94,7 @@ mod tests {
                 } else {
                     let message = answer.unwrap_err();
                     assert!(
-                        message.contains(&format!("cannot be said in spec {to}, it needs 3.")),
+                        message.contains(&format!("cannot be expressed in spec {to}, it needs 3.")),
                         "{message}"
                     );
                 }

@@ -203,7 +203,7 @@ mod tests {
         let error = parse(json!({"shouldNotExist": ["a"]})).take_kernel_arguments().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "kernelArguments.shouldNotExist: cannot be said in spec 3.2.0, it needs 3.3.0"
+            "kernelArguments.shouldNotExist: cannot be expressed in spec 3.2.0, it needs 3.3.0"
         );
     }
 }

@@ -25,7 +25,7 @@ pub enum Error {
     },
 
     /// Objects and lists are nested more deeply than Ignition reads.
-    #[error("not JSON that Ignition reads: it is nested too deeply")]
+    #[error("not JSON that Ignition reads: nested too deeply")]
     TooDeep,
 
     /// A value has another JSON type than the field.
@@ -58,7 +58,7 @@ pub enum Error {
     },
 
     /// The config is valid, and the requested spec cannot express it.
-    #[error("{path}: cannot be said in spec {to}{}", needs.map(|spec| format!(", it needs {spec}")).unwrap_or_default())]
+    #[error("{path}: cannot be expressed in spec {to}{}", needs.map(|spec| format!(", it needs {spec}")).unwrap_or_default())]
     Unsupported {
         /// The place in the config.
         path: String,
@@ -149,8 +149,8 @@ mod tests {
         };
         assert_eq!(
             error(Some(SpecVersion::V3_2)),
-            "storage.luks: cannot be said in spec 3.1.0, it needs 3.2.0"
+            "storage.luks: cannot be expressed in spec 3.1.0, it needs 3.2.0"
         );
-        assert_eq!(error(None), "storage.luks: cannot be said in spec 3.1.0");
+        assert_eq!(error(None), "storage.luks: cannot be expressed in spec 3.1.0");
     }
 }

@@ -120,7 +120,7 @@ fn refuse_unsayable(config: &spec2::Body) -> Result<(), Error> {
         if filesystem.name != ROOT {
             let at = storage.field("filesystems");
             let reason =
-                format!("it is not known where the file system {:?} is mounted", filesystem.name);
+                format!("the mount point of the file system {:?} is unknown", filesystem.name);
             return Err(not_liftable(&at.item(i), reason));
         }
     }
@@ -345,7 +345,7 @@ mod tests {
             (
                 "storage",
                 json!({"filesystems": [{"name": "data", "path": "/data"}]}),
-                "storage.filesystems[0]: it is not known where the file system \"data\" is mounted",
+                "storage.filesystems[0]: the mount point of the file system \"data\" is unknown",
             ),
             (
                 "storage",

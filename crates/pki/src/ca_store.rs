@@ -328,7 +328,7 @@ pub(super) fn left_out(before: &StoredPair, after: &StoredPair) -> Vec<String> {
     let keys = keys.map(|ca| format!("the key of \"{}\"", ca.certificate.title()));
     let pairs = before.pairs.iter().filter(|pair| !after.pairs.contains(pair));
     let pairs = pairs.filter_map(StoredPair::leaf);
-    keys.chain(pairs.map(|leaf| format!("the serving pair \"{}\"", leaf.title()))).collect()
+    keys.chain(pairs.map(|leaf| format!("the serving certificate \"{}\"", leaf.title()))).collect()
 }
 
 impl StoredPair {

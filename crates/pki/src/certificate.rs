@@ -73,7 +73,7 @@ impl std::fmt::Debug for Certificate {
 
 /// A certificate of a text that machines cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("certificate {place} in it cannot be used: {reason}")]
+#[error("certificate {place} cannot be used: {reason}")]
 pub struct NotRead {
     /// Position in the text, from 1.
     pub place: usize,

@@ -27,7 +27,7 @@ impl Holder {
     #[must_use]
     pub fn of_one(ca: &Certificate) -> Self {
         Self {
-            name: format!("a pointer config that trusts \"{}\" alone", ca.title()),
+            name: format!("a pointer config that trusts only \"{}\"", ca.title()),
             trusted: vec![ca.clone()],
             hosts: Vec::new(),
         }
@@ -36,7 +36,7 @@ impl Holder {
 
 /// A holder that could not boot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{holder} could not boot a machine: {reason}")]
+#[error("{holder} cannot boot a machine: {reason}")]
 pub struct Lockout {
     /// Name of the holder, [`Holder::name`].
     pub holder: String,
@@ -55,7 +55,7 @@ pub enum LockoutReason {
     NothingServed,
     /// The handshake message with the certificates is longer than clients accept.
     #[error(
-        "the chain that is served takes {bytes} bytes, more than the {MAX_HANDSHAKE_BYTES} that are safe"
+        "the served chain has {bytes} bytes, more than the safe maximum of {MAX_HANDSHAKE_BYTES}"
     )]
     TooLarge {
         /// Size in a handshake, in bytes.
@@ -65,12 +65,10 @@ pub enum LockoutReason {
     #[error("the serving certificate does not name {0}")]
     Host(Host),
     /// None of the trusted CAs is valid.
-    #[error("none of the CAs that it trusts is valid now")]
+    #[error("no CA that it trusts is valid now")]
     NoValidCa,
     /// The issuer of a certificate is neither sent nor trusted.
-    #[error(
-        "\"{issuer}\" issued \"{certificate}\" and is neither sent nor among the CAs that it trusts"
-    )]
+    #[error("\"{issuer}\" issued \"{certificate}\" and is neither sent nor trusted")]
     IssuerMissing {
         /// Name of the missing issuer.
         issuer: String,
@@ -78,12 +76,10 @@ pub enum LockoutReason {
         certificate: String,
     },
     /// The path ends at a self-signed certificate that is not trusted.
-    #[error("\"{0}\" is not among the CAs that it trusts")]
+    #[error("it does not trust \"{0}\"")]
     Untrusted(String),
     /// The client gives up because too many candidates lead nowhere.
-    #[error(
-        "a client gives up among so many certificates, after {MAX_CANDIDATES} that lead nowhere"
-    )]
+    #[error("too many certificates: a client gives up after {MAX_CANDIDATES} wrong ones")]
     TooManyCandidates,
     /// A certificate has expired.
     #[error("\"{certificate}\" expired at {}", date(*.at))]
@@ -94,7 +90,7 @@ pub enum LockoutReason {
         at: OffsetDateTime,
     },
     /// A certificate is not valid yet.
-    #[error("\"{certificate}\" is not valid before {}: is the clock right?", date(*.at))]
+    #[error("\"{certificate}\" is not valid before {}: check the clock", date(*.at))]
     NotYetValid {
         /// Subject of the certificate.
         certificate: String,
@@ -102,10 +98,10 @@ pub enum LockoutReason {
         at: OffsetDateTime,
     },
     /// A certificate signed another, and is not a CA.
-    #[error("\"{0}\" is no CA: its certificate lacks CA:TRUE")]
+    #[error("\"{0}\" is not a CA: its certificate lacks CA:TRUE")]
     NoCa(String),
     /// A CA's key must not sign certificates.
-    #[error("\"{0}\" may not sign certificates: its key usage lacks keyCertSign")]
+    #[error("\"{0}\" cannot sign certificates: its key usage lacks keyCertSign")]
     KeyUsage(String),
     /// More CAs follow than a CA allows.
     #[error("\"{certificate}\" allows {most} CAs below it (pathlen), and there are {present}")]
@@ -118,7 +114,9 @@ pub enum LockoutReason {
         present: usize,
     },
     /// A CA's name constraints exclude a name.
-    #[error("\"{certificate}\" may not vouch for {name}, by its name constraints")]
+    #[error(
+        "\"{certificate}\" cannot issue certificates for {name}: its name constraints exclude it"
+    )]
     NameConstraints {
         /// Subject of the CA.
         certificate: String,
@@ -130,8 +128,7 @@ pub enum LockoutReason {
     ExtendedKeyUsage(String),
     /// A certificate requires certificate policies below it.
     #[error(
-        "\"{0}\" demands certificate policies of what it vouches for (policyConstraints), and whether the way has them \
-         is not looked at"
+        "\"{0}\" requires certificate policies (policyConstraints), which are not checked here"
     )]
     Policies(String),
     /// A certificate has a critical extension that clients do not know.

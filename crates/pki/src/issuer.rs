@@ -48,16 +48,16 @@ pub enum Unfit {
     #[error("{0}")]
     Unusable(Unusable),
     /// The certificate is not valid yet, or expired.
-    #[error("it is not valid now: from {} to {}", date(*.0), date(*.1))]
+    #[error("not valid now: from {} to {}", date(*.0), date(*.1))]
     NotValid(OffsetDateTime, OffsetDateTime),
     /// The remaining validity is too short.
-    #[error("it ends in {0} days, and pointer configs have to hold for {least}", least = LEAST_VALIDITY.whole_days())]
+    #[error("expires in {0} days, and pointer configs must be valid for {least}", least = LEAST_VALIDITY.whole_days())]
     TooShort(i64),
     /// No root came with the certificate.
-    #[error("no root came with it for machines to trust")]
+    #[error("has no root that machines can trust")]
     NoRoot,
     /// Machines that trust its root could not boot by it.
-    #[error("who trusts its root could not boot: {0}")]
+    #[error("machines that trust its root cannot boot: {0}")]
     NoWay(String),
 }
 

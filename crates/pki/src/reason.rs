@@ -6,49 +6,49 @@ use super::{Host, Malformed, Weakness};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// Nothing is stored.
-    #[error("there is none")]
+    #[error("missing")]
     Missing,
     /// The stored text is unreadable.
-    #[error("it cannot be read")]
+    #[error("cannot be read")]
     Unreadable,
     /// The stored pair is unusable.
     #[error(transparent)]
     Unusable(#[from] Unusable),
     /// The certificate is not valid at this time.
-    #[error("it is not valid now")]
+    #[error("not valid now")]
     Expired,
     /// The certificate reached its renewal time.
-    #[error("it is due for renewal")]
+    #[error("due for renewal")]
     Renewal,
     /// The certificate lacks a host that machines use.
-    #[error("it does not name {0}")]
+    #[error("does not name {0}")]
     Host(Host),
     /// A newer CA exists, which machines that trust older ones trust too.
-    #[error("there is a newer authority")]
+    #[error("a newer CA exists")]
     NewerCa,
     /// The pair with this name, made outside of this server, has changed.
-    #[error("{0} has another one")]
+    #[error("{0} has another certificate")]
     External(String),
     /// The issuer with this name issues the CA.
-    #[error("it is to be issued by {0}")]
+    #[error("must be issued by {0}")]
     Issuer(String),
     /// An administrator requested it.
-    #[error("it was asked for")]
+    #[error("requested")]
     Asked,
     /// The certificate is distrusted, or its chain contains a distrusted one.
-    #[error("it is distrusted")]
+    #[error("distrusted")]
     Distrusted,
     /// Machines with exported pointer configs find no path to the CAs that they trust.
-    #[error("certificates were missing that lead machines to the CAs that they trust")]
+    #[error("certificates that link it to the CAs of machines were missing")]
     Chain,
     /// A previous pair lets more machines boot.
-    #[error("an earlier one is valid again, and lets more machines boot")]
+    #[error("an earlier one is valid again and lets more machines boot")]
     Restored,
     /// The CA that the store names cannot sign at this time, and another one can.
-    #[error("another one than the newest can sign now")]
+    #[error("another CA than the newest can sign now")]
     Selected,
     /// A rotation was requested just after another, and counts as the same.
-    #[error("one was made less than an hour ago: it stands for this request too")]
+    #[error("one was made less than an hour ago, and serves this request too")]
     Joined,
 }
 
@@ -92,10 +92,10 @@ pub enum IssueError {
     #[error("{0}")]
     NoKey(String),
     /// No CA with a key can sign at this time.
-    #[error("no CA with a key at hand is valid now")]
+    #[error("no CA with an available key is valid now")]
     NoSigner,
     /// The CA's own constraints exclude a name or usage.
-    #[error("the CA's own certificate does not allow it to vouch for {0}")]
+    #[error("the CA's certificate does not allow it to issue certificates for {0}")]
     Constrained(String),
 }
 
@@ -103,28 +103,28 @@ pub enum IssueError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// The pair does not exist.
-    #[error("it is not there")]
+    #[error("not found")]
     Missing,
     /// The certificate is not valid at this time.
-    #[error("it is not valid now")]
+    #[error("not valid now")]
     NotValid,
     /// The file or object is unreadable.
-    #[error("it cannot be read: {0}")]
+    #[error("cannot be read: {0}")]
     Unreadable(String),
     /// The text is empty.
-    #[error("it is empty")]
+    #[error("empty")]
     Empty,
     /// A PEM block is broken or cut short.
-    #[error("a PEM block in it is broken or cut short")]
+    #[error("has a PEM block that is broken or cut short")]
     Malformed,
     /// The text has no certificate.
-    #[error("there is no certificate in it")]
+    #[error("has no certificate")]
     NoCertificate,
     /// The text has no key.
-    #[error("there is no key in it")]
+    #[error("has no key")]
     NoKey,
     /// The key is encrypted.
-    #[error("its key is encrypted: `openssl pkey` decrypts it")]
+    #[error("its key is encrypted: decrypt it with `openssl pkey`")]
     Encrypted,
     /// The key's algorithm cannot sign here.
     #[error("its key cannot be read, or is of a kind that cannot sign here")]
@@ -133,16 +133,16 @@ pub enum Unusable {
     #[error("its key does not belong to its certificate")]
     ForeignKey,
     /// The certificate is not a CA's.
-    #[error("its certificate is no CA's: CA:TRUE is missing")]
+    #[error("its certificate is not a CA certificate: CA:TRUE is missing")]
     NoCa,
     /// The certificate is a CA's instead of a server's.
-    #[error("its certificate is a CA's, and does not name this server")]
+    #[error("its certificate is a CA certificate, and does not name this server")]
     Ca,
     /// The CA must not sign certificates.
     #[error("its key usage lacks keyCertSign")]
     KeyUsage,
     /// Machines cannot read one of its certificates.
-    #[error("machines cannot read certificate {place} in it: {malformed}")]
+    #[error("machines cannot read its certificate {place}: {malformed}")]
     Refused {
         /// Position in the text, from 1.
         place: usize,

@@ -56,10 +56,10 @@ pub enum OwnCaFault {
     #[error("its CA is not valid now")]
     Expired,
     /// None of the given roots vouches for the CA.
-    #[error("none of the roots vouches for its CA")]
+    #[error("none of the roots verifies its CA")]
     ForeignRoots,
     /// The CA is not self-signed, and its root is missing.
-    #[error("there is no root: its CA is signed by another one, which is not given")]
+    #[error("has no root: its CA is signed by another CA, which is not given")]
     NoRoots,
 }
 
@@ -162,7 +162,7 @@ fn signer<'a>(view: &'a View<'_>, now: OffsetDateTime) -> Option<&'a Ca> {
 pub fn excess(certificate: &Certificate, request: &SigningRequest, is_ca: bool) -> Option<String> {
     let extensions = &certificate.extensions;
     if !is_ca && extensions.basic_constraints.as_ref().is_some_and(|constraints| constraints.ca) {
-        return Some("it is a CA's".to_owned());
+        return Some("it is a CA certificate".to_owned());
     }
     let asked: BTreeSet<String> = words(request).collect();
     let mut named = SigningRequest::default();

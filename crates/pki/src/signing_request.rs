@@ -48,15 +48,14 @@ pub struct SigningRequest {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
     /// The text is not exactly one PEM block of a request.
-    #[error("it is no PEM text of one certificate request")]
+    #[error("not the PEM text of one certificate request")]
     NoPem,
     /// The DER is no PKCS #10 request.
-    #[error("it is no certificate request (PKCS #10)")]
+    #[error("not a certificate request (PKCS #10)")]
     Malformed,
     /// The signature is not by the request's own key, or by an algorithm that is not accepted.
     #[error(
-        "its signature is not that of its own key, or is of a kind that is not taken: RSA with less than 2048 bits, \
-         SHA-1"
+        "its signature is not from its key, or is of a refused kind: RSA with less than 2048 bits, SHA-1"
     )]
     Signature,
     /// The key is weak.
@@ -170,7 +169,7 @@ impl SigningRequest {
             GeneralName::URI(uri) => self.uris.push((*uri).to_owned()),
             GeneralName::IPAddress(bytes) => match address(bytes) {
                 Some(address) => self.addresses.push(address),
-                None => self.others.push("an address that is none".to_owned()),
+                None => self.others.push("an invalid address".to_owned()),
             },
             GeneralName::RFC822Name(name) => self.others.push(mail_address(name)),
             _ => self.others.push("an alternative name of another kind".to_owned()),

@@ -14,7 +14,7 @@ pub struct Usage(&'static str);
 
 /// A word for an unknown use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no use of a key that is known")]
+#[error("{0:?} is not a known key usage")]
 pub struct UnknownUsage(String);
 
 /// Key usage, in the order of its bits.

@@ -343,4 +343,4 @@ fn subordinates(kept: &CaStore, now: OffsetDateTime) -> (Vec<Certificate>, Vec<C
     (subordinates, anchors)
 }
 
-const BUNDLE: &str = "the bundle";
+const BUNDLE: &str = "the trust bundle";

@@ -21,10 +21,10 @@ pub struct Refused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateKind {
     /// A certificate authority.
-    #[error("a new certificate authority")]
+    #[error("a new signing CA")]
     Ca,
     /// A serving certificate.
-    #[error("a new serving pair")]
+    #[error("a new serving certificate")]
     Serving,
 }
 
@@ -32,12 +32,12 @@ pub enum CertificateKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Machines that can boot now could not afterwards.
-    #[error("{}; --force does it all the same", reported(.0))]
+    #[error("{}; use --force to do it regardless", reported(.0))]
     LocksOut(Vec<Lockout>),
     /// The chain would be too long.
     #[error(
-        "the chain that is sent would take {bytes} bytes, more than the {most} that leave room for \
-         renewals; older CAs leave it when they expire, or by `certs distrust`"
+        "the served chain would have {bytes} bytes, more than the {most} that leave room for \
+            renewals; older CAs leave it when they expire, or with `certs distrust`"
     )]
     TooLarge {
         /// Size of the new chain in bytes.
@@ -47,9 +47,9 @@ pub enum Refusal {
     },
     /// The certificate has so many names that the chain has no room for certificates that machines need.
     #[error(
-        "with {hosts} names the certificate takes {bytes} of the {most} bytes that are sent at the most, \
-         which leaves no room for those of older CAs{}; where older names are not used any more, delete \
-         the serving pair: a new one has those alone that are known to be used",
+        "with {hosts} names the certificate takes {bytes} of the {most} bytes of a chain, which \
+            leaves no room for older CAs{}; if older names are not used any more, delete the \
+            serving certificate: a new one has only the names that are in use",
         locked_out.first().map(|first| format!(": {first}")).unwrap_or_default()
     )]
     Names {
@@ -63,16 +63,16 @@ pub enum Refusal {
         locked_out: Vec<Lockout>,
     },
     /// The present pair would be lost.
-    #[error("the pair that is there cannot be kept beside the signing CA ({0})")]
+    #[error("the present serving certificate cannot be kept with the signing CA ({0})")]
     Unkept(Unusable),
     /// An external pair with this name is configured, so that none is issued.
-    #[error("the serving pair is {0}'s to make")]
+    #[error("the serving certificate is issued by {0}")]
     External(String),
     /// The clock is behind.
-    #[error("the clock is behind the newest CA")]
+    #[error("the clock is behind the newest CA: set the clock")]
     Clock,
     /// The CA that an issuer issued is not accepted.
-    #[error("what {issuer} issued is not taken: {unfit}")]
+    #[error("the CA that {issuer} issued is not accepted: {unfit}")]
     Unfit {
         /// Name of the issuer.
         issuer: String,
@@ -90,20 +90,20 @@ fn reported(lockouts: &[Lockout]) -> String {
     let named: Vec<_> = lockouts.iter().take(MAX_NAMED).map(Lockout::to_string).collect();
     let more = lockouts.len().saturating_sub(MAX_NAMED);
     let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-    format!("after it {}{more}", named.join("; "))
+    format!("afterwards {}{more}", named.join("; "))
 }
 
 /// Faults that an administrator must repair.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
     /// The stored signing CA is unusable, and is not overwritten.
-    #[error("the certificate authority is left as it is: {0}")]
+    #[error("the signing CA is not changed: {0}")]
     Ca(Unusable),
     /// The stored serving pair is unusable, and is not overwritten.
-    #[error("the serving pair is left as it is: {0}")]
+    #[error("the serving certificate is not changed: {0}")]
     Serving(Unusable),
     /// The external pair is unusable.
-    #[error("the pair of {name} is not served: {fault}")]
+    #[error("the certificate of {name} is not served: {fault}")]
     External {
         /// Name of the pair.
         name: String,
@@ -112,14 +112,14 @@ pub enum Warning {
     },
     /// The serving certificate is external and not valid now.
     #[error(
-        "the serving certificate is not valid now, and stays because no CA that is known issued it: \
-         bring another one, or have one made by `certs rotate --force`"
+        "the serving certificate is not valid now, and is not replaced because no known CA issued \
+            it: replace it, or run `certs rotate --force`"
     )]
     ServingExpired,
     /// The clock is earlier than the newest CA.
     #[error(
-        "the clock is behind: \"{name}\" was made at {}; no CA is made before that (where it was made \
-         by mistake, `certs distrust` takes it out)",
+        "the clock is behind: \"{name}\" was made at {}, and no CA is made before that; set the \
+            clock, or remove this CA with `certs distrust` if it was made by mistake",
         date(*.made)
     )]
     ClockBehind {
@@ -129,9 +129,7 @@ pub enum Warning {
         made: OffsetDateTime,
     },
     /// A key in use is weak.
-    #[error(
-        "the key of \"{name}\" is weak: {weakness}; bring another one, or have one made by `certs rotate`"
-    )]
+    #[error("the key of \"{name}\" is weak: {weakness}; replace it, or run `certs rotate`")]
     WeakKey {
         /// Subject of its certificate.
         name: String,
@@ -142,7 +140,7 @@ pub enum Warning {
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The issuer does not issue a CA that is wanted.
-    #[error("{issuer} does not issue a certificate authority ({because}): {reason}")]
+    #[error("{issuer} does not issue a signing CA ({because}): {reason}")]
     Issuer {
         /// Name of the issuer.
         issuer: String,
@@ -156,9 +154,9 @@ pub enum Warning {
     LockedOut(#[from] Lockout),
     /// A list of CAs is too long for pointer configs.
     #[error(
-        "{left_out} of the {listed} CAs of {name} are left out of the bundle and of pointer configs: they \
-         issued neither its serving pair nor what is served, and all of them would take {bytes} bytes, \
-         more than {most}; list only CAs that issue serving pairs there"
+        "{left_out} of the {listed} CAs of {name} are omitted from the trust bundle and pointer \
+            configs: they did not issue a serving certificate in use, and all CAs together have \
+            {bytes} bytes, more than {most}; list only CAs that issue serving certificates"
     )]
     Trust {
         /// Name of the list's pair.
@@ -173,7 +171,9 @@ pub enum Warning {
         most: usize,
     },
     /// A CA of a list is unreadable.
-    #[error("not all that machines are to trust for the pair of {name} is taken: {fault}")]
+    #[error(
+        "not all CAs that machines must trust for the certificate of {name} can be used: {fault}"
+    )]
     TrustUnread {
         /// Name of the list's pair.
         name: String,
@@ -182,8 +182,8 @@ pub enum Warning {
     },
     /// A pointer config trusts this server's CAs in a place that is not edited.
     #[error(
-        "{name}: its CAs stay as they are through rotations, because they are in a config within it, or in a text that \
-         is not edited: write it anew before they expire or are distrusted"
+        "{name}: rotations do not change its CAs, because they are in a nested config or in a text \
+            that is not edited; replace it before they expire or are distrusted"
     )]
     OutOfReach {
         /// Name of the pointer config.
@@ -207,7 +207,7 @@ pub const USER_DATA_LIMITS: [(&str, usize); 3] =
 /// Platforms whose limits are exceeded.
 fn too_large_for(bytes: usize) -> String {
     let passed = USER_DATA_LIMITS.iter().filter(|(_, most)| bytes > *most);
-    let passed: Vec<_> = passed.map(|(who, most)| format!("{who} takes {most}")).collect();
+    let passed: Vec<_> = passed.map(|(who, most)| format!("{who} accepts {most}")).collect();
     passed.join(", ")
 }
 
@@ -225,6 +225,37 @@ impl Warning {
             Self::LockedOut(_) => "locked-out",
             Self::Trust { .. } | Self::TrustUnread { .. } => "trust",
             Self::UserData { .. } | Self::OutOfReach { .. } => "user-data",
+        }
+    }
+
+    /// The next step of an administrator, for log lines.
+    #[must_use]
+    pub fn fix(&self) -> &'static str {
+        match self {
+            Self::Ca(_) => "restore the signing CA from a backup",
+            Self::Serving(_) => {
+                "restore the serving certificate and its key from a backup, or replace both"
+            }
+            Self::External { .. } => "replace the external certificate and its key",
+            Self::ServingExpired => {
+                "replace the serving certificate, or run `certs rotate --force`"
+            }
+            Self::ClockBehind { .. } => "set the clock",
+            Self::WeakKey { .. } => {
+                "run `certs rotate`, or replace an external certificate and its key"
+            }
+            Self::Refused(_) => {
+                "give the machines new pointer configs first, or repeat the command \
+                with --force"
+            }
+            Self::Issuer { .. } => "check the issuer and its CertificateRequest",
+            Self::LockedOut(_) => "give the machines the newest pointer config",
+            Self::Trust { .. } | Self::TrustUnread { .. } => "correct the list of CAs",
+            Self::OutOfReach { .. } => "write the pointer config again before its CAs expire",
+            Self::UserData { .. } => {
+                "remove older CAs with `certs distrust`, or use another \
+                platform's user data"
+            }
         }
     }
 
@@ -265,9 +296,9 @@ impl Warning {
     pub fn verdict(all: &[Self]) -> String {
         let locked_out = all.iter().filter(|it| matches!(it, Self::LockedOut(_))).count();
         match all.iter().filter(|it| !it.is_warning()).count() {
-            0 => "in order".to_owned(),
+            0 => "OK".to_owned(),
             faults if locked_out == faults => format!("locked out: {locked_out}"),
-            faults => format!("not in order: {faults}"),
+            faults => format!("faults: {faults}"),
         }
     }
 
@@ -277,18 +308,18 @@ impl Warning {
         let said = |(label, many)| {
             let said = match label {
                 "authority" => "the signing CA cannot be used".to_owned(),
-                "serving" => "the serving pair cannot be used".to_owned(),
+                "serving" => "the serving certificate cannot be used".to_owned(),
                 "clock" => "the clock is behind".to_owned(),
                 "weak-key" => format!("weak keys: {many}"),
                 "refused" => format!("refused: {many}"),
                 "issuer" => "the issuer does not issue the signing CA".to_owned(),
-                "trust" => "CAs are left out of pointer configs".to_owned(),
-                "user-data" => format!("user data too large for EC2, or not kept: {many}"),
+                "trust" => "CAs are omitted from pointer configs".to_owned(),
+                "user-data" => format!("user data too large for EC2, or not updated: {many}"),
                 _ => format!("locked out: {many}"),
             };
             (many > 0).then_some(said)
         };
         let said: Vec<_> = Self::counts(all).into_iter().filter_map(said).collect();
-        (!said.is_empty()).then(|| format!("{}; `certs check` tells more", said.join(", ")))
+        (!said.is_empty()).then(|| format!("{}; run `certs check` for details", said.join(", ")))
     }
 }

@@ -24,7 +24,7 @@ use super::{
 pub const MAX_STEPS: usize = 32;
 
 /// Explanation for entries of [`Write::left_out`].
-pub const LEFT_OUT: &str = "no longer kept, because it has expired and newer ones need the room";
+pub const LEFT_OUT: &str = "it has expired, and newer ones need the space";
 
 /// One object to be stored. It replaces the previous one as a whole, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -61,7 +61,9 @@ impl Foreseen {
             }
         }
         if !yes {
-            bail!("nothing was changed: say --yes to distrust what is named above for ever");
+            bail!(
+                "nothing was changed: repeat the command with --yes to distrust the CAs above permanently"
+            );
         }
         Ok(())
     }
@@ -87,7 +89,7 @@ fn find(named: &[String], known: &[Certificate], place: &str) -> anyhow::Result<
             Ok(text) => {
                 let read = Certificate::read_all(&text);
                 if read.is_empty() {
-                    bail!("{name}: there is no certificate in it");
+                    bail!("{name}: has no certificate");
                 }
                 // A cross-certificate or a renewed one names its CA too.
                 let is_read = |ca: &&Certificate| read.iter().any(|it| it.has_key_of(ca));
@@ -96,7 +98,7 @@ fn find(named: &[String], known: &[Certificate], place: &str) -> anyhow::Result<
             Err(_) => known.iter().filter(|ca| ca.is_called(name)).cloned().collect(),
         };
         if found.is_empty() {
-            bail!("{name}: no CA that is known in {place} is called so, and no file has one");
+            bail!("{name}: not the name of a CA in {place}, and not a file with a certificate");
         }
         cas.extend(found);
     }

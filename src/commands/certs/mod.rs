@@ -62,11 +62,11 @@ pub(crate) fn show(
         let trusts_signer = signer.iter().any(|signer| trusted.contains(signer));
         let valid = trusted.iter().any(|certificate| certificate.is_valid_at(now));
         let says = match (seen.stranger(&config), trusts_signer, valid, trusted.is_empty()) {
-            (Some(reason), ..) => format!("left alone: {reason}"),
-            (_, true, ..) => "trusts the authority".to_owned(),
-            (_, _, _, true) => "names no authority that is understood".to_owned(),
-            (_, _, true, _) => "trusts older authorities only".to_owned(),
-            (_, _, false, _) => "trusts no authority that is valid".to_owned(),
+            (Some(reason), ..) => format!("not updated: {reason}"),
+            (_, true, ..) => "trusts the signing CA".to_owned(),
+            (_, _, _, true) => "names no readable CA".to_owned(),
+            (_, _, true, _) => "trusts older CAs only".to_owned(),
+            (_, _, false, _) => "trusts no valid CA".to_owned(),
         };
         ShownPointer { name: name.clone(), says }
     });
@@ -100,7 +100,7 @@ pub(crate) fn check(
     match checked.verdict {
         Some(verdict) => bail!("{}: {verdict}", seen.place),
         None if is_strict && ignored_count > 0 => {
-            bail!("--strict refuses what has no effect: {ignored_count}")
+            bail!("--strict refuses fields without effect: {ignored_count}")
         }
         None => Ok(()),
     }
@@ -110,8 +110,9 @@ pub(crate) fn check(
 fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Checked> {
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
     let open_files = seen.open_files.iter();
-    let mut reported: Vec<String> =
-        open_files.map(|path| format!("{path}: others than its owner can read the key")).collect();
+    let mut reported: Vec<String> = open_files
+        .map(|path| format!("{path}: users other than its owner can read the key"))
+        .collect();
     reported.extend(seen.unreadable.iter().cloned());
     let mut in_order_until = None;
     let verdict = match next {
@@ -121,15 +122,13 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
             reported.extend(faults(seen, policy, now)?);
             Some(match step {
                 Step::Ca(reason) | Step::Store(reason) => {
-                    format!("the certificate authority: {reason}")
+                    format!("the signing CA: {reason}")
                 }
-                Step::Bundle(_) => {
-                    "the bundle does not hold the authorities that it should".to_owned()
-                }
+                Step::Bundle(_) => "the trust bundle does not have the expected CAs".to_owned(),
                 Step::Pointers => {
-                    "pointer configs trust other authorities than the bundle".to_owned()
+                    "pointer configs trust other CAs than the trust bundle".to_owned()
                 }
-                Step::Serving(reason, _) => format!("the serving pair: {reason}"),
+                Step::Serving(reason, _) => format!("the serving certificate: {reason}"),
             })
         }
         Next::Settled { attention, .. } if !attention.iter().all(Warning::is_warning) => {
@@ -138,13 +137,13 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
             Some(Warning::verdict(&attention))
         }
         Next::Settled { .. } if seen.observed.serving.is_none() => {
-            Some("there is no serving pair".to_owned())
+            Some("no serving certificate found".to_owned())
         }
         Next::Settled { .. } if !seen.unreadable.is_empty() => {
-            Some("the server cannot read all of its files".to_owned())
+            Some("the server cannot read all its files".to_owned())
         }
         Next::Settled { .. } if !reported.is_empty() => {
-            Some("keys can be read by others".to_owned())
+            Some("other users can read keys".to_owned())
         }
         Next::Settled { until, .. } => {
             in_order_until = Some(date(until)?);
@@ -155,7 +154,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
     let left_alone = seen.pointers.iter().filter_map(|(name, text)| {
         let config = PointerConfig::read(text);
         let reason = seen.stranger(&config).filter(|it| *it == LeftAlone::NameOnly)?;
-        Some(format!("{name}: left alone: {reason}"))
+        Some(format!("{name}: not updated: {reason}"))
     });
     Ok(Checked {
         exposed: Vec::new(),
@@ -169,7 +168,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
 
 fn worth(store: &dyn StateStore, manifests: Option<&Path>) -> anyhow::Result<Worth> {
     Ok(unless_forbidden(store, store.worth(manifests))?.unwrap_or_else(|error| Worth {
-        exposed: vec![format!("what strangers can read is not known: {error:#}")],
+        exposed: vec![format!("cannot determine what unauthenticated clients can read: {error:#}")],
         ..Worth::default()
     }))
 }
@@ -200,18 +199,18 @@ pub(super) fn located(attention: &Warning, [ca, serving]: &[String; 2]) -> Strin
 /// Logs keys and pairs that were removed from the store.
 pub(super) fn log_left_out(left_out: &[String]) {
     for what in left_out {
-        tracing::warn!(what, "{LEFT_OUT}");
+        tracing::warn!(what, reason = LEFT_OUT, "removed from the CA store");
     }
 }
 
 /// Logs an applied step.
 pub fn log_step(step: &Step) {
     match step {
-        Step::Ca(reason) => tracing::info!(%reason, "made a certificate authority"),
-        Step::Store(reason) => tracing::info!(%reason, "stored the certificate authorities anew"),
-        Step::Bundle(_) => tracing::info!("wrote the bundle of certificate authorities"),
+        Step::Ca(reason) => tracing::info!(%reason, "made a signing CA"),
+        Step::Store(reason) => tracing::info!(%reason, "rewrote the CA store"),
+        Step::Bundle(_) => tracing::info!("wrote the trust bundle"),
         Step::Pointers => tracing::info!("wrote the pointer configs"),
-        Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving pair"),
+        Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving certificate"),
     }
 }
 

@@ -77,10 +77,10 @@ pub fn check_pointer(
     report::print(&checked, is_json)?;
     match (checked.faults.len(), checked.ignored.len()) {
         (0, ignored) if is_strict && ignored > 0 => {
-            bail!("{name}: --strict refuses what has no effect: {ignored}")
+            bail!("{name}: --strict refuses fields without effect: {ignored}")
         }
         (0, _) => Ok(()),
-        (many, _) => bail!("{name}: no machine would boot from it: faults: {many}"),
+        (many, _) => bail!("{name}: no machine can boot from it: faults: {many}"),
     }
 }
 
@@ -100,7 +100,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(file)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
     if text.len() > MAX_BYTES {
-        bail!("it has more than {MAX_BYTES} bytes, which no platform takes as user data");
+        bail!("has more than {MAX_BYTES} bytes, which no platform accepts as user data");
     }
     Ok(text)
 }
@@ -111,7 +111,7 @@ fn by_place(
     (place, manifests): (&Place, Option<&Path>),
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
-    const ELSE: &str = "--connect HOST:PORT asks a server that runs";
+    const ELSE: &str = "check against a running server with --connect HOST:PORT";
     let name = checked.name.clone();
     if !config.faults().is_empty() {
         checked.take(config);
@@ -123,11 +123,11 @@ fn by_place(
     let chain = seen.chain().map_err(or_else)?;
     let kept = seen.place;
     if chain.is_empty() {
-        bail!("{kept}: there is no serving pair; {ELSE}");
+        bail!("{kept}: no serving certificate found; {ELSE}");
     }
     let records = unless_forbidden(&*store, store.records()).map_err(or_else)?;
     if let Err(error) = &records {
-        checked.warnings.push(format!("its token is not looked at: {error:#}"));
+        checked.warnings.push(format!("its token is not checked: {error:#}"));
     }
     let records = records.ok();
     let known = Known { chain: Some(&chain), records: records.as_ref(), pools: &seen.pools };
@@ -141,14 +141,14 @@ fn by_place(
             Admission::Proven => "certificates and tokens",
             Admission::Unjudged => {
                 checked.warnings.push(format!(
-                    "the token for {url} is signed by another issuer, and not looked at"
+                    "the token for {url} is signed by another issuer and is not checked"
                 ));
                 "certificates"
             }
             Admission::Refused(_) => continue,
         };
         if verdict.problems.is_empty() {
-            checked.from.push(format!("{name}: boots from {url}, by the {by} of {kept}"));
+            checked.from.push(format!("{name}: boots from {url}, according to the {by} of {kept}"));
         }
     }
     Ok(())
@@ -160,8 +160,8 @@ fn reported(name: &str, place: &str, problem: &Problem<'_>) -> String {
         // It contains the name already.
         Problem::LockedOut(lockout) => lockout.to_string(),
         Problem::Refused { url, refusal } => {
-            let then = if refusal.may_heal() { "asks again until it is" } else { "gives up" };
-            let by = format!("by the tokens of {place}");
+            let then = if refusal.may_heal() { "retries until it is" } else { "gives up" };
+            let by = format!("according to the tokens of {place}");
             format!("{name}: no config from {url}, {by}: {refusal}: a machine {then}")
         }
         _ => format!("{name}: {problem}"),
@@ -220,7 +220,7 @@ fn answered(
     match cause {
         None => format!("boots from {url}, as {address} answers"),
         Some(cause) if cause.is_retried() => {
-            format!("{address} answers {code} for {url}: a machine asks again until that is 200")
+            format!("{address} answers {code} for {url}: a machine retries until it gets 200")
         }
         Some(_) => format!("{address} answers {code} for {url}: a machine gives up"),
     }

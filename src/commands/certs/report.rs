@@ -69,6 +69,16 @@ pub(super) fn print(report: &impl Report, is_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The words of a kind of certificate, for people.
+fn kind(what: &str) -> &str {
+    match what {
+        "serving pair" => "serving certificate",
+        "authority" => "signing CA",
+        "older authority" => "older CA",
+        other => other,
+    }
+}
+
 impl Report for Shown {
     fn print_lines(&self) {
         let names = ["WHAT", "SUBJECT", "ISSUER", "KEY", "VALID FROM", "UNTIL", "RENEWAL", "HOSTS"];
@@ -76,7 +86,11 @@ impl Report for Shown {
             let texts =
                 [&it.subject, &it.issuer, &it.key, &it.not_before, &it.not_after, &it.renewal];
             let texts = texts.into_iter().cloned();
-            [it.what.to_owned()].into_iter().chain(texts).chain([it.hosts.join(",")]).collect()
+            [kind(it.what).to_owned()]
+                .into_iter()
+                .chain(texts)
+                .chain([it.hosts.join(",")])
+                .collect()
         };
         let rows: Vec<Vec<String>> = self.certificates.iter().map(row).collect();
         terminal::print(&table(&names, &rows, terminal::look()));
@@ -94,7 +108,7 @@ impl Report for Checked {
             print_line(&line);
         }
         if let Some(until) = in_order_until {
-            print_line(&format!("in order, until {until}"));
+            print_line(&format!("OK, next check {until}"));
         }
         for line in left_alone.iter().chain(faults) {
             print_line(line);

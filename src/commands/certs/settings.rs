@@ -27,21 +27,21 @@ pub struct ShowSettings {
 pub struct CheckSettings {
     #[command(flatten)]
     place: PlaceFlags,
-    /// Take the pools of these manifests for those that there are, and also tell what strangers can read
-    /// in their configs; in a cluster both are known anyway
+    /// Take the pools from these manifests, and also report secrets that unauthenticated clients can read in
+    /// their configs; in a cluster both are known
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "in_cluster", "connect"])]
     manifests: Option<PathBuf>,
-    /// Judge this pointer config instead: trust, names, size and spec
+    /// Check this pointer config instead: trust, names, size and spec
     #[arg(long, value_name = "FILE")]
     pointer: Option<PathBuf>,
     /// Print JSON, for scripts
     #[arg(long)]
     json: bool,
-    /// End with 1 where something in configs or in the pointer config has no effect: an unknown field, or
-    /// one that is newer than the config's spec
+    /// Exit with 1 if a field in configs or in the pointer config has no effect: an unknown one, or one that
+    /// is newer than the config's spec
     #[arg(long)]
     strict: bool,
-    /// Judge it by the server that listens there, not by what is kept to be served
+    /// Check it against the server that listens there, instead of the kept certificates
     #[arg(long, value_name = "HOST:PORT", requires = "pointer",
         conflicts_with_all = ["state_dir", "kubeconfig", "in_cluster"])]
     connect: Option<Address>,
@@ -52,10 +52,10 @@ pub struct CheckSettings {
 pub struct RotateSettings {
     #[command(flatten)]
     place: PlaceFlags,
-    /// Make a new certificate authority too
+    /// Make a new signing CA first
     #[arg(long)]
     ca: bool,
-    /// Do it even if machines that could boot could not after it
+    /// Rotate even if machines are locked out
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub struct DistrustSettings {
     named: Vec<String>,
     #[command(flatten)]
     place: PlaceFlags,
-    /// Do it
+    /// Distrust the CAs, instead of only printing the effects
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

@@ -58,7 +58,7 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
                 Pause::Asked("") => format!("the server asks to wait {time} s"),
                 Pause::Asked(reason) => format!("the server asks to wait {time} s: {reason}"),
                 Pause::Away(error) => {
-                    format!("{error}; it has the request and is asked again in {time} s")
+                    format!("{error}; the server has the request, asking again in {time} s")
                 }
             };
             progress.pause(|| print_line(&line));
@@ -93,7 +93,7 @@ impl<'a> Prepared<'a> {
             }
             Wanted::Renewal { key } => {
                 let Credential::Certificate { chain, .. } = credential else {
-                    bail!("--renew is signed with the certificate that is renewed");
+                    bail!("--renew signs with the certificate that it renews");
                 };
                 let old = chain.first().cloned().context("--renew names no certificate")?;
                 Self::Renewal { old: Box::new(old), key: key_at(key, algorithm)? }
@@ -135,7 +135,7 @@ fn write(settings: &EnrollSettings, enrolled: &Enrolled) -> anyhow::Result<()> {
     count(cas.len(), "CAs");
     print_line(&line);
     if let Some(report) = modified {
-        print_line(&format!("it is not quite what was asked for: {report}"));
+        print_line(&format!("the certificate differs from the request: {report}"));
     }
     Ok(())
 }
@@ -173,12 +173,12 @@ fn named(flag: &str, path: &Path) -> String {
 
 fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
     let found = Certificate::read_trusted(&bounded::read(path)?)?;
-    found.context("there is no certificate in it")
+    found.context("has no certificate")
 }
 
 fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
     let text = bounded::read(path).with_context(|| shown(path))?;
-    key_of(&text).with_context(|| format!("{}: there is no key in it", path.display()))
+    key_of(&text).with_context(|| format!("{}: has no key", path.display()))
 }
 
 /// Reads the request in PEM or DER.

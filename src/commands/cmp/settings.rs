@@ -12,16 +12,16 @@ use crate::flags::{duration, key_algorithm};
 /// Settings of the command.
 #[derive(Debug, Args)]
 pub struct EnrollSettings {
-    /// Where the CA answers: http:// or https://
+    /// URL of the CA: http:// or https://
     #[arg(long)]
     pub(super) url: String,
-    /// The last part of the URL's path, where a server keeps several CAs apart
+    /// Last part of the URL's path, for a server with several CAs
     #[arg(long, value_name = "NAME")]
     pub(super) ca_name: Option<String>,
     /// Name of the CA, such as CN=ca,O=Example; by default the issuer of --cert or --renew
     #[arg(long, value_name = "NAME")]
     pub(super) recipient: Option<DirectoryName>,
-    /// Name of whoever answers, if that is not the recipient but an RA, say
+    /// Name of the sender of answers, if it is not the recipient, such as an RA
     #[arg(long, value_name = "NAME")]
     pub(super) expect_sender: Option<DirectoryName>,
 
@@ -30,51 +30,51 @@ pub struct EnrollSettings {
     #[command(flatten)]
     proof: ProofFlags,
 
-    /// CAs, one of which the server's HTTPS has to come from
+    /// CAs that the HTTPS certificate of the server must come from
     #[arg(long, value_name = "FILE", help_heading = "Trust")]
     pub(super) cacert: Option<PathBuf>,
-    /// CAs, one of which the signatures of answers and the new certificate have to come from
+    /// CAs that the signatures of answers and the new certificate must come from
     #[arg(long, value_name = "FILE", help_heading = "Trust")]
     pub(super) trusted: Option<PathBuf>,
-    /// Allow plain HTTP: messages are protected all the same, but all can read them
+    /// Allow plain HTTP: messages stay protected, but others on the network can read them
     #[arg(long, help_heading = "Trust")]
     pub(super) allow_http: bool,
-    /// Protect messages by SHA-1 and take answers that are so, for an old server
+    /// Use and accept SHA-1 for the protection of messages, for an old server
     #[arg(long, help_heading = "Trust")]
     pub(super) allow_sha1: bool,
 
-    /// Write the certificate here, and those that lead to its root
+    /// Write the certificate and its intermediate CAs to this file
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub(super) out: PathBuf,
-    /// Write the CAs here that the server sends
+    /// Write the CAs that the server sends to this file
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub(super) cas_out: Option<PathBuf>,
-    /// Ask the server to do without a confirmation
+    /// Ask the server for implicit confirmation
     #[arg(long)]
     pub(super) implicit_confirm: bool,
-    /// Give up after this time, waiting for an approval included
+    /// Give up after this time, including the wait for an approval
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     pub(super) timeout: Duration,
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What is asked for")]
+#[command(next_help_heading = "Request")]
 #[command(group = ArgGroup::new("what").required(true).args(["subject", "csr", "renew"]))]
 struct WantedFlags {
-    /// Name in a first certificate, such as CN=server,O=Example
+    /// Name of a first certificate, such as CN=server,O=Example
     #[arg(long, value_name = "NAME", requires = "key_out")]
     subject: Option<DirectoryName>,
-    /// What this PKCS #10 request asks for, in PEM or DER
+    /// PKCS #10 request, in PEM or DER
     #[arg(long, value_name = "FILE", conflicts_with = "key_out")]
     csr: Option<PathBuf>,
-    /// The same as this certificate, in PEM, which signs the request by --key
+    /// Certificate to renew, in PEM; it signs the request with --key
     #[arg(long, value_name = "CERT", requires = "key_out", requires = "key",
         conflicts_with_all = ["cert", "secret_file"])]
     renew: Option<PathBuf>,
-    /// Alternative name in a first certificate, a DNS name or an address; may be given again
+    /// Alternative name of a first certificate, a DNS name or an address; repeatable
     #[arg(long, value_name = "HOST", requires = "subject")]
     dns: Vec<Host>,
-    /// Where the new key goes, before anything is asked for. A key that is there is taken
+    /// File for the new key, written before the request; an existing key is used
     #[arg(long, value_name = "FILE")]
     key_out: Option<PathBuf>,
     /// Kind of a new key: p256, p384, p521, rsa2048, rsa3072, rsa4096
@@ -83,12 +83,12 @@ struct WantedFlags {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Who asks")]
+#[command(next_help_heading = "Authentication")]
 struct ProofFlags {
-    /// File with the password that the CA gave out
+    /// File with the password from the CA
     #[arg(long, value_name = "FILE", conflicts_with = "cert")]
     secret_file: Option<PathBuf>,
-    /// What the CA knows the password by (senderKID)
+    /// Name of the password at the CA (senderKID)
     #[arg(
         long,
         value_name = "REFERENCE",
@@ -97,10 +97,10 @@ struct ProofFlags {
         hide_default_value = true
     )]
     sender_kid: String,
-    /// Sign requests with this certificate instead, in PEM, followed by those that lead to its CA
+    /// Sign requests with this certificate instead, in PEM, followed by its intermediate CAs
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// The key of --cert or --renew, in PEM
+    /// Key of --cert or --renew, in PEM
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
 }

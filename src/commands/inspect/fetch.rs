@@ -144,7 +144,7 @@ impl Fetcher<'_> {
             let share = left / u32::try_from(addresses.len() - index).unwrap_or(1);
             let reason = match timeout(share, TcpStream::connect(address)).await {
                 Ok(Ok(socket)) => {
-                    seen.push(format!("{address} takes the connection"));
+                    seen.push(format!("{address} accepts the connection"));
                     self.step("connect", seen, since);
                     return Ok((*address, socket));
                 }
@@ -188,7 +188,9 @@ impl Fetcher<'_> {
         let (mut seen, chain) = probe::shown(&stream);
         let Some(chain) = chain else {
             self.step("TLS", seen, since);
-            return Err(Cause::Refused("it sends a certificate that is none".to_owned()));
+            return Err(Cause::Refused(
+                "the server sends a certificate that cannot be read".to_owned(),
+            ));
         };
         self.shown = Shown::chain(chain);
         let request = self.request;
@@ -204,12 +206,12 @@ impl Fetcher<'_> {
             // The cause is reported at the end.
             (Some(_), ..) => Outcome::Fine,
             (None, Some(ca), Some(place)) => {
-                seen.push(format!("vouched for by \"{}\" of {place}", ca.common_name));
+                seen.push(format!("verified by \"{}\" of {place}", ca.common_name));
                 Outcome::Fine
             }
             (None, ..) => {
                 seen.push(
-                    "whom the machine trusts is not known: --pointer or --ca says it".to_owned(),
+                    "the CAs that the machine trusts are not known: name them with --pointer or --ca".to_owned(),
                 );
                 Outcome::Noted
             }
@@ -302,7 +304,8 @@ impl Fetcher<'_> {
             if let Some(pending) = headers.get(&PENDING) {
                 let pending = String::from_utf8_lossy(pending.as_bytes());
                 seen.push(format!(
-                    "an older config: {pending}, the pool's present one, cannot be rendered; the server's log says why"
+                    "an older config: the pool's present one, {pending}, cannot be rendered; the \
+                        server's log has the reason"
                 ));
             }
             seen.push(match &body {
@@ -322,7 +325,7 @@ impl Fetcher<'_> {
         }
         self.shown.answer = Some(answered);
         let cause = self.judge(&self.shown, self.request.now).cause;
-        Err(cause.unwrap_or_else(|| Cause::NoAnswer("it cannot be read".to_owned())))
+        Err(cause.unwrap_or_else(|| Cause::NoAnswer("cannot be read".to_owned())))
     }
 
     /// Specs in which the server answers, oldest first.
@@ -359,7 +362,7 @@ impl Fetcher<'_> {
 
 /// Reads a whole body in time.
 async fn whole(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
-    let timed_out = |_| anyhow!("not whole within {} s", BODY.as_secs());
+    let timed_out = |_| anyhow!("not complete within {} s", BODY.as_secs());
     timeout(BODY, read(response, most)).await.map_err(timed_out)?
 }
 
@@ -390,5 +393,5 @@ fn user_agent(spec: SpecVersion) -> &'static str {
 /// Reads a file with CAs.
 pub(super) fn read_cas(path: &Path) -> anyhow::Result<Vec<Certificate>> {
     let text = crate::files::bounded::read(path)?;
-    Certificate::read_trusted(&text)?.context("there is no certificate in it")
+    Certificate::read_trusted(&text)?.context("has no certificate")
 }

@@ -104,7 +104,7 @@ fn otherwise(first: &Subject, other: &str) -> anyhow::Result<Subject> {
         return Ok(subject);
     }
     if matches!(subject.place, Place::Saved(_)) || other.contains('/') {
-        bail!("--diff {other}: there is no such file, and it is no URL, spec or pool");
+        bail!("--diff {other}: file not found, and not a URL, spec or pool");
     }
     if let Place::Server(url) = &subject.place {
         subject.place = Place::Server(without_path(url)?);
@@ -135,7 +135,7 @@ fn get(
     match &subject.place {
         Place::Saved(path) => saved(path),
         Place::Manifests(directory) => {
-            let pool = pool.ok_or_else(|| anyhow!("{}: of which POOL?", directory.display()))?;
+            let pool = pool.ok_or_else(|| anyhow!("{}: POOL is missing", directory.display()))?;
             by_manifests(directory, pool, subject.spec)
         }
         Place::Server(url) => {
@@ -178,12 +178,12 @@ fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
         ("" | "/", Some(pool)) => {
             let base = url.to_string();
             let text = format!("{}/config/{pool}", base.trim_end_matches('/'));
-            text.parse().with_context(|| format!("{pool:?} is no pool"))
+            text.parse().with_context(|| format!("{pool:?} is not the name of a pool"))
         }
-        ("" | "/", None) => bail!("{url}: of which POOL?"),
+        ("" | "/", None) => bail!("{url}: POOL is missing"),
         (_, None) => Ok(url.clone()),
         (_, Some(pool)) if pool_of(url) == Some(pool) => Ok(url.clone()),
-        (_, Some(pool)) => bail!("{url} leads to a pool already, and not to {pool}"),
+        (_, Some(pool)) => bail!("{url} names a pool already, and not {pool}"),
     }
 }
 
@@ -225,7 +225,7 @@ fn by_pointer(
     let mut got = by_server(&request(settings, asked, Some(name), now))?;
     let warnings = config.warnings().iter().map(ToString::to_string);
     let others =
-        others.iter().map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
+        others.iter().map(|fetch| format!("{} is fetched too, and is not checked", fetch.url));
     let ignored = manifest::config_warnings(&String::from_utf8_lossy(&text));
     let seen: Vec<_> = warnings.chain(ignored).chain(others).collect();
     if let (Some(trace), false) = (&mut got.trace, seen.is_empty()) {
@@ -255,7 +255,7 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
         Err(Cause::NotInSpec {
             asked,
             served,
-            reported: "the server sends another".to_owned(),
+            reported: "the server sends another certificate".to_owned(),
             is_received: true,
         })
     });
@@ -312,7 +312,9 @@ fn saved(path: &Path) -> anyhow::Result<Inspection> {
         _ => None,
     });
     let read = match (configs.next(), configs.next()) {
-        (Some(_), Some(_)) => bail!("{name} holds several machine configs: give them as a folder"),
+        (Some(_), Some(_)) => {
+            bail!("{name} has several MachineConfigs: give the directory with their pools")
+        }
         (Some(one), None) => read_machine_config(&one).map(|config| machine(&config, Some(&one))),
         (None, _) => as_config.map(|config| machine(&config, None)),
     };
@@ -324,7 +326,7 @@ fn saved(path: &Path) -> anyhow::Result<Inspection> {
 
 fn read_machine_config(machine_config: &MachineConfig) -> Result<Config, Cause> {
     let text = machine_config.ignition();
-    let text = text.ok_or_else(|| invalid("it has no Ignition config"))?;
+    let text = text.ok_or_else(|| invalid("has no Ignition config"))?;
     read_config(text.as_bytes())
 }
 
@@ -336,7 +338,7 @@ fn invalid(reported: impl Into<String>) -> Cause {
 /// Parses a foreign config, as Ignition would.
 fn read_config(bytes: &[u8]) -> Result<Config, Cause> {
     let text = std::str::from_utf8(bytes);
-    let text = text.map_err(|_| invalid("it is no text"))?;
+    let text = text.map_err(|_| invalid("not text"))?;
     manifest::check_json(text).map_err(|error| invalid(format!("it {error}")))?;
     Config::parse(text).map_err(|error| invalid(error.to_string()))
 }

@@ -20,37 +20,36 @@ const DEFAULT_URL: &str = "https://localhost:22623";
 #[derive(Debug, Args)]
 #[command(override_usage = "machine-config-server inspect [OPTIONS] [URL|DIR|FILE] [POOL]")]
 pub struct InspectSettings {
-    /// A server (https://localhost:22623 by default), a directory of manifests, or a saved config;
-    /// and a pool, where the URL, the file or --pointer does not say which
+    /// A server (https://localhost:22623 by default), a directory of manifests, or a saved config; and a
+    /// pool, unless the URL, the file or --pointer names it
     #[arg(value_name = "URL|DIR|FILE] [POOL", num_args = 0..=2)]
     pub(super) targets: Vec<String>,
-    /// The Ignition spec that the machine reads: 2.2, 3.0 to 3.6
+    /// Ignition spec that the machine reads: 2.2, 3.0 to 3.6
     #[arg(long = "as", value_name = "SPEC", default_value = "3.6", value_parser = spec)]
     pub(super) spec: SpecVersion,
-    /// Take URL, trust, headers and pool from the pointer config that a machine has
+    /// Take URL, trust, headers and pool from a machine's pointer config
     #[arg(long, value_name = "FILE.ign", conflicts_with = "ca")]
     pub(super) pointer: Option<PathBuf>,
-    /// Connect there instead of where the URL leads: to one server behind a balancer
+    /// Connect to this address instead of the URL's, such as one server behind a load balancer
     #[arg(long, value_name = "HOST:PORT")]
     pub(super) connect: Option<Address>,
-    /// The CAs that the machine trusts, in PEM; ca.crt of --state-dir by default, where there is one
+    /// CAs that the machine trusts, in PEM; ca.crt of --state-dir by default, if it exists
     #[arg(long, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
-    /// Where `serve` keeps its CAs
+    /// Directory in which `serve` keeps its CAs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     pub(super) state_dir: PathBuf,
-    /// What the machine's clock says, such as 2020-01-01 or 2020-01-01T00:00:00Z; now by default
+    /// Time of the machine's clock, such as 2020-01-01 or 2020-01-01T00:00:00Z; now by default
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) at: Option<OffsetDateTime>,
     /// Print one file as the machine will have it, byte for byte, secret or not
     #[arg(long, value_name = "PATH", conflicts_with_all = ["diff", "json"])]
     pub(super) file: Option<String>,
-    /// What another has otherwise: a URL, a directory, a saved config, a spec, or a pool; of two directories,
-    /// each pool where none is named
+    /// Show the differences to a URL, a directory, a saved config, a spec, or a pool; of two directories, for
+    /// each pool if none is named
     #[arg(long, value_name = "OTHER")]
     pub(super) diff: Option<String>,
-    /// End with 1 where something has no effect: an unknown field, or one that is newer than the config's
-    /// spec
+    /// Exit with 1 if a field has no effect: an unknown one, or one that is newer than the config's spec
     #[arg(long, conflicts_with_all = ["file", "diff"])]
     pub(super) strict: bool,
     /// Print JSON, for scripts
@@ -114,7 +113,7 @@ impl Place {
 fn target(targets: &[String], pointer: Option<&Path>) -> anyhow::Result<(Place, Option<String>)> {
     let place = |text: &str| match Place::read(text) {
         Some(place) => Ok(place),
-        None => bail!("{text}: there is no such file or directory, and it is no https://HOST:PORT"),
+        None => bail!("{text}: file or directory not found, and not https://HOST:PORT"),
     };
     if let Some(file) = pointer {
         let file = file.to_owned();
@@ -122,7 +121,9 @@ fn target(targets: &[String], pointer: Option<&Path>) -> anyhow::Result<(Place, 
             [] => Ok((Place::Pointer(file), None)),
             [pool] if Place::read(pool).is_none() => Ok((Place::Pointer(file), Some(pool.clone()))),
             _ => {
-                bail!("--pointer says where the config is; --connect HOST:PORT connects elsewhere")
+                bail!(
+                    "--pointer has the URL of the config; use --connect HOST:PORT to connect elsewhere"
+                )
             }
         };
     }

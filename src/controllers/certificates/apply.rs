@@ -47,7 +47,7 @@ pub(super) async fn ask_issuer(client: &Client, state: &ClusterState) -> Option<
         Err(ControlError::Api { object, error: kube::Error::Api(status) })
             if status.code == 404 =>
         {
-            Some(format!("{object}: cert-manager is not there to take it"))
+            Some(format!("{object}: cert-manager is not installed"))
         }
         Err(error) => Some(error.to_string()),
     }
@@ -62,7 +62,7 @@ pub(super) async fn delete_request(
     let (_, kind) = ca_requests();
     let write = CustomWrite { object, change: Change::Delete(precondition) };
     if let Err(error) = apply_custom(client, &kind, &write).await {
-        tracing::warn!(%error, "it was replaced, and cannot be deleted");
+        tracing::warn!(%error, "cannot delete a CertificateRequest that was replaced");
     }
 }
 

@@ -139,7 +139,7 @@ impl ExternalPair {
     pub(super) fn seen(&self, secret: Option<&Secret>, map: Option<&ConfigMap>) -> External {
         let trust = map.and_then(|map| map.data.as_ref()?.get(&self.trust.key));
         let pair = match trust {
-            None => Some(StoredPair::unreadable(format!("{} is not there", self.trust))),
+            None => Some(StoredPair::unreadable(format!("{} not found", self.trust))),
             Some(_) => secret.map(stored_pair),
         };
         let trust = trust.map(|text| text.clone().into_bytes()).unwrap_or_default();

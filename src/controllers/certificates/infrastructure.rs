@@ -191,24 +191,24 @@ mod tests {
     fn what_cannot_be_understood_is_an_error() {
         let platform = |details: Value| json!({"status": {"platformStatus": {"aws": details}}});
         for (object, reason) in [
-            (json!({"status": "x"}), "status is no mapping"),
-            (json!({"status": []}), "status is no mapping"),
+            (json!({"status": "x"}), "status is not a mapping"),
+            (json!({"status": []}), "status is not a mapping"),
             (json!({"status": {"apiServerInternalURI": 1}}), "invalid type: integer"),
             (json!({"status": {"apiServerInternalURI": "/path"}}), "names no host"),
             (json!({"status": {"apiServerInternalURI": "https://a_b-.c:6443"}}), "DNS name"),
             (json!({"status": {"platformStatus": []}}), "invalid type: sequence"),
-            (platform(json!("x")), "status.platformStatus.aws is no mapping"),
-            (platform(json!(["x"])), "status.platformStatus.aws is no mapping"),
+            (platform(json!("x")), "status.platformStatus.aws is not a mapping"),
+            (platform(json!(["x"])), "status.platformStatus.aws is not a mapping"),
             (
                 platform(json!({"cloudLoadBalancerConfig": []})),
-                "cloudLoadBalancerConfig is no mapping",
+                "cloudLoadBalancerConfig is not a mapping",
             ),
             (platform(json!({"apiServerInternalIP": 1})), "invalid type: integer"),
             (platform(json!({"apiServerInternalIPs": "192.0.2.5"})), "invalid type: string"),
             (platform(json!({"apiServerInternalIPs": ["192.0.2.5", "1.2.3"]})), "DNS name"),
             (
                 platform(json!({"cloudLoadBalancerConfig": {"clusterHosted": 1}})),
-                "clusterHosted is no mapping",
+                "clusterHosted is not a mapping",
             ),
         ] {
             let error = Infrastructure::read(&object, None).unwrap_err().to_string();

@@ -44,15 +44,15 @@ pub(super) enum Decision {
 /// Reasons for signing the pair again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Reason {
-    #[error("it cannot be read, or its key does not belong to it")]
+    #[error("cannot be read, or the key does not belong to it")]
     Unreadable,
-    #[error("it is not valid now")]
+    #[error("not valid now")]
     Expired,
-    #[error("its issuer is not the certificate authority of now")]
+    #[error("its issuer is not the present signing CA")]
     Issuer,
-    #[error("its names are not those of the cluster")]
+    #[error("does not have the names of the cluster")]
     Names,
-    #[error("it is due for renewal")]
+    #[error("due for renewal")]
     Renewal,
 }
 
@@ -72,11 +72,11 @@ impl Reason {
 /// Reasons why the pair cannot be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Waits {
-    #[error("there is no secret, which the installer makes")]
+    #[error("the Secret that the installer makes is missing")]
     Secret,
     #[error("the Infrastructure has no internal URL of the API server")]
     Names,
-    #[error("there is no certificate authority that is valid, can sign, and is in the bundle")]
+    #[error("no CA is valid, can sign and is in the trust bundle")]
     Ca,
 }
 
@@ -155,7 +155,7 @@ pub(super) fn pair_write(
 ) -> Result<SecretWrite, Malformed> {
     let object = object();
     let present = state.release_image_pair.as_ref();
-    let present = present.ok_or_else(|| object.malformed("it is not there"))?;
+    let present = present.ok_or_else(|| object.malformed("not found"))?;
     let precondition = Precondition::of(&object, &present.metadata)?;
     let patch = MergePatch::new(precondition, std::collections::BTreeMap::new(), pair_data(pair));
     Ok(ObjectWrite { object, change: Change::Patch(patch) })

@@ -133,7 +133,7 @@ impl Key {
                 2048 => Ok(KeyAlgorithm::Rsa2048),
                 3072 => Ok(KeyAlgorithm::Rsa3072),
                 4096 => Ok(KeyAlgorithm::Rsa4096),
-                bits => Err(format!("RSA keys of {bits} bits cannot be made")),
+                bits => Err(format!("cannot make RSA keys of {bits} bits")),
             },
         }
     }
@@ -221,15 +221,15 @@ mod tests {
             ),
             (
                 custom(json!({"defaults": rsa(8192)})),
-                "custom.defaults.key: RSA keys of 8192 bits cannot be made",
+                "custom.defaults.key: cannot make RSA keys of 8192 bits",
             ),
             (
                 custom(json!({"defaults": rsa(2048), "signerCertificates": rsa(1024)})),
-                "custom.signerCertificates.key: RSA keys of 1024 bits cannot be made",
+                "custom.signerCertificates.key: cannot make RSA keys of 1024 bits",
             ),
             (
                 custom(json!({"defaults": rsa(2048), "servingCertificates": rsa(5120)})),
-                "custom.servingCertificates.key: RSA keys of 5120 bits cannot be made",
+                "custom.servingCertificates.key: cannot make RSA keys of 5120 bits",
             ),
         ] {
             let error = read(&management).unwrap_err();

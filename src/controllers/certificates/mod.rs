@@ -69,21 +69,21 @@ use crate::telemetry::conditions::Condition;
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Namespace of the secrets with user data
+    /// Namespace of the Secrets with user data
     #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
     pub user_data_namespace: String,
-    /// Name or address of the server beside those that the cluster tells; without any of those, the
-    /// first one goes into the pointer configs
+    /// Name or address of the server in addition to those of the cluster; without any of those, pointer
+    /// configs get the first one
     #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     pub hosts: Vec<Host>,
     #[command(flatten)]
     certificates: CertificateFlags,
-    /// cert-manager's issuer of the CA, instead of itself: GROUP/KIND/NAME, or Issuer/NAME in the
-    /// controller's own namespace, ClusterIssuer/NAME
+    /// cert-manager's issuer for the signing CA, instead of a self-signed one: GROUP/KIND/NAME, or
+    /// Issuer/NAME in the controller's namespace, ClusterIssuer/NAME
     #[arg(long, value_name = "ISSUER", help_heading = "Certificates")]
     ca_from_issuer: Option<IssuerRef>,
-    /// Who makes the serving pair: own, or external[:NAMESPACE/SECRET] for somebody else's secret, by default
-    /// machine-config-server-external-tls. Nothing is issued then
+    /// Source of the serving certificate: own, or external[:NAMESPACE/SECRET] for a Secret of another
+    /// component, by default machine-config-server-external-tls; nothing is issued then
     #[arg(
         long,
         value_name = "WHO",
@@ -92,7 +92,7 @@ pub struct Settings {
         conflicts_with = "ca_from_issuer"
     )]
     serving_pair: ServingPair,
-    /// The CAs that machines are to trust for an external pair; KEY is ca-bundle.crt by default
+    /// CAs that machines must trust for an external certificate; KEY is ca-bundle.crt by default
     #[arg(long, value_name = "NAMESPACE/CONFIGMAP[:KEY]", help_heading = "Certificates")]
     trust_bundle: Option<TrustBundle>,
 }
@@ -112,7 +112,7 @@ impl Settings {
                 bail!("--serving-pair external needs --trust-bundle NAMESPACE/CONFIGMAP[:KEY]")
             }
             (ServingPair::Own, Some(_)) => {
-                bail!("--trust-bundle goes with --serving-pair external")
+                bail!("--trust-bundle needs --serving-pair external")
             }
         }
     }
@@ -180,7 +180,7 @@ impl CertificateController {
         let before = state.ca.as_ref().map(stored_pair);
         for write in &writes {
             for what in write.left_out(before.as_ref()) {
-                tracing::warn!(name = CA, what, "{LEFT_OUT}");
+                tracing::warn!(name = CA, what, reason = LEFT_OUT, "removed from the CA store");
             }
             match apply_write(&self.client, state, &self.policy, write).await? {
                 Applied::Done => {}
@@ -282,7 +282,7 @@ impl CertificateController {
         let planned = retype::plan(state.serving.as_ref(), state.serving_copy.as_ref())?;
         let Some((because, write)) = planned else { return Ok(false) };
         if apply::<Secret, _>(&self.client, &write).await? == Applied::Done {
-            tracing::info!(object = %write.object, "{because}");
+            tracing::info!(object = %write.object, reason = %because, "correcting the type of the Secret");
         }
         Ok(true)
     }

@@ -415,7 +415,7 @@ mod tests {
         assert!(pair_annotations("a", &leaf, &Policy::default()).is_ok());
         leaf.not_after = time::macros::datetime!(-0044-03-15 0:00 UTC);
         let error = pair_annotations("a", &leaf, &Policy::default()).unwrap_err();
-        let reason = format!("Secret {NAMESPACE}/a: a date cannot be written");
+        let reason = format!("Secret {NAMESPACE}/a: cannot write a date");
         assert!(error.to_string().starts_with(&reason), "{error}");
     }
 

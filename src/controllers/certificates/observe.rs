@@ -205,7 +205,8 @@ impl Observer {
 fn pool(object: &PartialObjectMeta<DynamicObject>) -> Result<Pool, Malformed> {
     let name = object.name_any();
     let uid = object.uid().ok_or_else(|| {
-        ObjectName::new("MachineConfigPool", "", &name).malformed("it was read without its uid")
+        ObjectName::new("MachineConfigPool", "", &name)
+            .malformed("the API server returned it without its uid")
     })?;
     let access = object.annotations().get(ACCESS_ANNOTATION).cloned();
     Ok(Pool { name, uid, access })

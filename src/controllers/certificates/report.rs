@@ -45,8 +45,13 @@ impl Report {
             if reported.get(name) == Some(reason) {
                 continue;
             }
-            tracing::warn!(secret = name, %reason, "its user data is left alone");
-            let note = format!("the user data is left alone: {reason}");
+            tracing::warn!(
+                secret = name,
+                %reason,
+                fix = "give the machines user data that the controller can update",
+                "does not update user data"
+            );
+            let note = format!("user data is not updated: {reason}");
             let object = ObjectName::secret(namespace, name);
             self.events.publish(EventType::Warning, "left-alone", &object, &note).await;
         }
@@ -69,30 +74,41 @@ impl Report {
     }
 
     pub(super) async fn done(&self, step: &Step) {
-        let (name, reason, note) = match step {
-            Step::Ca(reason) => (CA, reason, format!("made a new certificate authority: {reason}")),
+        let (name, reason, done) = match step {
+            Step::Ca(reason) => {
+                tracing::info!(name = CA, reason = reason.label(), because = %reason, "made a signing CA");
+                (CA, reason, "made a signing CA")
+            }
             Step::Serving(reason, _) => {
-                (SERVING, reason, format!("issued a new serving pair: {reason}"))
+                tracing::info!(
+                    name = SERVING, reason = reason.label(), because = %reason,
+                    "issued a serving certificate"
+                );
+                (SERVING, reason, "issued a serving certificate")
             }
             Step::Store(reason) => {
-                (CA, reason, format!("stored the certificate authorities anew: {reason}"))
+                tracing::info!(
+                    name = CA, reason = reason.label(), because = %reason,
+                    "rewrote the CA store"
+                );
+                (CA, reason, "rewrote the CA store")
             }
             Step::Bundle(_) => {
-                tracing::info!("wrote the bundle of certificate authorities");
+                tracing::info!("wrote the trust bundle");
                 return;
             }
             // Each Secret is reported separately.
             Step::Pointers => return,
         };
-        tracing::info!(name, reason = reason.label(), "{note}");
+        let note = format!("{done}: {reason}");
         let object = ObjectName::secret(NAMESPACE, name);
         self.events.publish(EventType::Normal, reason.label(), &object, &note).await;
     }
 
     /// Reports a request for a CA to an issuer.
     pub(super) async fn asked(&self, issuer: &IssuerRef, because: &Reason) {
-        let note = format!("asked {issuer} for a new certificate authority: {because}");
-        tracing::info!(name = CA, reason = because.label(), "{note}");
+        let note = format!("requested a signing CA from {issuer}: {because}");
+        tracing::info!(%issuer, reason = because.label(), %because, "requested a signing CA");
         let object = ObjectName::secret(NAMESPACE, CA);
         self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
@@ -107,7 +123,8 @@ impl Report {
             && self.waits != waits
         {
             let object = internal_release_image::object();
-            tracing::warn!(%object, %reason, "the internal release image's pair is not kept");
+            tracing::warn!(%object, %reason, "cannot renew the serving certificate of the internal \
+                release image");
         }
         self.waits = waits;
     }
@@ -115,21 +132,30 @@ impl Report {
     /// Reports that the internal release image's pair was signed.
     pub(super) async fn release_image_signed(&self, because: internal_release_image::Reason) {
         let object = internal_release_image::object();
-        let note = format!("signed a new serving pair of the internal release image: {because}");
-        tracing::info!(%object, reason = because.label(), "{note}");
+        let note =
+            format!("issued a serving certificate for the internal release image: {because}");
+        tracing::info!(
+            %object, reason = because.label(), %because,
+            "issued a serving certificate for the internal release image"
+        );
         self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
 
     /// Reports that user data was written.
     pub(super) async fn user_data_written(&self, secret: &ObjectName) {
-        tracing::info!(secret = secret.name, "its user data trusts the bundle now");
-        let note = "wrote the certificate authorities of the bundle into the user data";
+        tracing::info!(secret = secret.name, "wrote the trust bundle into user data");
+        let note = "wrote the trust bundle into the user data";
         self.events.publish(EventType::Normal, "bundle", secret, note).await;
     }
 
     /// Reports that user data cannot be written.
     pub(super) async fn user_data_refused(&self, secret: &ObjectName, reason: &str) {
-        tracing::error!(secret = secret.name, reason, "cannot write the user data");
+        tracing::error!(
+            secret = secret.name,
+            reason,
+            fix = "correct what the API server refuses; machines that use this Secret keep the older CAs",
+            "cannot write user data"
+        );
         let note = format!("cannot write the user data: {reason}");
         self.events.publish(EventType::Warning, "refused", secret, &note).await;
     }

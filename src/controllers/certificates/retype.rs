@@ -20,19 +20,19 @@ use crate::kubernetes::write::{
 /// Reasons for a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Reason {
-    #[error("it holds no pair and has another type: it is made anew")]
+    #[error("has no certificate and has another type: deleting it")]
     NoPair,
-    #[error("it is copied to get its type")]
+    #[error("has another type: copying it")]
     WrongType,
-    #[error("it is copied, and is made anew with its type")]
+    #[error("copied: deleting the Secret with another type")]
     Copied,
-    #[error("the pair has changed since it was copied")]
+    #[error("the certificate has changed since it was copied")]
     Changed,
-    #[error("it is made of its copy, with its type")]
+    #[error("creating it from its copy, with the right type")]
     Removed,
-    #[error("the copy is not needed")]
+    #[error("the copy is not needed any more")]
     Done,
-    #[error("the copy holds no pair")]
+    #[error("the copy has no certificate")]
     NoPairInCopy,
 }
 

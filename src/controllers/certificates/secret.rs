@@ -21,8 +21,7 @@ pub(super) fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
 
 /// A time for an annotation of `object`.
 pub(super) fn date(object: &ObjectName, time: OffsetDateTime) -> Result<String, Malformed> {
-    time.format(&Rfc3339)
-        .map_err(|error| object.malformed(format!("a date cannot be written: {error}")))
+    time.format(&Rfc3339).map_err(|error| object.malformed(format!("cannot write a date: {error}")))
 }
 
 /// Returns `true` if an administrator marked a Secret with user data as unused by machines.

@@ -184,7 +184,7 @@ fn text<'a>(map: &'a ConfigMap, key: &str) -> Result<&'a str, Malformed> {
     text.map(String::as_str).ok_or_else(|| {
         let (namespace, name) = (namespace.as_deref(), name.as_deref());
         ObjectName::config_map(namespace.unwrap_or_default(), name.unwrap_or_default())
-            .malformed(format!("it has no key {key}"))
+            .malformed(format!("has no key {key}"))
     })
 }
 
@@ -383,11 +383,11 @@ mod tests {
             let bundle =
                 ClusterState { bundle: Some(map("bundle", data)), ..ClusterState::default() };
             let error = bundle.certificates(&none.0, &none.1).unwrap_err().to_string();
-            assert_eq!(error, "ConfigMap ns/bundle: it has no key ca-bundle.crt");
+            assert_eq!(error, "ConfigMap ns/bundle: has no key ca-bundle.crt");
             assert!(bundle.trusted().is_err());
             let root = ClusterState { root: Some(map("root", data)), ..ClusterState::default() };
             let error = root.certificates(&none.0, &none.1).unwrap_err().to_string();
-            assert_eq!(error, "ConfigMap ns/root: it has no key ca.crt");
+            assert_eq!(error, "ConfigMap ns/root: has no key ca.crt");
         }
     }
 

@@ -42,7 +42,9 @@ impl SigningCa {
         let reported = cluster.serving_names().unwrap_or_default();
         let reserved = leaf.map(|leaf| Reserved::of_server(&leaf, reported)).unwrap_or_default();
         if reserved.is_empty() {
-            return Err("the server has no serving pair that tells its names".to_owned());
+            return Err(
+                "the server has no serving certificate, which would have its names".to_owned()
+            );
         }
         Ok(Self::Server(Box::new(state), reserved))
     }
@@ -66,7 +68,7 @@ impl SigningCa {
         let own = OwnCa::read(&pair, &value("ca.crt"), now).map_err(|error| error.to_string())?;
         if cluster.ca.as_ref().is_some_and(|stored| own.is_of(&stored_pair(stored))) {
             return Err(
-                "its key is the server's CA's, which signs by machineConfigServer: {} alone"
+                "its key is the server's signing CA, which is only available as machineConfigServer: {}"
                     .to_owned(),
             );
         }
@@ -128,7 +130,7 @@ mod tests {
         let mut cluster = ClusterState::default();
         assert_eq!(fault(&cluster, NOW).unwrap(), "the server has no CA yet");
         cluster.ca = Some(secret(&ca.to_pem(), &ca_key));
-        let unknown = "the server has no serving pair that tells its names";
+        let unknown = "the server has no serving certificate, which would have its names";
         assert_eq!(fault(&cluster, NOW).unwrap(), unknown);
         cluster.serving = Some(secret(&leaf.to_pem(), &key));
         let signer = SigningCa::of_server(&cluster, NOW).unwrap();
@@ -146,7 +148,7 @@ mod tests {
         let signer = SigningCa::of_server(&cluster_of(Some(secret(&wild, &key))), NOW).unwrap();
         assert!(signer.reserved().has_name("mcs.example.com"));
         let late = NOW + Duration::days(11);
-        let over = "the server's CA cannot sign: no CA with a key at hand is valid now";
+        let over = "the server's CA cannot sign: no CA with an available key is valid now";
         assert_eq!(fault(&cluster, late).unwrap(), over);
         cluster.ca = Some(secret(&ca.to_pem(), &key));
         let foreign = "the server's CA cannot sign: its key does not belong to its certificate";
@@ -161,7 +163,7 @@ mod tests {
         let ca = SigningCa::of_secret(&secret(&ca.to_pem(), &key), &none, NOW).unwrap();
         assert!(ca.reserved().is_empty());
         let fault = SigningCa::of_secret(&Secret::default(), &none, NOW).err();
-        assert_eq!(fault.unwrap(), "it is empty");
+        assert_eq!(fault.unwrap(), "empty");
     }
 
     #[test]
@@ -188,8 +190,8 @@ mod tests {
         ] {
             let secret = secret(&certificate.to_pem(), key);
             let fault = SigningCa::of_secret(&secret, cluster, NOW).err();
-            let reported =
-                "its key is the server's CA's, which signs by machineConfigServer: {} alone";
+            let reported = "its key is the server's signing CA, which is only available as \
+                machineConfigServer: {}";
             assert_eq!(fault.as_deref(), is_server.then_some(reported), "{certificate:?}");
         }
     }

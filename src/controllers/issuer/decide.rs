@@ -51,7 +51,7 @@ pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Deci
 }
 
 fn absent(issuer: &IssuerName) -> String {
-    format!("{issuer} is not there")
+    format!("{issuer} not found")
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
         let pending = |reason: &str| Decision::Pending(reason.to_owned());
         let failed = Decision::Failed("the issuer's dnsNames do not cover bad".to_owned());
         let unready = pending("Issuer ns/a is not ready: no secret");
-        let absent = pending("Issuer ns/a is not there");
+        let absent = pending("Issuer ns/a not found");
         for (approval, issuer, name, expected) in [
             (Approval::Answered, ready, "good", Decision::Leave),
             (Approval::Answered, None, "good", Decision::Leave),

@@ -100,7 +100,7 @@ struct Shared {
 
 impl Shared {
     fn new(wake: Arc<Notify>) -> Self {
-        let asked = Progress::Waits("the CA is asked".to_owned());
+        let asked = Progress::Waits("sending the request to the CA".to_owned());
         Self { progress: Arc::new(Mutex::new(asked)), wake }
     }
 
@@ -169,7 +169,7 @@ where
 
 fn waiting(reason: &str) -> String {
     let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    format!("the CA asks to wait{because}")
+    format!("the CA has not decided yet{because}")
 }
 
 #[cfg(test)]
@@ -217,7 +217,7 @@ mod tests {
         };
         until_answered(ask, progress.clone()).await;
         assert_eq!(asked.get(), 1);
-        let reported = "the certificate that came is for another key".to_owned();
+        let reported = "the issued certificate is for another key".to_owned();
         assert_eq!(progress.get(), Progress::Failed(reported));
     }
 
@@ -226,8 +226,8 @@ mod tests {
         let progress = shared();
         progress.set(Progress::InTrouble(EnrolError::NoRandomness.to_string()));
         progress.wake.notified().await;
-        assert_eq!(progress.get(), Progress::InTrouble("there is no randomness".to_owned()));
-        assert_eq!(waiting(""), "the CA asks to wait");
-        assert_eq!(waiting("ask Mary"), "the CA asks to wait: ask Mary");
+        assert_eq!(progress.get(), Progress::InTrouble("the system has no randomness".to_owned()));
+        assert_eq!(waiting(""), "the CA has not decided yet");
+        assert_eq!(waiting("ask Mary"), "the CA has not decided yet: ask Mary");
     }
 }

@@ -202,7 +202,7 @@ struct RawPolicy {
 impl IssuerSpec {
     /// Parses an issuer's `spec`. Unknown fields are an error, because they could restrict the policy.
     pub(super) fn read(spec: &Value, name: &IssuerName) -> Result<Self, String> {
-        let misunderstood = |error| format!("its spec is not understood: {error}");
+        let misunderstood = |error| format!("its spec cannot be read: {error}");
         if name.kind == IssuerKind::CmpV2Issuer {
             let mut fields = spec.clone();
             let policy = fields.as_object_mut().and_then(|fields| fields.remove("policy"));
@@ -215,7 +215,7 @@ impl IssuerSpec {
         let signer = match signer {
             // Users of a namespace must not decide which certificates machines trust.
             RawSigner::MachineConfigServer {} if !name.namespace.is_empty() => {
-                return Err("only a ClusterIssuer may sign by the server's own CA".to_owned());
+                return Err("only a ClusterIssuer can use the server's signing CA".to_owned());
             }
             RawSigner::MachineConfigServer {} => SignerSpec::MachineConfigServer,
             RawSigner::Secret { name } => SignerSpec::Secret(name),
@@ -252,7 +252,11 @@ impl RawUpstream {
                 key: key(&it.key_ref, "tls.key", &it.name),
             },
             (None, None) => {
-                return Err("neither secretRef nor certSecretRef says who asks".to_owned());
+                return Err(
+                    "neither secretRef nor certSecretRef is set: one must authenticate the \
+                    request"
+                        .to_owned(),
+                );
             }
         };
         Ok(UpstreamSpec {
@@ -277,7 +281,7 @@ impl RawPolicy {
             let network =
                 text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
             network
-                .map_err(|_| format!("policy.ipAddresses: {text:?} is no network and no address"))
+                .map_err(|_| format!("policy.ipAddresses: {text:?} is not an address or a network"))
         };
         let unknown = |error: UnknownUsage| format!("policy.usages: {error}");
         Ok(Policy {
@@ -307,7 +311,7 @@ pub(super) fn read_usages(words: &[String]) -> Result<BTreeSet<Usage>, UnknownUs
 
 /// Parses a Go duration such as `2160h0m0s`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{text:?} is no duration: {error}"))
+    humantime::parse_duration(text).map_err(|error| format!("{text:?} is not a duration: {error}"))
 }
 
 #[cfg(test)]

@@ -190,9 +190,9 @@ impl IssuerReader {
     async fn secret(&self, object: &ObjectName) -> Result<Result<Secret, String>, ControlError> {
         match read::<Secret>(&self.client, object).await {
             Ok(Some(secret)) => Ok(Ok(secret)),
-            Ok(None) => Ok(Err(format!("{object} is not there"))),
+            Ok(None) => Ok(Err(format!("{object} not found"))),
             Err(ControlError::Api { error, .. }) if matches!(&error, kube::Error::Api(status) if status.code == 403) => {
-                Ok(Err(format!("{object} cannot be read: {}", api_reason(&error))))
+                Ok(Err(format!("cannot read {object}: {}", api_reason(&error))))
             }
             Err(error) => Err(error),
         }

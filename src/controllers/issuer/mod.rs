@@ -92,7 +92,7 @@ impl IssuerController {
                 is_true: read.issuer.is_ok(),
                 reason: if read.issuer.is_ok() { "CanSign" } else { "CannotSign" },
                 message: match &read.issuer {
-                    Ok(_) => "it signs what is approved".to_owned(),
+                    Ok(_) => "signs approved requests".to_owned(),
                     Err(reason) => reason.clone(),
                 },
             };
@@ -102,9 +102,14 @@ impl IssuerController {
                 .await
             {
                 match &read.issuer {
-                    Ok(_) => tracing::info!(issuer = %name, "the issuer can sign"),
+                    Ok(_) => tracing::info!(issuer = %name, "issuer can sign"),
                     Err(reason) => {
-                        tracing::warn!(issuer = %name, reason, "the issuer cannot sign");
+                        tracing::warn!(
+                            issuer = %name,
+                            reason,
+                            fix = "correct the issuer or the Secret that the reason names",
+                            "issuer cannot sign"
+                        );
                     }
                 }
             }
@@ -137,7 +142,7 @@ impl IssuerController {
                 Outcome::Nothing => continue,
                 Outcome::Waits(message) => (said("Pending", message), Map::new()),
                 Outcome::Denied => {
-                    let message = "somebody denied it, so it is not signed".to_owned();
+                    let message = "denied, and therefore not signed".to_owned();
                     (said("Denied", message), failed_at(now))
                 }
                 Outcome::Failed(message) => (said("Failed", message), failed_at(now)),
@@ -148,8 +153,8 @@ impl IssuerController {
                         fields.insert("ca".to_owned(), bytes(&pem(&issued.roots)));
                     }
                     let message = match changed {
-                        None => "it is signed".to_owned(),
-                        Some(how) => format!("it is signed, not quite as it was asked for: {how}"),
+                        None => "signed".to_owned(),
+                        Some(how) => format!("signed, with differences from the request: {how}"),
                     };
                     (Condition { is_true: true, ..said("Issued", message) }, fields)
                 }
@@ -258,7 +263,7 @@ impl IssuerController {
         let result = target.kind.write_status(&self.client, target.object, fields).await;
         let is_written = round.note(result);
         if is_written {
-            tracing::info!(object = %target.name(), "{because}");
+            tracing::info!(object = %target.name(), because, "wrote the status");
         }
         is_written
     }
@@ -293,13 +298,17 @@ impl Reconciler for IssuerController {
         conditions::Condition::of_all("upstream CAs", &troubles).report_failure(
             &status.degraded,
             |news| {
-                tracing::warn!("requests wait for a CA beyond the cluster: {news}");
+                tracing::warn!(
+                    reason = news,
+                    fix = "check the upstream CA; requests are sent again",
+                    "requests wait for an upstream CA"
+                );
             },
         );
         conditions::Condition::of_all("statuses", &round.refused)
             .counted_by(&metrics.failures)
             .report_failure(&status.degraded, |news| {
-                tracing::error!("statuses cannot be written: {news}");
+                tracing::error!(reason = news, "cannot write the status of requests");
             });
         match round.failure.take() {
             Some(error) => Err(error),

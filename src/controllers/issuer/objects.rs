@@ -91,10 +91,10 @@ fn approval(object: &Value, is_final: bool) -> Approval {
 
 fn asked(spec: &Value) -> Result<RequestedCertificate, String> {
     let raw = RawRequest::deserialize(spec)
-        .map_err(|error| format!("its spec is not understood: {error}"))?;
+        .map_err(|error| format!("its spec cannot be read: {error}"))?;
     let pem = BASE64.decode(&raw.request).map_err(|_| BadRequest::NoPem);
     let request = pem.and_then(|pem| SigningRequest::from_pem(&pem));
-    let request = request.map_err(|error| format!("its request cannot be signed: {error}"))?;
+    let request = request.map_err(|error| format!("cannot sign its request: {error}"))?;
     let usages = read_usages(raw.usages.as_deref().unwrap_or_default());
     let duration = match (raw.duration, raw.expiration_seconds) {
         (Some(text), _) => Some(duration(&text).map_err(|error| format!("its duration: {error}"))?),
@@ -136,7 +136,7 @@ pub(super) fn conditions_with(
     let mut conditions = match &object["status"]["conditions"] {
         Value::Null => Vec::new(),
         Value::Array(conditions) => conditions.clone(),
-        _ => return Err("status.conditions is no list".to_owned()),
+        _ => return Err("status.conditions is not a list".to_owned()),
     };
     let status = if *is_true { "True" } else { "False" };
     let before = conditions.iter().position(|condition| condition["type"] == *type_);
@@ -242,7 +242,7 @@ mod tests {
     fn a_request_that_cannot_be_read_says_why() {
         let of = |spec: Value| asked(&spec).unwrap_err();
         assert!(of(json!({})).contains("missing field `request`"));
-        let no_pem = "its request cannot be signed: it is no PEM text of one certificate request";
+        let no_pem = "cannot sign its request: not the PEM text of one certificate request";
         assert_eq!(of(json!({"request": "?"})), no_pem);
         assert_eq!(of(json!({"request": ""})), no_pem);
     }

@@ -76,26 +76,28 @@ impl Policy {
         let mut refused = Vec::new();
         self.judge_names(&asked.request, reserved, &mut refused);
         for other in &asked.request.others {
-            refused.push(format!("it asks for {other}, which is never signed here"));
+            refused.push(format!("requests {other}, which this issuer never signs"));
         }
         let usages = self.judge_usages(&asked, &mut refused);
         if asked.is_ca && !self.is_ca {
-            refused
-                .push("it is to be a CA's, and the issuer's policy has no isCA: true".to_owned());
+            refused.push(
+                "requests a CA certificate, and the issuer's policy does not have isCA: true"
+                    .to_owned(),
+            );
         }
         if asked.request.is_ca.is_some_and(|it| it != asked.is_ca) {
-            refused.push("its basic constraints say otherwise than isCA beside it".to_owned());
+            refused.push("its basic constraints contradict its isCA".to_owned());
         }
         let duration = asked.duration.unwrap_or(LONGEST.min(self.longest));
         if duration > self.longest {
             refused.push(format!(
-                "it is to be valid for {}, longer than the issuer's maxDuration, {}",
+                "requests a validity of {}, longer than the issuer's maxDuration, {}",
                 hours(duration),
                 hours(self.longest)
             ));
         }
         if duration.is_zero() {
-            refused.push("it is to be valid for no time at all".to_owned());
+            refused.push("requests a validity of no time".to_owned());
         }
         if !refused.is_empty() {
             return Err(refused);
@@ -112,11 +114,11 @@ impl Policy {
     ) {
         let SigningRequest { subject, dns_names, addresses, uris, .. } = request;
         if subject.is_empty() && dns_names.is_empty() && addresses.is_empty() && uris.is_empty() {
-            refused.push("it asks for no name".to_owned());
+            refused.push("requests no name".to_owned());
         }
         for name in dns_names {
             if !is_dns_name(name) {
-                refused.push(format!("{name:?} is no DNS name"));
+                refused.push(format!("{name:?} is not a DNS name"));
             } else if !self.allows_name(name, reserved) {
                 refused.push(format!("the issuer's dnsNames do not cover {name}"));
             }
@@ -163,7 +165,7 @@ impl Policy {
         }
         for usage in asked.request.usages.difference(&usages) {
             refused
-                .push(format!("the request in it asks for {usage}, which usages beside it lack"));
+                .push(format!("its PKCS #10 request has the usage {usage}, which its usages lack"));
         }
         let is_allowed =
             |usage: &&Usage| self.usages.contains(usage) || asked.is_ca && of_ca.contains(usage);

@@ -61,7 +61,7 @@ impl<S> Upstream<S> {
     ) -> Result<Issued, String> {
         let Enrolled { certificate, chain, cas: mut roots, .. } = enrolled;
         if let Some(excess) = excess(&certificate, &grant.request, grant.is_ca) {
-            return Err(format!("the certificate that came is more than was asked for: {excess}"));
+            return Err(format!("the issued certificate has more than was requested: {excess}"));
         }
         let mut whole = vec![certificate];
         whole.extend(chain);
@@ -100,7 +100,7 @@ impl<S> Upstream<S> {
 
 fn value<'a>(secrets: &'a Secrets, key: &SecretKey) -> Result<&'a [u8], String> {
     let value = secrets.get(&key.secret).and_then(|secret| secret.get(&key.key));
-    value.map(Vec::as_slice).ok_or_else(|| format!("{key} is not there"))
+    value.map(Vec::as_slice).ok_or_else(|| format!("{key} not found"))
 }
 
 /// Certificates in a value; empty for a missing default.
@@ -112,7 +112,7 @@ fn certificates(secrets: &Secrets, key: Option<&SecretKey>) -> Result<Vec<Certif
     };
     let found = read_chain(text).map_err(|fault| format!("{key}: {fault}"))?;
     if found.is_empty() {
-        return Err(format!("{key}: there is no certificate in it"));
+        return Err(format!("{key}: has no certificate"));
     }
     Ok(found)
 }

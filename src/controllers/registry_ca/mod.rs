@@ -75,7 +75,7 @@ impl RegistryCaController {
 
     /// Reports that the merged ConfigMap was written.
     async fn tell_written(&self, merged: &ObjectName, registries: usize) {
-        tracing::info!(registries, "wrote the merged config map of registry CAs");
+        tracing::info!(registries, "wrote the merged ConfigMap of registry CAs");
         let note = format!("merged the CAs of {registries} registries");
         self.events.publish(EventType::Normal, "merged", merged, &note).await;
     }
@@ -89,7 +89,12 @@ impl RegistryCaController {
         }
         self.health.metrics.registry_ca_refused(&counts);
         for entry in refused.difference(&self.reported) {
-            tracing::error!(place = entry.place, reason = %entry, "a registry's CA is refused");
+            tracing::error!(
+                place = entry.place,
+                reason = %entry,
+                fix = "correct or remove this key of the ConfigMap",
+                "refused a registry CA"
+            );
             let path = entry.place.trim_start_matches("ConfigMap ");
             let (namespace, name) = path.split_once('/').unwrap_or((MANAGED_NAMESPACE, path));
             let object = ObjectName::config_map(namespace, name);
@@ -97,14 +102,18 @@ impl RegistryCaController {
             self.events.publish(EventType::Warning, reason, &object, &entry.to_string()).await;
         }
         for entry in self.reported.difference(&refused) {
-            tracing::info!(place = entry.place, key = entry.key, "in order again");
+            tracing::info!(place = entry.place, key = entry.key, "registry CA is valid again");
         }
         self.reported = refused;
         if planned.missing != self.missing {
             if let Some(name) = &planned.missing {
-                let reason = "it is named by Image cluster and is not there; what it held stays";
+                let reason = "not found, although Image cluster names it; its last registry CAs remain in use";
                 let object = ObjectName::config_map(ADMINISTRATOR_NAMESPACE, name);
-                tracing::error!(place = %object, reason);
+                tracing::error!(
+                    place = %object,
+                    fix = "create the ConfigMap, or remove spec.additionalTrustedCA of Image cluster",
+                    "ConfigMap of registry CAs not found, keeping its last contents"
+                );
                 self.events.publish(EventType::Warning, "missing", &object, reason).await;
             }
             self.missing = planned.missing;

@@ -62,7 +62,7 @@ pub(super) fn merged_write(
             Change::Replace(with_contents(merged.clone(), contents))
         }
         (Write::Update(_), None) => {
-            return Err(object.malformed("it is to be changed, and was not read"));
+            return Err(object.malformed("must be changed, and was not read"));
         }
     };
     Ok(Some(ObjectWrite { object, change }))

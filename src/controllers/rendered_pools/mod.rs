@@ -45,11 +45,12 @@ const ANOTHER_LOOK: std::time::Duration = std::time::Duration::from_millis(200);
 /// Settings of rendering.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Merge each pool's MachineConfigs and set the pool to the result, where no machine config operator does
+    /// Merge each pool's MachineConfigs and set the pool to the result, in clusters without the machine
+    /// config operator
     #[arg(long, help_heading = "Pools")]
     render_pools: bool,
-    /// Administrators' address of the servers, whose boot ledgers are asked before a rendered MachineConfig is
-    /// deleted; without it none is
+    /// Metrics address of the servers; their boot ledgers are read before a rendered MachineConfig is
+    /// deleted, without it none is deleted
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -142,7 +143,7 @@ impl PoolController {
             merged: match (unread, merged) {
                 (Some(reason), _) => Err(reason),
                 (None, Some(merged)) => merged.cloned().map_err(ToString::to_string),
-                (None, None) => Err("it is paused".to_owned()),
+                (None, None) => Err("paused".to_owned()),
             },
             last_set: self.last_set.get(name).cloned(),
         }
@@ -234,7 +235,8 @@ impl PoolController {
             let Some(present) = all.get(name) else { continue };
             let write = delete_write(name, present)?;
             if apply_custom(&self.client, &configs(), &write).await? == Applied::Done {
-                tracing::info!(object = %config_object(name), "deleted: no pool and no boot ledger names it");
+                tracing::info!(object = %config_object(name), "deleted a MachineConfig that no pool \
+                    and no boot ledger names");
             }
         }
         Ok(())

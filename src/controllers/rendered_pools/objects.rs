@@ -114,7 +114,7 @@ pub(super) fn prepare_write(
     let (Prepare::Create(revision) | Prepare::Reuse(revision)) = prepare;
     let metadata = own_metadata(pool, revision);
     if let Prepare::Reuse(_) = prepare {
-        let present = present.ok_or_else(|| object.malformed("it was not read"))?;
+        let present = present.ok_or_else(|| object.malformed("was not read"))?;
         let precondition = Precondition::of(&object, present)?;
         let metadata = FieldsMetadata { precondition, fields: metadata };
         return Ok(PrepareWrite::Patch(Box::new((

@@ -52,13 +52,18 @@ impl Report {
             if self.reported.get(pool) == Some(reason) {
                 continue;
             }
-            tracing::error!(pool, reason, "the pool is not rendered; its last configuration stays");
+            tracing::error!(
+                pool,
+                reason,
+                fix = "correct the MachineConfig that the reason names",
+                "cannot render the pool, keeping its last configuration"
+            );
             if let Some(object) = object {
                 self.events.publish_about(EventType::Warning, "not-rendered", object, reason).await;
             }
         }
         for pool in self.reported.keys().filter(|pool| !attention.0.contains_key(*pool)) {
-            tracing::info!(pool, "the pool can be rendered again");
+            tracing::info!(pool, "pool renders again");
         }
         let reasons = attention.0.into_iter().map(|(pool, (_, reason))| (pool, reason));
         self.reported = reasons.collect();
@@ -82,7 +87,8 @@ impl Report {
                 if let Some(reason) = reason {
                     tracing::warn!(
                         reason,
-                        "deleted no rendered MachineConfig: a boot ledger did not answer"
+                        fix = "check whether the servers run",
+                        "did not delete unused MachineConfigs, because a boot ledger did not answer"
                     );
                 } else {
                     tracing::info!("all boot ledgers answer again");

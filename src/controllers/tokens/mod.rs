@@ -33,8 +33,7 @@ use crate::telemetry::conditions::Condition;
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Who gets configs where a pool does not say so itself, as its servers have it: unless off, user data
-    /// carries tokens
+    /// Access mode of pools without an annotation, as their servers have it; unless off, user data gets tokens
     #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access")]
     access: AccessMode,
     #[command(flatten)]
@@ -136,10 +135,16 @@ impl TokenController {
         }
         match self.refusals.note(name, result) {
             Noted::Written => {
-                tracing::info!(%object, pool = write.pool, "carries a new token");
+                tracing::info!(%object, pool = write.pool, "wrote a new token into user data");
             }
             Noted::Refused(error) => {
-                tracing::error!(%object, error, "cannot carry a new token");
+                tracing::error!(
+                    %object,
+                    error,
+                    fix = "correct what the API server refuses; machines that use this Secret keep \
+                        the older token",
+                    "cannot write a new token into user data"
+                );
                 self.events.publish(EventType::Warning, "token-not-written", object, &error).await;
             }
             Noted::Nothing => {}
@@ -154,7 +159,11 @@ impl TokenController {
         let now: BTreeSet<String> = attention.into_iter().collect();
         let object = ObjectName::secret(NAMESPACE, Records::SECRET);
         for line in now.difference(&self.reported) {
-            tracing::warn!("tokens: {line}");
+            tracing::warn!(
+                reason = line,
+                fix = "run machine-config-server tokens list, which names each fault",
+                "tokens need an administrator"
+            );
             self.events.publish(EventType::Warning, "tokens", &object, line).await;
         }
         self.reported = now;
@@ -190,7 +199,7 @@ impl Reconciler for TokenController {
             let now = OffsetDateTime::now_utc();
             match next(&state, &self.settings.tokens.policy(), now, &fresh) {
                 Next::Write(because, write) => {
-                    tracing::info!("tokens: {because}");
+                    tracing::info!(reason = %because, "updating the tokens");
                     self.carry_out(&observed, write).await?;
                 }
                 Next::Settled { until, attention } => {

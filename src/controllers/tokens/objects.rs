@@ -85,8 +85,8 @@ fn unless_operators(secret: &Secret, carries: Carried) -> Carried {
         return carries;
     }
     Carried::Cannot(format!(
-        "{OPERATOR} renders it, without headers: give machines user data of your own, and annotate \
-         this secret with {ACCESS_ANNOTATION}=off; where that operator does not run, delete it"
+        "{OPERATOR} renders it, without headers: give machines custom user data, and annotate this \
+            Secret with {ACCESS_ANNOTATION}=off; if that operator does not run, delete this Secret"
     ))
 }
 
@@ -109,7 +109,7 @@ fn read<T: Default>(
     let Some(secret) = secret else { return Ok(T::default()) };
     let object = ObjectName::secret(NAMESPACE, name);
     let data = secret.data.as_ref().and_then(|data| data.get(key));
-    let json = data.ok_or_else(|| object.malformed(format!("it has no key {key}")))?;
+    let json = data.ok_or_else(|| object.malformed(format!("has no key {key}")))?;
     parse(&json.0).map_err(|error| object.malformed(format!("{key}: {error}")))
 }
 
@@ -127,8 +127,7 @@ pub(super) fn issued_write(
     present: Option<&Secret>,
     issued: &Issued,
 ) -> Result<SecretWrite, Malformed> {
-    let description =
-        "Tokens that user data carries, for the controller of machine-config-server alone";
+    let description = "Tokens in user data, for the controller of machine-config-server only";
     json_write(Issued::SECRET, Issued::FILE, description, present, issued)
 }
 
@@ -137,7 +136,7 @@ pub(super) fn records_write(
     present: Option<&Secret>,
     records: &Records,
 ) -> Result<SecretWrite, Malformed> {
-    let description = "What machine-config-servers know of tokens: hashes, pools and times";
+    let description = "Tokens as machine-config-servers know them: hashes, pools and times";
     json_write(Records::SECRET, Records::FILE, description, present, records)
 }
 

@@ -9,7 +9,7 @@ mod answer;
 mod pool;
 mod segments;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,9 +18,10 @@ use arc_swap::ArcSwapOption;
 pub use self::answer::{Answer, PENDING, Refusal};
 pub use self::segments::Segments;
 
+use ignition::secrets::Secret;
 use ignition::{Form, SpecVersion};
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
-use model::render::{self, CompressedContents, Unselected};
+use model::render::{self, CompressedContents, ExposedPlaces, Unselected};
 
 use self::pool::{Pool, Variant};
 pub use self::pool::{PoolState, ShownConfigs};
@@ -136,7 +137,7 @@ impl Answers {
         let Some(table) = table.as_ref() else { return vec![Refusal::NotRead.to_string()] };
         let mut lines: Vec<String> = table.problems.iter().map(problem).collect();
         if table.pools.is_empty() {
-            lines.push("there are no pools".to_owned());
+            lines.push("no pool found".to_owned());
         }
         let pools = table.pools.values().filter_map(|pool| {
             let reason = match pool.check.get() {
@@ -165,17 +166,27 @@ impl Answers {
     /// check, and cost nothing otherwise.
     #[must_use]
     pub fn exposed(&self) -> Vec<String> {
+        let mut lines = self.of_open_pools(render::exposed_line);
+        lines.sort();
+        lines
+    }
+
+    /// The places of these secrets by pool.
+    #[must_use]
+    pub fn exposed_places(&self) -> BTreeMap<String, ExposedPlaces> {
+        let places =
+            |pool: &str, secrets: &[Secret]| Some((pool.to_owned(), ExposedPlaces::of(secrets)?));
+        self.of_open_pools(places).into_iter().collect()
+    }
+
+    /// The results of `read` with the name and the secrets of each pool that is not enforced, once they are known.
+    fn of_open_pools<T>(&self, read: impl Fn(&str, &[Secret]) -> Option<T>) -> Vec<T> {
         let table = self.table.load();
         let Some(table) = table.as_ref() else { return Vec::new() };
         let pools = table.pools.values().filter(|pool| !table.enforced.contains(&*pool.name));
-        let mut lines: Vec<String> = pools
-            .filter_map(|pool| {
-                let checked = pool.check.get()?.as_ref().ok()?;
-                render::exposed_line(&pool.name, &checked.secrets)
-            })
-            .collect();
-        lines.sort();
-        lines
+        pools
+            .filter_map(|pool| read(&pool.name, &pool.check.get()?.as_ref().ok()?.secrets))
+            .collect()
     }
 
     /// Parts of the served objects that have no effect, one line each.

@@ -172,7 +172,7 @@ impl Pool {
     /// Adds the config that machines get meanwhile to `reason`.
     pub(super) fn with_served(&self, reason: String) -> String {
         match self.good_before.first() {
-            Some(it) => format!("{reason}; {} is served meanwhile", it.inputs.configuration),
+            Some(it) => format!("{reason}; serving {} meanwhile", it.inputs.configuration),
             None => reason,
         }
     }
@@ -266,7 +266,11 @@ impl Pool {
         let rendered = self.inputs.as_ref().map_err(|reason| reason.clone().into());
         let rendered = rendered.and_then(|inputs| {
             self.render(inputs, variant, compressed, metrics).map_err(|reason| {
-                tracing::error!(pool = %self.name, spec = %version, reason, "cannot render");
+                tracing::error!(
+                    pool = %self.name, spec = %version, reason,
+                    fix = "correct the object that the reason names",
+                    "cannot render the config"
+                );
                 Refusal::Unrenderable(version)
             })
         });
@@ -277,7 +281,7 @@ impl Pool {
             let before = before.map_err(|_| refusal.clone())?;
             tracing::error!(
                 pool = %self.name, spec = %version, reason = %refusal, served = %before.configuration,
-                "the config before stays"
+                "serving the previous config"
             );
             Ok(self.pending(&before))
         })
@@ -289,9 +293,14 @@ impl Pool {
             Err(reason) => Err(reason.to_string()),
         };
         match &result {
-            Err(reason) => tracing::warn!(pool = %self.name, reason, "the pool is not ready"),
+            Err(reason) => tracing::warn!(
+                pool = %self.name,
+                reason,
+                fix = "correct the object that the reason names",
+                "pool has no valid config"
+            ),
             Ok(_) if self.was_failing => {
-                tracing::info!(pool = %self.name, "the pool is ready again");
+                tracing::info!(pool = %self.name, "pool has a valid config again");
             }
             Ok(_) => {}
         }

@@ -65,7 +65,7 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
     for (after, served, unready) in [
         (manifests("rendered", &good("two")), Ok("two".to_owned()), None),
         (manifests("rendered", &bad()), one(), Some("storage.files[0].path")),
-        (manifests("gone", &good("two")), one(), Some("machine config gone is not there")),
+        (manifests("gone", &good("two")), one(), Some("MachineConfig gone not found")),
         // The pool itself has nothing to serve.
         (
             manifests("", &good("two")),
@@ -75,7 +75,7 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
         (
             Inputs { pools: [].into(), ..manifests("rendered", &good("two")) },
             Err(Refusal::Unselected(Unselected::UnknownPool)),
-            Some("there are no pools"),
+            Some("no pool found"),
         ),
     ] {
         let answers = Answers::new(true, Arc::default());
@@ -162,7 +162,7 @@ fn what_strangers_can_read_is_reported_until_a_pool_is_enforced() {
     let answers = Answers::new(true, Arc::default());
     assert_eq!(answers.exposed(), [""; 0]);
     publish(&answers, &open);
-    let line = "pool worker: whoever reaches the server can read unit u.service (password)";
+    let line = "pool worker: unauthenticated clients can read unit u.service (password)";
     assert_eq!(answers.exposed(), [line]);
     assert_eq!(answers.unready(), [""; 0], "machines get what they should");
 
@@ -200,12 +200,8 @@ async fn the_last_good_config_is_served_whether_or_not_a_machine_asked_before() 
         let [state] = &answers.pools()[..] else { panic!("one pool") };
         assert_eq!(state.configuration.as_deref(), Some("a"));
         let problem = state.problem.as_deref().unwrap();
-        assert!(problem.ends_with("; a is served meanwhile"), "{problem}");
-        assert!(
-            answers.unready()[0].ends_with("; a is served meanwhile"),
-            "{:?}",
-            answers.unready()
-        );
+        assert!(problem.ends_with("; serving a meanwhile"), "{problem}");
+        assert!(answers.unready()[0].ends_with("; serving a meanwhile"), "{:?}", answers.unready());
         assert_eq!(marker(&answers, "worker").await, Ok("one".to_owned()));
         for form in [Form::Plain, Form::Compact] {
             let answer = answers.answer("worker", SpecVersion::V3_2, form).await.unwrap();

@@ -37,10 +37,10 @@ pub(super) async fn follow(
                 Err(reason) => Some(reason),
             },
             SecretSeen::Absent if are_known => {
-                Some("not found; the tokens that were read last remain in use".to_owned())
+                Some("not found; the last tokens remain in use".to_owned())
             }
             SecretSeen::Absent => Some(
-                "not found: no tokens are known, and pools that are to be enforced answer 503; run the \
+                "not found: no tokens are known, and pools with access mode enforce answer 503; run the \
                  controller with --access"
                     .to_owned(),
             ),
@@ -52,7 +52,7 @@ pub(super) async fn follow(
         Condition::new(thing.clone(), failure).report_failure(
             &reporting.status.degraded,
             |reason| {
-                tracing::error!(reason, "{thing}");
+                tracing::error!(secret = thing, reason, "cannot read the records of tokens");
             },
         );
     }
@@ -60,6 +60,6 @@ pub(super) async fn follow(
 
 fn read(secret: &Secret) -> Result<Records, String> {
     let key = Records::FILE;
-    let json = secret.value(key).ok_or_else(|| format!("it has no key {key}"))?;
+    let json = secret.value(key).ok_or_else(|| format!("has no key {key}"))?;
     Records::read(json).map_err(|error| format!("{key}: {error}"))
 }

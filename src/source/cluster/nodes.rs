@@ -37,7 +37,8 @@ pub(super) async fn follow(client: Client, index: NodeIndex, reporting: Reportin
                     .report_failure(&degraded, |_| {
                         tracing::warn!(
                             error,
-                            "cannot watch nodes; the ledger does not know who has joined"
+                            fix = "grant the service account list and watch of nodes, and check the API server",
+                            "cannot watch Nodes, the boot ledger does not show which machines joined"
                         );
                     });
             }

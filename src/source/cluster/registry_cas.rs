@@ -28,14 +28,20 @@ impl RegistryCaMap {
         let is_failing = matches!(seen, ObjectSeen::Failed(_));
         let was_failing = std::mem::replace(&mut self.is_failing, is_failing);
         if was_failing && !is_failing {
-            tracing::info!("the config map is watched again");
+            tracing::info!("watch of the ConfigMap of registry CAs works again");
         }
         match seen {
             ObjectSeen::Present(raw) => MapSeen::of(&raw),
             ObjectSeen::Absent => MapSeen::Absent,
-            ObjectSeen::Failed(Failure { reason, .. }) => {
+            ObjectSeen::Failed(failure) => {
+                let fix = failure.fix();
+                let Failure { reason, .. } = failure;
                 if !was_failing {
-                    tracing::error!(reason, "the config map cannot be watched; trying again");
+                    tracing::error!(
+                        reason,
+                        fix,
+                        "cannot watch the ConfigMap of registry CAs, retrying"
+                    );
                 }
                 MapSeen::Unwatched(reason)
             }
@@ -60,10 +66,13 @@ impl MapSeen {
     fn of(raw: &Raw) -> Self {
         let reason = match Kind::RegistryCas.decode(&raw.json) {
             Ok(Object::ConfigMap(map)) => return Self::Present(map),
-            Ok(_) => "it is no config map".to_owned(),
+            Ok(_) => "not a ConfigMap".to_owned(),
             Err(error) => error.defect().reason,
         };
-        tracing::error!(reason, "the config map cannot be read; what was read before stays");
+        tracing::error!(
+            reason,
+            "cannot read the ConfigMap of registry CAs, keeping what was read before"
+        );
         Self::Unreadable(reason)
     }
 }

@@ -126,7 +126,11 @@ impl Session {
             }
             Report::FetchFailed(name, reason) => {
                 self.reporting.metrics.watch_failed(Kind::MachineConfig.name());
-                tracing::warn!(machine_config = name, reason, "cannot be fetched; trying again");
+                tracing::warn!(
+                    machine_config = name,
+                    reason,
+                    "cannot fetch a MachineConfig, retrying"
+                );
             }
             Report::Connectivity(answer) => self.take_answer(answer),
         }
@@ -144,9 +148,14 @@ impl Session {
         let condition = Condition::new(secret.clone(), self.view.secret_seen(name, seen));
         condition.report(&self.reporting.status.degraded, |reason| {
             if let Some(reason) = reason {
-                tracing::error!(secret, reason, "its registry logins are not followed");
+                tracing::error!(
+                    secret,
+                    reason,
+                    fix = "correct the Secret, or the annotation of the pool that names it",
+                    "cannot use the Secret with registry credentials"
+                );
             } else {
-                tracing::info!(secret, "its registry logins are followed");
+                tracing::info!(secret, "using the Secret with registry credentials");
             }
         });
         self.is_changed = true;
@@ -176,9 +185,13 @@ impl Session {
     pub(super) fn take_token(&mut self, token: BootstrapTokenState) {
         self.is_changed = true;
         if let Some(problem) = &token.problem {
-            tracing::error!(reason = problem, "the bootstrap token cannot be read");
+            tracing::error!(
+                reason = problem,
+                fix = "correct the files of --bootstrap-token-dir; new machines cannot join without the token",
+                "cannot read the bootstrap token"
+            );
         } else {
-            tracing::info!("bootstrap token read");
+            tracing::info!("read the bootstrap token");
         }
         let condition = Condition::new("bootstrap token", token.problem.clone());
         condition.note(&self.reporting.status.degraded);
@@ -195,16 +208,22 @@ impl Session {
         match (news, answer) {
             (Some(Transition::Lost(since)), Err(reason)) => {
                 let time = OffsetDateTime::from(since).format(&Rfc3339).unwrap_or_default();
-                let text = format!("away since {time} ({reason}); what was read last is served");
+                let text =
+                    format!("unavailable since {time} ({reason}); serving what was read last");
                 metrics.stale_since(Some(since));
                 Condition::failed("API server", text).report_failure(degraded, |_| {
-                    tracing::error!(since = time, reason, "the API server is away");
+                    tracing::error!(
+                        since = time,
+                        reason,
+                        fix = "check the API server and the network to it",
+                        "API server is unavailable, serving what was read last"
+                    );
                 });
             }
             (Some(Transition::Restored), _) => {
                 metrics.stale_since(None);
                 Condition::ok("API server").report(degraded, |_| {
-                    tracing::info!("the API server is back");
+                    tracing::info!("API server is available again");
                 });
                 // Some watches may wait for a retry, others may hang.
                 self.start_watches();
@@ -214,6 +233,7 @@ impl Session {
     }
 
     fn failed(&mut self, kind: Kind, failure: Failure) {
+        let fix = failure.fix();
         let Failure { reason, cause } = failure;
         if cause == Cause::NoSuchKind && kind.may_be_absent() {
             if self.failing.remove(&kind) {
@@ -227,7 +247,7 @@ impl Session {
             return;
         }
         if self.failing.insert(kind) {
-            tracing::error!(kind = kind.name(), reason, "cannot be watched; trying again");
+            tracing::error!(kind = kind.name(), reason, fix, "cannot watch a kind, retrying");
         }
         Condition::failed(kind.name(), format!("cannot be watched: {reason}"))
             .counted_by(&self.reporting.metrics.watch_failures(kind.name()))
@@ -239,7 +259,7 @@ impl Session {
             tracing::info!(kind = kind.name(), "the API server has this kind now");
         }
         if self.failing.remove(&kind) {
-            tracing::info!(kind = kind.name(), "watched again");
+            tracing::info!(kind = kind.name(), "watch works again");
             Condition::ok(kind.name()).note(&self.reporting.status.degraded);
         }
     }
@@ -288,14 +308,14 @@ impl Session {
             Ok(Some(snapshot)) => {
                 tracing::info!(
                     machine_configs = snapshot.machine_configs.len(),
-                    "serving what was cached until the cluster is read"
+                    "serving from the cache until the cluster is read"
                 );
                 self.view.restore(snapshot);
             }
             Ok(None) => {}
             Err(error) => {
                 self.reporting.metrics.cache_failures.inc();
-                tracing::error!(%error, "the cache cannot be used; going on without it");
+                tracing::error!(%error, "cannot use the cache, continuing without it");
             }
         }
         let (sender, snapshots) = watch::channel(Snapshot::default());

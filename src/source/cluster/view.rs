@@ -267,7 +267,7 @@ impl Objects {
     fn retain(&mut self, kind: Kind, is_there: impl Fn(&str) -> bool) {
         if kind.outlives_deletion() {
             for (_, entry) in self.by_name.iter_mut().filter(|(name, _)| !is_there(name)) {
-                entry.problem = Some("is gone; what it held last is served".into());
+                entry.problem = Some("was removed; its last contents are served".into());
             }
         } else {
             self.by_name.retain(|name, _| is_there(name));

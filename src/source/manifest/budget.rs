@@ -22,10 +22,10 @@ impl Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
     /// The values and keys would take too much memory.
-    #[error("holds more than {0} values and keys")]
+    #[error("has more than {0} values and keys")]
     Nodes(usize),
     /// The nesting would take too much stack.
-    #[error("has lists or mappings more than {0} deep within each other")]
+    #[error("has lists or mappings nested more than {0} deep")]
     Depth(usize),
 }
 
@@ -116,14 +116,14 @@ mod tests {
         let full = r#"{"a": 0} {"b,c": "[[[["} [[], {}]"#;
         assert_eq!(measured(full), Ok(true));
         let error = measured(&format!("{full} 1")).unwrap_err();
-        assert_eq!(error, "holds more than 9 values and keys");
+        assert_eq!(error, "has more than 9 values and keys");
     }
 
     #[test]
     fn lists_and_mappings_within_each_other_are_counted() {
         assert_eq!(measured(r#"[{"a": [[]]}] [[[[]]]]"#), Ok(true));
         let error = measured(r#"[{"a": [[[]]]}]"#).unwrap_err();
-        assert_eq!(error, "has lists or mappings more than 4 deep within each other");
+        assert_eq!(error, "has lists or mappings nested more than 4 deep");
         assert_eq!(measured("]]]]}"), Ok(true));
     }
 }

@@ -289,12 +289,12 @@ mod tests {
             r#"{"kind": "X"} {"a": [{"b": 1, "\u0062": 1}]}"#,
         ] {
             let error = parse(text.as_bytes()).unwrap_err().to_string();
-            let expected = "the key \"b\" is there twice in one mapping at line ";
+            let expected = "the key \"b\" appears twice in one mapping at line ";
             assert!(error.starts_with(expected), "{text}: {error}");
         }
         // The keys differ in YAML, and are the same text in JSON.
         let error = parse(b"kind: X\na: {1: x, '1': y}\n").unwrap_err().to_string();
-        assert!(error.starts_with("the key \"1\" is there twice"), "{error}");
+        assert!(error.starts_with("the key \"1\" appears twice"), "{error}");
         // Merged keys are overridden.
         assert!(parse(b"x: &x {a: 1, b: 2}\ny: {<<: *x, a: 2}\n").is_ok());
     }

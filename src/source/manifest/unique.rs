@@ -14,7 +14,7 @@ pub(super) struct Unique(pub(super) Value);
 
 /// Message about a duplicate key.
 pub(super) fn is_twice(key: &str) -> String {
-    format!("the key {} is there twice in one mapping", quoted(key))
+    format!("the key {} appears twice in one mapping", quoted(key))
 }
 
 impl<'de> Deserialize<'de> for Unique {
@@ -99,7 +99,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 
 /// Converts a number to JSON; others would be lost.
 fn number<E: Error>(number: Option<Number>) -> Result<Value, E> {
-    number.map(Value::Number).ok_or_else(|| E::custom("a number that JSON cannot say"))
+    number.map(Value::Number).ok_or_else(|| E::custom("a number that JSON cannot express"))
 }
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
             (r#"{"\n\u001b": 1, "\n\u001b": 2}"#, "\"\\n\\u{1b}\""),
         ] {
             let error = serde_json::from_str::<Unique>(text).map(|_| ()).unwrap_err().to_string();
-            let expected = format!("the key {key} is there twice in one mapping at line 1");
+            let expected = format!("the key {key} appears twice in one mapping at line 1");
             assert!(error.starts_with(&expected), "{error}");
         }
         assert!(serde_json::from_str::<Unique>(r#"[{"a": 1}, {"a": {"a": 1}}]"#).is_ok());

@@ -54,10 +54,7 @@ pub(crate) fn assert_refused(response: &Response) {
     let challenge = response.header("www-authenticate").expect("a challenge");
     assert!(challenge.starts_with("Bearer "), "{challenge}");
     let body = String::from_utf8(response.body.clone()).expect("text");
-    assert_eq!(
-        body,
-        "this config is not for everyone, and nothing that came with the request opens it\n"
-    );
+    assert_eq!(body, "access to this config is restricted, and the request has no valid token\n");
 }
 
 /// A folder of manifests with the sample cluster's, of which one pool says something of its access.

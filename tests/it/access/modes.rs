@@ -78,7 +78,7 @@ fn enforcing_waits_for_pointer_configs_that_lack_a_token() {
     fs::write(&path, old.to_string()).expect("a writable folder");
     wait_for("it to be told", || {
         let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
-        degraded.contains("its machines are refused").then_some(())
+        degraded.contains("the requests of its machines are refused").then_some(())
     });
     assert_refused(&get(&state_client, "worker", None));
 }
@@ -156,7 +156,7 @@ fn what_strangers_can_read_is_reported_by_the_check_of_certificates() {
     command.arg("--manifests").arg(manifests.path());
     let lines = printed(&command.output().expect("the built binary"));
     let master = lines.lines().find(|line| line.starts_with("pool master: ")).expect("a line");
-    assert!(master.contains("whoever reaches the server can read"), "{master}");
+    assert!(master.contains("unauthenticated clients can read"), "{master}");
     assert!(master.contains("/etc/kubernetes/kubeconfig (kubeconfig"), "{master}");
     assert!(!lines.contains("pool worker"), "it is enforced: {lines}");
 }
@@ -199,7 +199,7 @@ fn a_slip_of_the_pen_opens_no_pool_of_which_nothing_is_known() {
         assert_eq!((stranger.status, stranger.header("retry-after")), (503, Some("5")), "{slip}");
         assert_eq!(get(&server.tls(), "master", None).status, 200, "{slip}");
         let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
-        assert!(degraded.contains("pool worker: its mode of access is not known"), "{degraded}");
+        assert!(degraded.contains("pool worker: its access mode is unknown"), "{degraded}");
         // Another change meanwhile does not make it clear.
         let pool = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",

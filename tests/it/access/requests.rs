@@ -188,7 +188,7 @@ fn where_access_is_audited_it_is_reported_who_would_be_refused() {
         [Value::Null, json!("missing"), json!("plain-port"), json!("malformed")]
     );
     wait_for("the log to say so", || {
-        server.log().contains("would be refused: it has no token").then_some(())
+        server.log().contains("would be refused: no token").then_some(())
     });
 }
 

@@ -28,7 +28,7 @@ fn a_token_with_a_name_opens_its_pools_until_it_is_revoked() {
 
     let again = tokens(&server, &added);
     let error = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(error.contains("rack-7: there is a token of this name"), "{error}");
+    assert!(error.contains("rack-7: a token has this name already"), "{error}");
     printed(&tokens(&server, &["revoke", "rack-7"]));
     wait_for("it to be refused", || (status("worker") == 401).then_some(()));
     let error = tokens(&server, &["revoke", "rack-7"]);
@@ -54,7 +54,7 @@ fn a_rotation_replaces_tokens_and_those_before_go_on_for_a_while() {
     assert!(server.metric(metric) >= 1.0, "{log}");
     let other = tokens(&server, &["rotate", "--pool", "nowhere"]);
     let error = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(error.contains("pool nowhere: its pointer configs carry no tokens"), "{error}");
+    assert!(error.contains("pool nowhere: its pointer configs have no tokens"), "{error}");
 }
 
 #[test]

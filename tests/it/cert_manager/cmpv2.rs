@@ -167,13 +167,13 @@ fn what_may_heal_is_asked_for_again_until_it_does() {
     let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::Waits(2)));
     site.corporate(&ca);
     let approval = site.approved("approval", &["a.apps.example.com"]);
-    site.waits_for(&approval, "the CA asks to wait");
+    site.waits_for(&approval, "the CA has not decided yet");
     site.issued(&approval);
 
     // Somebody is about to approve it while the server is away: it is not asked for anew.
     ca.behave(Quirk::Waits(usize::MAX));
     let slow = site.approved("slow", &["a.apps.example.com"]);
-    site.waits_for(&slow, "the CA asks to wait");
+    site.waits_for(&slow, "the CA has not decided yet");
     let asked = requests(&ca);
     ca.behave(Quirk::Unavailable);
     site.waits_for(&slow, "answers 503 Service Unavailable");
@@ -184,7 +184,7 @@ fn what_may_heal_is_asked_for_again_until_it_does() {
     // One that has forgotten it meanwhile is asked anew.
     ca.behave(Quirk::Waits(usize::MAX));
     let forgotten = site.approved("forgotten", &["a.apps.example.com"]);
-    site.waits_for(&forgotten, "the CA asks to wait");
+    site.waits_for(&forgotten, "the CA has not decided yet");
     ca.behave(Quirk::Unavailable);
     site.waits_for(&forgotten, "answers 503 Service Unavailable");
     let asked = requests(&ca);
@@ -196,11 +196,10 @@ fn what_may_heal_is_asked_for_again_until_it_does() {
     ca.behave(Quirk::NotFound);
     let absent = site.approved("absent", &["b.apps.example.com"]);
     site.waits_for(&absent, "answers 404 Not Found");
-    let reported =
-        "requests wait for a CA beyond the cluster: CMPv2Issuer default/corporate: http://";
+    let reported = "CMPv2Issuer default/corporate: http://";
     wait_for("it to be logged", || site.issuer.log().contains(reported).then_some(()));
     ca.behave(Quirk::WrongNonce);
-    site.waits_for(&absent, "it does not repeat our nonce");
+    site.waits_for(&absent, "it does not repeat the nonce");
     ca.behave(Quirk::None);
     site.issued(&absent);
 
@@ -228,10 +227,10 @@ fn a_refusal_and_what_was_not_asked_for_fail_in_words() {
     for (name, quirk, expected) in [
         ("refuses", Quirk::Refuses, "the server refuses: rejection"),
         ("error", Quirk::Error, "the server refuses: rejection"),
-        ("wrong-key", Quirk::WrongKey, "the certificate that came is for another key"),
-        ("stranger", Quirk::OfStranger, "the certificate that came is not trusted"),
-        ("is-ca", Quirk::MakesCa, "more than was asked for: it is a CA's"),
-        ("names", Quirk::NamesMore, "more than was asked for: it is for other.example.com too"),
+        ("wrong-key", Quirk::WrongKey, "the issued certificate is for another key"),
+        ("stranger", Quirk::OfStranger, "the issued certificate is not trusted"),
+        ("is-ca", Quirk::MakesCa, "more than was requested: it is a CA certificate"),
+        ("names", Quirk::NamesMore, "more than was requested: it is for other.example.com too"),
     ] {
         ca.behave(quirk);
         let path = site.approved(name, &["a.apps.example.com"]);
@@ -244,7 +243,7 @@ fn a_refusal_and_what_was_not_asked_for_fail_in_words() {
     ca.behave(Quirk::Mods);
     let changed = site.approved("changed", &["a.apps.example.com"]);
     let reported = until(&site.cluster, &changed, "Ready", "True", "Issued");
-    let expected = "it is signed, not quite as it was asked for: granted with changes";
+    let expected = "signed, with differences from the request: granted with changes";
     assert!(message(&reported, "Ready").starts_with(expected), "{reported}");
 }
 
@@ -294,15 +293,15 @@ fn a_cluster_issuer_asks_by_a_pair_that_signs_and_serves_kubernetes_own_requests
             ready["message"].as_str()?.contains(reason).then_some(())
         });
     };
-    says("ra cannot be read: ");
+    says("cannot read Secret ");
     site.allow_secrets(NAMESPACE);
-    says(&format!("Secret {NAMESPACE}/ra is not there"));
+    says(&format!("Secret {NAMESPACE}/ra not found"));
     let (pair, key) = (file("tls.crt"), file("tls.key"));
     site.secret(NAMESPACE, "ra", &[("ra.pem", &pair), ("ra-key.pem", &key)]);
-    says("cas.pem of Secret ra is not there");
+    says("cas.pem of Secret ra not found");
     let strange = rcgen::KeyPair::generate().expect("a key").serialize_pem();
     site.secret(NAMESPACE, "ra", &[("cas.pem", &ca.root()), ("ra-key.pem", &strange)]);
-    says("ra-key.pem of Secret ra: it is not the key of the first certificate");
+    says("ra-key.pem of Secret ra: not the key of the first certificate");
     site.secret(NAMESPACE, "ra", &[("ra-key.pem", &key)]);
     until(&site.cluster, &issuer, "Ready", "True", "CanSign");
 

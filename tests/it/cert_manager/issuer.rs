@@ -157,8 +157,7 @@ fn what_the_policy_does_not_cover_fails_with_all_reasons() {
             "issuerRef": of_cluster("mcs"), "request": request, "isCA": true, "duration": "2161h",
             "usages": ["digital signature", "code signing"],
         }),
-        "the issuer's dnsNames do not cover b.example.com; the issuer's usages lack code signing; it \
-         is to be a CA's, and the issuer's policy has no isCA: true; it is to be valid for 2161h, \
+        "the issuer's dnsNames do not cover b.example.com; the issuer's usages lack code signing; requests a CA certificate, and the issuer's policy does not have isCA: true; requests a validity of 2161h, \
          longer than the issuer's maxDuration, 2160h",
     );
     let broken = BASE64
@@ -166,7 +165,7 @@ fn what_the_policy_does_not_cover_fails_with_all_reasons() {
     refused(
         "broken",
         json!({"issuerRef": of_cluster("mcs"), "request": broken}),
-        "its request cannot be signed: it is no certificate request (PKCS #10)",
+        "cannot sign its request: not a certificate request (PKCS #10)",
     );
     refused(
         "another-usage",
@@ -180,8 +179,8 @@ fn what_the_policy_does_not_cover_fails_with_all_reasons() {
     refused(
         "weak",
         json!({"issuerRef": of_cluster("mcs"), "request": weak_request()}),
-        "its request cannot be signed: its signature is not that of its own key, or is of a kind that is not \
-         taken: RSA with less than 2048 bits, SHA-1",
+        "cannot sign its request: its signature is not from its key, or is of a refused kind: \
+            RSA with less than 2048 bits, SHA-1",
     );
 
     // By a Certificate, whose owner reads the reason: machines know the server by this name.
@@ -204,7 +203,7 @@ fn an_issuer_without_its_secret_says_so_and_signs_once_it_is_there() {
     let account = format!("system:serviceaccount:{NAMESPACE}:machine-config-server-issuer");
     assert!(message(&reported, "Ready").contains(&account), "it may not read it: {reported}");
     site.allow_secrets("default");
-    let absent = "Secret default/own is not there";
+    let absent = "Secret default/own not found";
     wait_for("the issuer to say what is missing", || {
         (message(&site.object(&issuer), "Ready") == absent).then_some(())
     });

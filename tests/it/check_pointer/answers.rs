@@ -40,7 +40,7 @@ impl Enforced {
     /// A server answers with `status`.
     fn assert_refused(&self, file: &Path, reason: &str, then: &str, status: u16) {
         let (served, url) = (&self.served, &self.url);
-        let by = format!("by the tokens of {}: {reason}: a machine {then}", served.state);
+        let by = format!("according to the tokens of {}: {reason}: a machine {then}", served.state);
         let reported = format!("{}: no config from {url}, {by}", file.display());
         let said = served.by_state(file);
         assert_eq!((said.status, said.lines), (1, vec![reported]));
@@ -69,12 +69,12 @@ fn what_proves_who_asks_is_judged_as_a_server_that_enforces_judges_it() {
     let without = served.with(|config| {
         merge(config).as_object_mut().expect("a fetch").remove("httpHeaders");
     });
-    enforced.assert_refused(&without, "it has no token", "gives up", 401);
+    enforced.assert_refused(&without, "no token", "gives up", 401);
     let malformed = enforced.sends("Basic eA==");
-    enforced.assert_refused(&malformed, "its token is malformed", "gives up", 401);
-    let again = "asks again until it is";
+    enforced.assert_refused(&malformed, "token malformed", "gives up", 401);
+    let again = "retries until it is";
     let unknown = enforced.sends(&unknown());
-    enforced.assert_refused(&unknown, "its token is not known here", again, 503);
+    enforced.assert_refused(&unknown, "token unknown to this server", again, 503);
 
     // Whose keys servers have, and the folder has not.
     let signed = enforced.sends("Bearer e30.e30.c2ln");
@@ -88,7 +88,7 @@ fn what_proves_who_asks_is_judged_as_a_server_that_enforces_judges_it() {
     let of_worker = listed.lines().find(|line| line.contains(" worker ")).expect("a token");
     enforced.tokens(&["revoke", of_worker.split(' ').next().expect("an id")]);
     wait_for("another token", || (served.by_server(&kept).status == 1).then_some(()));
-    enforced.assert_refused(&kept, "its token was revoked", "gives up", 401);
+    enforced.assert_refused(&kept, "token revoked", "gives up", 401);
     wait_for("another token in the pointer config", || {
         (credential(&served.server, "worker") != before).then_some(())
     });
@@ -98,7 +98,7 @@ fn what_proves_who_asks_is_judged_as_a_server_that_enforces_judges_it() {
     fs::write(served.server.state().join("access.json"), "[").expect("a writable folder");
     let Said { status, lines, error } = served.by_state(&served.own());
     assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
-    assert!(error.contains("access.json") && error.contains("; --connect HOST:PORT"), "{error}");
+    assert!(error.contains("access.json") && error.contains("with --connect HOST:PORT"), "{error}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn what_a_server_answers_is_what_a_machine_makes_of_it() {
     let Said { status, lines, error } = served.by_server(&unknown);
     let (name, address) = (unknown.display(), &served.address);
     let reported =
-        format!("{name}: {address} answers 503 for {url}: a machine asks again until that is 200");
+        format!("{name}: {address} answers 503 for {url}: a machine retries until it gets 200");
     assert_eq!((status, lines), (1, vec![reported]));
     assert_eq!(error, one_error(&unknown, 1));
 
@@ -140,14 +140,15 @@ fn there_has_to_be_something_to_judge_by() {
     let served = Served::start();
     let empty = tempfile::tempdir().expect("a temporary folder");
     let missing = empty.path().join("missing");
-    for (state, expected) in [
-        (missing.as_path(), "there is no such directory"),
-        (empty.path(), "there is no serving pair"),
-    ] {
+    for (state, expected) in
+        [(missing.as_path(), "directory not found"), (empty.path(), "no serving certificate found")]
+    {
         let said = check(&served.own(), &["--state-dir", state.to_str().expect("text")]);
         assert_eq!((said.status, said.error.lines().count()), (1, 1), "{}", said.error);
         assert!(said.error.contains(expected), "{}", said.error);
-        assert!(said.error.ends_with("; --connect HOST:PORT asks a server that runs\n"));
+        assert!(
+            said.error.ends_with("; check against a running server with --connect HOST:PORT\n")
+        );
     }
     let usage = |arguments: &[&str]| -> String {
         let mut command = binary();
@@ -159,7 +160,7 @@ fn there_has_to_be_something_to_judge_by() {
     for (arguments, expected) in [
         (&["--connect", "localhost:1"][..], "missing --pointer <FILE>"),
         (&["--pointer", "x", "--connect", "localhost"], "expected HOST:PORT"),
-        (&["--pointer", "x", "--connect", "a:1", "--state-dir", "y"], "does not go with"),
+        (&["--pointer", "x", "--connect", "a:1", "--state-dir", "y"], "cannot be used with"),
     ] {
         let error = usage(arguments);
         assert!(error.contains(expected), "{arguments:?}: {error}");
@@ -196,8 +197,8 @@ fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
         let gone = pointers.into_iter().find(|it| it["name"] == name.as_str())?;
         gone["problem"].as_str().map(str::to_owned)
     });
-    assert!(problem.contains("no pool gone"), "{problem}");
-    wait_for("the log", || running.log().contains("there is no pool gone here").then_some(()));
+    assert!(problem.contains("pool gone not found"), "{problem}");
+    wait_for("the log", || running.log().contains("pool gone not found").then_some(()));
 
     // One that somebody puts beside them while it runs.
     fs::write(kept.pointer("late"), &gone).expect("a writable folder");

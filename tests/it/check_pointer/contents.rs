@@ -14,31 +14,30 @@ fn files_from_which_no_machine_boots_are_reported_by_their_fault() {
     let served = Served::start();
     let config = served.config().to_string();
     for (contents, expected) in [
-        (&b""[..], "it is empty"),
-        (b"#!/bin/sh\necho hello\n", "it is no Ignition config, but a script"),
+        (&b""[..], "empty"),
+        (b"#!/bin/sh\necho hello\n", "not an Ignition config, but a script"),
         (b"{\"ignition\": ", "not JSON: "),
-        (BASE64.encode(&config).as_bytes(), "it is encoded in base64"),
+        (BASE64.encode(&config).as_bytes(), "encoded in base64"),
         (b"{\"ignition\": {\"version\": \"3.9.0\"}}", "\"3.9.0\" is not a known Ignition spec"),
     ] {
         served.assert_refused(&served.file(contents), &[expected]);
     }
     let no_ca = served.with(|config| config["ignition"]["security"] = json!({}));
-    served.assert_refused(&no_ca, &["it names no certificate authorities"]);
+    served.assert_refused(&no_ca, &["trusts no CAs"]);
     let no_tls = served.with(|config| {
         config["ignition"]["config"]["merge"][0]["source"] =
             "http://localhost:22624/config/worker".into();
         set_pem(config, "no PEM");
     });
-    served
-        .assert_refused(&no_tls, &["certificateAuthorities[0] holds no certificate", "has no TLS"]);
+    served.assert_refused(&no_tls, &["certificateAuthorities[0] has no certificate", "has no TLS"]);
 
     let missing = served.directory.path().join("missing");
     let large = served.file(&vec![b' '; 2 << 20]);
     for (file, expected) in [
         (missing.as_path(), "No such file or directory"),
         (served.directory.path(), "Is a directory"),
-        (&large, "it has more than 1048576 bytes, which no platform takes as user data"),
-        (Path::new("/dev/zero"), "it has more than 1048576 bytes"),
+        (&large, "has more than 1048576 bytes, which no platform accepts as user data"),
+        (Path::new("/dev/zero"), "has more than 1048576 bytes"),
     ] {
         let Said { status, lines, error } = served.by_state(file);
         assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
@@ -59,7 +58,7 @@ fn a_warning_keeps_nobody_from_booting() {
         assert_eq!((said.status, said.lines.len()), (0, 3), "{:?}", said.lines);
         let start = format!("{}: warning: it has ", large.display());
         assert!(said.lines[0].starts_with(&start), "{:?}", said.lines);
-        assert!(said.lines[0].ends_with(" bytes, and EC2 takes 16384 of user data"));
+        assert!(said.lines[0].ends_with(" bytes, and EC2 accepts 16384 bytes of user data"));
         assert!(said.lines[1].ends_with("warning: x: unknown field, ignored"), "{:?}", said.lines);
         assert!(said.lines[2].contains(": boots from https://"), "{:?}", said.lines);
     }
@@ -78,7 +77,7 @@ fn a_pointer_config_that_is_kept_and_broken_is_reported_by_the_check() {
     let name = kept.display().to_string();
     let faults: [(Change, &str); 6] = [
         (|it| it["ignition"]["timeouts"] = json!({"httpTotal": -1}), "a machine gives up"),
-        (|it| merge(it)["compression"] = "gzip".into(), "is to be unpacked with gzip"),
+        (|it| merge(it)["compression"] = "gzip".into(), "has the compression gzip"),
         (|it| merge(it)["httpHeaders"] = json!([{"name": "X"}]), "has no value"),
         (|it| merge(it)["source"] = "https://localhost:0/config/worker".into(), "port 0"),
         (|it| it["ignition"]["config"]["replace"] = json!({"source": ""}), "an empty source"),
@@ -89,7 +88,7 @@ fn a_pointer_config_that_is_kept_and_broken_is_reported_by_the_check() {
         fs::copy(served.with(change), &kept).expect("a writable folder");
         let Said { status, lines, .. } = check();
         assert_eq!(status, 1, "{expected}: {lines:?}");
-        let start = format!("{name} could not boot a machine: ");
+        let start = format!("{name} cannot boot a machine: ");
         let reported = lines.iter().find(|line| line.starts_with(&start));
         assert!(reported.is_some_and(|line| line.contains(expected)), "{expected}: {lines:?}");
     }
@@ -156,7 +155,7 @@ fn what_has_no_effect_is_reported_and_scripts_get_json() {
         assert_eq!(report, expected);
         let strict = check(&file, &[&against[..], &["--strict"]].concat());
         assert_eq!((strict.status, &strict.lines), (1, &plain.lines));
-        let refused = "--strict refuses what has no effect: 2";
+        let refused = "--strict refuses fields without effect: 2";
         assert!(strict.error.contains(refused), "{}", strict.error);
 
         let own = check(&served.own(), &[&against[..], &["--strict"]].concat());

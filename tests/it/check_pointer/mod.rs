@@ -140,7 +140,7 @@ impl Kept {
 
 fn one_error(file: &Path, faults: usize) -> String {
     let file = file.display();
-    format!("machine-config-server: {file}: no machine would boot from it: faults: {faults}\n")
+    format!("machine-config-server: {file}: no machine can boot from it: faults: {faults}\n")
 }
 
 /// The entry of the only authorities.

@@ -40,8 +40,8 @@ fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         text(&output.stderr),
-        "machine-config-server: the cluster: there is no serving pair; --connect HOST:PORT asks a \
-         server that runs\n"
+        "machine-config-server: the cluster: no serving certificate found; check against a running \
+            server with --connect HOST:PORT\n"
     );
 
     let encoded = |name: &str| BASE64.encode(fs::read(server.state().join(name)).expect("a file"));
@@ -67,5 +67,8 @@ fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     assert_eq!(output.status.code(), Some(1));
     let line = text(&output.stdout);
     assert!(line.contains(": no config from https://") && line.lines().count() == 1, "{line}");
-    assert!(line.contains("/config/worker, by the tokens of the cluster: its token is "), "{line}");
+    assert!(
+        line.contains("/config/worker, according to the tokens of the cluster: its token is "),
+        "{line}"
+    );
 }

@@ -228,7 +228,7 @@ impl Controller {
     }
 
     pub(super) fn is_active(&self) -> bool {
-        self.log().contains("active identity=")
+        self.log().contains("became the leader identity=")
     }
 
     fn terminate(&mut self) {

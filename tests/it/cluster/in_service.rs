@@ -54,15 +54,20 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
 
     let server = site.start(&["--pair-secret", SECRET]);
     wait_for("the pool", || (marker(&server, "worker") == Ok("one".to_owned())).then_some(()));
-    assert_eq!(in_service(&server), (503, "serving pair: not in order\n".to_owned()));
+    assert_eq!(in_service(&server), (503, "serving certificate: failed\n".to_owned()));
     assert_eq!(is_shown(&server, &made), None);
     let secrets = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
     site.cluster.create(&secrets, &secret(&made));
     wait_for("the pair that was made", || is_shown(&server, &made));
     put_in_service(&server);
     wait_for("nothing to be missed", || {
-        (!server.metrics().get("/api/v1/overview").json().to_string().contains("serving pair"))
-            .then_some(())
+        (!server
+            .metrics()
+            .get("/api/v1/overview")
+            .json()
+            .to_string()
+            .contains("serving certificate"))
+        .then_some(())
     });
     // One that cannot be used leaves the one before.
     let path = format!("{secrets}/machine-config-server-tls");
@@ -89,7 +94,7 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
     }
     wait_for("the missing files to be told", || {
         let text = server.metrics().get("/readyz").body;
-        String::from_utf8(text).expect("text").contains("serving pair: ").then_some(())
+        String::from_utf8(text).expect("text").contains("serving certificate: ").then_some(())
     });
     assert_eq!(is_shown(&server, &mounted), Some(()), "{}", server.log());
     assert_eq!(in_service(&server).0, 200, "machines boot");
@@ -163,7 +168,7 @@ fn a_cluster_without_openshifts_kinds_gets_certificates_and_servers() {
     site.cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
     let controller =
         super::controller::started(&site.cluster, site.directory.path(), &["--access", "audit"]);
-    let pair = wait_for("a serving pair", || {
+    let pair = wait_for("a serving certificate", || {
         site.cluster
             .get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-tls"))
     });
@@ -192,7 +197,7 @@ fn a_cluster_with_no_kinds_but_kubernetes_own_gets_certificates() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let controller = super::controller::started(&cluster, directory.path(), &["--access", "audit"]);
     let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-tls");
-    wait_for("a serving pair", || cluster.get(&path));
+    wait_for("a serving certificate", || cluster.get(&path));
     wait_for("the controller to be ready", || (controller.readiness().0 == 200).then_some(()));
     let log = controller.log();
     assert!(!log.contains("ERROR") && !log.contains("404 page not found"), "{log}");

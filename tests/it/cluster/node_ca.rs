@@ -160,7 +160,7 @@ fn a_node_is_in_step_from_the_first_ca_to_the_last() {
     let (main, mirror) = (pem("main"), pem("mirror"));
     let mut node = Node::start(&cluster, cluster.address());
     // That there is no map says nothing.
-    node.wait_for_log("is not there; what is on the node is kept");
+    node.wait_for_log("ConfigMap of registry CAs not found, keeping the files on the node");
     assert!(!node.certs().exists());
 
     create_map(&cluster, &json!({"a.example.com..5000": main, "b": main}));
@@ -170,7 +170,7 @@ fn a_node_is_in_step_from_the_first_ca_to_the_last() {
     patch_map(&cluster, &json!({"a.example.com..5000": mirror, "c": main, "bad": "oops"}));
     node.wait_for_ca("c", Some(&main));
     node.wait_for_ca("a.example.com:5000", Some(&mirror));
-    node.wait_for_log(r#"key \"bad\" holds no certificate in PEM"#);
+    node.wait_for_log(r#"key \"bad\" has no certificate in PEM"#);
     patch_map(&cluster, &json!({"c": null, "bad": null}));
     node.wait_for_ca("c", None);
     // A CA that stays is never gone, and one that does not change is not touched.
@@ -189,10 +189,10 @@ fn a_node_is_in_step_from_the_first_ca_to_the_last() {
 
     // The map is deleted and made again, with no authority that goes meanwhile.
     let events = Events::changes_of(&node.certs());
-    let reported = node.log().matches("is not there").count();
+    let reported = node.log().matches("ConfigMap of registry CAs not found").count();
     cluster.delete(&format!("{}/{MAP}", maps()));
     wait_for("the loss to be noticed", || {
-        (node.log().matches("is not there").count() > reported).then_some(())
+        (node.log().matches("ConfigMap of registry CAs not found").count() > reported).then_some(())
     });
     create_map(&cluster, &json!({"a.example.com..5000": mirror, "b": main, "d": main}));
     node.wait_for_ca("d", Some(&main));
@@ -225,7 +225,7 @@ fn while_the_api_server_is_away_a_node_keeps_what_it_has() {
     let mut node = Node::start(&cluster, proxy.address());
     node.wait_for_ca("a", Some(&main));
     proxy.set(Way::Cut);
-    node.wait_for_log("cannot be watched; trying again");
+    node.wait_for_log("cannot watch the ConfigMap of registry CAs, retrying");
     patch_map(&cluster, &json!({"a": mirror, "b": main}));
     // Drift is repaired all the same.
     fs::remove_file(node.certs().join("a/ca.crt")).expect("a removal");
@@ -234,13 +234,14 @@ fn while_the_api_server_is_away_a_node_keeps_what_it_has() {
     node.signal(Signal::KILL);
     assert_eq!(node.ended(), None);
     node.restart();
-    let lines = || node.log().matches("cannot be watched; trying again").count();
+    let lines =
+        || node.log().matches("cannot watch the ConfigMap of registry CAs, retrying").count();
     wait_for("the second one to try", || (lines() == 2).then_some(()));
     assert_eq!(node.ca("a").as_ref(), Some(&main));
     proxy.set(Way::Open);
     node.wait_for_ca("a", Some(&mirror));
     node.wait_for_ca("b", Some(&main));
-    node.wait_for_log("the config map is watched again");
+    node.wait_for_log("watch of the ConfigMap of registry CAs works again");
     assert_eq!(lines(), 2, "once is enough: {}", node.log());
 }
 
@@ -270,17 +271,14 @@ fn an_administrator_is_told_what_is_out_of_step() {
             .parse::<i64>()
             .expect("a whole number")
     };
-    readiness(
-        200,
-        &format!("ConfigMap {MANAGED}/{MAP}: is not there; what is on the node is kept"),
-    );
+    readiness(200, &format!("ConfigMap {MANAGED}/{MAP}: not found; the files on the node remain"));
 
     // A folder that somebody else made is in the way.
     let theirs = node.certs().join("b");
     fs::create_dir_all(&theirs).expect("a folder");
     fs::write(theirs.join("ca.crt"), &mirror).expect("a file");
     create_map(&cluster, &json!({"a": main, "b": main, "bad": "oops"}));
-    readiness(503, "somebody else made it");
+    readiness(503, "another program made it");
     assert_eq!(metric("mcs_node_ca_problems"), 1);
     assert_eq!(metric("mcs_node_ca_registries"), 2);
     assert_eq!(metric("mcs_node_ca_changes_total"), 1, "a");

@@ -128,7 +128,7 @@ fn a_nodes_credentials_follow_the_secret_and_those_of_others_stay() {
     let agent = Agent::start(&cluster);
     agent.until_reported(
         200,
-        "Secret openshift-config/pull-secret: is not there; what is on the node is kept",
+        "Secret openshift-config/pull-secret: not found; the credentials on the node remain",
     );
     let them = credential("them");
     cluster.create(
@@ -151,7 +151,7 @@ fn a_nodes_credentials_follow_the_secret_and_those_of_others_stay() {
         .expect("a write");
     agent.until(&json!({"their.example": them, "a.example": credential("new")}));
     fs::write(agent.path(), "SECRET").expect("a write");
-    agent.until_reported(503, "no JSON (line 1, column 1); it is left alone");
+    agent.until_reported(503, "not JSON (line 1, column 1); not changed");
     assert_eq!(agent.metric("mcs_node_ca_login_problems"), "1");
     fs::write(agent.path(), "{}").expect("a write");
     agent.until(&json!({"a.example": credential("new")}));
@@ -159,7 +159,7 @@ fn a_nodes_credentials_follow_the_secret_and_those_of_others_stay() {
     cluster.patch(&format!("{SECRETS}/pull-secret"), &broken);
     agent.until_reported(
         200,
-        "key \".dockerconfigjson\": no object `auths` in it; what is on the node is kept",
+        "key \".dockerconfigjson\": has no object `auths`; the files on the node remain",
     );
     agent.until(&json!({"a.example": credential("new")}));
     cluster.patch(&format!("{SECRETS}/pull-secret"), &secret(&json!({})));

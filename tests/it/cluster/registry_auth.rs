@@ -129,16 +129,15 @@ async fn a_clusters_credentials_are_served_within_a_second_of_each_change() {
         .await;
     wait_for("order", || source.degraded().is_empty().then_some(()));
     site.annotate(&json!("no name"));
-    let refused = "its annotation machineconfiguration.openshift.io/registry-auth names no secret: \
-                   expected NAMESPACE/NAME";
+    let refused = "its annotation machineconfiguration.openshift.io/registry-auth names no Secret: \
+        expected NAMESPACE/NAME";
     source.until(refused, |inputs| served(inputs, "worker") == Err(refused.to_owned())).await;
     site.annotate(&Value::Null);
     source.served_soon("worker", &["new.example", "quay.io"]).await;
 
     // The secret goes, and comes back empty.
     site.cluster.delete(&format!("{SECRETS}/pull-secret"));
-    let gone = "Secret openshift-config/pull-secret: is gone; the registry logins that it held last \
-                are served";
+    let gone = "Secret openshift-config/pull-secret: was removed; its last registry credentials are served";
     let reported =
         |inputs: &model::inputs::Inputs| inputs.problems.iter().any(|it| it.to_string() == gone);
     source.until(gone, reported).await;
@@ -171,7 +170,7 @@ async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
     assert_eq!(
         source.degraded(),
         [
-            "Secret openshift-config/pull-secret: is not there; machines get no registry logins of it"
+            "Secret openshift-config/pull-secret: not found; machines get no registry credentials from it"
         ]
     );
     site.secret("pull-secret", &credentials(&["quay.io"]));
@@ -194,8 +193,7 @@ async fn a_server_started_while_the_api_server_is_away_has_enforced_pools_wait()
     proxy.set(Way::Cut);
     let mut source = site.follow(proxy.address(), Some(DEFAULT)).await;
     let inputs = source.until("the cache", |inputs| inputs.pools.contains_key("worker")).await;
-    let waits =
-        "its registry logins are not known: Secret openshift-config/pull-secret has not been read";
+    let waits = "its registry credentials are unknown: Secret openshift-config/pull-secret has not been read";
     assert_eq!(served(&inputs, "worker"), Err(waits.to_owned()));
     assert!(model::render::select(&inputs, "worker").is_ok(), "it is not enforced");
     proxy.set(Way::Open);

@@ -200,7 +200,7 @@ fn every_bad_entry_is_refused_alone() {
     site.in_step(&[("good.example.com", &main)]);
     wait_for("the refusals to be told", || {
         let log = site.controller.log();
-        let refused = log.lines().filter(|line| line.contains("a registry's CA is refused"));
+        let refused = log.lines().filter(|line| line.contains("refused a registry CA"));
         (refused.count() == 5).then_some(())
     });
     let log = site.controller.log();
@@ -208,7 +208,7 @@ fn every_bad_entry_is_refused_alone() {
         assert!(log.contains(key), "{key}: {log}");
     }
     wait_for("an event", || {
-        site.cluster.events().contains("holds no certificate in PEM").then_some(())
+        site.cluster.events().contains("has no certificate in PEM").then_some(())
     });
 }
 

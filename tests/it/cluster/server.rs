@@ -169,7 +169,7 @@ fn reported(server: &Server, what: &str) -> String {
 /// with: these pools are not enforced.
 fn in_order(server: &Server) {
     let is_exposed = |line: &str| {
-        line.contains(": whoever reaches the server can read /etc/kubernetes/kubeconfig ")
+        line.contains(": unauthenticated clients can read /etc/kubernetes/kubeconfig ")
     };
     wait_for_readiness(server, |status, text| status == 200 && text.lines().all(is_exposed));
 }

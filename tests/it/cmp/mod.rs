@@ -170,7 +170,7 @@ fn a_request_of_somebody_gets_what_it_asks_for_in_pem_and_in_der() {
     broken[last] ^= 1;
     fs::write(desk.path("broken.der"), broken).expect("a writable folder");
     let said = desk.enroll(&ca, &[&PASSWORD[..], &["--csr", "broken.der"]].concat());
-    assert!(said.error.contains("its signature is not that of its own key"), "{}", said.error);
+    assert!(said.error.contains("its signature is not from its key"), "{}", said.error);
     assert_eq!(ca.seen().len(), 4, "nothing is asked for with a broken request");
 }
 
@@ -248,7 +248,7 @@ fn a_server_that_goes_away_while_a_request_waits_there_is_asked_what_came_of_it(
         ca.behave(Quirk::Waits(0));
         said.join().expect("a client").well()
     });
-    let reported = "answers 503 Service Unavailable; it has the request and is asked again in ";
+    let reported = "answers 503 Service Unavailable; the server has the request, asking again in ";
     assert!(said.output.contains(reported), "{}", said.output);
     let requests = ca.seen().into_iter().filter(|seen| matches!(seen, Seen::Request { .. }));
     assert_eq!(requests.count(), 1, "{:?}", ca.seen());
@@ -277,7 +277,7 @@ fn waiting_ends_when_the_time_is_over() {
 #[test]
 fn a_certificate_that_was_changed_is_taken_and_reported() {
     let said = Desk::new().first(&CmpCa::start(Quirk::Mods), &[]).well();
-    let reported = "it is not quite what was asked for: granted with changes; it says \"shorter\"";
+    let reported = "the certificate differs from the request: granted with changes; the server says \"shorter\"";
     assert!(said.output.contains(reported), "{}", said.output);
 }
 
@@ -286,7 +286,7 @@ fn an_old_servers_sha1_is_taken_by_flag_alone() {
     let ca = CmpCa::start(Quirk::Sha1);
     let said = Desk::new().first(&ca, &[]);
     assert!(
-        said.error.contains("it is protected by SHA-1, which only --allow-sha1"),
+        said.error.contains("the message is protected with SHA-1, which needs --allow-sha1"),
         "{}",
         said.error
     );
@@ -307,7 +307,7 @@ fn https_goes_by_the_ca_that_is_given() {
     assert!(said.error.contains("invalid peer certificate"), "{}", said.error);
     let said = enroll(&[]);
     assert!(
-        said.error.contains("no --cacert (cacertRef) says whose certificate is right"),
+        said.error.contains("--cacert (cacertRef) must name the CA of the server"),
         "{}",
         said.error
     );

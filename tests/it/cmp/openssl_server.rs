@@ -115,7 +115,7 @@ fn a_request_and_a_renewal_are_signed_and_so_are_the_answers() {
     server.enroll(&[&renewal[..], &trusted, &["--implicit-confirm"]].concat()).well();
     let stranger = ["--trusted", "issued.crt"];
     let said = server.enroll(&[&renewal[..], &stranger].concat());
-    let reported = "none of the certificates of CN=ca that are there has the key that signed it";
+    let reported = "no certificate of CN=ca in the message has the key that signed it";
     assert!(said.error.contains(reported), "{}", said.error);
 }
 
@@ -125,7 +125,11 @@ fn a_wrong_password_and_a_wrong_reference_are_refused() {
     server.desk.put("password", "a wrong one");
     let said = server.enroll(&[&PASSWORD[..], &FIRST].concat());
     assert_eq!(said.status, 1);
-    assert!(said.error.contains("its protection was made with another password"), "{}", said.error);
+    assert!(
+        said.error.contains("the message was protected with another password"),
+        "{}",
+        said.error
+    );
     assert!(!server.desk.has("tls.crt"));
     assert!(server.log().contains("POST / HTTP/1.1"));
 }
@@ -134,7 +138,7 @@ fn a_wrong_password_and_a_wrong_reference_are_refused() {
 fn its_statuses_and_failure_bits_are_reported_in_words() {
     let reasons = ["-failurebits", "8388612", "-statusstring", "no such machine"];
     let reported = "the server refuses: rejection: badRequest (the request is not permitted or not \
-                supported), notAuthorized (the requester is not authorized); it says \"no such machine\"";
+                supported), notAuthorized (the requester is not authorized); the server says \"no such machine\"";
     let server = OpensslServer::start(true, &[&reasons[..], &["-pkistatus", "2"]].concat());
     let said = server.enroll(&[&PASSWORD[..], &FIRST].concat());
     assert!(said.status == 1 && said.error.contains(reported), "{}", said.error);
@@ -150,7 +154,7 @@ fn its_statuses_and_failure_bits_are_reported_in_words() {
     let server = OpensslServer::start(true, &["-send_unprotected"]);
     let said = server.enroll(&[&PASSWORD[..], &FIRST].concat());
     assert!(
-        said.error.contains("the answer is not believed: it is not protected"),
+        said.error.contains("the answer is not trusted: the message is not protected"),
         "{}",
         said.error
     );

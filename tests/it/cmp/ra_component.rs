@@ -153,7 +153,7 @@ fn a_request_of_somebody_gets_what_it_asks_for() {
 #[test]
 fn an_answer_by_a_mac_that_is_not_known_here_is_not_believed() {
     let ra = Ra::new("pbmac1", "unknown");
-    let reported = "it is protected in a way that is not known here (1.2.840.113549.1.5.14)";
+    let reported = "the protection of the message is not supported (1.2.840.113549.1.5.14)";
     refused(&ra, &ra.first(&[]), reported);
     assert_eq!(ra.seen(), ["ir"]);
 }
@@ -166,7 +166,11 @@ fn a_renewal_is_signed_with_the_old_pair_of_every_kind_and_so_is_its_answer() {
     let old = ra.desk.certificates("tls.crt").remove(0);
     ra.turn("signed");
     let said = ra.enroll(&RENEWAL);
-    assert!(said.error.contains("it is from CN=ra, not from CN=issuing"), "{}", said.error);
+    assert!(
+        said.error.contains("the message is from CN=ra, not from CN=issuing"),
+        "{}",
+        said.error
+    );
     let mut key = "tls.key".to_owned();
     for kind in ["p384", "p521", "rsa2048", "p256"] {
         let next = format!("{kind}.key");
@@ -217,13 +221,13 @@ fn a_confirmation_is_left_out_where_that_was_asked_for_and_granted() {
 fn a_wrong_password_and_a_wrong_reference_are_refused_and_reported() {
     let ra = Ra::new("password", "wrong");
     let wrong = [&["--secret-file", "password", "--sender-kid", "4712"][..], &FIRST[4..]].concat();
-    let reported = "the server refuses: rejection: notAuthorized (the requester is not authorized); it says \
+    let reported = "the server refuses: rejection: notAuthorized (the requester is not authorized); the server says \
                 \"downstream: message is password protected but no shared secret is provided\"";
     refused(&ra, &ra.enroll(&wrong), reported);
     ra.desk.put("password", "a wrong one");
-    let reported = "its protection was made with another password, or it was changed; it claims: rejection: \
-                badMessageCheck (the integrity check failed: a password or key that is not the right one); \
-                it says \"downstream: PasswordBasedMac protection check failed\"";
+    let reported = "the message was protected with another password, or changed; it claims: rejection: \
+                badMessageCheck (the integrity check failed: wrong password or key); \
+                the server says \"downstream: PasswordBasedMac protection check failed\"";
     refused(&ra, &ra.first(&[]), reported);
     assert!(ra.seen().is_empty());
 }
@@ -231,8 +235,8 @@ fn a_wrong_password_and_a_wrong_reference_are_refused_and_reported() {
 #[test]
 fn who_is_not_known_is_refused_and_told() {
     let ra = Ra::new("password", "stranger");
-    let reported = "the server refuses: rejection: badCertTemplate (the names or the extensions asked for are not \
-                right, or something is missing); it says \"downstream: request refused by external inventory\"";
+    let reported = "the server refuses: rejection: badCertTemplate (the requested names or \
+        extensions are wrong or incomplete); the server says \"downstream: request refused by external inventory\"";
     let stranger = ["--subject", "CN=stranger", "--key-out", "tls.key"];
     refused(&ra, &ra.enroll(&[&PASSWORD[..], &stranger].concat()), reported);
     let request = ["req", "-new", "-key", "tls.key", "-subj", "/CN=stranger", "-out", "a.csr"];
@@ -249,7 +253,7 @@ fn a_renewal_by_somebody_elses_pair_is_refused_and_reported() {
     openssl(directory, &[&pair[..], &["-keyout", "own.key", "-out", "own.crt"]].concat());
     let renewal = ["--renew", "own.crt", "--key", "own.key", "--key-out", "new.key"];
     let server = ["--trusted", "root.crt", "--expect-sender", "CN=ra"];
-    let reported = "the server refuses: rejection: signerNotTrusted (the signer is not known or not trusted); it \
+    let reported = "the server refuses: rejection: signerNotTrusted (the signer is unknown or not trusted); the server \
                 says \"downstream: validating the protection certificate failed\"";
     refused(&ra, &ra.enroll(&[&renewal[..], &server].concat()), reported);
     assert!(ra.seen().is_empty());
@@ -261,7 +265,7 @@ fn a_clock_that_is_far_from_the_servers_is_reported() {
     let mut command = ra.command(&FIRST);
     set_clock(&mut command, "-1h");
     let said = command.output().expect("the built binary").into();
-    let reported = "the server refuses: rejection: badTime (the message's time is too far from the server's); it \
+    let reported = "the server refuses: rejection: badTime (the message's time is too far from the server's); the server \
                 says \"downstream: message time out of allowed range\"";
     refused(&ra, &said, reported);
 }
@@ -272,7 +276,7 @@ fn a_certificate_that_is_not_trusted_is_rejected_and_the_ca_is_told() {
     let directory = ra.desk.directory.path();
     let other = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=root"];
     openssl(directory, &[&other[..], &["-keyout", "other.key", "-out", "other.crt"]].concat());
-    let reported = "the certificate that came is not trusted: ";
+    let reported = "the issued certificate is not trusted: ";
     refused(&ra, &ra.first(&["--trusted", "other.crt"]), reported);
     let seen = ra.seen();
     assert!(seen.len() == 2 && seen[1].starts_with(&format!("rejected: {reported}")), "{seen:?}");

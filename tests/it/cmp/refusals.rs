@@ -20,14 +20,14 @@ fn an_answer_that_is_not_to_this_message_or_not_by_this_server_is_not_believed()
     for (quirk, reason) in [
         (Quirk::WrongTransaction, "the answer is for another transaction"),
         (Quirk::NoTransaction, "the answer is for another transaction"),
-        (Quirk::WrongNonce, "it does not repeat our nonce"),
-        (Quirk::NoNonce, "it does not repeat our nonce"),
-        (Quirk::WrongSender, "it is from CN=somebody else, not from CN=issuing"),
-        (Quirk::WrongSecret, "its protection was made with another password, or it was changed"),
-        (Quirk::Changed, "its protection was made with another password, or it was changed"),
-        (Quirk::Unprotected, "it is not protected"),
-        (Quirk::FewRounds, "hashed 99 times, which is none of 100 to 100000"),
-        (Quirk::ManyRounds, "hashed 100001 times, which is none of 100 to 100000"),
+        (Quirk::WrongNonce, "it does not repeat the nonce"),
+        (Quirk::NoNonce, "it does not repeat the nonce"),
+        (Quirk::WrongSender, "the message is from CN=somebody else, not from CN=issuing"),
+        (Quirk::WrongSecret, "the message was protected with another password, or changed"),
+        (Quirk::Changed, "the message was protected with another password, or changed"),
+        (Quirk::Unprotected, "the message is not protected"),
+        (Quirk::FewRounds, "hashed 99 times, which is not within 100 and 100000"),
+        (Quirk::ManyRounds, "hashed 100001 times, which is not within 100 and 100000"),
     ] {
         let seen = refused(quirk, &["--recipient", NAME], reason);
         assert_eq!(seen.len(), 1, "{quirk:?}: nothing more is said");
@@ -44,12 +44,12 @@ fn a_sender_who_says_no_name_is_known_by_the_password_and_another_one_by_a_flag(
 #[test]
 fn a_refusal_is_reported_in_words() {
     let reported = "the server refuses: rejection: badRequest (the request is not permitted or not \
-                supported), notAuthorized (the requester is not authorized); it says \"no machine \
+                supported), notAuthorized (the requester is not authorized); the server says \"no machine \
                 of that name\"";
     for quirk in [Quirk::Refuses, Quirk::Error] {
         refused(quirk, &[], reported);
     }
-    let claimed = "it is not protected; it claims: rejection: badRequest";
+    let claimed = "the message is not protected; it claims: rejection: badRequest";
     refused(Quirk::UnprotectedError, &[], claimed);
 }
 
@@ -58,7 +58,7 @@ fn a_wrong_password_is_reported() {
     let (ca, desk) = (CmpCa::start(Quirk::None), Desk::new());
     desk.put("password", "a wrong one");
     let said = desk.first(&ca, &[]);
-    let reported = "its protection was made with another password, or it was changed; it claims: \
+    let reported = "the message was protected with another password, or changed; it claims: \
                 rejection: badMessageCheck";
     assert!(said.error.contains(reported), "{}", said.error);
 }
@@ -67,8 +67,8 @@ fn a_wrong_password_is_reported() {
 fn a_certificate_for_another_key_or_by_somebody_else_is_rejected_and_the_server_is_told() {
     let trusted = ["--trusted", "root.crt"];
     for (quirk, reason) in [
-        (Quirk::WrongKey, "the certificate that came is for another key"),
-        (Quirk::OfStranger, "the certificate that came is not trusted: "),
+        (Quirk::WrongKey, "the issued certificate is for another key"),
+        (Quirk::OfStranger, "the issued certificate is not trusted: "),
     ] {
         let seen = refused(quirk, &trusted, reason);
         assert!(
@@ -82,11 +82,11 @@ fn a_certificate_for_another_key_or_by_somebody_else_is_rejected_and_the_server_
 fn an_answer_to_something_else_is_refused() {
     for (quirk, reason) in [
         (Quirk::NoCertificate, "sends no certificate"),
-        (Quirk::TwoCertificates, "is not one for the one certificate that was asked for"),
-        (Quirk::OtherRequest, "is not one for the one certificate that was asked for"),
-        (Quirk::OtherKind, "of another kind than was asked for: number 8"),
-        (Quirk::LaterUnasked, "of another kind than was asked for: number 26"),
-        (Quirk::NeverConfirms, "of another kind than was asked for: number 26"),
+        (Quirk::TwoCertificates, "is not for exactly the requested certificate"),
+        (Quirk::OtherRequest, "is not for exactly the requested certificate"),
+        (Quirk::OtherKind, "of another kind than requested: number 8"),
+        (Quirk::LaterUnasked, "of another kind than requested: number 26"),
+        (Quirk::NeverConfirms, "of another kind than requested: number 26"),
     ] {
         refused(quirk, &[], reason);
     }
@@ -97,9 +97,9 @@ fn what_is_no_message_is_refused() {
     for (quirk, reason) in [
         (Quirk::NotFound, "/pkix/servers answers 404 Not Found"),
         (Quirk::Redirect, "answers 302 Found to \"http://127.0.0.1:1/\", which is not followed"),
-        (Quirk::WrongType, "answers with \"text/html\", which is no CMP message"),
-        (Quirk::Garbage, "the answer is no CMP message"),
-        (Quirk::Trailing, "the answer is no CMP message"),
+        (Quirk::WrongType, "answers with \"text/html\", which is not a CMP message"),
+        (Quirk::Garbage, "the answer is not a CMP message"),
+        (Quirk::Trailing, "the answer is not a CMP message"),
         (Quirk::Huge, "length limit exceeded"),
         (Quirk::CutShort, "/pkix/servers: "),
     ] {
@@ -110,11 +110,11 @@ fn what_is_no_message_is_refused() {
 #[test]
 fn a_signature_counts_by_the_right_name_and_from_a_ca_that_is_trusted() {
     for (quirk, reason) in [
-        (Quirk::SignedByStranger, "whoever signed it is not trusted: "),
-        (Quirk::SignedByMachine, "it is from CN=machine, not from CN=issuing"),
+        (Quirk::SignedByStranger, "the signer is not trusted: "),
+        (Quirk::SignedByMachine, "the message is from CN=machine, not from CN=issuing"),
         (Quirk::Changed, "has the key that signed it"),
-        (Quirk::Unprotected, "it is not protected"),
-        (Quirk::NoSender, "it is from nobody, not from CN=issuing"),
+        (Quirk::Unprotected, "the message is not protected"),
+        (Quirk::NoSender, "the message is from nobody, not from CN=issuing"),
     ] {
         let ca = CmpCa::start(Quirk::None);
         let desk = with_pair(&ca);
@@ -134,7 +134,7 @@ fn who_may_answer_a_signed_request_has_to_be_said() {
     let desk = with_pair(&ca);
     let said = desk.enroll(&ca, &RENEWAL[..6]);
     assert!(
-        said.error.contains("it is signed, and no --trusted (trustedRef) says by whom"),
+        said.error.contains("the message is signed, and --trusted (trustedRef) is not set"),
         "{}",
         said.error
     );
@@ -148,8 +148,8 @@ fn a_command_line_that_does_not_say_enough_is_refused_before_anything_is_asked_f
         (&first[..], "--secret-file, --cert with --key, or --renew with --key is needed"),
         (&PASSWORD[..], "missing <--subject <NAME>|--csr <FILE>|--renew <CERT>>"),
         (&[&PASSWORD[..], &["--subject", "CN=a"]].concat()[..], "--key-out"),
-        (&[&PASSWORD[..], &first[..], &["--csr", "a"]].concat()[..], "does not go with"),
-        (&[&PASSWORD[..], &["--subject", "a", "--key-out", "a.key"]].concat()[..], "is no name"),
+        (&[&PASSWORD[..], &first[..], &["--csr", "a"]].concat()[..], "cannot be used with"),
+        (&[&PASSWORD[..], &["--subject", "a", "--key-out", "a.key"]].concat()[..], "is not a name"),
     ] {
         let said = desk.enroll(&ca, flags);
         assert!(said.status == 1 && said.error.contains(reason), "{flags:?}: {}", said.error);

@@ -107,7 +107,7 @@ fn what_the_machines_spec_cannot_say_is_named() {
     config["kernelArguments"] = json!({"shouldNotExist": ["quiet"]});
     let directory = manifests(&[("worker", Some(config))]);
     let server = Server::serve_when_up(directory.path(), &[]);
-    let words = "the config cannot be said in the machine's spec 3.2.0: ";
+    let words = "the config cannot be expressed in the machine's spec 3.2.0: ";
     let specs = "served in 3.3.0 to 3.6.0";
     for place in [url(server.secure()), directory.path().display().to_string()] {
         assert_cause(&[&place, "worker", "--as", "3.2"], "not-in-spec", words);
@@ -120,7 +120,7 @@ fn what_the_machines_spec_cannot_say_is_named() {
     );
     let arguments = [&format!("http://{address}")[..], "p", "--as", "3.2"];
     assert_cause(&arguments, "not-in-spec", "spec 3.2.0");
-    assert!(inspect(&arguments).text.contains("It does not ask again."));
+    assert!(inspect(&arguments).text.contains("It does not retry."));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn an_invalid_config_is_named() {
     let words = "the config is invalid";
     let arguments = [&url(server.secure())[..], "bad"];
     assert_cause(&arguments, "invalid-config", words);
-    assert!(inspect(&arguments).text.contains("It asks again until this is mended."));
+    assert!(inspect(&arguments).text.contains("It retries until this is fixed."));
     // Who has the manifests is told where it is.
     let path = directory.path().display().to_string();
     assert_cause(&[&path, "bad"], "invalid-config", "storage.files[0].path");
@@ -183,7 +183,7 @@ fn a_serving_pair_that_has_expired_is_named() {
     let flags = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("text")];
     let server = Server::bootstrap(&base, &certificate, &key, &flags);
     let ca = certificate.display().to_string();
-    let words = "the serving pair expired: \"old\" ended at 2021-01-01T00:00:";
+    let words = "the serving certificate expired: \"old\" expired at 2021-01-01T00:00:";
     let arguments = [&url(server.secure())[..], "master", "--ca", &ca];
     assert_cause(&arguments, "serving-pair-expired", words);
     assert_cause(&arguments[..2], "serving-pair-expired", words);
@@ -194,7 +194,7 @@ fn a_machine_whose_clock_is_wrong_is_named() {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
     let file = pointer(&server, "worker");
     for at in ["2020-01-01", "2060-01-01T00:00:00Z"] {
-        let words = format!("the machine's clock is wrong: it says {}", &at[..10]);
+        let words = format!("the machine's clock is wrong: it shows {}", &at[..10]);
         assert_cause(&["--pointer", &file, "--at", at], "wrong-clock", &words);
     }
     // Run by the machine itself, it goes by the server's clock.
@@ -204,7 +204,7 @@ fn a_machine_whose_clock_is_wrong_is_named() {
     let said = Said::from(command.output().expect("the built binary"));
     assert_eq!(said.status, 1);
     assert!(
-        said.text.contains("the machine's clock is wrong: it says 2020-01-01"),
+        said.text.contains("the machine's clock is wrong: it shows 2020-01-01"),
         "{}",
         said.text
     );
@@ -256,7 +256,7 @@ fn access_that_is_refused_is_named() {
     assert_cause(&[&url(server.secure()), "worker", "--ca", &ca], "access-refused", words);
     // The page says so too.
     let page = String::from_utf8(server.metrics().get("/").body).expect("text");
-    assert!(page.contains("401: it has no token"), "{page}");
+    assert!(page.contains("401: no token"), "{page}");
     // By the pointer config that a machine has, it is not.
     let pointer = server.state().join("user-data/worker.ign").display().to_string();
     let said = wait_for("a token in the pointer config", || {

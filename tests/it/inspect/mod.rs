@@ -62,7 +62,7 @@ fn assert_cause(arguments: &[&str], label: &str, words: &str) {
     let said = inspect(arguments);
     assert!(since.elapsed() < SOON, "{label} took {:?}", since.elapsed());
     assert_eq!((said.status, &said.error[..]), (1, ""), "{label}: {said:?}");
-    let line = said.text.lines().find(|line| line.starts_with("A machine does not come up: "));
+    let line = said.text.lines().find(|line| line.starts_with("A machine does not boot: "));
     assert!(line.is_some_and(|line| line.contains(words)), "{label}: {words}: {}", said.text);
     assert!(said.text.ends_with(&format!("\nIn the runbook: {label}\n")), "{label}: {}", said.text);
     assert!(!said.text.contains("Files: "), "{}", said.text);

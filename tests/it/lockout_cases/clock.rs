@@ -25,14 +25,14 @@ fn a_start_with_the_clock_at_2020_or_2040_loses_no_key_and_locks_nobody_out() {
         wait_until_logged(&server, "the clock is behind: ");
     }
     let reported = place.certs_at(Some(NO_BATTERY), &["check"]);
-    reported.refused(&["the clock is behind: \"machine-config-server-ca@", "not in order"]);
+    reported.refused(&["the clock is behind: \"machine-config-server-ca@", "faults: "]);
     assert_eq!(place.text("ca.key"), before, "nothing is made");
     place.assert_boots(&oldest);
     place.certs(&["check"]).done();
 
     let far_ahead = {
         let server = place.serve(Some(FAR_AHEAD), &[]);
-        wait_until_logged(&server, "made a certificate authority");
+        wait_until_logged(&server, "made a signing CA");
         place.pointer()
     };
     assert!(keeps_keys(&before, &place.text("ca.key")));
@@ -70,7 +70,7 @@ fn a_clock_that_is_set_right_while_it_serves_locks_nobody_out_for_long() {
     let mut command = place.serve_command(&[]);
     follow_clock(&mut command, &clock);
     let server = Server::prepared(command);
-    wait_until_logged(&server, "made a certificate authority");
+    wait_until_logged(&server, "made a signing CA");
     assert!(!place.boots(&oldest));
     fs::write(&clock, "+0").expect("a writable folder");
     wait_until_reported(&server, "the clock is behind");
@@ -97,7 +97,9 @@ fn what_was_made_with_the_clock_at_2040_alone_is_reported_and_distrust_is_the_wa
         let server = place.serve(None, &[]);
         wait_until_reported(&server, "the clock is behind");
     }
-    place.certs(&["check"]).refused(&["the clock is behind: ", "`certs distrust` takes it out"]);
+    place
+        .certs(&["check"])
+        .refused(&["the clock is behind: ", "remove this CA with `certs distrust`"]);
     assert_eq!(place.text("ca.key"), before);
     assert!(!place.boots(&handed_out));
 

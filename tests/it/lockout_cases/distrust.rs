@@ -45,8 +45,8 @@ fn a_ca_that_is_distrusted_leaves_every_file_for_ever_however_it_is_named() {
         let said = place.certs(&["distrust", name]);
         said.refused(&[
             &fingerprint,
-            &format!("trusts \"{}\" alone could not boot a machine", leaked.common_name),
-            "nothing was changed: say --yes",
+            &format!("trusts \"{}\" alone cannot boot a machine", leaked.common_name),
+            "nothing was changed: repeat the command with --yes",
         ]);
         assert_eq!(files.map(|name| place.text(name)), before);
 
@@ -88,7 +88,7 @@ fn distrusting_the_only_ca_makes_a_new_one_at_once() {
     let handed_out = place.pointer();
     let leaked = place.certificates("ca.crt")[0].clone();
     let said = place.certs(&["distrust", &leaked.common_name]);
-    said.refused(&["worker.ign could not boot a machine"]);
+    said.refused(&["worker.ign cannot boot a machine"]);
     place.certs(&["distrust", &leaked.common_name, "--yes"]).done();
     assert!(!place.boots(&handed_out));
     let server = place.serve(None, &[]);
@@ -96,7 +96,7 @@ fn distrusting_the_only_ca_makes_a_new_one_at_once() {
     assert!(!is_in(&place, "tls.key", &leaked) && !is_in(&place, "ca.crt", &leaked));
     place.certs(&["check"]).done();
     // Said again, there is nothing left to do.
-    place.certs(&["distrust", &leaked.fingerprint(), "--yes"]).refused(&["no CA that is known"]);
+    place.certs(&["distrust", &leaked.fingerprint(), "--yes"]).refused(&["not the name of a CA"]);
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn a_name_that_is_nobodys_and_a_file_without_a_certificate_change_nothing() {
     let leaf = place.file("tls.crt").display().to_string();
     let note = place.directory.path().join("note").display().to_string();
     for (name, reported) in [
-        ("nobody", "nobody: no CA that is known"),
-        ("00:11", "00:11: no CA that is known"),
-        ("", "no CA that is known"),
-        (&note[..], "there is no certificate in it"),
+        ("nobody", "nobody: not the name of a CA"),
+        ("00:11", "00:11: not the name of a CA"),
+        ("", "not the name of a CA"),
+        (&note[..], "has no certificate"),
         // A file that has none but those that no machine trusts.
-        (&leaf[..], "no CA that is known"),
+        (&leaf[..], "not the name of a CA"),
     ] {
         for flags in [&["--yes"][..], &[]] {
             place.certs(&[&["distrust", name], flags].concat()).refused(&[reported]);

@@ -59,15 +59,15 @@ fn unusable(place: &Place, whole: &str) -> [(&'static str, String, &'static str)
     let own = &certificates[..first];
     assert!(pkcs8.contains("ENCRYPTED PRIVATE KEY") && sec1.contains("Proc-Type"));
     [
-        ("empty", String::new(), "it is empty"),
+        ("empty", String::new(), "empty"),
         ("encrypted, PKCS#8", pkcs8 + own, "its key is encrypted"),
         ("encrypted, SEC1", sec1 + own, "its key is encrypted"),
         ("cut short", whole[..whole.len() - 100].to_owned(), "broken or cut short"),
         ("cut short in its key", whole[..100].to_owned(), "broken or cut short"),
         ("another's key", another + own, "its key does not belong to its certificate"),
-        ("an unknown curve", unknown_key + &unknown, "machines cannot read certificate 1"),
+        ("an unknown curve", unknown_key + &unknown, "machines cannot read its certificate 1"),
         ("no CA", place.text("tls.key"), "CA:TRUE is missing"),
-        ("no PEM", "a note\n".to_owned(), "there is no certificate in it"),
+        ("no PEM", "a note\n".to_owned(), "has no certificate"),
     ]
 }
 
@@ -88,7 +88,7 @@ fn a_ca_file_that_cannot_be_used_is_named_and_kept_and_the_server_serves_on() {
             let lines: Vec<_> = log.lines().filter(|line| line.contains(reported)).collect();
             assert_eq!(lines.len(), 1, "{what}: {log}");
         }
-        let reported = ["the certificate authority is left as it is: ", reported, "ca.key"];
+        let reported = ["the signing CA is not changed: ", reported, "ca.key"];
         place.certs(&["check"]).refused(&reported);
         place.certs(&["rotate", "--ca"]).refused(&reported[..2]);
         assert_eq!(identity(&place.file("ca.key")), before, "{what}");
@@ -113,7 +113,7 @@ fn a_directory_in_the_place_of_a_ca_file_is_named_and_the_server_serves_on() {
         let server = place.serve(None, &[]);
         wait_until_reported(&server, "certificates: ");
     }
-    place.certs(&["check"]).refused(&["ca.key", "it cannot be read", "is no regular file"]);
+    place.certs(&["check"]).refused(&["ca.key", "cannot be read", "is not a regular file"]);
     place.certs(&["rotate", "--ca"]).refused(&["ca.key"]);
     assert!(place.file("ca.key").is_dir());
     for pointer in &pointers {
@@ -127,7 +127,7 @@ fn swapped_files_make_no_certificate_a_ca_and_lock_nobody_out_once_they_are_back
     let (ca, tls) = (place.text("ca.key"), place.text("tls.key"));
     place.write("ca.key", &tls);
     place.write("tls.key", &ca);
-    place.certs(&["check"]).refused(&["CA:TRUE is missing", "its certificate is a CA's"]);
+    place.certs(&["check"]).refused(&["CA:TRUE is missing", "its certificate is a CA certificate"]);
     place.certs(&["rotate", "--ca"]).refused(&["CA:TRUE is missing"]);
     assert_eq!((place.text("ca.key"), place.text("tls.key")), (tls.clone(), ca.clone()));
     place.write("ca.key", &ca);
@@ -162,12 +162,12 @@ fn a_serving_pair_of_somebodys_own_that_cannot_be_used_is_named_and_kept() {
     for (what, text, reported) in [
         ("encrypted", key.clone() + &own, "its key is encrypted"),
         ("another's key", another + &own, "its key does not belong to its certificate"),
-        ("no key", own, "there is no key in it"),
+        ("no key", own, "has no key"),
     ] {
         let place = place.copy();
         place.write("tls.key", &text);
         let before = identity(&place.file("tls.key"));
-        let reported = ["the serving pair is left as it is: ", reported, "tls.key"];
+        let reported = ["the serving certificate is not changed: ", reported, "tls.key"];
         place.certs(&["check"]).refused(&reported);
         place.certs(&["rotate"]).refused(&reported[..2]);
         assert_eq!(identity(&place.file("tls.key")), before, "{what}");
@@ -201,7 +201,7 @@ fn cross_certificates_that_were_stripped_are_noticed_and_made_again() {
         if tls {
             place.write("tls.key", &pair);
             place.write("tls.crt", "");
-            place.certs(&["check"]).refused(&["alone could not boot a machine"]);
+            place.certs(&["check"]).refused(&["alone cannot boot a machine"]);
         }
         drop(place.serve(None, &[]));
         place.certs(&["check"]).done();
@@ -220,8 +220,8 @@ fn keys_that_others_can_read_are_reported() {
             fs::set_permissions(place.file(name), Permissions::from_mode(mode)).expect("chmod");
         };
         set(mode);
-        let reported = format!("{name}: others than its owner can read the key");
-        place.certs(&["check"]).refused(&[&reported, "keys can be read by others"]);
+        let reported = format!("{name}: users other than its owner can read the key");
+        place.certs(&["check"]).refused(&[&reported, "other users can read keys"]);
         set(0o600);
         place.certs(&["check"]).done();
     }

@@ -29,7 +29,7 @@ fn a_pointer_config_that_is_larger_than_ec2_takes_is_named_and_boots() {
     assert!(said.lines().any(is_warning), "{said}");
 
     let server = place.serve_anyhow(None, &[]);
-    wait_until_reported(&server, "user data too large for EC2, or not kept: 1");
+    wait_until_reported(&server, "user data too large for EC2, or not updated: 1");
     wait_until_logged(&server, &warning);
     assert_eq!(
         (attention(&server, "user-data"), attention(&server, "refused")),
@@ -48,8 +48,8 @@ fn user_data_that_no_platform_takes_is_named_with_the_bound() {
     let mut config: Value = serde_json::from_str(&place.pointer()).expect("JSON");
     config["passwd"] = json!({"users": [{"name": "core", "gecos": "x".repeat(1 << 20)}]});
     place.write(WORKER, config.to_string());
-    let reported = "worker.ign could not boot a machine: it has more than 1048576 bytes, which no platform \
-                takes as user data";
+    let reported = "worker.ign cannot boot a machine: has more than 1048576 bytes, which no \
+        platform accepts as user data";
     place.certs(&["check"]).refused(&[reported]);
     let server = place.serve_anyhow(None, &[]);
     wait_until_logged(&server, reported);

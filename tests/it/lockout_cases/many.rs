@@ -28,13 +28,13 @@ fn two_hundred_rotations_in_a_row_leave_the_first_and_the_last_pointer_config_bo
         let arguments = ["rotate", "--ca", "--force"];
         let said = place.certs_at(Some(&at), &arguments[..if forced { 3 } else { 2 }]);
         match said.status {
-            Some(0) if said.text.contains("made a certificate authority") => made += 1,
+            Some(0) if said.text.contains("made a signing CA") => made += 1,
             Some(0) => {
-                assert!(said.text.contains("it stands for this request too"), "{}", said.text);
+                assert!(said.text.contains("and serves this request too"), "{}", said.text);
                 joined += 1;
             }
             _ => {
-                said.refused(&["a new certificate authority is refused", "the chain that is sent"]);
+                said.refused(&["a new signing CA is refused", "the served chain"]);
                 refused += 1;
             }
         }
@@ -64,7 +64,7 @@ fn a_dozen_rotations_with_keys_of_rsa_4096_stay_below_the_bound() {
         let at = ago(2 * 24 * 60 - round * 90);
         let said = place.certs_at(Some(&at), &["rotate", "--ca", "--key-algorithm", "rsa4096"]);
         if said.status != Some(0) {
-            said.refused(&["a new certificate authority is refused", "the chain that is sent"]);
+            said.refused(&["a new signing CA is refused", "the served chain"]);
             refused += 1;
         }
         assert!(sent_bytes(&place) <= 16 * 1024, "{} after {round}", sent_bytes(&place));

@@ -89,9 +89,9 @@ fn an_own_pair_with_only_what_machines_use_or_an_intermediate_is_served_unchange
         // Asked for, it is refused and says why; forced, it is done.
         for arguments in [&["rotate"][..], &["rotate", "--ca"]] {
             own.place.certs(arguments).refused(&[
-                "is refused (it was asked for): after it ",
-                "could not boot a machine",
-                "--force does it all the same",
+                "is refused (requested): afterwards ",
+                "cannot boot a machine",
+                "use --force to do it regardless",
             ]);
             assert_eq!(identity(&own.place.file("tls.key")), pair);
         }

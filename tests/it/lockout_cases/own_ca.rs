@@ -107,7 +107,7 @@ fn an_intermediate_that_signs_is_sent_so_that_machines_boot_that_trust_the_root_
 fn an_own_ca_that_cannot_vouch_for_another_refuses_the_first_rotation_and_says_who_would_pay() {
     for (extension, reason) in [
         ("basicConstraints=critical,CA:TRUE,pathlen:0", ""),
-        ("nameConstraints=critical,permitted;DNS:localhost", "by its name constraints"),
+        ("nameConstraints=critical,permitted;DNS:localhost", "its name constraints exclude it"),
     ] {
         let place = Place::empty();
         let is_bounded = extension.contains("pathlen");
@@ -141,9 +141,9 @@ fn an_own_ca_that_cannot_vouch_for_another_refuses_the_first_rotation_and_says_w
         let files = ["ca.key", "ca.crt", "tls.key"].map(|name| place.file(name));
         let before = files.each_ref().map(|file| identity(file));
         place.certs(&["rotate", "--ca"]).refused(&[
-            "a new certificate authority is refused (it was asked for): after it ",
-            "could not boot a machine",
-            "--force does it all the same",
+            "a new signing CA is refused (requested): afterwards ",
+            "cannot boot a machine",
+            "use --force to do it regardless",
         ]);
         assert!(files.each_ref().map(|file| identity(file)) == before);
         place.assert_boots(&own);

@@ -46,8 +46,7 @@ fn what_somebody_else_put_in_a_pointer_configs_place_is_left_and_reported() {
             let server = place.serve_anyhow(None, &[]);
             wait_until_done(&server);
             assert_eq!(identity(&place.file(WORKER)), before, "{text}");
-            let is_reported =
-                |line: &str| line.contains("is left as it is") && line.contains(WORKER);
+            let is_reported = |line: &str| line.contains("is not changed") && line.contains(WORKER);
             wait_for("it to be told", || server.log().lines().any(is_reported).then_some(()));
             // The other pools have theirs.
             boot(&place.text("user-data/edge.ign"), &server);
@@ -107,7 +106,7 @@ fn a_rotation_that_leaves_a_pointer_config_without_a_boot_says_so() {
     place.write(WORKER, other.pointer());
     let before = place.chain();
     let refused = rotate(&place, &[]);
-    refused.refused(&["issued a serving pair", "worker.ign could not boot a machine"]);
+    refused.refused(&["issued a serving certificate", "worker.ign cannot boot a machine"]);
     assert_ne!(place.chain(), before);
     let said = rotate(&place, &["--force"]).done();
     assert!(said.contains("warning: ") && said.contains(WORKER), "{said}");

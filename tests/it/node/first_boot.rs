@@ -66,7 +66,7 @@ fn a_machine_boots_from_pods_and_goes_on_booting_when_their_pair_is_renewed() {
         let made = String::from_utf8(made.expect("base64")).expect("PEM");
         (now != old && now == made.repeat(2)).then_some(())
     });
-    storm.end("a new serving pair");
+    storm.end("a new serving certificate");
     let machine = Machine::new();
     node.inside(|| machine.boot(&pointer));
 

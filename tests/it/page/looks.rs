@@ -162,7 +162,7 @@ fn it_is_read_by_keyboard_and_by_screen_readers() {
     let focused = "document.activeElement.textContent";
     browser.press("Tab", 9);
     assert_eq!(browser.evaluate(focused), "To the machines");
-    for expected in ["Look again", "Boots", "Pools", "Machines", "Certificates", "Trust"] {
+    for expected in ["Reload", "Boots", "Pools", "Machines", "Certificates", "Trust"] {
         browser.press("Tab", 9);
         assert_eq!(browser.evaluate(focused), expected);
     }

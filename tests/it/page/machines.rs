@@ -79,7 +79,7 @@ fn a_machines_page_has_its_requests_and_the_next_command() {
     for expected in [
         "served: fetched its config",
         "config of pool gpu",
-        "503: there is no pool of this name",
+        "503: no pool has this name",
         &format!("machine-config-server inspect https://HOST:{port} worker --as 2.2"),
     ] {
         assert!(text.contains(expected), "{expected} in {text}");

@@ -90,7 +90,7 @@ fn machine(number: u32) -> Value {
         "address": std::net::Ipv4Addr::from_bits(0x0a00_0000 + number), "first": at, "last": at,
         "requests": {
             "pool": "worker", "user_agent": "Ignition/2.14.0", "spec": "3.4.0", "times": 7,
-            "refused": {"status": 503, "reason": "there is no pool of this name"},
+            "refused": {"status": 503, "reason": "no pool has this name"},
             "since": at, "last": at,
         },
     })
@@ -124,14 +124,15 @@ fn a_pair_that_expires_while_it_is_served_is_reported_and_takes_no_server_out_of
         assert_eq!(answer.status, 200);
         String::from_utf8(answer.body).expect("text")
     };
-    let line = "serving pair: expired at 2119-12-31T00:00:00Z\n";
+    let line = "serving certificate: expired at 2119-12-31T00:00:00Z\n";
     assert!(!readiness().contains(line), "{}", readiness());
     set("+100y");
     wait_for("the line", || readiness().contains(line).then_some(()));
-    assert!(page(&server).contains("Ready, with something to look at"), "{}", page(&server));
+    assert!(page(&server).contains("Ready, with warnings"), "{}", page(&server));
     set("+0");
     wait_for("the clock to be right", || (!readiness().contains(line)).then_some(()));
-    let logged = || server.log().matches("no machine boots by the serving pair").count();
+    let logged =
+        || server.log().matches("no machine can boot with the serving certificate").count();
     wait_for("the line in the log, once", || (logged() == 1).then_some(()));
 }
 
@@ -139,14 +140,14 @@ fn a_pair_that_expires_while_it_is_served_is_reported_and_takes_no_server_out_of
 fn a_pointer_config_that_boots_nobody_is_in_the_headline_at_once() {
     let directory = manifests("3.4.0");
     let server = Server::serve(directory.path(), &["--access", "off"]);
-    assert!(page(&server).contains("Everything is in order"), "{}", page(&server));
+    assert!(page(&server).contains("Everything is OK"), "{}", page(&server));
     let pointers = server.state().join("user-data");
     let pointer = fs::read_to_string(pointers.join("worker.ign")).expect("a pointer config");
     let unknown = pointer.replace("/config/worker", "/config/wroker");
     fs::write(pointers.join("unknown.ign"), unknown).expect("a write");
     let page = page(&server);
-    assert!(page.contains("locked out") && page.contains("there is no pool wroker"), "{page}");
-    assert!(page.contains("Ready, with something to look at"), "{page}");
+    assert!(page.contains("locked out") && page.contains("pool wroker not found"), "{page}");
+    assert!(page.contains("Ready, with warnings"), "{page}");
 }
 
 /// One pool, whose config is of this spec.
@@ -192,15 +193,15 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     write_pool(directory.path());
     let reads = || {
         let log = server.log();
-        let lines = log.lines().filter(|line| line.contains("inputs read"));
+        let lines = log.lines().filter(|line| line.contains("read the inputs"));
         lines.filter(|line| line.contains(" pools=1 ")).map(str::to_owned).collect::<Vec<_>>()
     };
     let broken = wait_for("the broken pool", || Some(reads()).filter(|lines| !lines.is_empty()));
     assert!(broken.iter().all(|line| line.contains(" problems=1")), "{broken:?}");
-    logged("the pool is not ready");
+    logged("pool has no valid config");
 
     write_config(directory.path(), "3.4.0");
-    logged("the pool is ready again");
+    logged("pool has a valid config again");
     wait_for("the mended pool", || {
         reads().iter().find(|line| line.contains(" problems=0")).cloned()
     });
@@ -218,11 +219,11 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     second.args(["--listen-address=127.0.0.1", "--secure-port=0", "--insecure-port=0"]);
     second.arg(format!("--metrics-address={address}"));
     let second = Logged::start("the second server", &mut second);
-    let reported = format!("cannot listen on {address} (metrics and status page)");
+    let reported = format!("cannot listen for metrics and the status page address={address}");
     wait_for("the port", || {
         let log = second.log();
         let mut lines = log.lines().filter(|line| line.contains(&reported));
-        lines.any(|line| line.contains("use --metrics-address")).then_some(())
+        lines.any(|line| line.contains("with --metrics-address")).then_some(())
     });
     for command in ["controller", "node-ca"] {
         let output = binary()

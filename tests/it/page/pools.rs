@@ -48,15 +48,14 @@ fn a_pools_page_shows_what_its_machines_become_and_what_changed() {
         "<td>a.service</td>",
         "SECRET: private key",
         "set, not shown",
-        "Secrets, which are never shown: ",
+        "Secrets (values are not shown): ",
         "This server has served no other config of this pool",
     ] {
         assert!(first.contains(text), "{text} in {first}");
     }
     write_config(folder.path(), "rendered", "good%20bye%0A");
     let second = wait_for("the difference", || {
-        Some(page(&server))
-            .filter(|page| page.contains("What machines have that start by this config"))
+        Some(page(&server)).filter(|page| page.contains("Changes of this config to"))
     });
     for text in [
         "<span class=\"changed\">changed</span> file /etc/motd",

@@ -108,15 +108,15 @@ fn what_machines_would_not_trust_is_not_served() {
     let foreign_key = StoredPair { key: other.stored().key, ..good(&[host()]) };
     let no_key = StoredPair { key: Vec::new(), ..good(&[host()]) };
     let root = &theirs.certificate;
-    let unread = StoredPair::unreadable("ConfigMap ns/bundle is not there".to_owned());
+    let unread = StoredPair::unreadable("ConfigMap ns/bundle not found".to_owned());
     let cases = [
-        ("no secret", None, root, "it is not there"),
-        ("no bundle", Some(unread), root, "it cannot be read: ConfigMap ns/bundle is not there"),
+        ("no secret", None, root, "not found"),
+        ("no bundle", Some(unread), root, "cannot be read: ConfigMap ns/bundle not found"),
         ("another key", Some(foreign_key), root, "its key does not belong to its certificate"),
-        ("no key", Some(no_key), root, "there is no key in it"),
-        ("nothing", Some(StoredPair::default()), root, "there is no certificate in it"),
-        ("a CA", Some(theirs.stored()), root, "its certificate is a CA's"),
-        ("over", Some(theirs.pair(&[host()], START - YEAR, DAY)), root, "it is not valid now"),
+        ("no key", Some(no_key), root, "has no key"),
+        ("nothing", Some(StoredPair::default()), root, "has no certificate"),
+        ("a CA", Some(theirs.stored()), root, "its certificate is a CA certificate"),
+        ("over", Some(theirs.pair(&[host()], START - YEAR, DAY)), root, "not valid now"),
         ("another name", Some(good(&[elsewhere])), root, "localhost"),
         ("another root", Some(good(&[host()])), &other.certificate, "could not boot"),
     ];

@@ -289,28 +289,28 @@ fn misfits(corporate: &Corporate, own_key: &KeyPair) -> Vec<(&'static str, Answe
         (
             "29 days",
             issued(&issue(29 * DAY, anything), root),
-            "it ends in 29 days, and pointer configs have to hold for 30",
+            "expires in 29 days, and pointer configs must be valid for 30",
         ),
         (
             "later",
             issued(&corporate.issue(own_key, START + DAY, YEAR, anything), root),
-            "it is not valid now: from 2026-11-22",
+            "not valid now: from 2026-11-22",
         ),
         (
             "another root",
             issued(&issue(YEAR, anything), &other.root),
-            "who trusts its root could not boot",
+            "machines that trust its root cannot boot",
         ),
-        ("names", issued(&issue(YEAR, nowhere), root), "who trusts its root could not boot"),
+        ("names", issued(&issue(YEAR, nowhere), root), "machines that trust its root cannot boot"),
         (
             "no root",
             Answer::Issued { chain: issue(YEAR, anything).to_pem().into(), roots: Vec::new() },
-            "no root came with it",
+            "has no root",
         ),
         (
             "nothing",
             Answer::Issued { chain: b"?".to_vec(), roots: root.to_pem().into() },
-            "there is no certificate in it",
+            "has no certificate",
         ),
         (
             "a refusal",

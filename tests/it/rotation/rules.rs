@@ -134,7 +134,7 @@ fn a_pair_that_nobody_can_issue_again_is_not_replaced_while_it_cannot_be_kept() 
     assert_eq!(world.stored.serving.as_ref(), Some(&pair));
     let reported: Vec<_> = world.attention.iter().map(ToString::to_string).collect();
     assert!(
-        reported.iter().any(|it| it.contains("cannot be kept beside the signing CA")),
+        reported.iter().any(|it| it.contains("cannot be kept with the signing CA")),
         "{reported:?}"
     );
     world.stored.asked.force = true;

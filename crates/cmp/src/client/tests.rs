@@ -109,7 +109,7 @@ fn enrol(
     };
     let times: Vec<_> = reported.iter().map(|(time, _)| *time).collect();
     assert!(server.waited.lock().unwrap().starts_with(&times), "each wait is reported");
-    assert!(server.turns.lock().unwrap().is_empty(), "each turn is taken");
+    assert!(server.turns.lock().unwrap().is_empty(), "each turn can be used");
     (enrolled, reported.iter().map(|(time, why)| format!("{} s: {why}", time.as_secs())).collect())
 }
 

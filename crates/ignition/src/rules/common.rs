@@ -24,7 +24,7 @@ pub(super) fn unique<'a, T, K: Hash + Eq>(
     key: impl Fn(&'a T) -> K,
 ) -> Checked {
     match items.iter().position(|item| !seen.insert(key(item))) {
-        Some(i) => Err(at.item(i).invalid("is there twice")),
+        Some(i) => Err(at.item(i).invalid("appears twice")),
         None => Ok(()),
     }
 }

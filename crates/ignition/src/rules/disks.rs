@@ -58,14 +58,14 @@ fn check_disk(disk: &Disk, spec: Spec, at: &At<'_>) -> Checked {
     let mut labels = HashSet::new();
     for (i, partition) in partitions.iter().enumerate() {
         if partition.label.as_ref().is_some_and(|label| !labels.insert(label)) {
-            return Err(at.item(i).field("label").invalid("is there twice on its disk"));
+            return Err(at.item(i).field("label").invalid("appears twice on its disk"));
         }
     }
     // Ignition removed this rule in a release that reads 3.6; releases that only read up to 3.5 have it.
     let deletes = partitions.iter().any(|partition| partition.should_exist == Some(false));
     if spec <= (3, 5) && deletes && partitions.iter().any(|partition| partition.number == 0) {
         return Err(
-            at.invalid("one is to be deleted and another has no number, which needs spec 3.6")
+            at.invalid("one must be deleted and another has no number, which needs spec 3.6")
         );
     }
     check_overlap(partitions, &at)
@@ -76,7 +76,7 @@ pub(super) fn check_numbers(numbers: impl Iterator<Item = i64>, at: &At<'_>) -> 
     let mut seen = HashSet::new();
     for (i, number) in numbers.enumerate() {
         if number != 0 && !seen.insert(number) {
-            return Err(at.item(i).field("number").invalid("is there twice on its disk"));
+            return Err(at.item(i).field("number").invalid("appears twice on its disk"));
         }
     }
     Ok(())
@@ -270,10 +270,10 @@ mod tests {
                 json!([at(1, 1, i64::MAX), at(2, 1, i64::MAX)]),
                 "[0]: overlaps with another partition",
             ),
-            (json!([at(1, 1, 1), at(1, 2, 1)]), "[1].number: is there twice on its disk"),
+            (json!([at(1, 1, 1), at(1, 2, 1)]), "[1].number: appears twice on its disk"),
             (
                 json!([{"label": "a"}, {"label": "a", "number": 1}]),
-                "[1].label: is there twice on its disk",
+                "[1].label: appears twice on its disk",
             ),
         ] {
             assert_eq!(partitions(6, &two), reason);
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(partitions(6, &two), "valid");
         assert_eq!(
             partitions(5, &two),
-            ": one is to be deleted and another has no number, which needs spec 3.6"
+            ": one must be deleted and another has no number, which needs spec 3.6"
         );
     }
 
@@ -304,7 +304,7 @@ mod tests {
             (json!({"level": "raid7", "devices": device}), "level: \"raid7\" is not a RAID level"),
             (json!({"level": "1"}), "devices: are missing"),
             (json!({"level": "1", "devices": ["a"]}), "devices[0]: is not absolute"),
-            (json!({"level": "1", "devices": ["/a", "/a"]}), "devices[1]: is there twice"),
+            (json!({"level": "1", "devices": ["/a", "/a"]}), "devices[1]: appears twice"),
         ] {
             let verdict = verdict(6, "storage", &json!({"raid": [raid]}));
             assert_eq!(verdict.trim_start_matches("storage.raid[0]."), reason);

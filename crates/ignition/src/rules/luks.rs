@@ -34,10 +34,10 @@ fn check_volume(luks: &Luks, spec: Spec, at: &At<'_>) -> Checked {
     check_clevis(&luks.clevis, spec, &at.field("clevis"))?;
     if luks.cex.enabled == Some(true) {
         if binds(&luks.clevis) {
-            return Err(at.field("cex").invalid("does not go with clevis"));
+            return Err(at.field("cex").invalid("cannot be used with clevis"));
         }
         if says(luks.key_file.source.as_ref()) {
-            return Err(at.field("cex").invalid("does not go with a key file"));
+            return Err(at.field("cex").invalid("cannot be used with a key file"));
         }
     }
     all_unique(&luks.open_options, &at.field("openOptions"), String::as_str)
@@ -58,7 +58,7 @@ fn check_clevis(clevis: &Clevis, spec: Spec, at: &At<'_>) -> Checked {
     let is_custom =
         says(custom.pin.as_ref()) || (spec <= (3, 2) && *custom != ClevisCustom::default());
     if is_custom && binds_without_custom(clevis) {
-        return Err(at.invalid("custom does not go with tang, tpm2 or threshold"));
+        return Err(at.invalid("custom cannot be used with tang, tpm2 or threshold"));
     }
     check_custom(custom, spec, &at.field("custom"))?;
     let at = at.field("tang");
@@ -110,7 +110,7 @@ mod tests {
     fn volumes_keep_the_rules_of_their_spec() {
         let tang = json!([{"url": "http://t", "thumbprint": "x"}]);
         let custom = |pin: &str| json!({"pin": pin, "config": "{}"});
-        let alone = "clevis: custom does not go with tang, tpm2 or threshold";
+        let alone = "clevis: custom cannot be used with tang, tpm2 or threshold";
         for (minor, fields, reason) in [
             (2, json!({"clevis": {"tang": tang, "threshold": 1, "tpm2": true}}), "valid"),
             (2, json!({"clevis": {"custom": custom("sss")}}), "valid"),
@@ -139,14 +139,14 @@ mod tests {
             (
                 5,
                 json!({"cex": {"enabled": true}, "clevis": {"tpm2": true}}),
-                "cex: does not go with clevis",
+                "cex: cannot be used with clevis",
             ),
             (
                 5,
                 json!({"cex": {"enabled": true}, "keyFile": {"source": "data:,k"}}),
-                "cex: does not go with a key file",
+                "cex: cannot be used with a key file",
             ),
-            (6, json!({"openOptions": ["a", "a"]}), "openOptions[1]: is there twice"),
+            (6, json!({"openOptions": ["a", "a"]}), "openOptions[1]: appears twice"),
             (6, json!({"options": ["a", "a"]}), "valid"),
             (6, json!({"name": "a/b"}), "name: contains a slash"),
             (6, json!({"label": "l".repeat(47)}), "valid"),

@@ -135,7 +135,7 @@ mod tests {
                 "systemd.units[0].dropins[1]",
             ),
         ] {
-            assert_eq!(verdict(6, section, &value), format!("{place}: is there twice"));
+            assert_eq!(verdict(6, section, &value), format!("{place}: appears twice"));
         }
     }
 

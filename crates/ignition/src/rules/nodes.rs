@@ -104,7 +104,7 @@ impl<'a> Places<'a> {
             }
             let mut parents = path.match_indices('/').map(|(end, _)| &path[..end]);
             if let Some(link) = parents.find(|parent| self.links.contains(parent)) {
-                return Err(at.invalid(format!("{path} lies behind the link {link}")));
+                return Err(at.invalid(format!("{path} is behind the link {link}")));
             }
         }
         Ok(())
@@ -186,11 +186,11 @@ mod tests {
             (json!({"links": [{"path": "/l"}]}), "storage.links[0].target: is missing"),
             (
                 json!({"links": [{"path": "/l", "target": "t"}], "files": [{"path": "/l/a"}]}),
-                "storage.files[0].path: /l/a lies behind the link /l",
+                "storage.files[0].path: /l/a is behind the link /l",
             ),
             (
                 json!({"links": [{"path": "/l/m", "target": "t"}, {"path": "/l", "target": "t"}]}),
-                "storage.links[0].path: /l/m lies behind the link /l",
+                "storage.links[0].path: /l/m is behind the link /l",
             ),
             (
                 json!({"links": [{"path": "/l", "target": "../d"}], "directories": [{"path": "/d"}]}),

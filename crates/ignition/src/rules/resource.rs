@@ -97,7 +97,7 @@ fn check_headers(resource: &Resource, source: Option<&str>, at: &At<'_>) -> Chec
     all_unique(headers, at, |header| &header.name)?;
     match source.and_then(Url::parse) {
         Some(url) if url.is("http") || url.is("https") => Ok(()),
-        _ => Err(at.invalid("only go with an http or https source")),
+        _ => Err(at.invalid("need an http or https source")),
     }
 }
 
@@ -141,7 +141,7 @@ pub(super) fn check_url(source: &str, spec: Spec, at: &At<'_>) -> Checked {
     }
     if spec > until {
         return Err(
-            at.invalid(format!("the scheme {scheme} is gone since spec {}.{}", until.0, until.1))
+            at.invalid(format!("the scheme {scheme} was removed in spec {}.{}", until.0, until.1))
         );
     }
     match scheme {
@@ -213,7 +213,7 @@ mod tests {
             (4, "arn:aws:s3:r:1:accesspoint/n/object/k", "valid"),
             (1, "gs://b/k", "source: the scheme gs needs spec 3.2"),
             (3, "arn:aws:s3:::b/k", "source: the scheme arn needs spec 3.4"),
-            (0, "oem:///x", "source: the scheme oem is gone since spec 2.2"),
+            (0, "oem:///x", "source: the scheme oem was removed in spec 2.2"),
             (6, "ftp://h", "source: \"ftp\" is not a scheme that Ignition fetches"),
             (6, "/path", "source: \"\" is not a scheme that Ignition fetches"),
             (6, "http://a b", "source: is not a URL"),
@@ -255,7 +255,7 @@ mod tests {
         let one = json!([{"name": "a", "value": "b"}]);
         assert_eq!(headers("https://h", one.clone()), "valid");
         assert_eq!(headers("https://h", json!([{"name": "a"}])), "valid");
-        assert_eq!(headers("data:,", one), "httpHeaders: only go with an http or https source");
+        assert_eq!(headers("data:,", one), "httpHeaders: need an http or https source");
         assert_eq!(headers("https://h", json!([{"name": ""}])), "httpHeaders[0].name: is empty");
         assert_eq!(
             headers("https://h", json!([{"name": "a", "value": ""}])),
@@ -263,7 +263,7 @@ mod tests {
         );
         assert_eq!(
             headers("https://h", json!([{"name": "a"}, {"name": "a"}])),
-            "httpHeaders[1]: is there twice"
+            "httpHeaders[1]: appears twice"
         );
     }
 

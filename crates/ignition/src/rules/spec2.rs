@@ -110,7 +110,7 @@ fn check_user(user: &User, at: &At<'_>) -> Checked {
         ..User::default()
     };
     if user.create.is_some() && *user != alone {
-        return Err(at.field("create").invalid("does not go with the fields that replace it"));
+        return Err(at.field("create").invalid("cannot be used with the fields that replace it"));
     }
     Ok(())
 }
@@ -137,7 +137,7 @@ fn check_filesystem(filesystem: &Filesystem, spec: Spec, at: &At<'_>) -> Checked
             if mount.create.is_some() && (mount.wipe_filesystem || !mount.options.is_empty()) {
                 return Err(at
                     .field("create")
-                    .invalid("does not go with the fields that replace it"));
+                    .invalid("cannot be used with the fields that replace it"));
             }
             check_absolute(&mount.device, &at.field("device"))?;
             disks::check_format(&mount.format, spec, &at.field("format"))?;
@@ -222,12 +222,12 @@ mod tests {
                 root(
                     json!({"mount": {"device": "/a", "format": "ext4", "create": {}, "options": ["a"]}}),
                 ),
-                "storage.filesystems[0].mount.create: does not go with the fields that replace it",
+                "storage.filesystems[0].mount.create: cannot be used with the fields that replace it",
             ),
             (("passwd", json!({"users": [{"name": "core", "create": {"gecos": "a"}}]})), "valid"),
             (
                 ("passwd", json!({"users": [{"name": "core", "create": {}, "gecos": "a"}]})),
-                "passwd.users[0].create: does not go with the fields that replace it",
+                "passwd.users[0].create: cannot be used with the fields that replace it",
             ),
             (
                 ("storage", json!({"disks": [{"device": "a"}]})),

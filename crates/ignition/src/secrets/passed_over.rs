@@ -28,20 +28,17 @@ impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes => {
-                write!(f, "searched for secrets in its first {} MiB alone", MAX_BYTES >> 20)
+                write!(f, "only its first {} MiB were searched for secrets", MAX_BYTES >> 20)
             }
             Self::Line => {
                 let most = MAX_LINE_BYTES >> 10;
-                write!(f, "searched for secrets in the first {most} KiB of each line alone")
+                write!(f, "only the first {most} KiB of each line were searched for secrets")
             }
             Self::Nested => {
-                write!(
-                    f,
-                    "searched for secrets no further than {MAX_NESTED} texts within each other"
-                )
+                write!(f, "only {MAX_NESTED} texts nested in each other were searched for secrets")
             }
             Self::Packed => {
-                f.write_str("not searched for secrets where it unpacks to more than is looked at")
+                f.write_str("not searched for secrets where it unpacks to more than the limit")
             }
         }
     }

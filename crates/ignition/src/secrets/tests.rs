@@ -158,7 +158,7 @@ fn what_is_too_large_to_be_searched_is_named() {
     let long = |bytes: usize| format!("{}\nb\n", "a".repeat(bytes));
     assert_eq!(unsearched(&long(MAX_LINE_BYTES)), []);
     assert_eq!(unsearched(&long(MAX_LINE_BYTES + 1)), [line]);
-    assert_eq!(unsearched(&format!("\0{}", long(MAX_LINE_BYTES))), [], "it is no text");
+    assert_eq!(unsearched(&format!("\0{}", long(MAX_LINE_BYTES))), [], "not text");
 
     // Nests a text so many times.
     let within = |depth: usize, inner: &str| {

@@ -1,4 +1,4 @@
-//! Rules about the machine that boots, whoever it is: the oldest Ignition of a pool, and the port without TLS.
+//! Rules about the machine that boots, regardless of its token: the oldest Ignition of a pool, and the port without TLS.
 //!
 //! A machine that breaks a rule is held with 503, so that it boots as soon as an administrator has changed the rule.
 

@@ -53,20 +53,20 @@ impl FromStr for AccessMode {
 pub enum Waiting {
     /// The state of its pointer configs is unknown.
     #[error(
-        "whether its pointer configs carry tokens is not known; the controller reports it, where it \
-         runs with --access"
+        "it is unknown whether its pointer configs have tokens; the controller reports this if it \
+            runs with --access"
     )]
     NotKnown,
     /// The pool was or may have been enforced, and the records do not contain it.
     #[error(
-        "it was enforced or may have been, and the records of tokens do not say so any more: were they lost, or \
-         restored from a backup? Annotate the pool with audit, then with enforce"
+        "it was or could have been enforced, and the records of tokens do not have this any more, \
+            as after a loss or an old backup; annotate the pool with audit, then with enforce"
     )]
     Contested,
     /// The pool's annotation is not understood, and no earlier mode is known.
-    #[error("its mode of access is not known")]
+    #[error("its access mode is unknown")]
     Unclear,
     /// The mode is being changed.
-    #[error("its mode of access changes")]
+    #[error("its access mode is changing")]
     Changing,
 }

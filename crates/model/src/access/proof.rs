@@ -98,40 +98,40 @@ impl Proof {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Refusal {
     /// The client's network is not allowed.
-    #[error("its network is not allowed")]
+    #[error("network not allowed")]
     OtherNetwork,
     /// The request came by the port without TLS, where the config can be read on the network.
-    #[error("it came by the port without TLS")]
+    #[error("request on the port without TLS")]
     PlainPort,
     /// The request has no credential.
-    #[error("it has no token")]
+    #[error("no token")]
     Missing,
     /// The credential is of no supported kind.
-    #[error("its token is malformed")]
+    #[error("token malformed")]
     Malformed,
     /// The token is well-formed, and unknown to this server so far.
-    #[error("its token is not known here")]
+    #[error("token unknown to this server")]
     Unknown,
     /// The token has expired.
-    #[error("its token has ended")]
+    #[error("token expired")]
     Expired,
     /// The token is not valid yet.
-    #[error("its token is not valid yet")]
+    #[error("token not valid yet")]
     NotYet,
     /// The token was revoked.
-    #[error("its token was revoked")]
+    #[error("token revoked")]
     Revoked,
     /// The token opens only other pools.
-    #[error("its token is for another pool")]
+    #[error("token for another pool")]
     OtherPool,
     /// The signature, issuer or audience of the token is wrong.
-    #[error("its token's signature, issuer or audience does not hold")]
+    #[error("signature, issuer or audience of the token is wrong")]
     Unsigned,
     /// Too many requests from the address have failed.
-    #[error("too many requests from its address have failed")]
+    #[error("too many failed requests from this address")]
     TooMany,
     /// The tokens, or the state of the pool's pointer configs, have not been read yet.
-    #[error("the tokens of its pool are not known yet")]
+    #[error("tokens of the pool not known yet")]
     NotRead,
     /// The machine's Ignition is older than the pool accepts.
     #[error("its Ignition is older than its pool accepts")]

@@ -151,7 +151,7 @@ pub(super) fn read_object<T: DeserializeOwned>(json: &[u8]) -> Result<T, serde_j
 /// An error without the unexpected value, which can be a token.
 fn untold(error: serde_json::Error) -> serde_json::Error {
     if error.classify() == Category::Data {
-        serde_json::Error::custom("it is not as this version writes it")
+        serde_json::Error::custom("not in the format of this version")
     } else {
         error
     }

@@ -324,7 +324,7 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     let mut lacking: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pointer in view.pointers() {
         let reason = match &pointer.carries {
-            Carried::Nothing if is_open(&pointer.pool) => "it carries no token",
+            Carried::Nothing if is_open(&pointer.pool) => "has no token",
             Carried::Cannot(reason) => reason,
             Carried::Nothing | Carried::Token(_) | Carried::Other => continue,
         };
@@ -357,15 +357,19 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
     let mut attention = Vec::new();
     if let Some(token) = view.ahead {
         attention.push(format!(
-            "token {} was made later than now: is the clock right? none is made nor ended; where it is, \
-             `tokens rotate --force` replaces it, or `tokens revoke` ends it",
+            "token {} was made later than now, so no token is made or expires: set the clock; if it \
+                is right, replace the token with `tokens rotate --force`, or revoke it with `tokens revoke`",
             token.id()
         ));
     }
     let wanted = |pool: &String| view.state.pools.get(pool) == Some(&AccessMode::Enforce);
     for (pool, lines) in view.state.records.lacking.iter().filter(|(pool, _)| wanted(pool)) {
         let is_enforced = view.state.records.enforced.contains(pool);
-        let what = if is_enforced { "its machines are refused" } else { "not to be enforced" };
+        let what = if is_enforced {
+            "the requests of its machines are refused"
+        } else {
+            "not set to be enforced"
+        };
         attention.extend(lines.iter().map(|line| format!("pool {pool}: {what}: {line}")));
     }
     let is_reported = |pool: &String| view.state.records.lacking.contains_key(pool);
@@ -373,9 +377,8 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
     for PointerToken { name, pool, .. } in
         waiting.filter(|it| wanted(&it.pool) && !is_reported(&it.pool))
     {
-        attention.push(format!(
-            "pool {pool}: {name}: it carries no token, and could not be written a moment ago"
-        ));
+        attention
+            .push(format!("pool {pool}: {name}: has no token, and the last write of it failed"));
     }
     Next::Settled { until, attention }
 }

@@ -52,17 +52,19 @@ pub enum JwksError {
     /// The set is larger than the maximum size.
     #[error("larger than 1 MiB")]
     TooLarge,
-    /// The text is no JWK set.
-    #[error("no JWK set: {0}")]
+    /// The text is not a JWK set.
+    #[error("not a JWK set: {0}")]
     Malformed(String),
     /// A key is symmetric, so that every verifier could make tokens.
-    #[error("{0} is symmetric, which a set of public keys has no place for")]
+    #[error("{0} is symmetric, and a set of public keys must not have it")]
     Symmetric(String),
     /// A key includes its private half.
-    #[error("{0} has its private half, which belongs to the issuer alone")]
+    #[error("{0} has its private part, which must stay at the issuer")]
     Private(String),
     /// No key is usable for signatures.
-    #[error("no key of RSA with 2048 bits or more, P-256, P-384 or Ed25519 to check signatures by")]
+    #[error(
+        "has no key of RSA with 2048 bits or more, P-256, P-384 or Ed25519 for verifying signatures"
+    )]
     Empty,
 }
 
@@ -114,7 +116,7 @@ impl SignedTokens {
         }
         // The error omits the unexpected value: the file may be a wrong one, with secrets.
         let malformed = |error: serde_json::Error| match error.classify() {
-            Category::Data => JwksError::Malformed("it has no list of keys".to_owned()),
+            Category::Data => JwksError::Malformed("has no list of keys".to_owned()),
             _ => JwksError::Malformed(error.to_string()),
         };
         let set: Set = serde_json::from_slice(jwks).map_err(malformed)?;

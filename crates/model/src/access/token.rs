@@ -60,7 +60,7 @@ impl<'de> Deserialize<'de> for Token {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         // The text may be another secret, so the error omits it.
-        Self::read(&text).ok_or_else(|| de::Error::custom("this is no token"))
+        Self::read(&text).ok_or_else(|| de::Error::custom("not a token"))
     }
 }
 
@@ -94,7 +94,7 @@ impl<'de> Deserialize<'de> for TokenHash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Self).ok_or_else(|| de::Error::custom("this is no SHA-256 in hexadecimal"))
+        bytes.map(Self).ok_or_else(|| de::Error::custom("not a SHA-256 in hexadecimal"))
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
             serde_json::from_str::<Token>("\"secret\"")
                 .unwrap_err()
                 .to_string()
-                .starts_with("this is no token")
+                .starts_with("not a token")
         );
         assert!(serde_json::from_str::<TokenHash>("\"00\"").is_err());
     }

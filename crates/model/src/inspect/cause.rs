@@ -124,31 +124,37 @@ impl Cause {
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::NameUnknown(_) => "look at the DNS entry, or at the name in the pointer config",
-            Self::ServerDown(_) => "start the server, or look at the balancer and the firewall",
-            Self::NoTls(_) => "22623 is the port with TLS, 22624 the one without",
+            Self::NameUnknown(_) => "check the DNS entry, and the name in the pointer config",
+            Self::ServerDown(_) => "start the server, or check the load balancer and the firewall",
+            Self::NoTls(_) => "use port 22623, which has TLS; port 22624 has none",
             Self::UnknownCa(_) => {
-                "give the machine the newest pointer config: the one that it has trusts other CAs"
+                "give the machine the newest pointer config: its present one trusts other CAs"
             }
             Self::WrongName { .. } => {
-                "add the name to --host of the server, or ask by a name it has"
+                "add the name to --host of the server, or use a name of the certificate"
             }
             Self::ServingPairExpired(_) => {
-                "`certs rotate` makes a new one; `certs check` says why not"
+                "renew it with `certs rotate`; if that fails, `certs check` has the reason"
             }
             Self::WrongClock { .. } => "set the machine's clock",
-            Self::Refused(_) => "`certs check --pointer FILE --connect HOST:PORT` says more",
-            Self::AccessRefused(_) => "let the machine's network or token fetch this pool's config",
-            Self::PoolUnknown(_) => "look at the pool's name in the pointer config's URL",
-            Self::NoConfigYet(_) => "wait for the pool to be rendered: `oc get mcp`",
-            Self::NotInSpec { .. } => "boot a newer image, or take out of the config what it names",
-            Self::InvalidConfig { .. } => {
-                "mend the machine config: the server's log names the place"
+            Self::Refused(_) => "run `certs check --pointer FILE --connect HOST:PORT` for details",
+            Self::AccessRefused(_) => {
+                "allow the machine's network, or give it a token for this pool"
             }
-            Self::NotNow { .. } => "the server's /readyz and its log say what it waits for",
-            Self::GivenUp { .. } => "mend it, then boot the machine anew",
-            Self::Redirected(_) => "ask there: a machine follows, if it trusts whom it finds",
-            Self::NoAnswer(_) => "look at what listens there, and at the balancer before it",
+            Self::PoolUnknown(_) => "check the name of the pool in the URL of the pointer config",
+            Self::NoConfigYet(_) => "wait for the pool to be rendered: `oc get mcp`",
+            Self::NotInSpec { .. } => {
+                "boot a newer image, or remove the named part from the config"
+            }
+            Self::InvalidConfig { .. } => {
+                "correct the MachineConfig: the server's log names the place"
+            }
+            Self::NotNow { .. } => "check /readyz and the log of the server for what it waits for",
+            Self::GivenUp { .. } => "correct it, then boot the machine again",
+            Self::Redirected(_) => "use that URL: a machine follows it, if it trusts that server",
+            Self::NoAnswer(_) => {
+                "check which program listens there, and the load balancer in front of it"
+            }
         }
     }
 }
@@ -168,10 +174,12 @@ impl fmt::Display for Cause {
                 "the name is not in the certificate: it is for {}, not {asked}",
                 if named.is_empty() { "no name".to_owned() } else { named.join(", ") },
             ),
-            Self::ServingPairExpired(reported) => write!(f, "the serving pair expired: {reported}"),
+            Self::ServingPairExpired(reported) => {
+                write!(f, "the serving certificate expired: {reported}")
+            }
             Self::WrongClock { machine, right, reported } => write!(
                 f,
-                "the machine's clock is wrong: it says {}, and it is {}; so {reported}",
+                "the machine's clock is wrong: it shows {} instead of {}; therefore {reported}",
                 date(*machine),
                 date(*right),
             ),
@@ -180,7 +188,7 @@ impl fmt::Display for Cause {
             Self::PoolUnknown(pool) => write!(f, "the pool is unknown: there is no pool {pool}"),
             Self::NoConfigYet(reported) => write!(f, "the pool has no config yet: {reported}"),
             Self::NotInSpec { asked, served, reported, .. } => {
-                write!(f, "the config cannot be said in the machine's spec {asked}")?;
+                write!(f, "the config cannot be expressed in the machine's spec {asked}")?;
                 if !reported.is_empty() {
                     write!(f, ": {reported}")?;
                 }

@@ -175,7 +175,7 @@ fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Opti
     }
     let (Some(before), Some(after)) = (old.contents, new.contents) else {
         if old.contents.is_some() != new.contents.is_some() {
-            details.push("contents are at hand on one side only".to_owned());
+            details.push("contents are available on one side only".to_owned());
         }
         return (details, None);
     };

@@ -110,7 +110,7 @@ fn cause(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
         LockoutReason::Expired { certificate, at }
             if leaf.is_some_and(|leaf| leaf.not_after == *at) =>
         {
-            Cause::ServingPairExpired(format!("\"{certificate}\" ended at {}", date(*at)))
+            Cause::ServingPairExpired(format!("\"{certificate}\" expired at {}", date(*at)))
         }
         LockoutReason::NoValidCa
         | LockoutReason::Untrusted(_)
@@ -188,7 +188,7 @@ impl Answered {
 }
 
 fn reason_of(status: StatusCode) -> String {
-    status.canonical_reason().unwrap_or("it says no more").to_owned()
+    status.canonical_reason().unwrap_or("no details").to_owned()
 }
 
 #[cfg(test)]
@@ -300,7 +300,7 @@ mod tests {
             assert_eq!(answered.line, "some words");
             assert_eq!(answered.may_depend_on_spec(), code == NotRenderable, "{code:?}");
         }
-        let without = answered(503, None, "there is no pool of this name");
+        let without = answered(503, None, "no pool has this name");
         assert_eq!(label(&without, &[]), "not-now");
         assert!(without.may_depend_on_spec());
     }

@@ -191,8 +191,7 @@ fn certificates(bytes: &[u8]) -> (Vec<Certificate>, Vec<String>) {
         match certificate {
             Ok(certificate) => found.push(certificate),
             Err(reason) => {
-                let line =
-                    format!("certificate {place} in it cannot be read by machines: {reason}");
+                let line = format!("machines cannot read certificate {place}: {reason}");
                 passed_over.push(line);
             }
         }

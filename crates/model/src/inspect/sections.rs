@@ -8,7 +8,7 @@ use super::machine::{FileEntry, Machine, Named, UnitEntry, UserEntry};
 
 /// Headings of facts, in their order.
 const FACTS: [(&str, &str); 9] = [
-    ("machineConfig", "Machine config"),
+    ("machineConfig", "MachineConfig"),
     ("ignition", "Ignition spec"),
     ("osImage", "System image"),
     ("kernelArguments", "Kernel arguments"),
@@ -80,11 +80,11 @@ pub fn sections(machine: &Machine, now: OffsetDateTime) -> Vec<Section> {
         section("Registries trusted", &["HOST"], registries.iter().map(|it| vec![it.clone()])),
         section("Certificates", &["FILE", "SUBJECT", "ISSUER", "UNTIL"], certificates),
         section(
-            "Secrets, which are never shown",
+            "Secrets (values are not shown)",
             &["WHERE", "WHAT"],
             secrets.iter().map(|it| vec![it.place.to_string(), it.kind.to_string()]),
         ),
-        section("Passed over", &["WHERE AND WHY"], passed_over.iter().map(|it| vec![it.clone()])),
+        section("Ignored", &["WHERE AND WHY"], passed_over.iter().map(|it| vec![it.clone()])),
     ];
     all.into_iter().filter(|section| !section.rows.is_empty()).collect()
 }

@@ -70,16 +70,16 @@ pub fn way_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
     let mut lines = vec![look.paint(Color::Heading, &escaped(&cut(&redacted(&trace.url), REASON)))];
     lines.extend(trace.steps.iter().flat_map(|step| step_as_text(step, look)));
     let verdict = match &trace.cause {
-        None => vec![look.paint(Color::Good, "A machine gets its config this way.")],
+        None => vec![look.paint(Color::Good, "A machine gets this config.")],
         Some(cause) => {
             let text = cause.to_string();
             let until = if cause.is_retried() {
-                "It asks again until this is mended."
+                "It retries until this is fixed."
             } else {
-                "It does not ask again."
+                "It does not retry."
             };
             let text =
-                format!("A machine does not come up: {}", escaped(&cut(&redacted(&text), REASON)));
+                format!("A machine does not boot: {}", escaped(&cut(&redacted(&text), REASON)));
             let verdict = wrapped(&text, look, 0);
             let mut lines: Vec<_> =
                 verdict.iter().map(|line| look.paint(Color::Bad, line)).collect();
@@ -193,10 +193,10 @@ mod tests {
                 "  ok name     mcs.example.com is 192.0.2.1  1.5 ms",
                 "  NO connect  192.0.2.1:22623: Connection refused",
                 "              a\\n\\u{1b}b  1.5 ms",
-                "A machine does not come up: the server is down:",
+                "A machine does not boot: the server is down:",
                 "192.0.2.1:22623: Connection refused",
-                "It asks again until this is mended. What to do: start the",
-                "server, or look at the balancer and the firewall.",
+                "It retries until this is fixed. What to do: start the",
+                "server, or check the load balancer and the firewall.",
                 "In the runbook: server-down",
             ]
         );

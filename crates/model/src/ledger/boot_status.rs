@@ -11,7 +11,7 @@ use super::{Failed, Handshakes, Machine, Node, Nodes, Outcome, Requests};
 const JOINS_WITHIN: Duration = Duration::minutes(20);
 
 /// Explanation for servers without a cluster.
-const NO_NODES: &str = "no nodes are known here";
+const NO_NODES: &str = "this server knows no nodes";
 
 /// Boot status of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -95,7 +95,7 @@ impl Machine {
                 },
             },
             (None, Some(handshakes)) => (Severity::Visitor, handshakes.failed.words().to_owned()),
-            (None, None) => (Severity::Visitor, "asked for nothing".to_owned()),
+            (None, None) => (Severity::Visitor, "requested nothing".to_owned()),
         };
         BootStatus { rank, words }
     }
@@ -127,24 +127,24 @@ impl Failed {
                 "does not trust the serving certificate: its pointer config trusts another CA or has \
                  another host name, or its clock is wrong"
             }
-            Self::Tls => "speaks no TLS that is allowed here",
+            Self::Tls => "offers no TLS version or cipher suite that this server allows",
             Self::Timeout => "did not finish the TLS handshake in time",
-            Self::Connection => "broke the connection off during the TLS handshake",
+            Self::Connection => "closed the connection during the TLS handshake",
         }
     }
 }
 
 fn refused(status: u16, reason: &str) -> String {
-    let then = if status < 500 { "Ignition gives up" } else { "Ignition asks again" };
+    let then = if status < 500 { "Ignition gives up" } else { "Ignition retries" };
     format!("is refused with {status}: {reason}; {then}")
 }
 
 fn joined(node: &Node, requests: &Requests) -> (Severity, String) {
     let took = node.created - requests.since;
     let words = if took.is_negative() {
-        format!("fetched its config; Node {} has had its address since before", node.name)
+        format!("fetched its config; Node {} had its address before", node.name)
     } else {
-        format!("joined as Node {}, {} after it asked first", node.name, span(took))
+        format!("joined as Node {}, {} after its first request", node.name, span(took))
     };
     (Severity::Joined, words)
 }
@@ -235,10 +235,10 @@ mod tests {
         assert_eq!(stands(Some(&others), after(12)), (Severity::Booting, fetched("12 min")));
         assert_eq!(stands(Some(&others), after(25)), (Severity::Stuck, fetched("25 min")));
         let own = nodes("192.0.2.7", after(5) + Duration::seconds(3));
-        let words = "joined as Node worker-7, 5 min 3 s after it asked first".to_owned();
+        let words = "joined as Node worker-7, 5 min 3 s after its first request".to_owned();
         assert_eq!(stands(Some(&own), after(25)), (Severity::Joined, words));
         let older = nodes("::ffff:192.0.2.7", after(-600));
-        let words = "fetched its config; Node worker-7 has had its address since before";
+        let words = "fetched its config; Node worker-7 had its address before";
         assert_eq!(stands(Some(&older), after(1)), (Severity::Joined, words.to_owned()));
     }
 
@@ -247,8 +247,8 @@ mod tests {
         for (status, reason, words) in [
             (
                 503,
-                "there is no pool of this name",
-                "is refused with 503: there is no pool of this name; Ignition asks again",
+                "no pool has this name",
+                "is refused with 503: no pool has this name; Ignition retries",
             ),
             (400, "no spec", "is refused with 400: no spec; Ignition gives up"),
         ] {

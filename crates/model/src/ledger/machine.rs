@@ -333,7 +333,7 @@ mod tests {
         user_agent: "Ignition/2.14.0",
         spec: Some(SpecVersion::V3_3),
         without_tls: false,
-        answer: Err((503, "there is no pool of this name")),
+        answer: Err((503, "no pool has this name")),
         would_be_refused: None,
     };
 
@@ -379,7 +379,7 @@ mod tests {
         let requests = serde_json::to_value(machine.requests.as_ref().unwrap()).unwrap();
         let expected = json!({
             "pool": "worker", "user_agent": "Ignition/2.14.0", "spec": "3.3.0",
-            "refused": {"status": 503, "reason": "there is no pool of this name"},
+            "refused": {"status": 503, "reason": "no pool has this name"},
             "times": 1, "since": "2026-11-21T12:00:00Z", "last": "2026-11-21T12:00:00Z",
         });
         assert_eq!(requests, expected);

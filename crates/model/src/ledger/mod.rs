@@ -201,7 +201,7 @@ mod tests {
             user_agent: "Ignition/2.14.0",
             spec: None,
             without_tls: false,
-            answer: Err((503, "there is no pool of this name")),
+            answer: Err((503, "no pool has this name")),
             would_be_refused: None,
         }
     }

@@ -139,7 +139,7 @@ fn what_is_wrong_names_the_machine_configs_and_the_place() {
         ),
         (
             vec![spec("a", json!({"config": empty, "extensions": ["usbguard", "emacs"]}))],
-            "MachineConfig a: spec.extensions: \"emacs\" is no extension of the operating system",
+            "MachineConfig a: spec.extensions: \"emacs\" is not an extension of the operating system",
         ),
         (
             vec![
@@ -315,7 +315,7 @@ fn a_pool_without_a_selector_selects_nothing() {
     let pool: MachineConfigPool =
         serde_json::from_value(json!({"metadata": {"name": "p"}})).unwrap();
     let reason = select(&pool, [&config]).unwrap_err().to_string();
-    assert_eq!(reason, "spec.machineConfigSelector: it has no requirement");
+    assert_eq!(reason, "spec.machineConfigSelector: has no requirement");
 }
 
 /// MachineConfigs with names in common.

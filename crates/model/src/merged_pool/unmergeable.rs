@@ -47,7 +47,7 @@ pub enum Unmergeable {
     },
     /// The extension is unknown.
     #[error(
-        "MachineConfig {name}: spec.extensions: {extension:?} is no extension of the operating system"
+        "MachineConfig {name}: spec.extensions: {extension:?} is not an extension of the operating system"
     )]
     Extension {
         /// Name of the MachineConfig.

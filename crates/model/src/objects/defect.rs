@@ -15,7 +15,7 @@ pub struct Defect {
 impl Defect {
     /// Replaces the reason with the outline, for objects whose values are secret.
     pub(super) fn without_values(self) -> Self {
-        let reason = self.outline.clone().unwrap_or_else(|| "it cannot be read".to_owned());
+        let reason = self.outline.clone().unwrap_or_else(|| "cannot be read".to_owned());
         Self { reason, ..self }
     }
 }
@@ -58,7 +58,7 @@ fn belongs(message: &str) -> Option<String> {
         text if ["i32", "i64", "u32", "u64"].contains(&text) => "a number",
         text => text,
     };
-    Some(format!("{expected} belongs there"))
+    Some(format!("expected {expected}"))
 }
 
 #[cfg(test)]
@@ -90,20 +90,17 @@ mod tests {
             json!({"spec": spec})
         };
         for (value, outline) in [
-            (json!({"spec": "SECRET"}), "spec: a mapping belongs there"),
-            (
-                spec(json!({"configuration": "SECRET"})),
-                "spec.configuration: a mapping belongs there",
-            ),
+            (json!({"spec": "SECRET"}), "spec: expected a mapping"),
+            (spec(json!({"configuration": "SECRET"})), "spec.configuration: expected a mapping"),
             (
                 spec(json!({"configuration": "SECRET, expected x"})),
-                "spec.configuration: a mapping belongs there",
+                "spec.configuration: expected a mapping",
             ),
-            (spec(json!({"count": "SECRET"})), "spec.count: a number belongs there"),
-            (spec(json!({"names": [1]})), "spec.names[0]: a string belongs there"),
-            (spec(json!({"names": "SECRET"})), "spec.names: a list belongs there"),
+            (spec(json!({"count": "SECRET"})), "spec.count: expected a number"),
+            (spec(json!({"names": [1]})), "spec.names[0]: expected a string"),
+            (spec(json!({"names": "SECRET"})), "spec.names: expected a list"),
             (json!({"spec": {"count": 1}}), "spec: configuration is missing"),
-            (json!(["SECRET"]), "[0]: a mapping belongs there"),
+            (json!(["SECRET"]), "[0]: expected a mapping"),
         ] {
             let defect = read::<Pool>(value).unwrap_err();
             assert_eq!(defect.outline.as_deref(), Some(outline), "{}", defect.reason);

@@ -32,7 +32,7 @@ struct Requirement {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSelector {
     /// The selector has neither labels nor expressions.
-    #[error("it has no requirement")]
+    #[error("has no requirement")]
     Empty,
     /// The operator is unknown.
     #[error("operator {0:?} is not In, NotIn, Exists or DoesNotExist")]
@@ -48,10 +48,10 @@ pub enum InvalidSelector {
         has_values: bool,
     },
     /// The label name is invalid.
-    #[error("{0:?} is no name of a label")]
+    #[error("{0:?} is not a valid name of a label")]
     Key(String),
     /// The label value is invalid.
-    #[error("{0:?} is no value of a label")]
+    #[error("{0:?} is not a valid value of a label")]
     Value(String),
 }
 
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn what_no_labels_can_meet_is_refused() {
         for (requirements, message) in [
-            (json!({}), "it has no requirement"),
-            (json!({"matchLabels": {}, "matchExpressions": []}), "it has no requirement"),
+            (json!({}), "has no requirement"),
+            (json!({"matchLabels": {}, "matchExpressions": []}), "has no requirement"),
             (
                 json!({"matchExpressions": [{"key": "a", "operator": "in", "values": ["x"]}]}),
                 "operator \"in\" is not In, NotIn, Exists or DoesNotExist",
@@ -188,13 +188,13 @@ mod tests {
                 json!({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]}),
                 "operator Exists of \"a\" takes no values",
             ),
-            (json!({"matchLabels": {"": "a"}}), "\"\" is no name of a label"),
-            (json!({"matchLabels": {"a/b/c": "a"}}), "\"a/b/c\" is no name of a label"),
-            (json!({"matchLabels": {"A/b": "a"}}), "\"A/b\" is no name of a label"),
-            (json!({"matchLabels": {"a/b": "-"}}), "\"-\" is no value of a label"),
+            (json!({"matchLabels": {"": "a"}}), "\"\" is not a valid name of a label"),
+            (json!({"matchLabels": {"a/b/c": "a"}}), "\"a/b/c\" is not a valid name of a label"),
+            (json!({"matchLabels": {"A/b": "a"}}), "\"A/b\" is not a valid name of a label"),
+            (json!({"matchLabels": {"a/b": "-"}}), "\"-\" is not a valid value of a label"),
             (
                 json!({"matchLabels": {"a": "x".repeat(64)}}),
-                &*format!("\"{}\" is no value of a label", "x".repeat(64)),
+                &*format!("\"{}\" is not a valid value of a label", "x".repeat(64)),
             ),
         ] {
             let refused = selector(&requirements).check().unwrap_err();

@@ -67,7 +67,7 @@ pub enum Object {
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     /// The document is a scalar or a list.
-    #[error("a manifest must be a mapping, this is {0}")]
+    #[error("a manifest must be a mapping, and this is {0}")]
     NotAMapping(&'static str),
     /// The document has no kind.
     #[error("a manifest needs a `kind`")]
@@ -142,7 +142,7 @@ fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T,
         defect,
     };
     if !name.is_empty() && !is_object_name(&name) {
-        return Err(malformed("metadata.name is no object's name".into()));
+        return Err(malformed("metadata.name is not a valid name".into()));
     }
     if name.is_empty() && kind != "Config" && kind != "ControllerConfig" {
         return Err(malformed("metadata.name is missing".into()));

@@ -137,7 +137,7 @@ pub fn unread_version(kind: &str, api_version: &str) -> Option<String> {
         return None;
     }
     let becomes = if kind.group.is_empty() { "so the object is not read" } else { "read as v1" };
-    Some(format!("{api_version} is not known, {becomes}"))
+    Some(format!("{api_version} is unknown, {becomes}"))
 }
 
 /// Reason why an object is not read, if its kind is misspelt.
@@ -151,7 +151,7 @@ pub fn unread_kind(kind: &str, api_version: &str) -> Option<String> {
             && is_misspelt(kind, known.name)
     };
     let meant = KINDS.iter().find(is_meant)?.name;
-    Some(format!("{kind} is not known, so the object is not read; is {meant} meant?"))
+    Some(format!("{kind} is unknown, so the object is not read; did you mean {meant}?"))
 }
 
 /// Fields of an object that certainly have no effect: those next to `spec`, and misspelt ones. One line each.
@@ -211,7 +211,7 @@ fn misspelt(value: &Value, paths: &[&str], place: &str, lines: &mut Vec<String>)
 }
 
 fn unknown(place: &str, meant: Option<&str>) -> String {
-    let hint = meant.map(|meant| format!("; is {meant} meant?")).unwrap_or_default();
+    let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
     format!("{place}: unknown field, ignored{hint}")
 }
 
@@ -275,26 +275,26 @@ mod tests {
         assert_eq!(
             lines(pool),
             [
-                "metadata.annotatons: unknown field, ignored; is annotations meant?",
-                "specs: unknown field, ignored; is spec meant?",
-                "status.updatedmachineCount: unknown field, ignored; is updatedMachineCount meant?",
-                "spec.pausd: unknown field, ignored; is paused meant?",
-                "spec.configuration.nane: unknown field, ignored; is name meant?",
+                "metadata.annotatons: unknown field, ignored; did you mean annotations?",
+                "specs: unknown field, ignored; did you mean spec?",
+                "status.updatedmachineCount: unknown field, ignored; did you mean updatedMachineCount?",
+                "spec.pausd: unknown field, ignored; did you mean paused?",
+                "spec.configuration.nane: unknown field, ignored; did you mean name?",
             ]
         );
         for (object, line) in [
             (
                 json!({"apiVersion": api, "kind": "ControllerConfig",
                     "spec": {"kubeAPIServerServingCAdata": ""}}),
-                "spec.kubeAPIServerServingCAdata: unknown field, ignored; is kubeAPIServerServingCAData meant?",
+                "spec.kubeAPIServerServingCAdata: unknown field, ignored; did you mean kubeAPIServerServingCAData?",
             ),
             (
                 json!({"apiversion": api, "kind": "MachineConfig", "spec": {}}),
-                "apiversion: unknown field, ignored; is apiVersion meant?",
+                "apiversion: unknown field, ignored; did you mean apiVersion?",
             ),
             (
                 json!({"apiVersion": api, "kind": "MachineConfig", "sepc": {}}),
-                "sepc: unknown field, ignored; is spec meant?",
+                "sepc: unknown field, ignored; did you mean spec?",
             ),
             (
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "spec": {}, "data": {"spce": ""}}),
@@ -303,7 +303,7 @@ mod tests {
             (
                 json!({"apiVersion": api, "kind": "MachineOSBuild",
                     "status": {"conditions": [{"type": ""}, {"Type": ""}]}}),
-                "status.conditions[1].Type: unknown field, ignored; is type meant?",
+                "status.conditions[1].Type: unknown field, ignored; did you mean type?",
             ),
         ] {
             assert_eq!(lines(object), [line]);
@@ -325,8 +325,8 @@ mod tests {
     #[test]
     fn kinds_that_were_misspelt_are_named_in_their_own_group() {
         let api = "machineconfiguration.openshift.io/v1";
-        let reported =
-            "MachineConfigPol is not known, so the object is not read; is MachineConfigPool meant?";
+        let reported = "MachineConfigPol is unknown, so the object is not read; did you mean \
+            MachineConfigPool?";
         assert_eq!(unread_kind("MachineConfigPol", api).as_deref(), Some(reported));
         for (kind, api) in
             [("machineConfig", api), ("configmap", "v1"), ("Rout", "route.openshift.io/v1")]

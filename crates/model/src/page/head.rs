@@ -77,20 +77,21 @@ pub(super) fn advice(overview: &Overview) -> Advice {
         0 => {}
         1 => {
             return Advice::new(
-                "Look at the machine that is stuck: its page has the reason and the next command.",
+                "Open the page of the machine that is stuck: it has the reason and the next command.",
                 "/?state=stuck#machines",
                 "The machine",
             );
         }
         stuck => {
             let text = format!(
-                "Look at the {stuck} machines that are stuck: the page of each has the reason and the next command."
+                "Open the pages of the {stuck} machines that are stuck: each has the reason and the \
+                    next command."
             );
             return Advice::new(text, "/?state=stuck#machines", "The machines");
         }
     }
     if let Some(pool) = overview.pools.iter().find(|pool| pool.problem.is_some()) {
-        let text = format!("Fix pool {}: its machines get no config, or an older one.", pool.name);
+        let text = format!("Fix pool {}: its machines get no config or an older one.", pool.name);
         return Advice::new(text, pool_path(&pool.name), "The pool");
     }
     if !degraded.is_empty() {
@@ -105,7 +106,7 @@ pub(super) fn advice(overview: &Overview) -> Advice {
     }
     match (count(Severity::Booting), overview.machines.is_empty()) {
         (0, true) => Advice::new(
-            "Give a machine its pointer config and start it: it appears here when it asks for its config.",
+            "Give a machine its pointer config and start it: it appears here when it requests its config.",
             "",
             "",
         ),
@@ -140,9 +141,9 @@ pub(super) fn of_certificates(
     let locked_out = pointers.iter().filter(|pointer| pointer.problem.is_some()).count();
     (locked_out > 0).then(|| {
         let text = if locked_out == 1 {
-            "Fix the pointer config that boots no machine.".to_owned()
+            "Fix the pointer config that cannot boot a machine.".to_owned()
         } else {
-            format!("Fix the {locked_out} pointer configs that boot no machine.")
+            format!("Fix the {locked_out} pointer configs that cannot boot a machine.")
         };
         Advice::new(text, "#trust", "Trust")
     })
@@ -151,7 +152,7 @@ pub(super) fn of_certificates(
 /// Advice if every machine is well.
 pub(super) fn calm(degraded: &[String]) -> Advice {
     match degraded {
-        [] => Advice::new("There is nothing to do.", "", ""),
+        [] => Advice::new("No action is needed.", "", ""),
         [_] => Advice::new("Read the line below: it does not keep machines from booting.", "", ""),
         _ => Advice::new("Read the lines below: they do not keep machines from booting.", "", ""),
     }

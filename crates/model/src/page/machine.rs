@@ -150,12 +150,12 @@ fn next_step(line: &MachineLine, port: u16) -> NextStep {
     );
     let sentence = match (&requests.outcome, line.standing.rank) {
         (Outcome::Refused { .. }, _) => {
-            "Ask for the config as the machine does, and see why there is none:"
+            "Request the config as the machine does, and see why the server has none:"
         }
         (Outcome::Served { .. }, Severity::Stuck) => {
-            "Look at the machine's console: it has its config. See what it becomes by it:"
+            "The machine has its config: check its console. See what the config makes of it:"
         }
-        (Outcome::Served { .. }, _) => "See what the machine becomes by its config:",
+        (Outcome::Served { .. }, _) => "See what the config makes of the machine:",
     };
     NextStep { sentence, command }
 }

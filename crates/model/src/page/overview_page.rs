@@ -167,9 +167,9 @@ fn headline(not_ready: &[String], is_calm: bool) -> &'static str {
     if !not_ready.is_empty() {
         "Not ready"
     } else if !is_calm {
-        "Ready, with something to look at"
+        "Ready, with warnings"
     } else {
-        "Everything is in order"
+        "Everything is OK"
     }
 }
 

@@ -23,7 +23,7 @@ fn overview(machines: u32) -> Overview {
     for number in 0..machines {
         let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into();
         let user_agent = "Ignition/<b>2</b>";
-        let answer = Err((503, "there is no pool of this name"));
+        let answer = Err((503, "no pool has this name"));
         let request = Request {
             address,
             pool: "<x>",
@@ -145,9 +145,9 @@ fn what_to_do_is_the_most_urgent_of_all() {
     };
     assert!(advice(&overview).starts_with("Fix what keeps this server from being ready: pool"));
     overview.not_ready.clear();
-    assert!(advice(&overview).starts_with("Look at the 2 machines that are stuck"));
+    assert!(advice(&overview).starts_with("Open the pages of the 2 machines that are stuck"));
     overview.pointers[0].problem = Some("no CA".to_owned());
-    assert!(advice(&overview).starts_with("Fix the pointer config that boots no machine."));
+    assert!(advice(&overview).starts_with("Fix the pointer config that cannot boot a machine."));
     overview.certificates[0].not_after = NOON - Duration::DAY;
     assert!(advice(&overview).starts_with("Run machine-config-server certs check"));
     (overview.certificates, overview.pointers, overview.machines) = Default::default();
@@ -268,18 +268,18 @@ fn the_headline_is_no_better_than_what_is_below_it() {
         change(&mut overview);
         headlines(&overview)
     };
-    assert_eq!(after(|_| {}), ["Everything is in order"; 2]);
+    assert_eq!(after(|_| {}), ["Everything is OK"; 2]);
     for change in [
         (|it| it.degraded.push("a".to_owned())) as fn(&mut Overview),
-        |it| it.pointers[0].problem = Some("there is no pool of this name".to_owned()),
+        |it| it.pointers[0].problem = Some("no pool has this name".to_owned()),
         |it| it.certificates[0].not_after = NOON - Duration::seconds(1),
         |it| it.certificates[0].not_before = NOON + Duration::seconds(1),
     ] {
-        assert_eq!(after(change), ["Ready, with something to look at"; 2]);
+        assert_eq!(after(change), ["Ready, with warnings"; 2]);
     }
     let silent = after(|it| it.silent_servers.push("a".to_owned()));
     let broken = after(|it| it.pools[0].problem = Some("it has no configuration yet".to_owned()));
-    assert_eq!([&silent[0], &broken[0]], ["Ready, with something to look at"; 2]);
+    assert_eq!([&silent[0], &broken[0]], ["Ready, with warnings"; 2]);
 }
 
 /// Of a server with this overview, and of a controller with as much of it as one has.

@@ -52,13 +52,13 @@ impl std::fmt::Debug for Authorization {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoHeader {
     /// The text is no pointer config, or has no fetch for this pool.
-    #[error("it fetches no config of this pool")]
+    #[error("does not fetch the config of this pool")]
     NoFetch,
     /// The spec has no headers.
-    #[error("its Ignition spec {0} has no headers; a pointer config of spec 3.1.0 or newer has")]
+    #[error("its Ignition spec {0} has no headers; use a pointer config of spec 3.1.0 or newer")]
     Spec(String),
     /// The fetch has no TLS, so the token could be read on the network.
-    #[error("it fetches without TLS, where everybody on the way reads what it brings along")]
+    #[error("fetches without TLS, so that others on the network can read the token")]
     Plain,
 }
 

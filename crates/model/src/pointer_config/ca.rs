@@ -20,13 +20,13 @@ pub enum ContentsFault {
     #[error("{0}")]
     DataUrl(data_url::Malformed),
     /// The data is not compressed as `compression` specifies.
-    #[error("is not the gzip that its compression says")]
+    #[error("is not gzip, which its compression says")]
     NotGzip,
     /// The contents are too large.
-    #[error("holds more than {MAX_CONTENTS} bytes")]
+    #[error("has more than {MAX_CONTENTS} bytes")]
     TooLarge,
     /// The hash in `verification` does not match.
-    #[error("does not have the hash that its verification says")]
+    #[error("does not have the hash of its verification")]
     Hash,
 }
 
@@ -37,17 +37,17 @@ pub enum CaFault {
     #[error(transparent)]
     Contents(#[from] ContentsFault),
     /// The contents have no PEM block.
-    #[error("holds no certificate in PEM")]
+    #[error("has no certificate in PEM")]
     NoPem,
     /// A PEM block is cut short, has invalid base64, or shares its lines with other text.
-    #[error("holds PEM that is broken")]
+    #[error("has broken PEM")]
     BrokenPem,
     /// A PEM block is no certificate, but a key, say.
-    #[error("holds PEM of something other than a certificate")]
+    #[error("has PEM of something other than a certificate")]
     NoCertificate,
     /// Text follows the last block. Ignition reads to the end, and expects another block.
     #[error(
-        "has something after its last certificate, if only an empty line, which Ignition takes for a broken one"
+        "has text or an empty line after its last certificate, which Ignition reads as a broken certificate"
     )]
     Trailing,
 }

@@ -21,7 +21,7 @@ impl PointerConfig<'_> {
         known: &[Certificate],
         may_be_lifted: bool,
     ) -> Vec<PointerToken> {
-        let cannot = |reason: LeftAlone| Carried::Cannot(format!("left alone: {reason}"));
+        let cannot = |reason: LeftAlone| Carried::Cannot(format!("not updated: {reason}"));
         let left_alone = match self.assess(bundle, known) {
             Assessment::Current | Assessment::Stale(_) => None,
             Assessment::LeftAlone(reason @ (LeftAlone::NameOnly | LeftAlone::OutOfReach)) => {
@@ -132,7 +132,7 @@ mod tests {
         let with = carrying(&current, &write).unwrap();
         let foreign = PointerConfig::read(&current).with_bearer("worker", "somebody's").unwrap();
         let spec =
-            "its Ignition spec 3.0.0 has no headers; a pointer config of spec 3.1.0 or newer has";
+            "its Ignition spec 3.0.0 has no headers; use a pointer config of spec 3.1.0 or newer";
         let cannot = |reason: &str| Carried::Cannot(reason.to_owned());
         for (user_data, may_be_lifted, expected) in [
             (&current, false, Some(Carried::Nothing)),
@@ -143,7 +143,7 @@ mod tests {
             (
                 &text(URL, &stranger, SpecVersion::V3_1),
                 true,
-                Some(cannot(&format!("left alone: {}", LeftAlone::NameOnly))),
+                Some(cannot(&format!("not updated: {}", LeftAlone::NameOnly))),
             ),
             (&text("https://h/other", &ours, SpecVersion::V3_1), true, None),
             (&b"#cloud-config".to_vec(), true, None),

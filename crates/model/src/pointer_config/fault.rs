@@ -18,49 +18,51 @@ pub(super) const MAX_HEADERS: usize = 96;
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The file is empty.
-    #[error("it is empty")]
+    #[error("empty")]
     Empty,
     /// The file is a shell script, cloud-init's data or PowerShell.
-    #[error("it is no Ignition config, but a script or another tool's user data")]
+    #[error("not an Ignition config, but a script or user data of another tool")]
     Script,
     /// The file is compressed as a whole.
-    #[error("it is compressed with gzip, which Ignition does not unpack: give it as it is")]
+    #[error("compressed with gzip, which Ignition does not unpack: decompress it first")]
     Gzip,
     /// The file is base64, as copied from a Secret.
-    #[error("it is encoded in base64, as in a Secret: decode it first (base64 -d)")]
+    #[error("encoded in base64, as in a Secret: decode it first (base64 -d)")]
     Base64,
     /// The file is no JSON, has an unknown spec, or violates its rules.
     #[error("{0}")]
     Invalid(ignition::Error),
     /// The config has no pointer.
     #[error(
-        "it is no pointer config: neither ignition.config.{list} nor ignition.config.replace has \
-         https://HOST:22623/config/POOL"
+        "not a pointer config: neither ignition.config.{list} nor ignition.config.replace has \
+            https://HOST:22623/config/POOL"
     )]
     NoPointer {
         /// Name of the list in its spec.
         list: &'static str,
     },
     /// The config is fetched by plain HTTP.
-    #[error("{0} has no TLS: whoever is on the way reads the machine's secrets, and can change it")]
+    #[error(
+        "{0} has no TLS: others on the network can read the machine's secrets and change its config"
+    )]
     NoTls(http::Uri),
     /// The path lacks the pool.
-    #[error("{0} names no pool: it has to end in /config/POOL")]
+    #[error("{0} names no pool: it must end in /config/POOL")]
     NoPool(http::Uri),
     /// The host cannot be in a certificate.
     #[error("{0} has a host that no certificate can name")]
     NoHost(http::Uri),
     /// The config has no CAs to trust.
     #[error(
-        "it names no certificate authorities in ignition.security.tls: a machine would trust those \
-         of its image, which do not know this server's"
+        "has no certificateAuthorities in ignition.security.tls: a machine would trust the CAs of \
+            its image, which did not sign this server's certificate"
     )]
     NoCas,
     /// The URL cannot be requested.
-    #[error("{0} is no URL that a server is asked for")]
+    #[error("{0} is not the URL of a config")]
     BadUrl(String),
     /// The port is invalid.
-    #[error("{url} has port {port}, which nothing can listen on")]
+    #[error("{url} has port {port}, which no server can use")]
     Port {
         /// URL of the fetch.
         url: http::Uri,
@@ -71,12 +73,12 @@ pub enum Fault {
     #[error("{0} is not served: pools' configs are at /config/POOL")]
     NotServed(http::Uri),
     /// The fetched config is declared as compressed.
-    #[error("{0} is to be unpacked with gzip, and the server does not compress what it sends")]
+    #[error("{0} has the compression gzip, and the server sends configs uncompressed")]
     Compressed(http::Uri),
     /// The fetched config is compared with a hash.
     #[error(
-        "{0} is compared with a hash, which fails once the pool's config changes, and for each \
-         Ignition that reads another spec: leave out verification"
+        "{0} has a verification hash, which fails when the pool's config changes, and for each \
+            Ignition that reads another spec: remove the verification"
     )]
     Hashed(http::Uri),
     /// Ignition does not send a header, or the server does not accept it.
@@ -128,7 +130,7 @@ pub enum Fault {
         expected: SpecVersion,
     },
     /// The contents of a file do not match their description.
-    #[error("the file {path}, in a data URL, {fault}: a machine ends when it writes it")]
+    #[error("the file {path}, in a data URL, {fault}: a machine fails when it writes it")]
     File {
         /// Path of the file.
         path: String,
@@ -139,7 +141,7 @@ pub enum Fault {
     #[error("configs are nested too deeply")]
     TooDeep,
     /// A timeout expires before the first request.
-    #[error("ignition.timeouts.{field} is {seconds}: a machine gives up before it has asked")]
+    #[error("ignition.timeouts.{field} is {seconds}: a machine gives up before its first request")]
     Timeout {
         /// Name of the field.
         field: &'static str,
@@ -180,21 +182,21 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Size(bytes) if *bytes > EC2_LIMIT => {
-                write!(f, "it has {bytes} bytes, and EC2 takes {EC2_LIMIT} of user data")
+                write!(f, "has {bytes} bytes, and EC2 accepts {EC2_LIMIT} bytes of user data")
             }
             Self::Size(bytes) => {
-                write!(f, "it has {bytes} bytes, of {EC2_LIMIT} that EC2 takes of user data")
+                write!(f, "has {bytes} bytes of the {EC2_LIMIT} that EC2 accepts as user data")
             }
             Self::RemoteCa(index) => {
-                write!(f, "certificateAuthorities[{index}] is fetched itself, and not looked at")
+                write!(f, "certificateAuthorities[{index}] is fetched, and is not checked")
             }
             Self::OnlyFirst { index, present } => write!(
                 f,
-                "certificateAuthorities[{index}] holds {present} certificates, of which Ignition \
-                 reads only the first in spec 2"
+                "certificateAuthorities[{index}] has {present} certificates, of which Ignition \
+                    reads only the first in spec 2"
             ),
-            Self::OtherSource(source) => write!(f, "{source} is fetched too, and not looked at"),
-            Self::Proxy => f.write_str("ignition.proxy is not looked at"),
+            Self::OtherSource(source) => write!(f, "{source} is fetched too, and is not checked"),
+            Self::Proxy => f.write_str("ignition.proxy is not checked"),
         }
     }
 }
@@ -212,7 +214,7 @@ pub enum HeaderFault {
     #[error("has a value that HTTP forbids")]
     Value,
     /// The header replaces Ignition's own `Accept`.
-    #[error("asks for {asked}, which Ignition does not read from a config of spec {spec}")]
+    #[error("requests {asked}, which Ignition does not read from a config of spec {spec}")]
     Accept {
         /// Spec that a server reads from it.
         asked: String,

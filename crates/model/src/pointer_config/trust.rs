@@ -42,28 +42,25 @@ impl Assessment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LeftAlone {
     /// The text is a script, another tool's data or broken JSON.
-    #[error("it is no Ignition config")]
+    #[error("not an Ignition config")]
     NoIgnition,
     /// The Ignition config has no CAs.
-    #[error("it names no certificate authorities")]
+    #[error("trusts no CAs")]
     NoCas,
     /// None of its CAs is the machine config server's.
-    #[error("it trusts only other authorities than the machine config server's")]
+    #[error("trusts only other CAs than those of this server")]
     Foreign,
     /// A CA has a name of the machine config server's, which proves nothing.
-    #[error(
-        "it trusts a CA that is named like the machine config server's, but neither its \
-         certificate nor its key is known here"
-    )]
+    #[error("trusts a CA with the name of this server's, but with an unknown certificate and key")]
     NameOnly,
     /// The machine config server's CAs are in a place that is not edited.
     #[error(
-        "it trusts the machine config server's CAs where they cannot be replaced: in a config within \
-         it, or in a text that is not edited"
+        "trusts this server's CAs in a place where they cannot be replaced: in a nested config, or \
+            in a text that is not edited"
     )]
     OutOfReach,
     /// The text is larger than [`MAX_BYTES`].
-    #[error("it has more than {MAX_BYTES} bytes, which no platform takes as user data")]
+    #[error("has more than {MAX_BYTES} bytes, which no platform accepts as user data")]
     TooLarge,
 }
 

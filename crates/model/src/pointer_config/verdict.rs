@@ -34,9 +34,7 @@ pub enum Problem<'a> {
     #[error("{0}")]
     LockedOut(Lockout),
     /// The pool does not exist.
-    #[error(
-        "no config from {url}: there is no pool {pool} here: a machine asks again until there is"
-    )]
+    #[error("no config from {url}: pool {pool} not found: a machine retries until the pool exists")]
     UnknownPool {
         /// URL of the fetch.
         url: http::Uri,

@@ -71,14 +71,14 @@ impl std::fmt::Display for Refused {
         let key = &self.key;
         match &self.reason {
             Reason::NoHost => {
-                write!(f, "key {key:?} is no registry host: expected host or host..port")
+                write!(f, "key {key:?} is not a registry host: expected host or host..port")
             }
-            Reason::NoCertificate => write!(f, "key {key:?} holds no certificate in PEM"),
+            Reason::NoCertificate => write!(f, "key {key:?} has no certificate in PEM"),
             Reason::SameHost(used) => {
                 write!(f, "key {key:?} names the same registry as {used:?}, which is used")
             }
             Reason::TooLarge => {
-                write!(f, "key {key:?} does not fit: all entries together may have 1 MiB")
+                write!(f, "key {key:?} does not fit: all entries together can have 1 MiB")
             }
         }
     }

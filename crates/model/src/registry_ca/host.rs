@@ -8,7 +8,7 @@ pub struct RegistryHost(String);
 
 /// Error for a key that is no registry host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no registry host: expected host, host:port or host..port")]
+#[error("{0:?} is not a registry host: expected host, host:port or host..port")]
 pub struct InvalidHost(String);
 
 /// Maximum length of a ConfigMap's key, short enough for the name of a directory.

@@ -266,8 +266,7 @@ pub fn collect(
         problems.push((
             "Image cluster".to_owned(),
             format!(
-                "ConfigMap {ADMINISTRATOR_NAMESPACE}/{name} is named, and is not there; \
-                 what it held last is kept"
+                "ConfigMap {ADMINISTRATOR_NAMESPACE}/{name} is named, and not found; its last contents are kept"
             ),
         ));
     }

@@ -93,7 +93,7 @@ pub enum Refused {
     #[error("the entry for {} has no `auth`", .0.as_str())]
     NoAuth(Registry),
     /// The value of `auth` is not base64 of `USER:PASSWORD`.
-    #[error("the entry for {} has an `auth` that is no base64 of USER:PASSWORD", .0.as_str())]
+    #[error("the entry for {} has an `auth` that is not base64 of USER:PASSWORD", .0.as_str())]
     NoCredential(Registry),
 }
 
@@ -101,7 +101,7 @@ pub enum Refused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedCredentials {
     /// The text is no JSON.
-    #[error("no JSON (line {line}, column {column})")]
+    #[error("not JSON (line {line}, column {column})")]
     NoJson {
         /// Line, counted from 1.
         line: usize,
@@ -109,7 +109,7 @@ pub enum MalformedCredentials {
         column: usize,
     },
     /// The object `auths` is missing.
-    #[error("no object `auths` in it")]
+    #[error("has no object `auths`")]
     NoAuths,
 }
 
@@ -208,11 +208,11 @@ mod tests {
                 "the entry for blank.example has no `auth`".to_owned(),
                 "the entry for number.example has no `auth`".to_owned(),
                 "the entry for text.example has no `auth`".to_owned(),
-                "the entry for plain.example has an `auth` that is no base64 of USER:PASSWORD"
+                "the entry for plain.example has an `auth` that is not base64 of USER:PASSWORD"
                     .to_owned(),
-                "the entry for nocolon.example has an `auth` that is no base64 of USER:PASSWORD"
+                "the entry for nocolon.example has an `auth` that is not base64 of USER:PASSWORD"
                     .to_owned(),
-                "the entry for nobody.example has an `auth` that is no base64 of USER:PASSWORD"
+                "the entry for nobody.example has an `auth` that is not base64 of USER:PASSWORD"
                     .to_owned(),
                 format!("entry 12 of `auths` {registry}"),
                 format!("entry 13 of `auths` {registry}"),
@@ -229,12 +229,12 @@ mod tests {
     #[test]
     fn what_is_no_file_of_credentials_is_reported_by_its_place() {
         for (text, reported) in [
-            ("", "no JSON (line 1, column 0)"),
-            ("{\"auths\":\n SECRET}", "no JSON (line 2, column 2)"),
-            ("\"SECRET\"", "no object `auths` in it"),
-            ("{}", "no object `auths` in it"),
-            ("{\"auths\": \"SECRET\"}", "no object `auths` in it"),
-            ("{\"quay.io\": {\"auth\": \"SECRET\"}}", "no object `auths` in it"),
+            ("", "not JSON (line 1, column 0)"),
+            ("{\"auths\":\n SECRET}", "not JSON (line 2, column 2)"),
+            ("\"SECRET\"", "has no object `auths`"),
+            ("{}", "has no object `auths`"),
+            ("{\"auths\": \"SECRET\"}", "has no object `auths`"),
+            ("{\"quay.io\": {\"auth\": \"SECRET\"}}", "has no object `auths`"),
         ] {
             assert_eq!(
                 Entries::parse(text.as_bytes()).unwrap_err().to_string(),

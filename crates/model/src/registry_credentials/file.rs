@@ -131,8 +131,8 @@ mod tests {
         let reported = |text: &str| {
             merged_file(Some(text.as_bytes()), &credentials(&json!({}))).unwrap_err().to_string()
         };
-        assert_eq!(reported("SECRET"), "no JSON (line 1, column 1)");
-        assert_eq!(reported("{\"auths\":[]}"), "no object `auths` in it");
-        assert_eq!(reported("[]"), "no object `auths` in it");
+        assert_eq!(reported("SECRET"), "not JSON (line 1, column 1)");
+        assert_eq!(reported("{\"auths\":[]}"), "has no object `auths`");
+        assert_eq!(reported("[]"), "has no object `auths`");
     }
 }

@@ -16,7 +16,7 @@ const KEY: &str = ".dockerconfigjson";
 /// Parses the credentials of a Secret. The error contains nothing of the Secret.
 pub fn read(secret: &Secret) -> Result<Entries, String> {
     let text = secret.value(KEY).ok_or_else(|| {
-        format!("has no key {KEY:?}: expected a secret of type kubernetes.io/dockerconfigjson")
+        format!("has no key {KEY:?}: expected a Secret of type kubernetes.io/dockerconfigjson")
     })?;
     Entries::parse(text).map_err(|error| format!("key {KEY:?}: {error}"))
 }
@@ -35,10 +35,10 @@ pub struct RegistryCredentials {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved {
     /// The pool's annotation is malformed.
-    #[error("its annotation {POOL_ANNOTATION} names no secret: expected NAMESPACE/NAME")]
+    #[error("its annotation {POOL_ANNOTATION} names no Secret: expected NAMESPACE/NAME")]
     Annotation,
     /// The Secret has not been read yet, or is malformed.
-    #[error("its registry logins are not known: {0} has not been read")]
+    #[error("its registry credentials are unknown: {0} has not been read")]
     Unread(SecretName),
 }
 
@@ -143,7 +143,7 @@ mod tests {
         let unread = auth.credentials(&pool(Some("b/own"))).unwrap_err();
         assert_eq!(
             unread.to_string(),
-            "its registry logins are not known: Secret b/own has not been read"
+            "its registry credentials are unknown: Secret b/own has not been read"
         );
         assert_eq!(auth.credentials(&pool(Some("oops"))), Err(Unresolved::Annotation));
         let auth = RegistryCredentials { known: BTreeMap::new(), ..auth };
@@ -155,11 +155,10 @@ mod tests {
         for (value, reported) in [
             (
                 json!({"password": "SECRET"}),
-                "has no key \".dockerconfigjson\": expected a secret of type \
-                 kubernetes.io/dockerconfigjson",
+                "has no key \".dockerconfigjson\": expected a Secret of type kubernetes.io/dockerconfigjson",
             ),
-            (json!({KEY: "SECRET"}), "key \".dockerconfigjson\": no JSON (line 1, column 1)"),
-            (json!({KEY: "{}"}), "key \".dockerconfigjson\": no object `auths` in it"),
+            (json!({KEY: "SECRET"}), "key \".dockerconfigjson\": not JSON (line 1, column 1)"),
+            (json!({KEY: "{}"}), "key \".dockerconfigjson\": has no object `auths`"),
         ] {
             assert_eq!(read(&secret(&value)).unwrap_err(), reported);
         }

@@ -190,7 +190,7 @@ mod tests {
                 "its contents are not in the config",
             ),
             (json!({"append": [{"source": "data:,SECRET"}]}), "its contents are not in the config"),
-            (json!({"contents": {"source": "data:,SECRET"}}), "no JSON (line 1, column 1)"),
+            (json!({"contents": {"source": "data:,SECRET"}}), "not JSON (line 1, column 1)"),
             (
                 json!({"contents": {"source": "data:,SECRET", "compression": "gzip"}}),
                 "its contents cannot be read",
@@ -204,8 +204,8 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "machine config rendered: /var/lib/kubelet/config.json: {reported}, so that no registry \
-                     logins can be added"
+                    "MachineConfig rendered: /var/lib/kubelet/config.json: {reported}, so that \
+                        registry credentials cannot be added"
                 )
             );
         }

@@ -50,20 +50,63 @@ pub(crate) fn kernel_arguments(config: &Config) -> Vec<String> {
 /// others; `None` without secrets.
 #[must_use]
 pub fn exposed_line(pool: &str, secrets: &[Secret]) -> Option<String> {
-    let mut places: BTreeMap<&SecretPlace, BTreeSet<SecretKind>> = BTreeMap::new();
-    for Secret { place, kind } in secrets {
-        places.entry(place).or_default().insert(*kind);
-    }
-    let mut places: Vec<_> = places.into_iter().collect();
-    // The most dangerous secrets come first.
-    places.sort_by(|(a, a_kinds), (b, b_kinds)| (a_kinds.first(), a).cmp(&(b_kinds.first(), b)));
+    let places = by_danger(secrets);
     let named: Vec<String> = places.iter().take(NAMED).map(named).collect();
     let more = match places.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     let (pool, named) = (escaped(pool), (!named.is_empty()).then(|| named.join(", "))?);
-    Some(format!("pool {pool}: whoever reaches the server can read {named}{more}"))
+    Some(format!("pool {pool}: unauthenticated clients can read {named}{more}"))
+}
+
+/// Places of secrets in a config, for the fields of a log line: the first few, as in [`exposed_line`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExposedPlaces {
+    /// Paths of files.
+    pub files: Vec<String>,
+    /// Units and drop-ins.
+    pub units: Vec<String>,
+    /// Names of users.
+    pub users: Vec<String>,
+    /// Groups, disks and fields of the config.
+    pub others: Vec<String>,
+    /// Number of places that are not named.
+    pub more: usize,
+}
+
+impl ExposedPlaces {
+    /// The places of `secrets`, `None` if there are no secrets.
+    #[must_use]
+    pub fn of(secrets: &[Secret]) -> Option<Self> {
+        let places = by_danger(secrets);
+        let more = places.len().saturating_sub(NAMED);
+        let mut found = Self { more, ..Self::default() };
+        for (place, _) in places.iter().take(NAMED) {
+            let (list, name) = match place {
+                SecretPlace::File(path) => (&mut found.files, path.clone()),
+                SecretPlace::Unit(name) => (&mut found.units, name.clone()),
+                SecretPlace::Dropin { unit, name } => {
+                    (&mut found.units, format!("{unit}.d/{name}"))
+                }
+                SecretPlace::User(name) => (&mut found.users, name.clone()),
+                other => (&mut found.others, other.to_string()),
+            };
+            list.push(cut(&name, NAME).into_owned());
+        }
+        (!places.is_empty()).then_some(found)
+    }
+}
+
+/// Places with their kinds, those of the most dangerous secrets first.
+fn by_danger(secrets: &[Secret]) -> Vec<(&SecretPlace, BTreeSet<SecretKind>)> {
+    let mut places: BTreeMap<&SecretPlace, BTreeSet<SecretKind>> = BTreeMap::new();
+    for Secret { place, kind } in secrets {
+        places.entry(place).or_default().insert(*kind);
+    }
+    let mut places: Vec<_> = places.into_iter().collect();
+    places.sort_by(|(a, a_kinds), (b, b_kinds)| (a_kinds.first(), a).cmp(&(b_kinds.first(), b)));
+    places
 }
 
 fn named((place, kinds): &(&SecretPlace, BTreeSet<SecretKind>)) -> String {
@@ -80,7 +123,7 @@ mod tests {
 
     fn line(config: &Value) -> Option<String> {
         let line = exposed_line("worker", &exposed(config.to_string().as_bytes()).unwrap())?;
-        let places = line.strip_prefix("pool worker: whoever reaches the server can read ");
+        let places = line.strip_prefix("pool worker: unauthenticated clients can read ");
         Some(places.unwrap().to_owned())
     }
 
@@ -112,6 +155,9 @@ mod tests {
             "/both (private key, password), /etc/kubernetes/kubeconfig (kubeconfig with credentials), \
              user core (password hash), /a (password), /x\\n (password) and 2 more"
         );
+        let places = ExposedPlaces::of(&exposed(config.to_string().as_bytes()).unwrap()).unwrap();
+        assert_eq!(places.files, ["/both", "/etc/kubernetes/kubeconfig", "/a", "/x\n"]);
+        assert_eq!((places.users, places.more), (vec!["core".to_owned()], 2));
     }
 
     #[test]
@@ -121,7 +167,7 @@ mod tests {
             file("/small", "a\n"),
         ]}});
         let line = line(&config).unwrap();
-        assert_eq!(line, "/large (searched for secrets in its first 4 MiB alone)");
+        assert_eq!(line, "/large (only its first 4 MiB were searched for secrets)");
     }
 
     #[test]
@@ -151,6 +197,7 @@ mod tests {
     #[test]
     fn a_config_without_secrets_has_no_line() {
         assert_eq!(line(&json!({"ignition": {"version": "3.4.0"}})), None);
+        assert_eq!(ExposedPlaces::of(&[]), None);
         let copy = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [
             file(MACHINE_CONFIG, "PASSWORD=sesame\n"),
         ]}});

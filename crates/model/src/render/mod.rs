@@ -18,7 +18,7 @@ mod steps;
 
 pub use compact::CompressedContents;
 pub(crate) use exposed::kernel_arguments;
-pub use exposed::{exposed, exposed_line};
+pub use exposed::{ExposedPlaces, exposed, exposed_line};
 pub use registries::registries_without_ca;
 pub use select::{PoolInputs, Unselected, select};
 pub(crate) use steps::ENCAPSULATED;

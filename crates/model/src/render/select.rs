@@ -42,7 +42,7 @@ impl PoolInputs {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unselected {
     /// The pool does not exist.
-    #[error("there is no pool of this name")]
+    #[error("no pool has this name")]
     UnknownPool,
     /// Only the control plane is served during bootstrap.
     #[error("only the pools master and arbiter are served during bootstrap")]
@@ -51,13 +51,13 @@ pub enum Unselected {
     #[error("the pool has no rendered config yet")]
     NoConfiguration,
     /// The MachineConfig of the pool does not exist.
-    #[error("machine config {0} is not there")]
+    #[error("MachineConfig {0} not found")]
     NoMachineConfig(String),
     /// The ControllerConfig does not exist, so a machine would miss its CAs.
-    #[error("ControllerConfig machine-config-controller is not there")]
+    #[error("ControllerConfig machine-config-controller not found")]
     NoControllerConfig,
     /// The kubeconfig does not exist, so a machine could not join the cluster.
-    #[error("the kubeconfig for new machines cannot be made")]
+    #[error("cannot make the kubeconfig for new machines")]
     NoKubeconfig,
     /// The registry credentials are not known. A machine without them would be stuck at its first image without
     /// fetching again; one that waits retries.
@@ -183,7 +183,7 @@ mod tests {
         let refused = credentials(&inputs).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "its registry logins are not known: Secret a/b has not been read"
+            "its registry credentials are unknown: Secret a/b has not been read"
         );
         assert!(!refused.is_meant(), "the last good config stays");
         let some = Some(Arc::new(Credentials::new()));

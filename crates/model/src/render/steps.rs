@@ -32,10 +32,10 @@ const NEWEST_ENCAPSULATED: SpecVersion = SpecVersion::V3_5;
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The MachineConfig has no Ignition config.
-    #[error("machine config {0} has no Ignition config")]
+    #[error("MachineConfig {0} has no Ignition config")]
     NoIgnition(String),
     /// The Ignition config is invalid, or the spec cannot express it.
-    #[error("machine config {name}: {error}")]
+    #[error("MachineConfig {name}: {error}")]
     Ignition {
         /// Name of the MachineConfig.
         name: String,
@@ -44,7 +44,7 @@ pub enum RenderError {
     },
     /// The MachineConfig has a file of registry credentials that cannot be merged.
     #[error(
-        "machine config {name}: {}: {error}, so that no registry logins can be added",
+        "MachineConfig {name}: {}: {error}, so that registry credentials cannot be added",
         registry_credentials::PATH
     )]
     Credentials {
@@ -54,7 +54,7 @@ pub enum RenderError {
         error: Unmergeable,
     },
     /// A value has no JSON form.
-    #[error("machine config {name}: {error}")]
+    #[error("MachineConfig {name}: {error}")]
     Json {
         /// Name of the MachineConfig.
         name: String,

@@ -55,7 +55,7 @@ pub enum Hold {
     )]
     Contested(String),
     /// The name of the rendered MachineConfig is taken.
-    #[error("MachineConfig {0} exists, and was not made by this controller: delete or rename it")]
+    #[error("MachineConfig {0} exists, and this controller did not make it: delete or rename it")]
     Taken(String),
 }
 

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The text is no sequence of a certificate's three parts, or data follows it.
-    #[error("it is no DER encoding of one certificate")]
+    #[error("not the DER encoding of one certificate")]
     Encoding,
     /// A field is missing or malformed.
     #[error("its {0} is malformed")]
@@ -22,9 +22,9 @@ pub enum Malformed {
     #[error("its extension {0} is marked critical, which RFC 5280 forbids")]
     Critical(&'static str),
     /// An extension is there more than once.
-    #[error("it has the extension {0} twice")]
+    #[error("has the extension {0} twice")]
     Twice(String),
     /// Go accepts the certificate, and the parser of this crate does not.
-    #[error("it cannot be read here")]
+    #[error("cannot be read")]
     Unread,
 }

@@ -379,8 +379,9 @@ fn those_who_do_not_boot_are_named_in_one_line_each() {
     let lines: Vec<_> = locked_out(&chain, &holders, NOW).iter().map(Lockout::to_string).collect();
     assert_eq!(
         lines,
-        ["worker.ign could not boot a machine: \"root\" issued \"leaf\" and is neither sent \
-          nor among the CAs that it trusts"]
+        [
+            "worker.ign cannot boot a machine: \"root\" issued \"leaf\" and is neither sent nor trusted"
+        ]
     );
     for (change, reason) in faults_of("root") {
         assert!(refused_with(change, UNCHANGED, UNCHANGED).is_some());

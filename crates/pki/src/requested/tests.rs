@@ -175,7 +175,7 @@ fn what_the_ca_s_own_certificate_forbids_is_not_issued() {
         issued.err().map(|error| error.to_string())
     };
     let forbids = |what: &str| {
-        Some(format!("the CA's own certificate does not allow it to vouch for {what}"))
+        Some(format!("the CA's certificate does not allow it to issue certificates for {what}"))
     };
     assert_eq!(fault(&constrained, &["a.example.com", "192.0.2.1"], false), None);
     assert_eq!(fault(&constrained, &["a.example.org"], false), forbids("a.example.org"));
@@ -203,7 +203,7 @@ fn what_was_not_asked_for_is_in_excess_and_repeated_common_names_are_not() {
     for (certificate, request, is_ca, expected) in [
         (&leaf, sent.clone(), false, None),
         (&ca, sent.clone(), true, None),
-        (&ca, sent.clone(), false, Some("it is a CA's")),
+        (&ca, sent.clone(), false, Some("it is a CA certificate")),
         (&leaf, asked(&["*.b.example.com"], &["192.0.2.1"], "a.example.com"), false, None),
         (
             &leaf,

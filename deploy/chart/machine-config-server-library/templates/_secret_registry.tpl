@@ -8,19 +8,19 @@ Values that are absent are those of the specification: no authentication, a secr
 nothing is printed.
 */ -}}
 
-{{- /* `true`, or nothing: whether images are pulled with a login. */ -}}
+{{- /* `true`, or nothing: set if images are pulled with credentials. */ -}}
 {{- define "machine-config-server.oci_image_registry.enabled" -}}
 {{- $registry := (.envAll.Values.endpoints | default dict).oci_image_registry | default dict -}}
 {{- if ($registry.auth | default dict).enabled -}}true{{- end -}}
 {{- end -}}
 
-{{- /* The name of the secret. */ -}}
+{{- /* The name of the Secret. */ -}}
 {{- define "machine-config-server.oci_image_registry.secret" -}}
 {{- $names := (.envAll.Values.secrets | default dict).oci_image_registry | default dict -}}
 {{- index $names .registryUser | default (printf "%s-oci-image-registry" .registryUser) -}}
 {{- end -}}
 
-{{- /* Of `{internal: …, default: …}` the first that is there, a text or `{host: …}`. */ -}}
+{{- /* Of `{internal: …, default: …}` the first that exists, a text or `{host: …}`. */ -}}
 {{- define "machine-config-server.oci_image_registry.host_of" -}}
 {{- $host := .internal | default .default -}}
 {{- if kindIs "map" $host }}{{ $host = $host.host }}{{ end -}}
@@ -48,7 +48,7 @@ Service; one with a dot, an address and localhost are taken as they are.
 {{- if $port }}{{ printf "%s:%d" $host (int $port) }}{{ else }}{{ $host }}{{ end -}}
 {{- end -}}
 
-{{- /* What a user's login says in docker's form, with faults told by their key and never by their value. */ -}}
+{{- /* A user's credentials in docker's form; faults name the key and never the value. */ -}}
 {{- define "machine-config-server.oci_image_registry.login" -}}
 {{- $registry := (.envAll.Values.endpoints | default dict).oci_image_registry | default dict -}}
 {{- $login := index ($registry.auth | default dict) .registryUser | default dict -}}
@@ -84,7 +84,7 @@ data:
 {{ end -}}
 {{- end -}}
 
-{{- /* A service account's field of the same name, where images are pulled with a login. */ -}}
+{{- /* A service account's field of the same name, if images are pulled with credentials. */ -}}
 {{- define "machine-config-server.snippets.image_pull_secrets" -}}
 {{- if include "machine-config-server.oci_image_registry.enabled" . -}}
 imagePullSecrets:

@@ -1,6 +1,6 @@
 {{- /*
-The chart has no manifests of its own where deploy/ has them: files/ links there, and what the values say is set in
-them here, as kustomize's components do.
+The chart uses the manifests of deploy/, which files/ links to, and sets the values in them, as kustomize's
+components do.
 */ -}}
 
 {{- /* The documents of a file, as a list: {"objects": […]}. */ -}}
@@ -70,7 +70,7 @@ of its name. `--host` is a list, and grows.
 {{- concat $args .further | toJson -}}
 {{- end -}}
 
-{{- /* A workload with what the values say of it: root, name, object, values, args. */ -}}
+{{- /* A workload with its values: root, name, object, values, args. */ -}}
 {{- define "machine-config-server.workload" -}}
 {{- $pod := .object.spec.template -}}
 {{- $container := index $pod.spec.containers 0 -}}
@@ -94,7 +94,7 @@ of its name. `--host` is a list, and grows.
 {{- if has . (list "audit" "enforce") }}{{ list (printf "--access=%s" .) | toJson }}{{ else }}[]{{ end -}}
 {{- end -}}
 
-{{- /* The right to read one secret with registry logins: root, file, name, secret as NAMESPACE/NAME. */ -}}
+{{- /* The right to read one Secret with registry credentials: root, file, name, secret as NAMESPACE/NAME. */ -}}
 {{- define "machine-config-server.registry_auth" -}}
 {{- $secret := splitList "/" .secret -}}
 {{- $read := dict "file" .file "text" (.root.Files.Get (printf "files/%s" .file)) -}}

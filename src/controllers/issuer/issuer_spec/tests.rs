@@ -43,16 +43,16 @@ fn an_issuer_is_read_with_its_policy() {
 fn an_issuer_that_is_not_understood_is_none() {
     let with = |policy: Value| json!({"signer": {"secret": {"name": "a"}}, "policy": policy});
     for (spec, expected) in [
-        (json!(null), "its spec is not understood"),
+        (json!(null), "its spec cannot be read"),
         (json!({}), "missing field `signer`"),
-        (json!({"signer": {}}), "its spec is not understood"),
+        (json!({"signer": {}}), "its spec cannot be read"),
         (json!({"signer": {"somebody": {}}}), "unknown variant `somebody`"),
         (json!({"signer": {"secret": {"name": 1}}}), "invalid type"),
         (with(json!({"dnsName": ["a"]})), "unknown field `dnsName`"),
         (with(json!({"isCA": "yes"})), "invalid type"),
-        (with(json!({"ipAddresses": ["a"]})), "\"a\" is no network and no address"),
-        (with(json!({"usages": ["a"]})), "\"a\" is no use of a key"),
-        (with(json!({"maxDuration": "a"})), "\"a\" is no duration"),
+        (with(json!({"ipAddresses": ["a"]})), "\"a\" is not an address or a network"),
+        (with(json!({"usages": ["a"]})), "\"a\" is not a known key usage"),
+        (with(json!({"maxDuration": "a"})), "\"a\" is not a duration"),
     ] {
         let error = IssuerSpec::read(&spec, &cluster_issuer()).unwrap_err();
         assert!(error.contains(expected), "{spec}: {error}");
@@ -61,7 +61,7 @@ fn an_issuer_that_is_not_understood_is_none() {
         IssuerName { kind: IssuerKind::Issuer, namespace: "ns".to_owned(), ..cluster_issuer() };
     let spec = json!({"signer": {"machineConfigServer": {}}});
     let error = IssuerSpec::read(&spec, &of_namespace).unwrap_err();
-    assert_eq!(error, "only a ClusterIssuer may sign by the server's own CA");
+    assert_eq!(error, "only a ClusterIssuer can use the server's signing CA");
 }
 
 #[test]
@@ -105,14 +105,17 @@ fn without_a_password_a_pair_signs_and_what_nobody_names_has_its_usual_key() {
     assert_eq!(upstream.cas, upstream.trusted);
     assert_eq!(upstream.trusted.unwrap().to_string(), "ca.crt of Secret b");
     for (spec, expected) in [
-        (json!(null), "its spec is not understood"),
-        (json!({"url": "u"}), "neither secretRef nor certSecretRef says who asks"),
+        (json!(null), "its spec cannot be read"),
+        (
+            json!({"url": "u"}),
+            "neither secretRef nor certSecretRef is set: one must authenticate the request",
+        ),
         (json!({"secretRef": {"name": "a"}}), "missing field `url`"),
         (json!({"url": "u", "signer": {}}), "unknown field `signer`"),
         (json!({"url": "u", "secretRef": {"name": "a", "keyRef": "b"}}), "unknown field `keyRef`"),
         (
             json!({"url": "u", "secretRef": {"name": "a"}, "recipient": "ca"}),
-            "recipient: \"ca\" is no name",
+            "recipient: \"ca\" is not a name",
         ),
         (
             json!({"url": "u", "secretRef": {"name": "a"}, "policy": {"names": []}}),

@@ -50,9 +50,9 @@ fn names_are_signed_that_the_policy_lists() {
     }
     for name in ["", "a b", "*", "a.apps.example.com.", "*.*.apps.example.com", "192.0.2.1"] {
         let refused = refusals(&policy(), asked(names(&[name])));
-        assert_eq!(refused, [format!("{name:?} is no DNS name")], "{name:?}");
+        assert_eq!(refused, [format!("{name:?} is not a DNS name")], "{name:?}");
     }
-    assert_eq!(refusals(&policy(), asked(names(&[]))), ["it asks for no name"]);
+    assert_eq!(refusals(&policy(), asked(names(&[]))), ["requests no name"]);
     let all = Policy { dns_names: vec!["*".to_owned()], ..Policy::default() };
     assert_eq!(refusals(&all, asked(names(&["*.example.org"]))), [""; 0]);
 }
@@ -65,7 +65,7 @@ fn by_default_no_name_is_signed_and_no_ca() {
         refused,
         [
             "the issuer's dnsNames do not cover a",
-            "it is to be a CA's, and the issuer's policy has no isCA: true",
+            "requests a CA certificate, and the issuer's policy does not have isCA: true",
         ]
     );
 }
@@ -95,7 +95,7 @@ fn addresses_uris_and_subjects_are_signed_that_the_policy_lists() {
             "the issuer's subjects do not cover \"CN=b.example.com\"",
             "the issuer's subjects do not cover \"O=Example Two\"",
             "the issuer's subjects do not cover \"C=NO\"",
-            "it asks for the extension 1.2.3, which is never signed here",
+            "requests the extension 1.2.3, which this issuer never signs",
         ]
     );
     for (name, is_allowed) in [
@@ -187,7 +187,9 @@ fn usages_are_signed_that_the_policy_lists_and_none_means_the_policy_s() {
     assert_eq!(granted(&server, &server), Ok(usages(&server)));
     assert_eq!(
         granted(&server, &["client auth"]),
-        Err(vec!["the request in it asks for client auth, which usages beside it lack".to_owned()])
+        Err(vec![
+            "its PKCS #10 request has the usage client auth, which its usages lack".to_owned()
+        ])
     );
     for word in ["code signing", "cert sign", "any"] {
         let refused = vec![format!("the issuer's usages lack {word}")];
@@ -210,7 +212,7 @@ fn a_ca_is_signed_where_the_policy_says_so() {
     for (is_ca, in_request) in [(true, false), (false, true)] {
         assert_eq!(
             refusals(&policy, ask(is_ca, Some(in_request))),
-            ["its basic constraints say otherwise than isCA beside it"]
+            ["its basic constraints contradict its isCA"]
         );
     }
 }
@@ -227,7 +229,7 @@ fn a_certificate_is_valid_no_longer_than_the_policy_says() {
     assert_eq!(
         grant(7200, Some(9015)),
         Err(vec![
-            "it is to be valid for 2h30m15s, longer than the issuer's maxDuration, 2h".to_owned()
+            "requests a validity of 2h30m15s, longer than the issuer's maxDuration, 2h".to_owned()
         ])
     );
     assert_eq!(grant(7200, None), Ok(7200), "not the usual time, which is longer");

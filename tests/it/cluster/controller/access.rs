@@ -168,7 +168,7 @@ fn a_named_token_opens_until_it_is_revoked(site: &Site, servers: &[Server]) {
     }
     let list = site.run_tokens(&["list"]);
     assert!(list.contains("rack-7") && list.contains("revoked"), "{list}");
-    assert!(list.contains("pool worker: all its pointer configs carry tokens"), "{list}");
+    assert!(list.contains("pool worker: all its pointer configs have tokens"), "{list}");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn what_strangers_can_read_and_what_has_no_effect_is_reported_by_the_check_of_a_
     assert!(reported().contains(ignored), "{}", reported());
     let open = json!({"metadata": {"annotations": {ACCESS: "audit"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &open);
-    let line = "pool worker: whoever reaches the server can read /etc/key.pem (private key)";
+    let line = "pool worker: unauthenticated clients can read /etc/key.pem (private key)";
     wait_for("it to be told", || reported().contains(line).then_some(()));
 }
 
@@ -227,7 +227,7 @@ fn what_openshifts_operator_renders_is_left_to_it_and_reported() {
         let (_, lines) = controller.readiness();
         lines.lines().find(|line| line.contains("machine-config-operator")).map(str::to_owned)
     });
-    for part in ["pool worker: not to be enforced: ", name, "user data of your own"] {
+    for part in ["pool worker: not set to be enforced: ", name, "custom user data"] {
         assert!(reported.contains(part), "{reported}");
     }
     assert_eq!(site.user_data(name), rendered.as_bytes());

@@ -168,7 +168,7 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
 fn nobody_else_makes_the_release_image_pair(site: &Site, controller: &Controller) {
     site.cluster.delete(&release_image_pair());
     wait_for("the log to tell", || {
-        controller.log().contains("there is no secret, which the installer makes").then_some(())
+        controller.log().contains("the Secret that the installer makes is missing").then_some(())
     });
     site.pool("infra");
     site.object(&user_data("infra-user-data-managed"));
@@ -189,7 +189,7 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
     site.cluster.create(PKIS, &object);
     let controller = site.start(&[]);
     let reported = "PKI cluster: spec.certificateManagement.custom.defaults.key: \
-                RSA keys of 8192 bits cannot be made\n";
+                cannot make RSA keys of 8192 bits\n";
     let readiness = format!("certificates: {reported}kinds of keys: {reported}");
     wait_for("readiness to tell", || {
         (controller.readiness() == (503, readiness.clone())).then_some(())
@@ -243,13 +243,13 @@ fn a_ca_that_has_only_the_name_of_ours_is_reported_and_left_alone() {
     let beside = beside.to_string().replacen('{', "{ \"x-many\": 12345678901234567890123, ", 1);
     site.make_user_data("beside-user-data", beside.as_bytes());
 
-    let reason = "it trusts a CA that is named like the machine config server's, but neither its \
-                  certificate nor its key is known here";
+    let reason =
+        "trusts a CA with the name of this server's, but with an unknown certificate and key";
     wait_for("the log to tell", || controller.log().contains(reason).then_some(()));
     let metric = "mcs_user_data_left_alone{reason=\"name-only\"} 1";
     wait_for("the metric", || controller.metrics().contains(metric).then_some(()));
     wait_for("an event", || site.cluster.events().contains(reason).then_some(()));
-    let line = format!("Secret {USER_DATA_NAMESPACE}/alone-user-data: left alone: {reason}");
+    let line = format!("Secret {USER_DATA_NAMESPACE}/alone-user-data: not updated: {reason}");
     for command in ["show", "check"] {
         let output = site.certs(&[command]);
         let text = String::from_utf8(output.stdout).expect("text");
@@ -320,7 +320,7 @@ fn a_pointer_config_is_rendered_from_a_cluster() {
     let old = render(&["--spec", "2.2"]);
     assert!(json(&old.stdout)["ignition"]["config"]["append"][0]["source"].is_string());
     let warning = String::from_utf8_lossy(&old.stderr);
-    assert!(warning.contains("carry a token, and this one does not"), "{warning}");
+    assert!(warning.contains("have a token, and this one does not"), "{warning}");
     // From one that no machine is made from, no machine gets its token.
     let unused =
         json!({"metadata": {"annotations": {"machineconfiguration.openshift.io/access": "off"}}});

@@ -83,11 +83,11 @@ fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_ma
         let controller = site.start(&EXTERNAL);
         let reported = || controller.readiness().1;
         wait_for("what is missing to be told", || {
-            reported().contains("serving pair").then_some(())
+            reported().contains("serving certificate").then_some(())
         });
         site.certificate("other.example.com");
         site.trusts(&root);
-        let because = "machine-config-server-external-tls has another one";
+        let because = "machine-config-server-external-tls has another certificate";
         wait_for("the reason", || controller.log().contains(because).then_some(()));
         assert_eq!(value(&site.object(&serving()), "tls.key"), own);
         wait_for("the root to be trusted", || site.bundle().contains(&root).then_some(()));

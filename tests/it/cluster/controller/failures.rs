@@ -59,7 +59,9 @@ fn a_secret_that_cannot_be_written_holds_up_no_other() {
     wait_for("the refusal to be told", || controller.log().contains("not now").then_some(()));
     let pair = || site.serial(&serving());
     let chain = || String::from_utf8(pair()).expect("text").matches("BEGIN").count();
-    wait_for("the serving pair, which does not wait either", || (chain() == 2).then_some(()));
+    wait_for("the serving certificate, which does not wait either", || {
+        (chain() == 2).then_some(())
+    });
     assert!(!is_followed("rejected-user-data"));
 
     site.cluster.delete(&format!("{bindings}/reject"));
@@ -86,10 +88,10 @@ fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
         let own = log.lines().filter(|line| line.contains(what) && line.contains(object));
         own.map(str::to_owned).collect()
     };
-    let reported = || lines("it cannot be watched; trying again");
+    let reported = || lines("cannot watch the object, retrying");
     wait_for("the log to tell", || (!reported().is_empty()).then_some(()));
     wait_for("the metric", || (controller.watch_failures() > 0).then_some(()));
-    let named = "Secret openshift-machine-api/*: it cannot be watched: secrets is forbidden";
+    let named = "Secret openshift-machine-api/*: cannot be watched: secrets is forbidden";
     let readiness = wait_for("readiness to tell", || {
         let (status, lines) = controller.readiness();
         (status == 503 && lines.contains("certificates: ")).then_some(lines)
@@ -110,7 +112,7 @@ fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
 
     site.cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
     wait_for("it to heal", || (controller.readiness() == ready).then_some(()));
-    wait_for("the log to tell", || (lines("watched again").len() == 1).then_some(()));
+    wait_for("the log to tell", || (lines("watch works again").len() == 1).then_some(()));
     site.object(&user_data("worker-user-data-managed"));
 }
 
@@ -125,7 +127,7 @@ fn what_is_not_understood_is_reported_and_nothing_is_written_over_it() {
     let before = site.object(&bundle());
     let controller = site.start(&[]);
     let reason = format!(
-        "certificates: ConfigMap {NAMESPACE}/machine-config-server-ca: it has no key ca-bundle.crt\n"
+        "certificates: ConfigMap {NAMESPACE}/machine-config-server-ca: has no key ca-bundle.crt\n"
     );
     wait_for("readiness to tell", || {
         (controller.readiness() == (503, reason.clone())).then_some(())

@@ -293,7 +293,7 @@ fn without_cert_manager_it_is_told_that_nobody_can_be_asked() {
     let controller = site.start(&ISSUER);
     let reported = "the issuer does not issue the signing CA";
     wait_for("it to be told", || controller.readiness().1.contains(reported).then_some(()));
-    let reason = "cert-manager is not there to take it";
+    let reason = "cert-manager is not installed";
     wait_for("the reason", || controller.log().contains(reason).then_some(()));
     // The rest is kept: a new pool gets its user data.
     site.pool("edge");

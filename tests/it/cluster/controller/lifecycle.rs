@@ -18,7 +18,7 @@ fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
     let controller = site.start(&[]);
     let managed = site.object(&user_data("worker-user-data-managed"));
     site.settled();
-    for (path, kind) in [(ca(), "authority"), (serving(), "serving pair")] {
+    for (path, kind) in [(ca(), "authority"), (serving(), "serving certificate")] {
         let secret = site.object(&path);
         assert_eq!(secret["type"], "kubernetes.io/tls", "{kind}");
         let annotations = &secret["metadata"]["annotations"];
@@ -58,9 +58,7 @@ fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
     // A pool that comes gets its own, and events tell what was done.
     site.pool("infra");
     site.object(&user_data("infra-user-data-managed"));
-    wait_for("an event", || {
-        site.cluster.events().contains("made a new certificate authority").then_some(())
-    });
+    wait_for("an event", || site.cluster.events().contains("made a signing CA").then_some(()));
 }
 
 #[test]

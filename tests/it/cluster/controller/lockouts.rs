@@ -45,7 +45,8 @@ impl Site {
     /// Waits until the log, an event, readiness, which stays 200, a metric and `certs check`, which
     /// fails, tell `text` of this kind.
     fn reported(&self, controller: &Controller, kind: &str, text: &str) {
-        wait_for("the log to tell", || controller.log().contains(text).then_some(()));
+        let logged = text.replace('"', "\\\"");
+        wait_for("the log to tell", || controller.log().contains(&logged).then_some(()));
         wait_for("an event", || self.cluster.events().contains(text).then_some(()));
         let metric = format!("mcs_certificates_attention{{what=\"{kind}\"}} ");
         wait_for("the metric", || {

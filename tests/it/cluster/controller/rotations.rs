@@ -95,8 +95,8 @@ fn the_command_asks_in_the_same_way(site: &Site) {
     wait_for("a rotation", || (site.serial(&ca()) != before).then_some(()));
     site.settled();
     let shown = String::from_utf8(site.certs(&["show"]).stdout).expect("text");
-    assert!(shown.contains("older authority"), "{shown}");
-    assert!(shown.contains("worker-user-data-managed: trusts the authority"), "{shown}");
+    assert!(shown.contains("older CA"), "{shown}");
+    assert!(shown.contains("worker-user-data-managed: trusts the signing CA"), "{shown}");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_ca_that_is_due_is_renewed() {
     let text = user_data_config("3.1.0", &source).to_string();
     site.make_user_data("worker-user-data", text.as_bytes());
     let controller = site.start(&[]);
-    wait_for("a renewal", || controller.log().contains("it is due for renewal").then_some(()));
+    wait_for("a renewal", || controller.log().contains("due for renewal").then_some(()));
     site.settled();
     fs::write(directory.join("old"), &old).expect("a write");
     fs::write(directory.join("chain"), site.serial(&serving())).expect("a write");

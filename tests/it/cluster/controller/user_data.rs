@@ -80,9 +80,8 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
         site.make_user_data(name, text);
     }
     site.make_user_data("unrelated", b"{}");
-    wait_for("what is left alone to be told", || {
-        (controller.log().matches("its user data is left alone").count() == alone.len())
-            .then_some(())
+    wait_for("what is not updated to be told", || {
+        (controller.log().matches("does not update user data").count() == alone.len()).then_some(())
     });
     site.settled();
     let before = versions(&site);
@@ -107,9 +106,9 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
         assert_eq!(config["x-unknown"]["kept"], json!([1, 2, 3]), "{name}");
     }
     for name in alone.keys().chain([&"unrelated"]) {
-        assert_eq!(versions(&site)[*name], before[*name], "{name} is left alone");
+        assert_eq!(versions(&site)[*name], before[*name], "{name} is not updated");
     }
-    let reported = controller.log().matches("its user data is left alone").count();
+    let reported = controller.log().matches("does not update user data").count();
     assert_eq!(reported, alone.len(), "each is told once");
     let secret = site.object(&user_data(&followed[0]));
     assert_eq!(value(&secret, "other"), b"stays");

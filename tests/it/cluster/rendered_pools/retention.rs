@@ -53,7 +53,9 @@ fn the_latest_are_kept_and_those_that_machines_got() {
     let left = site.rendered();
     assert!(left.contains(&first), "a machine got it");
     assert!(left.contains(&second), "the pool names it");
-    assert!(controller.log().contains("deleted: no pool and no boot ledger names it"));
+    assert!(
+        controller.log().contains("deleted a MachineConfig that no pool and no boot ledger names")
+    );
 
     // The server is gone, and with it what is known of machines.
     drop(server);

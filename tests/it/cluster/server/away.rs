@@ -30,11 +30,13 @@ fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back
     site.cluster.kill_api_server();
     // Ready all the same: it serves what is right.
     wait_for_readiness(&server, |status, text| {
-        status == 200 && text.lines().any(|line| line.starts_with("API server: away since 20"))
+        status == 200
+            && text.lines().any(|line| line.starts_with("API server: unavailable since 20"))
     });
     assert!(stale_since(&server) > 1_700_000_000.0, "{}", stale_since(&server));
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
-    let lines = || server.log().matches("the API server is away").count();
+    let lines =
+        || server.log().matches("API server is unavailable, serving what was read last").count();
     wait_for("a line in the log", || (lines() > 0).then_some(()));
     assert_eq!(lines(), 1, "once is enough: {}", server.log());
 
@@ -43,7 +45,9 @@ fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back
     assert_eq!(marker(&second, "worker"), Ok("one".to_owned()));
     let machine = Machine::new();
     machine.boot(&pointer(&second, &site.pair, "worker"));
-    wait_for_readiness(&second, |status, text| status == 200 && text.contains("API server: away"));
+    wait_for_readiness(&second, |status, text| {
+        status == 200 && text.contains("API server: unavailable")
+    });
     for file in walk(&cache) {
         let text = fs::read_to_string(&file).expect("text");
         assert!(!text.contains("0123456789abcdef"), "the token is in {}", file.display());
@@ -51,7 +55,7 @@ fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back
     // One without a cache has nothing to serve, and says that it will.
     let third = site.start_with(&kubeconfig, &[]);
     assert_eq!(marker(&third, "worker"), Err(503));
-    reported(&third, "API server: away");
+    reported(&third, "API server: unavailable");
     reported(&third, "not read yet: machineconfigpools");
     assert_eq!(readiness(&third).0, 503);
 
@@ -93,7 +97,7 @@ fn a_connection_that_goes_silent_or_breaks_is_survived() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     for (way, change) in [(Way::Silent, "two"), (Way::Cut, "three")] {
         proxy.set(way);
-        let away = |text: &str| text.contains("API server: away");
+        let away = |text: &str| text.contains("API server: unavailable");
         wait_for_readiness(&server, |status, text| status == 200 && away(text));
         let spec = machine_config("rendered-1", change, 0)["spec"].clone();
         site.cluster.patch(&format!("{CONFIGS}/rendered-1"), &json!({"spec": spec}));

@@ -136,7 +136,7 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
     assert_eq!(
         reported(&server, "bad.example.com"),
         "ConfigMap openshift-config-managed/merged-trusted-image-registry-ca: \
-         key \"bad.example.com\" holds no certificate in PEM"
+         key \"bad.example.com\" has no certificate in PEM"
     );
     assert_eq!(readiness(&server).0, 503);
     // What was good for a registry outlives a slip of a hand.
@@ -149,7 +149,7 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
 
     // A map that is gone says nothing; one that is empty says that there are no authorities.
     site.cluster.delete(&map);
-    reported(&server, &format!("{REGISTRY_CAS}: is gone"));
+    reported(&server, &format!("{REGISTRY_CAS}: was removed"));
     assert_eq!(served(&server, "worker", &file("added.example.com")), Ok(next));
     site.cluster.create(&maps, &json!({"metadata": {"name": REGISTRY_CAS}}));
     for (_, host) in REGISTRIES {

@@ -59,7 +59,7 @@ fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
 
     // What the pool refers to gets lost: the last good config stays, and readiness says so.
     site.cluster.delete(&format!("{CONFIGS}/rendered-2"));
-    reported(&server, "pool worker: machine config rendered-2 is not there");
+    reported(&server, "pool worker: MachineConfig rendered-2 not found");
     assert_eq!(readiness(&server).0, 503);
     assert_eq!(marker(&server, "worker"), Ok("two-again".to_owned()));
     site.machine_config("rendered-2", "two-made-again");

@@ -96,22 +96,22 @@ pub enum Reason {
     #[error("the token of pool {0} was old")]
     Due(String),
     /// Servers must accept new tokens.
-    #[error("servers are told of new tokens")]
+    #[error("publishing new tokens to servers")]
     New,
     /// Pointer configs must carry the newest tokens.
-    #[error("pointer configs carry the newest tokens")]
+    #[error("writing the newest tokens into pointer configs")]
     Carry,
     /// Tokens are superseded and get an expiry.
-    #[error("no pointer config carries the tokens before, which end")]
+    #[error("ending older tokens that no pointer config has any more")]
     Ending,
     /// Expired tokens are deleted, first the text, later the hash.
-    #[error("tokens that end are forgotten")]
+    #[error("removing expired tokens")]
     Forgotten,
     /// Both lists must name the enforced pools.
-    #[error("which pools are enforced is kept with the tokens")]
+    #[error("recording the enforced pools with the tokens")]
     Remembered,
     /// The evidence has changed: a pool can or need not be enforced, or a pointer config lacks a token.
-    #[error("what is known of pointer configs has changed")]
+    #[error("recording changes of pointer configs")]
     Standing,
 }
 

@@ -141,7 +141,10 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
     world.settle(NOON);
     assert!(world.state.records.enforced.is_empty());
     let (_, attention) = world.settled(NOON);
-    assert_eq!(attention, ["pool worker: not to be enforced: worker-1: spec 2.2 has no headers"]);
+    assert_eq!(
+        attention,
+        ["pool worker: not set to be enforced: worker-1: spec 2.2 has no headers"]
+    );
     world.state.pointers[1].carries = Carried::Other;
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
@@ -152,7 +155,9 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
     let (_, attention) = world.settled(NOON);
     assert_eq!(
         attention,
-        ["pool worker: its machines are refused: worker-1: spec 2.2 has no headers"]
+        [
+            "pool worker: the requests of its machines are refused: worker-1: spec 2.2 has no headers"
+        ]
     );
     // With the mode changed and restored, the pool must qualify again.
     world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
@@ -195,7 +200,7 @@ fn a_pointer_that_cannot_be_written_now_opens_nothing_and_closes_nothing() {
     assert!(world.state.records.enforced.is_empty());
     assert_eq!(
         world.settled(NOON).1,
-        ["pool worker: worker-0: it carries no token, and could not be written a moment ago"]
+        ["pool worker: worker-0: has no token, and the last write of it failed"]
     );
     assert_eq!(standing(&world.state, NOON), world.state.records);
     world.state.pointers[0].waits = false;
@@ -217,7 +222,7 @@ fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
             assert!(world.state.records.lacking.contains_key("worker"), "{world:?}");
             assert!(world.state.records.enforced.is_empty(), "{world:?}");
         }
-        assert_eq!(world.state.records.lacking["worker"], ["worker-0: it carries no token"]);
+        assert_eq!(world.state.records.lacking["worker"], ["worker-0: has no token"]);
         assert_eq!(standing(&world.state, now), world.state.records);
     }
     world.state.pointers[0].waits = false;
@@ -316,14 +321,14 @@ fn a_clock_that_is_wrong_ends_nothing_for_good() {
     // Clock behind: nothing is made, nothing expires.
     let behind = NOON - Duration::days(3_650);
     assert!(world.settle(behind).is_empty());
-    assert!(world.settled(behind).1[0].contains("is the clock right?"));
+    assert!(world.settled(behind).1[0].contains("set the clock"));
     // Clock ahead: another token is made, and the first one's expiry is far away.
     let ahead = NOON + Duration::days(3_650);
     world.settle(ahead);
     assert_eq!(world.until(&first), Some(ahead + POLICY.overlap));
     // Correct again, the clock is earlier than the token; once that is revoked or replaced, expiries are corrected.
     assert!(world.settle(NOON).is_empty());
-    assert!(world.settled(NOON).1[0].contains("is the clock right?"));
+    assert!(world.settled(NOON).1[0].contains("set the clock"));
     let mut revoked = world.clone();
     let second = world.token();
     let records = &mut revoked.state.records.tokens;

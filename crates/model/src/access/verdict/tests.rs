@@ -31,7 +31,7 @@ fn policy(mode: AccessMode, token: &Token) -> Policy {
     let records = Records {
         tokens: vec![record],
         enforced: ["worker".to_owned()].into(),
-        lacking: [("master".to_owned(), vec!["a: it carries no token".to_owned()])].into(),
+        lacking: [("master".to_owned(), vec!["a: has no token".to_owned()])].into(),
         ..Records::default()
     };
     let wanted = ["worker", "master"].map(|pool| (pool.to_owned(), mode)).into();
@@ -203,17 +203,17 @@ fn a_pool_that_is_to_be_enforced_is_open_on_evidence_alone() {
         ..Records::default()
     };
     let (off, audit, enforce) = (AccessMode::Off, AccessMode::Audit, AccessMode::Enforce);
-    let yes = records(&["worker"], &["a: it carries no token"]);
-    let no = records(&["master"], &["a: it carries no token"]);
+    let yes = records(&["worker"], &["a: has no token"]);
+    let no = records(&["master"], &["a: has no token"]);
     for (default, own, records, expected, held) in [
         (off, None, &yes, off, None),
         (audit, None, &yes, audit, None),
         (enforce, None, &yes, enforce, None),
-        (enforce, None, &no, audit, Some("a: it carries no token")),
+        (enforce, None, &no, audit, Some("a: has no token")),
         (enforce, Some(off), &yes, off, None),
         (enforce, Some(audit), &no, audit, None),
         (off, Some(enforce), &yes, enforce, None),
-        (off, Some(enforce), &no, audit, Some("a: it carries no token")),
+        (off, Some(enforce), &no, audit, Some("a: has no token")),
     ] {
         let modes = modes(default, &wanted(own.unwrap_or(default)), Some(records));
         assert_eq!(modes.of("worker"), expected, "{default} {own:?}");
@@ -239,10 +239,10 @@ fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() 
     let no_lines = Records { lacking: lines(&[]), ..Records::default() };
     let others = Records {
         enforced: ["master".to_owned()].into(),
-        lacking: [("infra".to_owned(), vec!["a: it carries no token".to_owned()])].into(),
+        lacking: [("infra".to_owned(), vec!["a: has no token".to_owned()])].into(),
         ..Records::default()
     };
-    let evidence = Records { lacking: lines(&["a: it carries no token"]), ..Records::default() };
+    let evidence = Records { lacking: lines(&["a: has no token"]), ..Records::default() };
     let enforced = Records { enforced: [name()].into(), ..Records::default() };
     let contested = evidence.clone().following(Some(&enforced), &BTreeMap::new());
     for (records, unclear, why) in [
@@ -274,7 +274,7 @@ fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() 
 #[test]
 fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_again() {
     let enforced = Records { enforced: ["worker".to_owned()].into(), ..Records::default() };
-    let evidence = Records { lacking: lines(&["a: it carries no token"]), ..Records::default() };
+    let evidence = Records { lacking: lines(&["a: has no token"]), ..Records::default() };
     let asked = |mode| BTreeMap::from([("worker".to_owned(), mode)]);
     let (enforce, gone) = (asked(AccessMode::Enforce), BTreeMap::new());
     for wanted in [&enforce, &gone] {

@@ -94,19 +94,16 @@ fn what_is_no_ignition_config_is_reported_by_what_it_is() {
     let encoded = BASE64.encode(&config);
     let wrapped = format!("{}\n{}\n", &encoded[..76], &encoded[76..]);
     for (file, expected) in [
-        (&b""[..], "it is empty"),
-        (b" \n", "it is empty"),
-        (b"#!/bin/sh\n", "it is no Ignition config, but a script or another tool's user data"),
-        (b"#cloud-config\n", "it is no Ignition config, but a script or another tool's user data"),
-        (b"<powershell>", "it is no Ignition config, but a script or another tool's user data"),
+        (&b""[..], "empty"),
+        (b" \n", "empty"),
+        (b"#!/bin/sh\n", "not an Ignition config, but a script or user data of another tool"),
+        (b"#cloud-config\n", "not an Ignition config, but a script or user data of another tool"),
+        (b"<powershell>", "not an Ignition config, but a script or user data of another tool"),
         (
             b"\x1f\x8b\x08\x00",
-            "it is compressed with gzip, which Ignition does not unpack: give it as it is",
+            "compressed with gzip, which Ignition does not unpack: decompress it first",
         ),
-        (
-            wrapped.as_bytes(),
-            "it is encoded in base64, as in a Secret: decode it first (base64 -d)",
-        ),
+        (wrapped.as_bytes(), "encoded in base64, as in a Secret: decode it first (base64 -d)"),
         (b"\xff\xfe{", "not JSON: expected value at line 1 column 1"),
         (b"variant: fcos\n", "not JSON: expected value at line 1 column 1"),
         (b"{", "not JSON: EOF while parsing an object at line 1 column 1"),
@@ -127,23 +124,23 @@ fn what_is_no_ignition_config_is_reported_by_what_it_is() {
 
 #[test]
 fn a_config_has_to_lead_to_a_pool_over_tls() {
-    let nowhere = "it is no pointer config: neither ignition.config.merge nor \
+    let nowhere = "not a pointer config: neither ignition.config.merge nor \
                    ignition.config.replace has https://HOST:22623/config/POOL";
     for (section, expected) in [
         (json!({}), nowhere),
         (json!({"append": [{"source": URL}]}), nowhere),
         (
             json!({"merge": [{"source": "http://192.0.2.1:22624/config/worker"}]}),
-            "http://192.0.2.1:22624/config/worker has no TLS: whoever is on the way reads the \
-             machine's secrets, and can change it",
+            "http://192.0.2.1:22624/config/worker has no TLS: others on the network can read the \
+                machine's secrets and change its config",
         ),
         (
             json!({"merge": [{"source": "https://h:22623/config/"}]}),
-            "https://h:22623/config/ names no pool: it has to end in /config/POOL",
+            "https://h:22623/config/ names no pool: it must end in /config/POOL",
         ),
         (
             json!({"merge": [{"source": "https://h:22623/config/a/b"}]}),
-            "https://h:22623/config/a/b names no pool: it has to end in /config/POOL",
+            "https://h:22623/config/a/b names no pool: it must end in /config/POOL",
         ),
         (
             json!({"replace": {"source": "https://1.2.3:22623/config/worker"}}),
@@ -181,7 +178,10 @@ fn a_config_has_to_lead_to_a_pool_over_tls() {
     assert_eq!(fetches.len(), 3);
     assert_eq!(fetches[0].headers, [("authorization".into(), "Bearer y".into())]);
     assert_eq!(fetches[2].headers, []);
-    assert_eq!(warnings, ["https://elsewhere.example.com/x.ign is fetched too, and not looked at"]);
+    assert_eq!(
+        warnings,
+        ["https://elsewhere.example.com/x.ign is fetched too, and is not checked"]
+    );
 }
 
 #[test]
@@ -195,9 +195,9 @@ fn what_ignition_cannot_fetch_is_reported() {
         |name: &str, value: &str| with(json!({"httpHeaders": [{"name": name, "value": value}]}));
     let hash = format!("sha256-{}", "0".repeat(64));
     let of = |text: &str| format!("{URL} {text}");
-    assert!(with(json!({"compression": "gzip"})).starts_with(&of("is to be unpacked with gzip")));
+    assert!(with(json!({"compression": "gzip"})).starts_with(&of("has the compression gzip")));
     assert!(
-        with(json!({"verification": {"hash": hash}})).starts_with(&of("is compared with a hash"))
+        with(json!({"verification": {"hash": hash}})).starts_with(&of("has a verification hash"))
     );
     let no_value = with(json!({"httpHeaders": [{"name": "X"}]}));
     assert_eq!(no_value, format!("header \"X\" of {URL} has no value"));
@@ -207,9 +207,9 @@ fn what_ignition_cannot_fetch_is_reported() {
     let many: Vec<_> = (0..97).map(|it| json!({"name": format!("X{it}"), "value": "y"})).collect();
     assert!(with(json!({"httpHeaders": many})).contains("has 97 headers"));
     for (accept, asked) in [
-        ("*/*", "asks for spec 2.2.0"),
-        ("application/vnd.coreos.ignition+json;version=3.2.0", "asks for spec 3.2.0"),
-        ("application/vnd.coreos.ignition+json;version=1.0.0", "asks for no spec that is served"),
+        ("*/*", "requests spec 2.2.0"),
+        ("application/vnd.coreos.ignition+json;version=3.2.0", "requests spec 3.2.0"),
+        ("application/vnd.coreos.ignition+json;version=1.0.0", "requests no spec that is served"),
     ] {
         assert!(header("accept", accept).contains(asked), "{accept}");
     }
@@ -217,8 +217,8 @@ fn what_ignition_cannot_fetch_is_reported() {
         json!([{"name": "Accept", "value": "application/vnd.coreos.ignition+json;version=3.1.0"}]);
     let _ = sound(&with_config(json!({"merge": [{"source": URL, "httpHeaders": good}]})));
     for (source, expected) in [
-        ("https://h:0/config/worker", "has port 0, which nothing can listen on"),
-        ("https://h:70000/config/worker", "has port 70000, which nothing can listen on"),
+        ("https://h:0/config/worker", "has port 0, which no server can use"),
+        ("https://h:70000/config/worker", "has port 70000, which no server can use"),
         ("https://h:1/config/worker//", "names no pool"),
     ] {
         let section = json!({"merge": [{"source": source}]});
@@ -240,7 +240,7 @@ fn what_leaves_a_machine_without_its_config_is_reported() {
             .starts_with("ignition.config.replace has an empty source")
     );
     for (contents, expected) in [
-        ("", "it is empty"),
+        ("", "empty"),
         ("{", "not JSON"),
         (r#"{"ignition": {"version": "2.2.0"}}"#, "its Ignition spec is 2.2.0"),
         (r#"{"ignition": {"version": "3.2.0"}}"#, "its Ignition spec is 3.2.0"),
@@ -373,18 +373,18 @@ fn a_ca_that_ignition_cannot_read_is_named_with_its_place() {
     let both = plain(&format!("{}{}\n\n", first.to_pem(), second.to_pem()));
     let (fetches, warnings) = sound(&with_ca(SpecVersion::V2_2, &both));
     assert_eq!(fetches[0].trusted, [first]);
-    let reported = "certificateAuthorities[0] holds 2 certificates, of which Ignition reads only the \
+    let reported = "certificateAuthorities[0] has 2 certificates, of which Ignition reads only the \
                 first in spec 2";
     assert_eq!(warnings, [reported]);
 
     let none = changed(SpecVersion::V3_1, |config| {
         config["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([]);
     });
-    assert!(fault(&none).starts_with("it names no certificate authorities"));
+    assert!(fault(&none).starts_with("has no certificateAuthorities"));
     let remote = json!({"source": "https://example.com/ca.pem"});
     let (fetches, warnings) = sound(&with_ca(SpecVersion::V3_1, &remote));
     assert!(fetches[0].trusted.is_empty());
-    assert_eq!(warnings, ["certificateAuthorities[0] is fetched itself, and not looked at"]);
+    assert_eq!(warnings, ["certificateAuthorities[0] is fetched, and is not checked"]);
 }
 
 #[test]
@@ -403,13 +403,13 @@ fn a_file_within_the_config_has_to_be_what_is_said_of_it() {
     for good in [&right, &upper, &elsewhere] {
         sound(&with_file(file(good.clone())));
     }
-    let said = "the file /etc/a, in a data URL, does not have the hash that its verification says: \
-                a machine ends when it writes it";
+    let said = "the file /etc/a, in a data URL, does not have the hash of its verification: \
+                a machine fails when it writes it";
     assert_eq!(fault(&with_file(file(wrong.clone()))), said);
     let appended = json!({"path": "/etc/a", "contents": right, "append": [upper, wrong]});
     assert_eq!(fault(&with_file(appended)), said);
     let packed = file(json!({"source": "data:,a", "compression": "gzip"}));
-    assert!(fault(&with_file(packed)).contains("is not the gzip that its compression says"));
+    assert!(fault(&with_file(packed)).contains("is not gzip, which its compression says"));
 }
 
 #[test]
@@ -420,9 +420,12 @@ fn the_size_is_reported_before_a_platform_refuses_it() {
         sound(&file).1
     };
     assert_eq!(of_size(14 * 1024 - 1), [""; 0]);
-    assert_eq!(of_size(14 * 1024), ["it has 14336 bytes, of 16384 that EC2 takes of user data"]);
-    assert_eq!(of_size(16 * 1024), ["it has 16384 bytes, of 16384 that EC2 takes of user data"]);
-    assert_eq!(of_size(16 * 1024 + 1), ["it has 16385 bytes, and EC2 takes 16384 of user data"]);
+    assert_eq!(of_size(14 * 1024), ["has 14336 bytes of the 16384 that EC2 accepts as user data"]);
+    assert_eq!(of_size(16 * 1024), ["has 16384 bytes of the 16384 that EC2 accepts as user data"]);
+    assert_eq!(
+        of_size(16 * 1024 + 1),
+        ["has 16385 bytes, and EC2 accepts 16384 bytes of user data"]
+    );
 }
 
 #[test]
@@ -445,7 +448,7 @@ fn each_reason_not_to_boot_is_reported_once() {
     assert_eq!(
         of_ca(&ca, &["192.0.2.1", "api-int.example.com", "a.example.com"]),
         ["192.0.2.1", "a.example.com"].map(|host| format!(
-            "worker.ign could not boot a machine: the serving certificate does not name {host}"
+            "worker.ign cannot boot a machine: the serving certificate does not name {host}"
         ))
     );
     let stranger = of_ca(&self::ca(), &["api-int.example.com", "API-INT.example.com"]);

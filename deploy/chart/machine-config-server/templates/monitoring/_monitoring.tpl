@@ -1,4 +1,4 @@
-{{- /* The objects of a file, with the labels that Prometheus looks for, and where the runbook is: root, file, name. */ -}}
+{{- /* The objects of a file, with the labels for Prometheus, and the URL of the runbook: root, file, name. */ -}}
 {{- define "machine-config-server.monitoring" -}}
 {{- $values := .root.Values.monitoring -}}
 {{- $text := .root.Files.Get (printf "files/%s" .file) | replace "https://docs.example.com/machine-config-server/" (printf "%s/" (trimSuffix "/" $values.runbookUrl)) -}}

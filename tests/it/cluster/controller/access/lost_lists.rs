@@ -20,8 +20,7 @@ fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
     let mut server = server_with(&site, &cache, &flags);
     controller.terminate();
     site.cluster.delete(&hashes());
-    let gone =
-        "machine-config-server-access: not found; the tokens that were read last remain in use";
+    let gone = "machine-config-server-access: not found; the last tokens remain in use";
     let holds = |server: &Server| {
         wait_for("the server to say so", || degraded(server).contains(gone).then_some(()));
         assert_eq!(site.status(server, "worker", Some(&credential)), 200);
@@ -61,7 +60,7 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
     let (server, _) = server_at(&site, site.cluster.address(), &flags);
     let waits = |server: &Server| {
         assert_closed(&site, server, "worker");
-        let line = "pool worker: whether its pointer configs carry tokens is not known";
+        let line = "pool worker: it is unknown whether its pointer configs have tokens";
         degraded(server).contains(line).then_some(())
     };
     wait_for("the reason for the pool", || waits(&server));
@@ -96,7 +95,9 @@ fn a_list_of_tokens_that_is_restored_opens_no_pool_that_was_enforced() {
     let holds = |server: &Server| {
         wait_asking("the server to say so", || {
             assert_closed(&site, server, "worker");
-            degraded(server).contains("pool worker: it was enforced or may have been").then_some(())
+            degraded(server)
+                .contains("pool worker: it was or could have been enforced")
+                .then_some(())
         });
         assert_eq!(site.status(server, "worker", None), 503, "nobody is refused for good");
         assert_eq!(site.status(server, "worker", Some(&credential)), 200);
@@ -191,7 +192,7 @@ fn a_write_that_fails_opens_no_pool_and_one_that_is_refused_for_good_is_evidence
     };
     let name = "worker-user-data-managed";
     wait_for("it to be told", || {
-        let line = format!("{name}: it carries no token, and could not be written");
+        let line = format!("{name}: has no token, and the last write of it failed");
         controller.readiness().1.contains(&line).then_some(())
     });
     for _ in 0..2 {

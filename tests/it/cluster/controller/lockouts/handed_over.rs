@@ -85,7 +85,7 @@ fn a_pair_that_came_without_its_ca_stays_until_the_ca_comes() {
     let pair = site.serial(&serving());
     let controller = site.start(&[]);
     site.object(&user_data("worker-user-data-managed"));
-    site.reported(&controller, "locked-out", "the bundle could not boot a machine");
+    site.reported(&controller, "locked-out", "the trust bundle cannot boot a machine");
     site.looked_at("infra");
     assert_eq!(site.serial(&serving()), pair);
     assert!(site.boots(made.pointer().as_bytes()));

@@ -84,7 +84,7 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
         site.annotate(&ca(), &json!({ROTATE: behind}));
         // Where the clock is so far behind that no CA can sign, nothing needs to be refused.
         if behind == "-2h" {
-            let refused = "a new certificate authority is refused (it was asked for): the clock";
+            let refused = "a new signing CA is refused (requested): the clock";
             wait_for("the refusal", || controller.log().contains(refused).then_some(()));
         }
         site.looked_at(&format!("pool{behind}"));
@@ -102,7 +102,7 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     let old = site.user_data("worker-user-data-managed");
     let mut ahead = at("+5000d");
     wait_for("a CA of that time", || {
-        ahead.log().contains("issued a new serving pair").then_some(())
+        ahead.log().contains("issued a serving certificate").then_some(())
     });
     ahead.terminate();
     let last = site.start(&[]);

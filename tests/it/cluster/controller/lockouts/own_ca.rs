@@ -66,7 +66,7 @@ fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on()
     site.annotate(&ca(), &json!({ROTATE: "now --force"}));
     wait_for("a new pair", || (site.serial(&serving()) != before).then_some(()));
     assert!(!site.boots(&old), "that is what was insisted on");
-    site.reported(&controller, "locked-out", "alone could not boot a machine");
+    site.reported(&controller, "locked-out", "alone cannot boot a machine");
     wait_for("user data to boot", || {
         site.boots(&site.user_data("worker-user-data-managed")).then_some(())
     });
@@ -91,11 +91,11 @@ fn a_ca_that_cannot_be_used_is_kept_and_reported_and_one_that_is_deleted_locks_n
     let garbage = b"\0garbage".to_vec();
     for (certificate, key, reported) in [
         (&certificate, &encrypted, "its key is encrypted"),
-        (&garbage, &garbage, "there is no certificate in it"),
-        (&Vec::new(), &Vec::new(), "it is empty"),
+        (&garbage, &garbage, "has no certificate"),
+        (&Vec::new(), &Vec::new(), "empty"),
     ] {
         site.put_pair(&ca(), certificate, key);
-        let reported = format!("the certificate authority is left as it is: {reported}");
+        let reported = format!("the signing CA is not changed: {reported}");
         site.reported(&controller, "authority", &reported);
         let secret = site.object(&ca());
         let kept = ["tls.crt", "tls.key"].map(|name| value(&secret, name));

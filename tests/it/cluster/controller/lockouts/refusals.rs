@@ -25,7 +25,7 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     );
 
     site.set_addresses(&["192.0.2.5", "2001:db8::5"]);
-    site.reported(&controller, "refused", "(it does not name [2001:db8::5]): after it ");
+    site.reported(&controller, "refused", "(does not name [2001:db8::5]): afterwards ");
     site.set_addresses(&["192.0.2.6"]);
     site.looked_at("infra");
     let managed = site.user_data("worker-user-data-managed");
@@ -36,17 +36,13 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     // Asked by the command, which tells at once; and by the annotation.
     let asked = site.certs(&["rotate", "--ca"]);
     assert_eq!(asked.status.code(), Some(1), "{}", said(&asked));
-    assert!(said(&asked).contains("a new certificate authority is refused"), "{}", said(&asked));
+    assert!(said(&asked).contains("a new signing CA is refused"), "{}", said(&asked));
     site.annotate(&ca(), &json!({ROTATE: "now"}));
-    site.reported(
-        &controller,
-        "refused",
-        "a new certificate authority is refused (it was asked for)",
-    );
+    site.reported(&controller, "refused", "a new signing CA is refused (requested)");
     // A pair alone; one that is asked for beside a CA waits for that.
     site.annotate(&ca(), &json!({ROTATE: null}));
     site.annotate(&serving(), &json!({ROTATE: "now"}));
-    site.reported(&controller, "refused", "a new serving pair is refused (it was asked for)");
+    site.reported(&controller, "refused", "a new serving certificate is refused (requested)");
     assert_eq!(site.serial(&serving()), pair);
     let (server, _) = server(&site);
     Machine::new().boot(&to_server(&old, &server));
@@ -100,7 +96,7 @@ fn a_tool_that_strips_annotations_makes_one_ca_an_hour_at_most() {
     fs::create_dir(&directory).expect("a new folder");
     let own = Pair::make(&directory, "somebody's own");
     site.put_pair(&serving(), own.pem.as_bytes(), read(&own.key).as_bytes());
-    site.reported(&controller, "locked-out", "the bundle could not boot a machine");
+    site.reported(&controller, "locked-out", "the trust bundle cannot boot a machine");
     site.looked_at("arbiter");
     assert_eq!(site.serial(&serving()), own.pem.as_bytes(), "the administrator's own pair");
 }
