@@ -1,6 +1,10 @@
 //! The documents are in plain English: no old-fashioned words, one term for one thing, short sentences. `CONTRIBUTING.md`,
 //! "Style", has the rules. Doc comments begin with a noun or a verb, and avoid the worst of these words.
 
+mod deployed;
+mod literals;
+mod messages;
+
 use std::fs;
 
 use crate::support::book::{PAGES, pages, without_code};
@@ -149,19 +153,27 @@ fn words(text: &str) -> Vec<(usize, String)> {
     words
 }
 
+/// A line with what is not written, and what is.
+type Fault = (usize, &'static str, &'static str);
+
 /// Lines with what is not written, each with what is.
-fn faults(text: &str) -> Vec<(usize, &'static str, &'static str)> {
-    let words = words(text);
-    let mut faults = Vec::new();
-    for (index, (line, _)) in words.iter().enumerate() {
-        for (phrase, instead) in INSTEAD {
+fn faults(text: &str) -> Vec<Fault> {
+    phrases(&words(text), INSTEAD).collect()
+}
+
+/// The places of a list's phrases in words.
+fn phrases(
+    words: &[(usize, String)],
+    list: &'static [(&str, &str)],
+) -> impl Iterator<Item = Fault> {
+    words.iter().enumerate().flat_map(move |(index, (line, _))| {
+        let begins_here = move |phrase: &str| {
             let mut rest = words[index..].iter().map(|(_, word)| word.as_str());
-            if phrase.split(' ').all(|word| rest.next() == Some(word)) {
-                faults.push((*line, *phrase, *instead));
-            }
-        }
-    }
-    faults
+            phrase.split(' ').all(|word| rest.next() == Some(word))
+        };
+        let found = list.iter().filter(move |(phrase, _)| begins_here(phrase));
+        found.map(|(phrase, instead)| (*line, *phrase, *instead))
+    })
 }
 
 /// The lines on which sentences begin that are too long, outside of tables.
@@ -195,7 +207,8 @@ fn long_sentences(text: &str) -> Vec<usize> {
     found
 }
 
-/// The doc comments of Rust code, each line at its place. Help texts of flags are left out: they end without a full stop.
+/// The doc comments of Rust code, each line at its place. Help texts of flags are left out: they end without
+/// a full stop.
 fn doc_comments(code: &str) -> String {
     let comment = |line: &str| {
         let line = line.trim_start();
@@ -295,7 +308,8 @@ fn the_documents_have_short_sentences() {
 
 #[test]
 fn words_are_found_in_prose_and_nowhere_else() {
-    let text = "It goes\nby names.\n\nGoes `x` by.\n\n```text\nwhoever\n```\n[x](whoever.md) `it is told`, Whoever’s\n";
+    let text = "It goes\nby names.\n\nGoes `x` by.\n\n```text\nwhoever\n```\n[x](whoever.md) `it is \
+        told`, Whoever’s\n";
     assert_eq!(faults(text), [(1, "goes by", "uses")]);
     assert_eq!(faults("- of one’s own"), [(1, "of one's own", "separate, custom")]);
     assert_eq!(faults("| a | told |"), [(1, "told", "reported, shown")]);
