@@ -17,6 +17,7 @@ mod administrators;
 mod alert_rules;
 mod bad_input;
 mod book;
+mod book_blocks;
 mod boot_ledger;
 mod cert_manager;
 mod certificates;

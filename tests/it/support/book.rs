@@ -75,23 +75,27 @@ pub(crate) fn example(name: &str, part: &str) -> String {
     found.unwrap_or_else(|| panic!("{name}: no example with {part:?}"))
 }
 
-/// The commands of a text's console blocks as they are typed, each with the output that follows it.
+/// The commands of a text's console blocks as they are typed, each with the output that follows it. A command goes on after a
+/// backslash, in indented lines, and until the end of a here-document.
 pub(crate) fn commands(text: &str) -> Vec<(String, String)> {
     let mut commands: Vec<(String, String)> = Vec::new();
     for block in blocks(text).into_iter().filter(|block| block.language == "console") {
-        let mut goes_on = false;
+        let mut is_open = false;
         for line in block.text.lines() {
             let begins = line.strip_prefix("$ ").or_else(|| line.strip_prefix("# "));
             match begins {
-                Some(command) if !goes_on => commands.push((command.to_owned(), String::new())),
+                Some(command) if !is_open => commands.push((command.to_owned(), String::new())),
                 _ => {
                     let (command, output) = commands.last_mut().expect("a command before it");
-                    let text = if goes_on || line.starts_with("    ") { command } else { output };
+                    let is_command = is_open || (output.is_empty() && line.starts_with("  "));
+                    let text = if is_command { command } else { output };
                     text.push('\n');
                     text.push_str(line);
                 }
             }
-            goes_on = line.ends_with('\\');
+            let (command, _) = commands.last().expect("a command");
+            let is_document = command.contains("<<'END'") && !command.ends_with("\nEND");
+            is_open = is_document || (command.ends_with('\\') && command.ends_with(line));
         }
     }
     commands
