@@ -9,6 +9,7 @@ use http::{Request, StatusCode, Uri};
 use libfuzzer_sys::fuzz_target;
 use machine_config_server::server::machines::{Machines, router};
 use machine_config_server::serving::answers::Answers;
+use machine_config_server::serving::named_machines::NamedMachines;
 use machine_config_server::telemetry::Metrics;
 use machine_config_server::telemetry::conditions::Status;
 use model::ledger::Ledger;
@@ -23,10 +24,12 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let _inside = runtime.enter();
     let router = router(Arc::new(Machines {
         answers,
+        named: NamedMachines::default(),
         metrics,
         status: Status::default(),
         ledger: Ledger::default(),
         auth: Arc::default(),
+        reports: None,
     }));
     (runtime, router)
 });

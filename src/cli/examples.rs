@@ -75,6 +75,19 @@ Examples:
   # For a script
   machine-config-server machines --json";
 
+pub(super) const MACHINES_ADD: &str = "\
+Examples:
+  # For a directory that a server serves
+  machine-config-server machines add rack-7 --pool worker --manifests manifests
+  # With its own files, and a token that opens nothing from elsewhere
+  machine-config-server machines add rack-8 --pool worker --manifests manifests \\
+    --overlay rack-8.ign --address 192.0.2.8 --state-dir /var/lib/machine-config-server";
+
+pub(super) const MACHINES_REARM: &str = "\
+Examples:
+  machine-config-server machines rearm rack-7
+  machine-config-server machines rearm rack-7 --state-dir /var/lib/machine-config-server";
+
 pub(super) const RENDER: &str = "\
 Examples:
   # The config that a server of this directory answers with

@@ -6,6 +6,7 @@ mod cmp;
 mod completions;
 mod examples;
 mod flags;
+mod machines;
 mod registry_auth;
 mod serve;
 mod start;
@@ -24,7 +25,6 @@ use time::OffsetDateTime;
 use crate::commands;
 use crate::commands::bootstrap::{self, BootstrapSettings};
 use crate::commands::inspect::{self, InspectSettings};
-use crate::commands::machines::{self, MachinesSettings};
 use crate::commands::node_ca::{self, NodeCaSettings};
 use crate::commands::render::{self, RenderSettings};
 use crate::commands::validate::{self, ValidateSettings};
@@ -76,11 +76,11 @@ enum Command {
     /// there is nothing to inspect.
     #[command(after_help = examples::INSPECT)]
     Inspect(InspectSettings),
-    /// Show which machines asked a running server for a config, and why one does not boot.
+    /// Show which machines asked a running server for a config, and why one does not boot; give machines names.
     ///
     /// Exits with 1 if a machine is stuck.
     #[command(after_help = examples::MACHINES)]
-    Machines(MachinesSettings),
+    Machines(machines::Args),
     /// Print the config of a pool's machines, or their pointer config, without a server.
     #[command(after_help = examples::RENDER)]
     Render(RenderSettings),

@@ -1,9 +1,11 @@
 //! The command `serve`: a directory of manifests, with everything else created that a first boot needs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use model::access::AccessMode;
+use model::access::machine::Window;
 use pki::Host;
 
 use super::access_flags::IssuerFlags;
@@ -11,7 +13,7 @@ use super::registry_auth::RegistryCredentialsFlags;
 use crate::commands::serve::{self, ServeSettings};
 use crate::commands::server::AccessSettings;
 use crate::commands::serving_flags::ServingFlags;
-use crate::flags::{AUDIT, CertificateFlags, TokenFlags};
+use crate::flags::{AUDIT, CertificateFlags, TokenFlags, duration};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -35,6 +37,9 @@ pub(super) struct Args {
     issuer: IssuerFlags,
     #[command(flatten)]
     tokens: TokenFlags,
+    /// Time for which a machine's own token opens its config after the first answer that it took whole
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "Access")]
+    machine_token_window: Duration,
     #[command(flatten)]
     certificates: CertificateFlags,
     #[command(flatten)]
@@ -58,5 +63,6 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             ..AccessSettings::default()
         },
         tokens: args.tokens.policy(),
+        window: Window(args.machine_token_window),
     })
 }

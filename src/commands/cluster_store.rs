@@ -51,6 +51,7 @@ impl ClusterStore {
             place: "the cluster".to_owned(),
             pointers: pointers.collect(),
             unused: unused.map(|(name, _)| title(name)).collect(),
+            of_machines: BTreeSet::new(),
             open_files: Vec::new(),
             unreadable: Vec::new(),
             files: [CA, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use model::access::Records;
+use model::access::machine::{Moment, Window};
 use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::{Asked, Host, LEFT_OUT, Lockout, LockoutReason, Policy, Step, Warning};
 use time::OffsetDateTime;
@@ -93,7 +94,10 @@ impl StateStore for DirectoryStore {
         let inputs = manifests.map(|root| read_manifests(root.to_owned(), false)).transpose()?;
         let pools = inputs.map(|inputs| Arc::new(inputs.pools.into_keys().collect()));
         let state = self.0.clone().with_pools(pools);
-        let pointers = state.pointers()?.into_iter();
+        let pointers = state.pointers()?;
+        let of_machines = pointers.iter().filter(|file| state.is_of_machine(&file.path));
+        let of_machines = of_machines.map(|file| file.path.display().to_string()).collect();
+        let pointers = pointers.into_iter();
         Ok(Seen {
             pools: state.pools()?,
             place: state.path().display().to_string(),
@@ -103,6 +107,7 @@ impl StateStore for DirectoryStore {
             files: state.key_files(),
             pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),
             unused: BTreeSet::new(),
+            of_machines,
         })
     }
 
@@ -116,7 +121,15 @@ impl StateStore for DirectoryStore {
     }
 
     fn records(&self) -> Result<Records> {
-        Ok(self.0.records()?)
+        let mut records = self.0.records()?;
+        let now = OffsetDateTime::now_utc();
+        // The commands are no server: an answer that has begun may have been taken whole.
+        let now = Moment { wall: now, up: std::time::Duration::ZERO };
+        let machines = self.0.machine_tokens()?.tokens.into_iter();
+        records.tokens.extend(
+            machines.map(|(name, token)| token.found().record(&name, Window::default(), now)),
+        );
+        Ok(records)
     }
 
     fn change_tokens(&self, change: &ChangeTokens<'_>) -> Result<()> {

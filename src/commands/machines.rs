@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use model::ledger::Severity;
-use model::overview::{MACHINE_COLUMNS, MachineLine, machine_row};
+use model::overview::{
+    MACHINE_COLUMNS, MachineLine, NAMED_COLUMNS, NamedMachine, machine_row, named_row,
+};
 use model::table::table;
 use serde::Deserialize;
 use tokio::net::lookup_host;
@@ -31,6 +33,8 @@ pub struct MachinesSettings {
 #[derive(Debug, Deserialize)]
 struct Reported {
     machines: Vec<MachineLine>,
+    #[serde(default)]
+    named_machines: Vec<NamedMachine>,
     silent_servers: Vec<String>,
     pools: Vec<ReportedPool>,
 }
@@ -66,7 +70,8 @@ impl ReportedPool {
 /// The server does not answer, or a machine is stuck.
 pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let Reported { mut machines, silent_servers, pools } = runtime.block_on(ask(&settings.from))?;
+    let Reported { mut machines, named_machines, silent_servers, pools } =
+        runtime.block_on(ask(&settings.from))?;
     for line in silent_servers {
         tracing::warn!(
             reason = line,
@@ -92,6 +97,11 @@ pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
             print_line("");
             pools.iter().filter_map(ReportedPool::line).for_each(|line| print_line(&line));
         }
+    }
+    if !settings.json && settings.address.is_none() && !named_machines.is_empty() {
+        print_line("");
+        let rows: Vec<_> = named_machines.iter().map(named_row).collect();
+        terminal::print(&table(&NAMED_COLUMNS, &rows, terminal::look()));
     }
     match machines.iter().filter(|line| line.standing.rank == Severity::Stuck).count() {
         0 => Ok(()),

@@ -14,6 +14,7 @@ pub mod inspect;
 pub mod issuer;
 mod leader_elected;
 pub mod machines;
+pub mod named_machines;
 pub mod node_ca;
 mod overview;
 pub mod place;

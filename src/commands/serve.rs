@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use model::access::machine::Window;
 use model::access::rotation::RotationPolicy;
 use model::inputs::Inputs;
 use model::objects::SecretName;
@@ -55,6 +56,8 @@ pub struct ServeSettings {
     pub access: AccessSettings,
     /// Settings of tokens.
     pub tokens: RotationPolicy,
+    /// Time for which a machine's token stays open after its first use.
+    pub window: Window,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -81,7 +84,12 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 
     let of_pointers = state.clone();
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
-    let local = Local { state: state.clone(), host: pointer_host.clone(), tokens: settings.tokens };
+    let local = Local {
+        state: state.clone(),
+        host: pointer_host.clone(),
+        tokens: settings.tokens,
+        window: settings.window,
+    };
     let manifests = settings.manifests.clone();
     let server = ServerSettings {
         source: source::Settings::Directory(Layout::Tree {

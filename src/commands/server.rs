@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::anyhow;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
+use model::access::machine::Window;
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, MinIgnition, Networks, Policy};
 use model::inputs::Inputs;
@@ -36,6 +37,10 @@ use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
+use crate::serving::machine_keeper::MachineKeeper;
+use crate::serving::machine_tokens::MachineTokens;
+use crate::serving::named_machines::NamedMachines;
+use crate::serving::overlays::Overlays;
 use crate::serving::pair_secret::until_mounted;
 use crate::serving::pipeline::{Changes, LocalState, Pipeline};
 use crate::serving::pointer_writer::PointerWriter;
@@ -47,8 +52,8 @@ use crate::serving::token_issuer::TokenIssuer;
 use crate::serving::token_keeper::TokenKeeper;
 use crate::source::{self, Source};
 use crate::store::state_directory::StateDirectory;
-use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Conditions, Status};
+use crate::telemetry::{Metrics, Reporting};
 
 pub use super::overview::JudgePointers;
 pub use crate::serving::serving_pair::PairFiles;
@@ -118,6 +123,8 @@ pub struct Local {
     pub host: Host,
     /// Settings of its tokens.
     pub tokens: RotationPolicy,
+    /// Time for which a machine's token stays open after its first use.
+    pub window: Window,
 }
 
 /// Settings of access.
@@ -194,30 +201,25 @@ impl Server {
     /// Binds the ports, reads the inputs and starts all tasks.
     pub(super) async fn start(settings: ServerSettings) -> anyhow::Result<Self> {
         let ServerSettings { options, access, .. } = settings;
-        let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
-        let Reporting { metrics, status } = reporting.clone();
+        let (metrics, status) = <(Arc<Metrics>, Status)>::default();
+        let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
         let (history, mut tasks) = (History::default(), Tasks::default());
-        let pair = ServingPair::read(
-            settings.pair,
-            settings.pair_secret.is_some(),
-            options.policy.clone(),
-            reporting.clone(),
-            history.clone(),
-        )?;
+        let has_secret = settings.pair_secret.is_some();
+        let pair = read_pair(settings.pair, has_secret, &options, &reporting, &history)?;
         let (listeners, metrics_listener, ports) = bind(&options.listen, &pair.tls(), &status)?;
 
         let answers = Arc::new(Answers::new(options.is_compact, Arc::clone(&metrics)));
         let (policy, rules) = (Arc::default(), options.rules(access.mode));
         let profile = options.follows_profile.then(|| pair.profile_follower(options.policy));
-        let publisher =
-            Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
-        let served = publisher.served();
+        let (of_answers, of_history) = (Arc::clone(&answers), history.clone());
+        let publisher = Publisher::new(of_answers, reporting.clone(), profile, of_history);
         let (source, first) = open(settings.source).await?;
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
         let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
-        let local = settings.local.map(|local| local.state(ports)).unwrap_or_default();
+        let (local, named) = local_state(settings.local, ports, &publisher);
+        let served = publisher.served();
         let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
 
@@ -227,6 +229,7 @@ impl Server {
             policy: Arc::clone(&policy),
             served: served.clone(),
             ledger: ledger.clone(),
+            named: named.tokens.clone(),
             nodes,
             history,
             chain,
@@ -238,16 +241,17 @@ impl Server {
             gathered: Latest::default(),
         });
         let pages = pages(&answers, &reporting, &ledger, sources);
-        let auth = Arc::new(Authorizer::new(policy));
-        let machines = Machines { answers, metrics, status, ledger, auth, reports };
-        let of_administrators = reporting.metrics.administrators.clone();
+        let connections = metrics.administrators.clone();
+        let administrators = options.listen.administrators.serving(pages, connections);
+        let auth = Arc::new(Authorizer::new(policy, named.tokens.clone()));
+        let machines = Machines { answers, named, metrics, status, ledger, auth, reports };
         Ok(Self {
             ports,
             served,
             tasks,
             machines: serving(machines, options.limits, options.balancers),
             listeners,
-            administrators: options.listen.administrators.serving(pages, of_administrators),
+            administrators,
             metrics_listener,
             ledger_file,
             shutdown_delay: options.shutdown_delay,
@@ -276,20 +280,42 @@ impl Server {
     }
 }
 
+/// Reads the serving certificate; with `has_secret`, its files may be missing.
+fn read_pair(
+    files: PairFiles,
+    has_secret: bool,
+    options: &ServingOptions,
+    reporting: &Reporting,
+    history: &History,
+) -> anyhow::Result<ServingPair> {
+    let (policy, reporting) = (options.policy.clone(), reporting.clone());
+    Ok(ServingPair::read(files, has_secret, policy, reporting, history.clone())?)
+}
+
 /// Opens the source, which for a directory reads all of it.
 async fn open(source: source::Settings) -> Result<(Source, Option<Inputs>), source::SourceError> {
     let _progress = Progress::start("reading the inputs");
     Source::open(source).await
 }
 
-impl Local {
-    fn state(self, ports: Ports) -> LocalState {
-        let Self { state, host, tokens } = self;
-        LocalState {
-            keeper: Some(TokenKeeper::new(state.clone(), tokens)),
-            pointers: Some(PointerWriter::new(state, host, ports.secure)),
-        }
-    }
+/// Managers of the state directory, if there is one, with the tokens of machines that requests use.
+fn local_state(
+    local: Option<Local>,
+    ports: Ports,
+    publisher: &Publisher,
+) -> (LocalState, NamedMachines) {
+    let Some(Local { state, host, tokens, window }) = local else { return Default::default() };
+    let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
+    let named = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
+    let overlays = Arc::new(Overlays::new(publisher.reporting().status.degraded.clone()));
+    let (of_machines, port) = (Arc::clone(&named), ports.secure);
+    let local = LocalState {
+        keeper: Some(TokenKeeper::new(state.clone(), tokens)),
+        machines: Some(MachineKeeper::new(of_machines, state.clone(), host.clone(), port)),
+        pointers: Some(PointerWriter::new(state, host, port)),
+        overlays: Some(Arc::clone(&overlays)),
+    };
+    (local, NamedMachines { tokens: Some(named), overlays: Some(overlays) })
 }
 
 struct Parts {
@@ -312,9 +338,9 @@ fn follow_source(
     let AccessSettings { issuer, cache, .. } = access;
     tasks.spawn("the task after changes of the inputs", publisher.after_changes());
     let known = Known {
-        inputs: None,
         records: cache.as_ref().and_then(TokenCache::load),
         signed: issuer.as_ref().map(TokenIssuer::tokens),
+        ..Known::default()
     };
     let are_known = known.records.is_some();
     let mut pipeline = Pipeline::new(rules, known, local, policy, publisher);

@@ -59,6 +59,8 @@ pub(crate) struct Seen {
     pub(super) pointers: Vec<(String, Vec<u8>)>,
     /// Names of pointer configs that an administrator marked as unused.
     pub(super) unused: BTreeSet<String>,
+    /// Names of pointer configs of single machines, whose tokens are not rotated.
+    pub(super) of_machines: BTreeSet<String>,
     /// Files with keys that other users than their owner can read.
     pub(super) open_files: Vec<String>,
     /// Pools that have a config, empty if they are not known.
@@ -83,7 +85,10 @@ impl Seen {
     /// Tokens in the pointer configs that a rotation manages.
     pub(super) fn carriers(&self) -> Vec<PointerToken> {
         let (trusted, known) = (self.observed.trusted(), self.observed.known());
-        let used = self.pointers.iter().filter(|(name, _)| !self.unused.contains(name));
+        let used = self
+            .pointers
+            .iter()
+            .filter(|(name, _)| !self.unused.contains(name) && !self.of_machines.contains(name));
         used.flat_map(|(name, text)| {
             PointerConfig::read(text).carriers(name, &trusted, &known, true)
         })

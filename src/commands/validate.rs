@@ -1,11 +1,15 @@
 //! The command `validate`: checks each pool of a directory of manifests.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use clap::Args;
-use ignition::SpecVersion;
+use ignition::{Form, SpecVersion};
 use model::inputs::{Inputs, Problem};
-use model::render::select;
+use model::objects::FirstBootMachine;
+use model::render::{select, with_overlay};
 use serde::Serialize;
 
 use super::print_line;
@@ -69,7 +73,8 @@ impl Report {
     fn of(inputs: &Inputs, is_strict: bool) -> Self {
         let pools: Vec<_> = inputs.pools.keys().map(|pool| PoolReport::of(inputs, pool)).collect();
         let lines = |problems: &[Problem]| problems.iter().map(Line::of).collect::<Vec<_>>();
-        let (problems, warnings) = (lines(&inputs.problems), lines(&inputs.warnings));
+        let (mut problems, warnings) = (lines(&inputs.problems), lines(&inputs.warnings));
+        problems.extend(overlay_problems(inputs));
         let is_valid = !pools.is_empty()
             && pools.iter().all(|pool| pool.problem.is_none())
             && problems.is_empty()
@@ -110,6 +115,28 @@ impl PoolReport {
             problem: problem.map(|cause| cause.to_string()),
         }
     }
+}
+
+/// Overlays that cannot be merged into the configs of their pools.
+fn overlay_problems(inputs: &Inputs) -> Vec<Line> {
+    let of_pools: BTreeMap<&String, Option<Bytes>> = inputs
+        .pools
+        .keys()
+        .map(|pool| (pool, rendered(inputs, pool, SpecVersion::NEWEST).ok()))
+        .collect();
+    let problem = |machine: &Arc<FirstBootMachine>| {
+        let place = format!("FirstBootMachine {}", machine.name());
+        let Some(of_pool) = of_pools.get(&machine.pool().to_owned()) else {
+            return Some(Line { place, reason: format!("there is no pool {}", machine.pool()) });
+        };
+        // A pool that cannot be rendered is reported already.
+        let (of_pool, overlay) = (of_pool.as_ref()?, machine.overlay()?);
+        let of_pool = str::from_utf8(of_pool).ok()?;
+        let variant = (SpecVersion::NEWEST, Form::Plain);
+        let merged = with_overlay(of_pool, overlay.as_str(), machine.replaces(), variant);
+        Some(Line { place, reason: merged.err()?.to_string() })
+    };
+    inputs.machines.values().filter_map(problem).collect()
 }
 
 impl Line {

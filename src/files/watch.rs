@@ -90,7 +90,7 @@ impl DirectoryWatch {
         });
         let watcher = watcher.inspect_err(|error| {
             tracing::warn!(%error, interval = ?POLL, "no file notifications, reading files \
-                periodically")
+                periodically");
         });
         let directory = |path: PathBuf| Directory {
             path: absolute(&path),
@@ -238,7 +238,7 @@ fn watch(
     match watcher.watch(directory, mode) {
         Ok(()) => *present = identity,
         Err(error) => {
-            tracing::warn!(folder = %directory.display(), %error, "cannot watch the directory")
+            tracing::warn!(folder = %directory.display(), %error, "cannot watch the directory");
         }
     }
 }

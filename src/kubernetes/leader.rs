@@ -75,7 +75,11 @@ impl LeaderElector {
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) => tracing::warn!(%error, fix = FIX, "cannot renew the Lease"),
                 Err(_) => {
-                    tracing::warn!(error = "no answer in time", fix = FIX, "cannot renew the Lease")
+                    tracing::warn!(
+                        error = "no answer in time",
+                        fix = FIX,
+                        "cannot renew the Lease"
+                    );
                 }
             }
             if renewed.elapsed() > DEADLINE {

@@ -12,8 +12,8 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{AUTHORIZATION, CONNECTION, USER_AGENT, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue};
-use model::access::{self, BrokenRule, Credential, Policy, Refusal, Verdict, decide};
+use http::{HeaderMap, HeaderValue, Method};
+use model::access::{self, BrokenRule, Credential, Policy, Proof, Refusal, Verdict, decide};
 use model::refusal::RefusalCode;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -21,11 +21,13 @@ use tokio::time::Instant;
 use super::answer;
 use super::connection::Peer;
 use super::connection_limiter::Transport;
+use super::machine_request::MachineRequest;
 use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::source_buckets::SourceBuckets;
 use crate::serving::answers::Answers;
-use crate::telemetry::Metrics;
+use crate::serving::machine_tokens::MachineTokens;
+use crate::telemetry::{Metrics, PoolLabel};
 
 /// Number of failed attempts that a source has at once.
 const BURST: u32 = 100;
@@ -40,12 +42,14 @@ const UNKNOWN: &str = "this server does not know the token, or not yet";
 const NO_ADDRESS: &str = "the address of the client is unknown\n";
 const OLD_IGNITION: &str = "the Ignition of this machine is older than its pool accepts";
 const PLAIN_PORT: &str = "this pool is not served on the port without TLS";
+const NOT_STORED: &str = "the server cannot store the use of this token";
 const TOO_MANY: &str = "too many failed attempts from this address";
 
 /// Policy in force, which can be swapped, and failed attempts.
 #[derive(Debug)]
 pub struct Authorizer {
     policy: Arc<ArcSwap<Policy>>,
+    machines: Option<Arc<MachineTokens>>,
     attempts: SourceBuckets,
 }
 
@@ -68,9 +72,32 @@ pub(super) async fn auth(
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return answer::refused(RefusalCode::AddressUnknown, NO_ADDRESS.to_owned());
     };
-    let verdict = auth.judge(&pool, peer, request.headers());
+    let is_get = request.method() == Method::GET;
+    let mut verdict = auth.judge(&pool, peer, request.headers());
+    let machine = auth.machine(&verdict);
+    if let Some(machine) = &machine
+        && let Err(refusal) = machine.check().await
+    {
+        verdict.judged = Err(refusal);
+        auth.attempts.count(peer.address.into(), Instant::now());
+    }
     let label = answers.label(&pool);
-    let decided = Decided(verdict);
+    let mut decided = Decided(verdict);
+    let mut response = None;
+    if decided.0.refusal().is_none() {
+        request.extensions_mut().insert(decided.clone());
+        let given = next.run(request).await;
+        response = match machine.filter(|_| is_get && given.status().is_success()) {
+            None => Some(given),
+            Some(machine) => match machine.begin(peer.address.ip()).await {
+                Ok(()) => Some(machine.following(given)),
+                Err(refusal) => {
+                    decided.0.judged = Err(refusal);
+                    None
+                }
+            },
+        };
+    }
     let Decided(Verdict { mode, judged, broken_rule }) = &decided;
     if *mode != access::AccessMode::Off || judged.is_err() {
         let word = judged.as_ref().map_or_else(|refusal| refusal.label(), |proof| proof.label());
@@ -79,26 +106,44 @@ pub(super) async fn auth(
     if let Some(BrokenRule::OldIgnition { is_held }) = broken_rule {
         metrics.old_ignition(label.clone(), if *is_held { "held" } else { "warned" });
     }
-    let mut response = if let Some(refusal) = decided.0.refusal() {
-        let (mut response, reason) = refused(refusal);
-        let code = refusal.code();
-        let requests = metrics.requests(label, None, code.status().as_u16());
-        let given = Err(Refused { code, reason: reason.to_owned() });
-        response.extensions_mut().insert(Outcome { pool, version: None, given, requests });
-        response
-    } else {
-        request.extensions_mut().insert(decided.clone());
-        next.run(request).await
+    let mut response = match (response, decided.0.refusal()) {
+        (Some(response), _) => response,
+        // Without a response there is a refusal.
+        (None, refusal) => refusal_of(pool, refusal.unwrap_or(Refusal::NotRead), label, metrics),
     };
     response.extensions_mut().insert(decided);
     response
 }
 
+/// The answer to a request that is refused, with its outcome.
+fn refusal_of(pool: String, refusal: Refusal, label: PoolLabel, metrics: &Metrics) -> Response {
+    let (mut response, reason) = refused(refusal);
+    let code = refusal.code();
+    let requests = metrics.requests(label, None, code.status().as_u16());
+    let given = Err(Refused::new(code, reason.to_owned()));
+    response.extensions_mut().insert(Outcome { pool, version: None, given, requests });
+    response
+}
+
+impl Default for Authorizer {
+    /// Judges each request by a policy without restrictions.
+    fn default() -> Self {
+        Self::new(Arc::default(), None)
+    }
+}
+
 impl Authorizer {
-    /// Judges each request by the present `policy`.
+    /// Judges each request by the present `policy`, and those of single machines by the use of their tokens.
     #[must_use]
-    pub fn new(policy: Arc<ArcSwap<Policy>>) -> Self {
-        Self { policy, attempts: SourceBuckets::new(BURST, REFILL) }
+    pub(crate) fn new(policy: Arc<ArcSwap<Policy>>, machines: Option<Arc<MachineTokens>>) -> Self {
+        Self { policy, machines, attempts: SourceBuckets::new(BURST, REFILL) }
+    }
+
+    /// The machine whose token a request has.
+    fn machine(&self, verdict: &Verdict) -> Option<MachineRequest> {
+        let Ok(Proof::Machine(name)) = &verdict.judged else { return None };
+        let tokens = Arc::clone(self.machines.as_ref()?);
+        Some(MachineRequest { tokens, name: Arc::clone(name) })
     }
 
     pub(super) fn judge(&self, pool: &str, peer: Peer, headers: &HeaderMap) -> Verdict {
@@ -128,6 +173,7 @@ fn refused(refusal: Refusal) -> (Response, &'static str) {
         Refusal::TooMany => TOO_MANY,
         Refusal::OldIgnition => OLD_IGNITION,
         Refusal::PoolPlainPort => PLAIN_PORT,
+        Refusal::NotStored => NOT_STORED,
         _ => REFUSED,
     };
     let mut response = answer::refused(refusal.code(), format!("{reason}\n"));
@@ -154,8 +200,7 @@ mod tests {
     async fn a_request_from_nowhere_is_let_in_nowhere() {
         let metrics = Arc::new(Metrics::new());
         let answers = Arc::new(Answers::new(true, Arc::clone(&metrics)));
-        let authorizer = Arc::new(Authorizer::new(Arc::default()));
-        let state = AuthState { auth: authorizer, answers, metrics };
+        let state = AuthState { auth: Arc::default(), answers, metrics };
         let router = Router::new()
             .route("/config/{pool}", get(async || "a config"))
             .route_layer(from_fn_with_state(state, auth));

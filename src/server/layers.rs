@@ -57,7 +57,8 @@ pub(super) async fn remember_machines(
         let refusal = decided.and_then(Verdict::refusal).map(|refusal| refusal.to_string());
         let answer = match &outcome.given {
             Ok(answer) => Ok((&*answer.configuration, answer.sha256())),
-            Err(Refused { code, reason }) => {
+            Err(Refused { code, reason, detail }) => {
+                let reason = detail.as_deref().unwrap_or(reason);
                 Err((code.status().as_u16(), refusal.as_deref().unwrap_or(reason)))
             }
         };

@@ -12,6 +12,7 @@ use axum::routing::{MethodRouter, get, post};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use ignition::{Form, SpecVersion, negotiate};
+use model::access::Proof;
 use model::escape::{NAME, cut_escaped};
 use model::ledger::{FailureReport, Ledger};
 use model::refusal::RefusalCode;
@@ -26,9 +27,11 @@ use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::readiness::Readiness;
 use crate::serving::answers::{Answer, Answers, PENDING, Refusal};
+use crate::serving::named_machines::NamedMachines;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::Status;
 
+const NOT_MERGED: &str = "the machine's overlay cannot be merged into its config";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// State of the routes.
@@ -36,6 +39,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub struct Machines {
     /// Configs of the pools.
     pub answers: Arc<Answers>,
+    /// Machines with names.
+    pub named: NamedMachines,
     /// Metrics of the server.
     pub metrics: Arc<Metrics>,
     /// Conditions for readiness, such as a faulty serving certificate.
@@ -58,12 +63,17 @@ pub fn router(machines: Arc<Machines>) -> Router {
     };
     let config = || -> MethodRouter<Arc<Machines>> { get(config).fallback(other_method) };
     let health = || get(async || StatusCode::OK).fallback(answer::only_read);
-    let reports = machines.reports.is_some().then(|| {
-        let (machines, received) = (Arc::clone(&machines), Arc::default());
+    let reports = machines.reports.clone().map(|reports| {
+        let Machines { answers, metrics, ledger, auth, .. } = &*machines;
         let route = post(node_failure::report).fallback(node_failure::only_post);
-        Router::new()
-            .route("/v1/node-failure", route)
-            .with_state(ReportState { machines, received })
+        Router::new().route("/v1/node-failure", route).with_state(ReportState {
+            answers: Arc::clone(answers),
+            metrics: Arc::clone(metrics),
+            ledger: ledger.clone(),
+            auth: Arc::clone(auth),
+            reports,
+            received: Arc::default(),
+        })
     });
     let router = Router::new()
         .route("/config/{pool}", config())
@@ -96,16 +106,17 @@ async fn config(
 ) -> Response {
     let Machines { answers, metrics, .. } = &*machines;
     let (version, given) = match negotiate(accept(request.headers()).as_deref()) {
-        Err(error) => {
-            let (code, reason) = (RefusalCode::VersionNotServed, error.to_string());
-            (None, Err(Refused { code, reason }))
-        }
+        Err(error) => (None, Err(Refused::new(RefusalCode::VersionNotServed, error.to_string()))),
         Ok(version) => {
             let form = form(request.headers(), version);
-            let refused =
-                |refusal: Refusal| Refused { code: refusal.code(), reason: refusal.to_string() };
+            let refused = |refusal: Refusal| Refused::new(refusal.code(), refusal.to_string());
             let given = answers.answer(&pool, version, form).await.map_err(refused);
-            (Some(version), given.and_then(|answer| unless_restricted(answer, &request)))
+            let given = given.and_then(|answer| unless_restricted(answer, &request));
+            let given = match (given, machine(&request)) {
+                (Ok(answer), Some(name)) => machines.merged(name, answer, (version, form)).await,
+                (given, _) => given,
+            };
+            (Some(version), given)
         }
     };
     let (mut response, requests) = match &given {
@@ -127,9 +138,34 @@ fn unless_restricted(answer: Arc<Answer>, request: &Request) -> Result<Arc<Answe
     let is_proven = decided.is_some_and(|Decided(verdict)| verdict.is_proven());
     if answer.is_restricted && !is_proven {
         let reason = "access to its config has just changed".to_owned();
-        return Err(Refused { code: RefusalCode::AccessUndecided, reason });
+        return Err(Refused::new(RefusalCode::AccessUndecided, reason));
     }
     Ok(answer)
+}
+
+/// The machine whose token came with a request.
+fn machine(request: &Request) -> Option<&Arc<str>> {
+    match &request.extensions().get::<Decided>()?.0.judged {
+        Ok(Proof::Machine(name)) => Some(name),
+        _ => None,
+    }
+}
+
+impl Machines {
+    /// The answer for a machine with a name, made of its pool's.
+    async fn merged(
+        &self,
+        name: &Arc<str>,
+        of_pool: Arc<Answer>,
+        variant: (SpecVersion, Form),
+    ) -> Result<Arc<Answer>, Refused> {
+        let Some(overlays) = &self.named.overlays else { return Ok(of_pool) };
+        overlays.answer(name, of_pool, variant).await.map_err(|detail| Refused {
+            code: RefusalCode::NotRenderable,
+            reason: NOT_MERGED.to_owned(),
+            detail: Some(format!("{NOT_MERGED}: {detail}")),
+        })
+    }
 }
 
 fn ready(answer: &Answer) -> Response {
@@ -167,7 +203,7 @@ fn form(headers: &HeaderMap, version: SpecVersion) -> Form {
 }
 
 /// An answer without a config. For a temporary cause it names the pool, and asks to retry.
-fn refused(pool: &str, Refused { code, reason }: &Refused) -> Response {
+fn refused(pool: &str, Refused { code, reason, .. }: &Refused) -> Response {
     let line = if code.status().is_server_error() {
         format!("pool {}: {reason}\n", cut_escaped(pool, NAME))
     } else {

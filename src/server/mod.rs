@@ -24,6 +24,7 @@ pub mod hosts;
 mod layers;
 mod limits;
 pub mod listener;
+mod machine_request;
 pub mod machines;
 mod node_failure;
 mod outcome;

@@ -12,15 +12,17 @@ use axum::response::{IntoResponse as _, Response};
 use http::header::{ALLOW, AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use model::escape::{NAME, cut_escaped};
-use model::ledger::FailureReport;
+use model::ledger::{FailureReport, Ledger};
 use time::OffsetDateTime;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::answer::text;
-use super::auth::CHALLENGE;
+use super::auth::{Authorizer, CHALLENGE};
 use super::connection::Peer;
-use super::machines::Machines;
 use super::source_buckets::SourceBuckets;
+use crate::serving::answers::Answers;
+use crate::telemetry::Metrics;
 
 /// Maximum size of a report in bytes.
 const MAX_REPORT: usize = 16 << 10;
@@ -49,7 +51,12 @@ impl Default for NodeFailures {
 /// State of the route.
 #[derive(Debug, Clone)]
 pub(super) struct ReportState {
-    pub(super) machines: Arc<Machines>,
+    pub(super) answers: Arc<Answers>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) ledger: Ledger,
+    pub(super) auth: Arc<Authorizer>,
+    /// Receiver of the reports.
+    pub(super) reports: mpsc::Sender<FailureReport>,
     pub(super) received: Arc<NodeFailures>,
 }
 
@@ -60,7 +67,7 @@ pub(super) async fn only_post() -> Response {
 
 /// Takes a report.
 pub(super) async fn report(State(state): State<ReportState>, request: Request) -> Response {
-    let ReportState { machines, received } = &state;
+    let ReportState { ledger, auth, received, .. } = &state;
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return refuse(StatusCode::UNAUTHORIZED, UNKNOWN);
     };
@@ -70,7 +77,7 @@ pub(super) async fn report(State(state): State<ReportState>, request: Request) -
     }
     received.0.count(source, now);
     let now = OffsetDateTime::now_utc();
-    let was_served = machines.ledger.was_served(peer.address.ip(), now);
+    let was_served = ledger.was_served(peer.address.ip(), now);
     if !was_served && !request.headers().contains_key(AUTHORIZATION) {
         return refuse(StatusCode::UNAUTHORIZED, UNKNOWN);
     }
@@ -86,18 +93,18 @@ pub(super) async fn report(State(state): State<ReportState>, request: Request) -
         Ok(report) => report,
         Err(error) => return refuse(StatusCode::BAD_REQUEST, &format!("no report: {error}\n")),
     };
-    let is_proven = || machines.auth.judge(&report.pool, peer, &parts.headers).is_proven();
+    let is_proven = || auth.judge(&report.pool, peer, &parts.headers).is_proven();
     if !was_served && !is_proven() {
         return refuse(StatusCode::UNAUTHORIZED, UNKNOWN);
     }
-    note(machines, peer, report, now);
+    note(&state, peer, report, now);
     StatusCode::ACCEPTED.into_response()
 }
 
-fn note(machines: &Machines, peer: Peer, report: FailureReport, now: OffsetDateTime) {
+fn note(state: &ReportState, peer: Peer, report: FailureReport, now: OffsetDateTime) {
     let address = peer.address.ip();
-    machines.ledger.failed(address, &report, now);
-    machines.metrics.node_failed(machines.answers.label(&report.pool), &report.stage);
+    state.ledger.failed(address, &report, now);
+    state.metrics.node_failed(state.answers.label(&report.pool), &report.stage);
     let short = |text: &str, most| cut_escaped(text, most);
     tracing::warn!(
         pool = short(&report.pool, NAME),
@@ -110,9 +117,7 @@ fn note(machines: &Machines, peer: Peer, report: FailureReport, now: OffsetDateT
         "a machine reports that its first boot failed"
     );
     // While earlier ones wait for the API server, this one has no Event.
-    if let Some(reports) = &machines.reports {
-        let _ = reports.try_send(report);
-    }
+    let _ = state.reports.try_send(report);
 }
 
 fn refuse(status: StatusCode, line: &str) -> Response {

@@ -25,6 +25,15 @@ pub(super) struct Refused {
     pub(super) code: RefusalCode,
     /// One line for the client.
     pub(super) reason: String,
+    /// The reason for administrators, if it says more.
+    pub(super) detail: Option<String>,
+}
+
+impl Refused {
+    /// Creates a reason that everyone gets.
+    pub(super) fn new(code: RefusalCode, reason: String) -> Self {
+        Self { code, reason, detail: None }
+    }
 }
 
 /// Access verdict, in the extensions of a request and of its answer.

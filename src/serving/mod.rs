@@ -3,6 +3,10 @@
 pub mod answers;
 pub(crate) mod latest;
 pub(crate) mod ledger_file;
+pub(crate) mod machine_keeper;
+pub(crate) mod machine_tokens;
+pub mod named_machines;
+pub(crate) mod overlays;
 pub(crate) mod pair_secret;
 pub(crate) mod peers;
 pub(crate) mod pipeline;

@@ -20,6 +20,8 @@ use model::snapshot::{AccessRules, Known, Snapshot};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
+use super::machine_keeper::{KeptMachines, MachineKeeper};
+use super::overlays::Overlays;
 use super::pointer_writer::PointerWriter;
 use super::publish::{Publisher, Served};
 use super::token_keeper::{Kept, TokenKeeper};
@@ -46,6 +48,8 @@ pub(crate) struct Pipeline {
 pub(crate) struct LocalState {
     pub(crate) keeper: Option<TokenKeeper>,
     pub(crate) pointers: Option<PointerWriter>,
+    pub(crate) machines: Option<MachineKeeper>,
+    pub(crate) overlays: Option<Arc<Overlays>>,
 }
 
 /// Sources of changes: the newest state of each part, `None` before it was read.
@@ -101,6 +105,12 @@ impl Pipeline {
                 () = TokenKeeper::due(self.local.keeper.as_mut()) => {
                     tokio::task::block_in_place(|| self.keep_tokens());
                 }
+                () = MachineKeeper::due(self.local.machines.as_mut()) => {
+                    tokio::task::block_in_place(|| {
+                        self.keep_machines();
+                        self.apply(false);
+                    });
+                }
                 () = PointerWriter::due(self.local.pointers.as_ref()) => {
                     tokio::task::block_in_place(|| self.write_pointers());
                 }
@@ -111,7 +121,21 @@ impl Pipeline {
     /// Serves `inputs` from this call on.
     pub(crate) fn take_inputs(&mut self, inputs: Inputs) {
         self.known.inputs = Some(inputs);
+        self.keep_machines();
         self.apply(true);
+    }
+
+    /// Reconciles the tokens of machines with their objects, if this process manages them. A new token is accepted once
+    /// the policy that follows is in force.
+    fn keep_machines(&mut self) {
+        let Self { local, known, .. } = self;
+        let (Some(keeper), Some(inputs)) = (&mut local.machines, &known.inputs) else { return };
+        if let Some(overlays) = &local.overlays {
+            overlays.take(&inputs.machines);
+        }
+        let KeptMachines { known: machines, attention } = keeper.keep(&inputs.machines);
+        known.machines = machines;
+        self.degrade("machines", &attention);
     }
 
     /// Uses these records from this call on.
@@ -160,7 +184,8 @@ impl Pipeline {
         let accept = &mut |records: &Records| {
             let modes = policy.load().modes.clone();
             let signed = known.signed.clone();
-            let known = Known { records: Some(records.clone()), signed, inputs: None };
+            let machines = known.machines.clone();
+            let known = Known { records: Some(records.clone()), signed, machines, inputs: None };
             policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
         };
         let Kept { records, attention } = local.keeper.as_mut()?.keep(&wanted.understood(), accept);

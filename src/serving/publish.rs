@@ -46,11 +46,11 @@ impl Publisher {
         Self { answers, reporting, profile, known, warned, served, history }
     }
 
-    pub(super) fn reporting(&self) -> &Reporting {
+    pub(crate) fn reporting(&self) -> &Reporting {
         &self.reporting
     }
 
-    pub(super) fn history(&self) -> &History {
+    pub(crate) fn history(&self) -> &History {
         &self.history
     }
 

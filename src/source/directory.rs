@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime};
 use model::escape::{NAME, cut};
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Problem, ServingMode, Shared};
 use model::objects::SecretName;
-use model::objects::{MachineConfig, MachineConfigPool, Metadata, Object, Secret};
+use model::objects::{
+    FirstBootMachine, MachineConfig, MachineConfigPool, Metadata, Object, Secret,
+};
 use model::registry_ca::{self, RegistryHost};
 use tokio::sync::watch;
 
@@ -189,8 +191,8 @@ impl Directory {
                 (ServingMode::Bootstrap, parts)
             }
         };
-        let Parts { pools, machine_configs, layering, shared, mut problems, warnings, leads_out } =
-            parts;
+        let Parts { pools, machine_configs, machines, layering, shared, .. } = parts;
+        let Parts { mut problems, warnings, leads_out, .. } = parts;
         problems.sort();
         problems.dedup();
         let is_changed = self.files.finish() || problems != self.problems;
@@ -204,6 +206,7 @@ impl Directory {
             mode,
             pools,
             machine_configs,
+            machines,
             layering,
             shared,
             tls_profile,
@@ -235,12 +238,10 @@ impl Directory {
         for path in &paths {
             gathered.add(path, self.files.objects(path));
         }
-        let Gathered { mut pools, mut machine_configs, others, mut problems, .. } = gathered;
-        let mut shared = Shared::default();
-        let mut layering = Layering::default();
-        let mut config_maps = Vec::new();
-        let mut secrets = BTreeMap::new();
-        let mut image = None;
+        let Gathered { mut pools, mut machine_configs, machines, others, mut problems, .. } =
+            gathered;
+        let (mut shared, mut layering) = (Shared::default(), Layering::default());
+        let (mut config_maps, mut secrets, mut image) = (Vec::new(), BTreeMap::new(), None);
         for object in others {
             match object {
                 Object::ControllerConfig(config) => shared.controller_config = Some(config.clone()),
@@ -257,14 +258,7 @@ impl Directory {
         let (cas, refused) = registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
         shared.registry_cas = cas;
         problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
-        for name in self.credentials.wanted(pools.values().map(|pool| &**pool)) {
-            let seen = secrets
-                .get(&name)
-                .map_or(SecretSeen::Absent, |secret| SecretSeen::Present(Secret::clone(secret)));
-            let place = name.to_string();
-            problems.extend(self.credentials.seen(name, seen).map(|it| Problem::part(&place, &it)));
-        }
-        problems.extend(self.credentials.problems());
+        problems.extend(see_credentials(&mut self.credentials, &pools, &secrets));
         problems.extend(self.files.problems());
         problems.extend(self.plain_configs.resolve(
             root,
@@ -283,7 +277,16 @@ impl Directory {
         let unread = format!("not read: more than {MAX_DEPTH} directories deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(too_deep.iter().map(unread));
-        Ok(Parts { pools, machine_configs, layering, shared, problems, warnings, leads_out })
+        Ok(Parts {
+            pools,
+            machine_configs,
+            machines,
+            layering,
+            shared,
+            problems,
+            warnings,
+            leads_out,
+        })
     }
 
     fn scan_bootstrap(
@@ -338,15 +341,43 @@ impl Directory {
         }
         problems.extend(self.files.problems());
         let (layering, warnings) = (Layering::default(), self.files.warnings());
-        let leads_out = false;
-        Ok(Parts { pools, machine_configs, layering, shared, problems, warnings, leads_out })
+        let (machines, leads_out) = (BTreeMap::new(), false);
+        Ok(Parts {
+            pools,
+            machine_configs,
+            machines,
+            layering,
+            shared,
+            problems,
+            warnings,
+            leads_out,
+        })
     }
+}
+
+/// Applies the Secrets with registry credentials that pools need. Returns what is wrong with them.
+fn see_credentials(
+    credentials: &mut SeenCredentials,
+    pools: &BTreeMap<String, Arc<MachineConfigPool>>,
+    secrets: &BTreeMap<SecretName, &Secret>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for name in credentials.wanted(pools.values().map(|pool| &**pool)) {
+        let seen = secrets
+            .get(&name)
+            .map_or(SecretSeen::Absent, |secret| SecretSeen::Present(Secret::clone(secret)));
+        let place = name.to_string();
+        problems.extend(credentials.seen(name, seen).map(|it| Problem::part(&place, &it)));
+    }
+    problems.extend(credentials.problems());
+    problems
 }
 
 /// Result of a scan, before the comparison with the previous one.
 struct Parts {
     pools: BTreeMap<String, Arc<MachineConfigPool>>,
     machine_configs: BTreeMap<String, Arc<MachineConfig>>,
+    machines: BTreeMap<String, Arc<FirstBootMachine>>,
     layering: Layering,
     shared: Shared,
     problems: Vec<Problem>,
@@ -368,6 +399,7 @@ fn as_machine_config(object: &Object) -> Option<&Arc<MachineConfig>> {
 struct Gathered<'a> {
     pools: BTreeMap<String, Arc<MachineConfigPool>>,
     machine_configs: BTreeMap<String, Arc<MachineConfig>>,
+    machines: BTreeMap<String, Arc<FirstBootMachine>>,
     others: Vec<&'a Object>,
     seen: BTreeMap<(&'static str, &'a str, &'a str), &'a Path>,
     problems: Vec<Problem>,
@@ -396,6 +428,9 @@ impl<'a> Gathered<'a> {
                 Object::MachineConfig(config) => {
                     self.machine_configs.insert(config.name().to_owned(), Arc::clone(config));
                 }
+                Object::FirstBootMachine(machine) => {
+                    self.machines.insert(machine.name().to_owned(), Arc::clone(machine));
+                }
                 object => self.others.push(object),
             }
         }
@@ -413,6 +448,8 @@ fn identity(object: &Object) -> (&'static str, &str, &str) {
         Object::Kubeconfig(_) => ("kubeconfig", "", ""),
         Object::ApiServer(_) => ("APIServer", "", ""),
         Object::ImageConfig(_) => ("Image", "", ""),
+        // Files and tokens go by the name alone.
+        Object::FirstBootMachine(machine) => ("FirstBootMachine", "", machine.name()),
         Object::MachineOsConfig(config) => ("MachineOSConfig", "", &config.metadata.name),
         Object::MachineOsBuild(build) => ("MachineOSBuild", "", &build.metadata.name),
         Object::Service(service) => {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ignition::{POINTER_SPEC, pointer};
+use model::access::Token;
 use model::pointer_config::{
     Authorization, LeftAlone, MAX_BYTES, PointerConfig, WrittenFetch, pools_of,
 };
@@ -42,7 +43,7 @@ impl StateDirectory {
                 Some(LeftAlone::TooLarge) => vec![too_large(&title)],
                 _ => config.lockouts(&title, &pools),
             };
-            let pointer = config.trust(pointer_name(path)?, &title, assessed);
+            let pointer = config.trust(self.pointer_name(path)?, &title, assessed);
             Ok(PointerTrust { faults, ..pointer })
         });
         pointers.collect()
@@ -67,24 +68,46 @@ impl StateDirectory {
     }
 
     fn pools_by(&self, files: &[PointerFile]) -> BTreeSet<String> {
-        let named = files.iter().filter_map(|PointerFile { path, text }| {
+        let files = files.iter().filter(|file| !self.is_of_machine(&file.path));
+        let named = files.filter_map(|PointerFile { path, text }| {
             Some((path.file_stem()?.to_str()?, &text[..]))
         });
         self.pools.as_deref().cloned().unwrap_or_else(|| pools_of(named))
     }
 
+    /// Paths of all pointer configs, those of pools first.
     pub(super) fn pointer_paths(&self) -> Result<Vec<PathBuf>, StateError> {
-        let directory = self.pointers_path();
-        let failed = |error| StateError::Read { path: directory.clone(), error };
-        let mut paths = Vec::new();
-        for entry in std::fs::read_dir(&directory).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|extension| extension == "ign") {
-                paths.push(path);
-            }
+        let mut paths = self.pool_pointer_paths()?;
+        let of_machines = self.machine_pointers_path();
+        if of_machines.is_dir() {
+            paths.extend(configs_in(&of_machines)?);
         }
-        paths.sort();
         Ok(paths)
+    }
+
+    /// Paths of the pointer configs that machines of a pool share.
+    pub(super) fn pool_pointer_paths(&self) -> Result<Vec<PathBuf>, StateError> {
+        configs_in(&self.pointers_path())
+    }
+
+    /// Directory of the pointer configs of single machines.
+    pub(super) fn machine_pointers_path(&self) -> PathBuf {
+        self.pointers_path().join("machines")
+    }
+
+    /// Returns `true` for the pointer config of a single machine.
+    #[must_use]
+    pub fn is_of_machine(&self, pointer: &Path) -> bool {
+        pointer.parent() == Some(&self.machine_pointers_path())
+    }
+
+    /// Name of a pointer config, by which writes find it again.
+    pub(super) fn pointer_name<'a>(&self, path: &'a Path) -> Result<&'a str, StateError> {
+        let name = path.strip_prefix(self.pointers_path()).ok().and_then(Path::to_str);
+        name.ok_or_else(|| {
+            let error = io::Error::new(io::ErrorKind::InvalidData, "its name is not UTF-8");
+            StateError::Read { path: path.to_owned(), error }
+        })
     }
 
     /// Ensures that a pool has a pointer config for `host` and `port`, and returns its path. An existing one that fits
@@ -105,21 +128,31 @@ impl StateDirectory {
         if is_written {
             return Ok(path);
         }
+        let issued = self.issued()?;
+        self.make_pointer((&path, &present), &url, (pool, issued.newest(pool)))?;
+        Ok(path)
+    }
+
+    /// Writes a pointer config that fetches the config of a pool from `url`, with a token if there is one. It replaces
+    /// none that another party wrote. The caller holds the lock.
+    pub(super) fn make_pointer(
+        &self,
+        (path, present): (&Path, &[u8]),
+        url: &str,
+        (pool, token): (&str, Option<&Token>),
+    ) -> Result<(), StateError> {
         let Trust { bundle, trusted, known, .. } = self.trust()?;
-        let before = PointerConfig::read(&present);
+        let before = PointerConfig::read(present);
         let is_ours = before.is_plain() && before.assess(&trusted, &known).left_alone().is_none();
         if !is_ours && !present.trim_ascii().is_empty() {
-            return Err(StateError::Occupied { path, url });
+            return Err(StateError::Occupied { path: path.to_owned(), url: url.to_owned() });
         }
         let bundle = bundle.unwrap_or_default();
-        let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC)).into_bytes();
-        let issued = self.issued()?;
-        let with = issued
-            .newest(pool)
+        let config = format!("{}\n", pointer(url, &bundle, POINTER_SPEC)).into_bytes();
+        let with = token
             .and_then(|token| PointerConfig::read(&config).with_bearer(pool, token.as_str()).ok());
         let config = with.unwrap_or(config);
-        self.replace_pointer(&path, &config)?;
-        Ok(path)
+        Ok(self.replace_pointer(path, &config)?)
     }
 
     /// Replaces a pointer config. With a token, it is readable only by its owner.
@@ -135,10 +168,16 @@ fn too_large(title: &str) -> Lockout {
     Lockout { holder: title.to_owned(), reason }
 }
 
-/// Name of a pointer config, by which writes find it again.
-pub(super) fn pointer_name(path: &Path) -> Result<&str, StateError> {
-    path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "its name is not UTF-8");
-        StateError::Read { path: path.to_owned(), error }
-    })
+/// Paths of the pointer configs in a directory, sorted.
+fn configs_in(directory: &Path) -> Result<Vec<PathBuf>, StateError> {
+    let failed = |error| StateError::Read { path: directory.to_owned(), error };
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "ign") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }

@@ -17,7 +17,7 @@ use model::access::{AccessMode, Records, Token, generate};
 use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 
-use super::pointer_files::{PointerFile, pointer_name};
+use super::pointer_files::PointerFile;
 use super::state_directory::{StateDirectory, Trust};
 use super::state_error::{StateError, read_if_there};
 use crate::files::replace::PRIVATE;
@@ -68,7 +68,7 @@ impl StateDirectory {
     #[must_use]
     pub(crate) fn token_stamps(&self, now: SystemTime) -> Option<Vec<(PathBuf, FileStamp)>> {
         let own = [self.issued_path(), self.records_path(), self.bundle_path()];
-        let pointers = self.pointer_paths().unwrap_or_default();
+        let pointers = self.pool_pointer_paths().unwrap_or_default();
         let stamp = |path: PathBuf| {
             let stamp = FileStamp::of(&std::fs::metadata(&path).ok()?);
             Some((path, stamp))
@@ -140,13 +140,14 @@ impl StateDirectory {
         Ok(TokenState { issued, records, pointers, pools: pools.clone() })
     }
 
-    /// The pointer configs with their tokens.
+    /// The pointer configs of pools with their tokens. Those of single machines have tokens that are not rotated.
     fn carriers(&self) -> Result<Vec<PointerToken>, StateError> {
         let Trust { trusted, known, .. } = self.trust()?;
         let mut pointers = Vec::new();
-        for PointerFile { path, text } in self.pointers()? {
+        let files = self.pointers()?.into_iter();
+        for PointerFile { path, text } in files.filter(|file| !self.is_of_machine(&file.path)) {
             let config = PointerConfig::read(&text);
-            pointers.extend(config.carriers(pointer_name(&path)?, &trusted, &known, true));
+            pointers.extend(config.carriers(self.pointer_name(&path)?, &trusted, &known, true));
         }
         Ok(pointers)
     }
@@ -174,7 +175,11 @@ impl StateDirectory {
         self.write_json(&self.records_path(), records)
     }
 
-    fn write_json(&self, path: &Path, value: &impl serde::Serialize) -> Result<(), StateError> {
+    pub(super) fn write_json(
+        &self,
+        path: &Path,
+        value: &impl serde::Serialize,
+    ) -> Result<(), StateError> {
         let json = serde_json::to_vec_pretty(value).map_err(|error| StateError::Malformed {
             path: path.to_owned(),
             reason: error.to_string(),

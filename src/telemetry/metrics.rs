@@ -111,6 +111,8 @@ pub struct Metrics {
     stages: Mutex<BTreeSet<String>>,
     /// Number of faults of tokens in the state directory.
     pub tokens_attention: Gauge<i64, AtomicI64>,
+    /// Number of machines whose token was used from several addresses.
+    pub machine_tokens_shared: Gauge<i64, AtomicI64>,
     /// Bytes of Ignition configs passed to the network.
     pub response_bytes: Counter,
     /// Connections of machines, on both ports.
@@ -149,6 +151,7 @@ impl Metrics {
             node_failures: Family::default(),
             stages: Mutex::default(),
             tokens_attention: Gauge::default(),
+            machine_tokens_shared: Gauge::default(),
             response_bytes: Counter::default(),
             connections: ConnectionMetrics::default(),
             administrators: ConnectionMetrics::default(),
@@ -209,6 +212,11 @@ impl Metrics {
             "node_failures",
             "Reports of machines whose first boot failed, by pool and stage",
             self.node_failures.clone(),
+        );
+        registry.register(
+            "machine_tokens_shared",
+            "Machines whose token was used from several addresses, so that someone may have copied it",
+            self.machine_tokens_shared.clone(),
         );
         registry.register(
             "response_bytes",

@@ -54,6 +54,10 @@ mod tests {
         metrics.access(PoolLabel::Unknown, "audit", "missing");
         metrics.access_modes([("p", "audit", "audit")].into_iter());
         metrics.render_failed(&"p".into(), SpecVersion::V3_0);
+        metrics.old_ignition(PoolLabel::Unknown, "held");
+        let version = "2.14.0".parse().unwrap();
+        metrics.oldest_ignition([(PoolLabel::Unknown, version)].into_iter());
+        metrics.node_failed(PoolLabel::Unknown, "pull");
         metrics.certificates_attention(&[("a", 1)]);
         metrics.watch_failed("secrets");
         with_connections(&metrics.connections);

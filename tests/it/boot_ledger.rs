@@ -85,7 +85,8 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
     from(server.plain(), 2).request("GET", "/config/worker", &[IGNITION, ACCEPT]);
     let (code, table, said) = machines(&server, "300", &[]);
     assert_eq!((code, &*said), (Some(0), ""));
-    let [head, row] = &table.lines().collect::<Vec<_>>()[..] else { panic!("{table}") };
+    let [head, row, "", pool] = &table.lines().collect::<Vec<_>>()[..] else { panic!("{table}") };
+    assert_eq!(*pool, "pool worker: oldest Ignition 2.14.0, without TLS: 1");
     assert!(head.starts_with("ADDRESS    STATE   WHY"), "{table}");
     for cell in ["127.0.0.2", "served", "fetched its config", "worker", "rendered-worker-", "3.3.0"]
     {

@@ -45,7 +45,7 @@ fn write(path: &Path, head: &str, item: &str, count: usize, tail: &str) {
 fn refused(server: &Server, file: &str, reason: &str) {
     wait_for(&format!("{file} to be refused: {reason}"), || {
         let log = server.log();
-        let lines = log.lines().filter(|line| line.contains("cannot be used"));
+        let lines = log.lines().filter(|line| line.contains("cannot use an input"));
         lines.filter(|line| line.contains(file)).find(|line| line.contains(reason)).map(|_| ())
     });
     assert_eq!(config(&server.plain(), "worker", "3.4.0").status, 200);

@@ -48,6 +48,7 @@ mod lockout_cases;
 mod memory;
 mod merged_pools;
 mod monitoring;
+mod names;
 mod node;
 mod node_ca;
 mod node_credentials;

@@ -3,13 +3,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::book;
 use crate::support::contract::config;
 use crate::support::machine::Machine;
 use crate::support::server::{Server, binary};
@@ -293,27 +292,4 @@ fn two_directories_are_compared_pool_by_pool() {
     assert_eq!(changed.status.code(), Some(1));
     let reported = text(&changed);
     assert!(reported.contains("~ file /etc/motd") && reported.contains("edge"), "{reported}");
-}
-
-/// The page's pool, and its commands as they are typed.
-#[test]
-fn the_page_about_pools_does_what_it_says() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let page = book::page("how-to/pools.md");
-    let (_, yaml) = page.split_once("```yaml\n").expect("a pool");
-    write(directory.path(), "pools/worker.yaml", yaml.split("```").next().expect("an end"));
-    let own = Path::new(env!("CARGO_BIN_EXE_machine-config-server")).parent().expect("a folder");
-    let path = std::env::var("PATH").unwrap_or_default();
-    for (line, expected) in book::commands(&page) {
-        let output = Command::new("bash")
-            .args(["-ec", &line])
-            .current_dir(directory.path())
-            .env("PATH", format!("{}:{path}", own.display()))
-            .output()
-            .expect("bash");
-        assert!(
-            output.status.success() && text(&output).contains(expected.trim()),
-            "{line}: {output:?}"
-        );
-    }
 }

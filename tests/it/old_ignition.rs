@@ -65,7 +65,9 @@ fn an_old_ignition_is_held_until_the_rule_changes_and_everyone_sees_it() {
     let machine = Machine::new();
     let pointer = fs::read_to_string(server.state().join("user-data/worker.ign")).expect("a file");
     let mut stage = machine.start("fetch", &pointer);
-    wait_for("the machine to be held", || stage.log().contains("503").then_some(()));
+    wait_for("the machine to be held", || {
+        stage.log().contains("Service Unavailable").then_some(())
+    });
     write(manifests.path(), &[(MIN, "3.0.0")]);
     assert!(stage.ended().success(), "{}", stage.log());
 

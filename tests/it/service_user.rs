@@ -446,7 +446,7 @@ fn cas_that_several_distrust_at_once_are_all_distrusted() {
         let left = Certificate::read_all(left.as_bytes());
         assert!(!left.is_empty() && left.iter().all(|ca| !cas.contains(&ca.fingerprint())));
         // Who comes last sees that nobody is left, and says who cannot boot.
-        let reported = outputs.iter().filter(|output| said(output).contains("could not boot"));
+        let reported = outputs.iter().filter(|output| said(output).contains("cannot boot"));
         assert!(reported.count() > 0);
         drop(server);
         service.assert_all_are_the_servers(&["distrust"]);

@@ -210,9 +210,9 @@ mod tests {
              (the requester is not authorized); the server says \"no such user; ask again\""
         );
         assert_eq!(Report::from(&info(1, &[], &[])).to_string(), "granted with changes");
-        assert_eq!(Report::from(&info(9, &[], &[])).to_string(), "status 9");
+        assert_eq!(Report::from(&info(9, &[], &[])).to_string(), "unknown status 9");
         let long = Report::from(&info(2, &[&"x".repeat(2 * REASON)], &[])).to_string();
-        assert!(long.ends_with("x…\"") && long.chars().count() < REASON + 30, "{long}");
+        assert!(long.ends_with("x…\"") && long.chars().count() < REASON + 40, "{long}");
     }
 
     #[test]

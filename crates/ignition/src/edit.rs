@@ -46,6 +46,13 @@ impl Config {
         self.body.storage.files.retain(|file| file.path != path);
     }
 
+    /// Removes the file, directory or link at `path`.
+    pub fn remove_node(&mut self, path: &str) {
+        self.remove_file(path);
+        self.body.storage.directories.retain(|directory| directory.path != path);
+        self.body.storage.links.retain(|link| link.path != path);
+    }
+
     /// Appends a file with mode 0644 that overwrites the file on the machine.
     ///
     /// An existing entry with the same path is not detected; a config with two is refused when it is lowered.

@@ -8,10 +8,10 @@ use core::str::FromStr;
 pub struct IgnitionVersion([u16; 3]);
 
 impl IgnitionVersion {
-    /// The version in `Ignition/2.14.0`; `None` for another program.
+    /// The version in `Ignition/2.14.0`, or `Ignition/Debian 2.14.0+ds1` of a distribution; `None` for another program.
     #[must_use]
     pub fn of_user_agent(agent: &str) -> Option<Self> {
-        agent.strip_prefix("Ignition/")?.parse().ok()
+        agent.strip_prefix("Ignition/")?.split(' ').find_map(|word| word.parse().ok())
     }
 }
 
@@ -45,6 +45,7 @@ mod tests {
         assert!(old.is_some() && old < new);
         assert_eq!(read("Ignition/v2.14.0-5-gabcdef"), new);
         assert_eq!(read("Ignition/2.14.0+dirty"), new);
+        assert_eq!(read("Ignition/Debian 2.14.0+ds1-1+b6"), new);
         assert_eq!(new.map(|it| it.to_string()).as_deref(), Some("2.14.0"));
         for other in [
             "curl/8.5.0",

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use crate::escape::{REASON, cut, escaped};
 use crate::objects::{
-    ControllerConfig, Defect, MachineConfig, MachineConfigPool, MachineOsBuild, MachineOsConfig,
-    Object, REGISTRY_NAMESPACE, TlsProfile,
+    ControllerConfig, Defect, FirstBootMachine, MachineConfig, MachineConfigPool, MachineOsBuild,
+    MachineOsConfig, Object, REGISTRY_NAMESPACE, TlsProfile,
 };
 use crate::registry_ca::RegistryHost;
 use crate::registry_credentials::RegistryCredentials;
@@ -37,6 +37,8 @@ pub struct Inputs {
     pub pools: BTreeMap<String, Arc<MachineConfigPool>>,
     /// MachineConfigs by name.
     pub machine_configs: BTreeMap<String, Arc<MachineConfig>>,
+    /// Machines with a name, by it.
+    pub machines: BTreeMap<String, Arc<FirstBootMachine>>,
     /// Layered images of pools.
     pub layering: Layering,
     /// Values that all pools share.

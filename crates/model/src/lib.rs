@@ -3,7 +3,8 @@
 //! From the bottom up, as `tests/it/layers` checks:
 //!
 //! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for output to people;
-//!   [`refusal`]: codes for answers without a config; [`ignition_version`]: versions of Ignition.
+//!   [`refusal`]: codes for answers without a config; [`network`]: networks of addresses; [`ignition_version`]: versions
+//!   of Ignition.
 //! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
 //!   networks, and rotation of tokens. [`registry_ca`]: CAs of image registries that machines trust,
 //!   [`registry_credentials`]: their credentials for registries.
@@ -25,6 +26,7 @@ pub mod inputs;
 pub mod inspect;
 pub mod ledger;
 pub mod merged_pool;
+pub mod network;
 pub mod objects;
 pub mod overview;
 pub mod page;

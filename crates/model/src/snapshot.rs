@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use crate::access::{
-    AccessMode, BootRules, KnownTokens, MinIgnition, Modes, Networks, Policy, Records,
-    SignedTokens, Verifier, WantedModes,
+    AccessMode, BootRules, KnownMachines, KnownTokens, MinIgnition, Modes, Networks, Policy,
+    Records, SignedTokens, Verifier, WantedModes,
 };
 use crate::inputs::Inputs;
 
@@ -34,6 +34,8 @@ pub struct Known {
     pub inputs: Option<Inputs>,
     /// Records of tokens, once they were read.
     pub records: Option<Records>,
+    /// Tokens of single machines.
+    pub machines: KnownMachines,
     /// Keys of another issuer of tokens.
     pub signed: Option<SignedTokens>,
 }
@@ -69,6 +71,7 @@ impl Snapshot {
             modes: before.stricter(&self.policy.modes),
             networks: self.policy.networks.clone(),
             boot_rules: self.policy.boot_rules.clone(),
+            machines: self.policy.machines.clone(),
             verifiers: self.policy.verifiers.clone(),
         }
     }
@@ -83,6 +86,7 @@ impl Known {
         let signed = self.signed.clone().map(|signed| Arc::new(signed) as Arc<dyn Verifier>);
         let verifiers = tokens.into_iter().chain(signed).collect();
         let (networks, boot_rules) = (rules.networks.clone(), boot_rules.clone());
-        Policy { modes, networks, boot_rules, verifiers }
+        let machines = self.machines.clone();
+        Policy { modes, networks, boot_rules, machines, verifiers }
     }
 }

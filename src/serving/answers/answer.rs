@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use http::header::InvalidHeaderValue;
 use http::{HeaderName, HeaderValue};
@@ -33,6 +34,15 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The answer with another body, which other answers do not share.
+    ///
+    /// # Errors
+    /// A length or digest is no header's value, which does not happen.
+    pub(crate) fn with_body(&self, body: Bytes) -> Result<Self, InvalidHeaderValue> {
+        let (length, etag) = (body.len().into(), etag(&body)?);
+        Ok(Self { body: body.into(), length, etag, ..self.clone() })
+    }
+
     /// SHA-256 of the body in hexadecimal.
     #[must_use]
     pub fn sha256(&self) -> &str {

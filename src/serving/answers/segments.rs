@@ -87,6 +87,13 @@ impl Segments {
     }
 }
 
+impl From<Bytes> for Segments {
+    /// A body in one piece, which no other body shares.
+    fn from(body: Bytes) -> Self {
+        Self { len: body.len(), pieces: [body].into() }
+    }
+}
+
 /// A range of a body that is in a base too.
 struct Stretch {
     at: Range<usize>,

@@ -27,6 +27,7 @@ fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -> Inputs {
         mode,
         pools: [("worker".to_owned(), Arc::new(serde_json::from_value(pool).unwrap()))].into(),
         machine_configs: [("rendered".to_owned(), config)].into(),
+        machines: BTreeMap::new(),
         layering: Layering::default(),
         shared: Arc::new(Shared::default()),
         tls_profile: None,

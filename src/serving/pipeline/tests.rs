@@ -255,7 +255,7 @@ fn start(state: &StateDirectory) -> (Arc<ArcSwap<Policy>>, Pipeline) {
     let policy = Arc::<ArcSwap<Policy>>::default();
     let rules = AccessRules { mode: AccessMode::Audit, ..AccessRules::default() };
     let keeper = TokenKeeper::new(state.clone(), RotationPolicy::default());
-    let local = LocalState { keeper: Some(keeper), pointers: None };
+    let local = LocalState { keeper: Some(keeper), ..LocalState::default() };
     let pipeline = Pipeline::new(rules, Known::default(), local, Arc::clone(&policy), publisher);
     (policy, pipeline)
 }
@@ -271,6 +271,7 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
         mode: inputs::ServingMode::Cluster,
         pools: pools.iter().map(pool).collect(),
         machine_configs: BTreeMap::new(),
+        machines: BTreeMap::new(),
         layering: Layering::default(),
         shared: Arc::new(Shared::default()),
         tls_profile: None,

@@ -174,6 +174,7 @@ impl ClusterView {
             mode: ServingMode::Cluster,
             pools,
             machine_configs,
+            machines: BTreeMap::new(),
             layering,
             shared: Arc::clone(&self.shared),
             tls_profile: self.objects(Kind::ApiServer).find_map(|object| {

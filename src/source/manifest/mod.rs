@@ -306,7 +306,8 @@ mod tests {
             [format!(r#"{{"{key}": 1, "{key}": 2}}"#), format!("\"{key}\": 1\n\"{key}\": 2\n")]
         {
             let error = parse(text.as_bytes()).unwrap_err().to_string();
-            let expected = format!("the key \"\\u{{1b}}[31m\\n{}…\" is there", "k".repeat(238));
+            let expected =
+                format!("the key \"\\u{{1b}}[31m\\n{}…\" appears twice", "k".repeat(238));
             assert!(error.starts_with(&expected), "{error}");
         }
     }

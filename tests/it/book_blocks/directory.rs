@@ -74,6 +74,12 @@ pub(super) const PAGES: &[Page] = &[
     Page { name: "docs/src/how-to/networks.md", ..PAGE },
     Page { name: "docs/src/how-to/boot-images.md", before: &[SERVE], ..PAGE },
     Page {
+        name: "docs/src/how-to/machine-names.md",
+        files: &[WORKER],
+        before: &["machine-config-server serve manifests"],
+        ..PAGE
+    },
+    Page {
         name: "docs/src/how-to/failed-boots.md",
         before: &[
             "machine-config-server serve ignition-fixtures --host localhost --failure-reports on",

@@ -31,7 +31,7 @@ impl Enforced {
     fn assert_proven(&self, file: &Path) {
         let (served, url) = (&self.served, &self.url);
         let Said { status, lines, error } = served.by_state(file);
-        let by = format!("by the certificates and tokens of {}", served.state);
+        let by = format!("according to the certificates and tokens of {}", served.state);
         assert_eq!(lines, [format!("{}: boots from {url}, {by}", file.display())]);
         assert_eq!((status, &error[..]), (0, ""));
         assert_eq!(served.by_server(file).status, 0);
@@ -182,7 +182,7 @@ fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
     let said = kept.check(&with);
     let name = kept.pointer("gone").display().to_string();
     let is_reported = |lines: &[String]| {
-        lines.iter().any(|it| it.starts_with(&name) && it.contains("no pool gone"))
+        lines.iter().any(|it| it.starts_with(&name) && it.contains("pool gone not found"))
     };
     assert!(said.status == 1 && is_reported(&said.lines), "{:?}", said.lines);
     let said = kept.check_pointer("gone", &with);

@@ -24,7 +24,7 @@ fn a_pointer_config_boots_by_what_is_kept_and_by_what_is_served_before_and_after
             let name = file.display();
             let Said { status, lines, error } = served.by_state(file);
             assert_eq!((status, &error[..]), (0, ""), "{round}: {lines:?}");
-            let by = format!("by the certificates of {}", served.state);
+            let by = format!("according to the certificates of {}", served.state);
             assert_eq!(lines, [format!("{name}: boots from {url}, {by}")]);
             let Said { status, lines, error } = served.by_server(file);
             assert_eq!((status, &error[..]), (0, ""), "{round}: {lines:?}");
@@ -67,7 +67,7 @@ fn whom_the_certificates_lock_out_is_reported() {
     openssl(directory, &[&request[..], &names].concat());
     let stranger = fs::read_to_string(directory.join("stranger.pem")).expect("a certificate");
     let foreign = served.with(|config| set_pem(config, &stranger));
-    served.assert_refused(&foreign, &["does not trust"]);
+    served.assert_refused(&foreign, &["neither sent nor trusted"]);
 
     // A machine of spec 2 reads the first one only.
     let both = |config: &mut Value| {
@@ -85,7 +85,7 @@ fn whom_the_certificates_lock_out_is_reported() {
         assert_eq!((said.status, said.lines.len()), (1, 3), "{:?}", said.lines);
         assert!(said.lines[0].contains("reads only the first in spec 2"), "{:?}", said.lines);
         assert!(said.lines[1].contains("append[0].httpHeaders: unknown field"), "{:?}", said.lines);
-        assert!(said.lines[2].contains("does not trust"), "{:?}", said.lines);
+        assert!(said.lines[2].contains("neither sent nor trusted"), "{:?}", said.lines);
     }
 }
 

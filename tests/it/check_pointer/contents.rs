@@ -23,7 +23,7 @@ fn files_from_which_no_machine_boots_are_reported_by_their_fault() {
         served.assert_refused(&served.file(contents), &[expected]);
     }
     let no_ca = served.with(|config| config["ignition"]["security"] = json!({}));
-    served.assert_refused(&no_ca, &["trusts no CAs"]);
+    served.assert_refused(&no_ca, &["has no certificateAuthorities"]);
     let no_tls = served.with(|config| {
         config["ignition"]["config"]["merge"][0]["source"] =
             "http://localhost:22624/config/worker".into();
@@ -56,7 +56,7 @@ fn a_warning_keeps_nobody_from_booting() {
     let large = served.with(|config| config["x"] = "x".repeat(16 * 1024).into());
     for said in [served.by_state(&large), served.by_server(&large)] {
         assert_eq!((said.status, said.lines.len()), (0, 3), "{:?}", said.lines);
-        let start = format!("{}: warning: it has ", large.display());
+        let start = format!("{}: warning: has ", large.display());
         assert!(said.lines[0].starts_with(&start), "{:?}", said.lines);
         assert!(said.lines[0].ends_with(" bytes, and EC2 accepts 16384 bytes of user data"));
         assert!(said.lines[1].ends_with("warning: x: unknown field, ignored"), "{:?}", said.lines);
@@ -81,7 +81,10 @@ fn a_pointer_config_that_is_kept_and_broken_is_reported_by_the_check() {
         (|it| merge(it)["httpHeaders"] = json!([{"name": "X"}]), "has no value"),
         (|it| merge(it)["source"] = "https://localhost:0/config/worker".into(), "port 0"),
         (|it| it["ignition"]["config"]["replace"] = json!({"source": ""}), "an empty source"),
-        (|it| merge(it)["source"] = "https://localhost:1/config/nobody".into(), "no pool nobody"),
+        (
+            |it| merge(it)["source"] = "https://localhost:1/config/nobody".into(),
+            "pool nobody not found",
+        ),
     ];
     for (change, expected) in faults {
         fs::write(&kept, &own).expect("a writable folder");

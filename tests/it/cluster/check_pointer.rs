@@ -54,7 +54,10 @@ fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     let output = check();
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     let line = text(&output.stdout);
-    assert!(line.ends_with("/config/worker, by the certificates of the cluster\n"), "{line}");
+    assert!(
+        line.ends_with("/config/worker, according to the certificates of the cluster\n"),
+        "{line}"
+    );
 
     // What servers know of tokens is kept there too.
     let records = json!({"tokens": [], "enforced": ["worker"], "lacking": {}}).to_string();
@@ -68,7 +71,7 @@ fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     let line = text(&output.stdout);
     assert!(line.contains(": no config from https://") && line.lines().count() == 1, "{line}");
     assert!(
-        line.contains("/config/worker, according to the tokens of the cluster: its token is "),
+        line.contains("/config/worker, according to the tokens of the cluster: token "),
         "{line}"
     );
 }

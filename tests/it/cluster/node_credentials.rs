@@ -159,7 +159,7 @@ fn a_nodes_credentials_follow_the_secret_and_those_of_others_stay() {
     cluster.patch(&format!("{SECRETS}/pull-secret"), &broken);
     agent.until_reported(
         200,
-        "key \".dockerconfigjson\": has no object `auths`; the files on the node remain",
+        "key \".dockerconfigjson\": has no object `auths`; the credentials on the node remain",
     );
     agent.until(&json!({"a.example": credential("new")}));
     cluster.patch(&format!("{SECRETS}/pull-secret"), &secret(&json!({})));

@@ -45,7 +45,7 @@ fn a_ca_that_is_distrusted_leaves_every_file_for_ever_however_it_is_named() {
         let said = place.certs(&["distrust", name]);
         said.refused(&[
             &fingerprint,
-            &format!("trusts \"{}\" alone cannot boot a machine", leaked.common_name),
+            &format!("trusts only \"{}\" cannot boot a machine", leaked.common_name),
             "nothing was changed: repeat the command with --yes",
         ]);
         assert_eq!(files.map(|name| place.text(name)), before);

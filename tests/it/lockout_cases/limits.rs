@@ -24,7 +24,7 @@ fn a_pointer_config_that_is_larger_than_ec2_takes_is_named_and_boots() {
     place.write(WORKER, config.to_string());
     let said = place.certs(&["check"]).done();
     let bytes = place.pointer().len();
-    let warning = format!("{WORKER}: the user data has {bytes} bytes: EC2 takes 16384");
+    let warning = format!("{WORKER}: the user data has {bytes} bytes: EC2 accepts 16384");
     let is_warning = |line: &str| line.starts_with("warning: ") && line.ends_with(&warning);
     assert!(said.lines().any(is_warning), "{said}");
 
@@ -38,7 +38,7 @@ fn a_pointer_config_that_is_larger_than_ec2_takes_is_named_and_boots() {
     boot(&place.text("user-data/edge.ign"), &server);
     // A rotation makes it larger, and says so.
     let said = place.certs(&["rotate", "--ca"]).done();
-    assert!(said.contains("EC2 takes 16384"), "{said}");
+    assert!(said.contains("EC2 accepts 16384"), "{said}");
     place.assert_boots(&place.pointer());
 }
 

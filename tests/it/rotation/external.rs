@@ -118,7 +118,7 @@ fn what_machines_would_not_trust_is_not_served() {
         ("a CA", Some(theirs.stored()), root, "its certificate is a CA certificate"),
         ("over", Some(theirs.pair(&[host()], START - YEAR, DAY)), root, "not valid now"),
         ("another name", Some(good(&[elsewhere])), root, "localhost"),
-        ("another root", Some(good(&[host()])), &other.certificate, "could not boot"),
+        ("another root", Some(good(&[host()])), &other.certificate, "cannot boot"),
     ];
     for (case, pair, trust, expected) in cases {
         let mut world = World::settled(START);

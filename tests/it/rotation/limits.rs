@@ -179,7 +179,7 @@ fn a_pointer_config_larger_than_a_platform_takes_is_named_with_its_size() {
     };
     assert_eq!(bytes, world.pointers[0].len());
     let said = world.attention[0].to_string();
-    assert!(said.ends_with("EC2 takes 16384"), "{said}");
+    assert!(said.ends_with("EC2 accepts 16384"), "{said}");
     assert_eq!(Warning::verdict(&world.attention), "OK");
     assert_eq!(
         Warning::summary(&world.attention).as_deref(),

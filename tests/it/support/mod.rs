@@ -9,6 +9,7 @@ pub(crate) mod cluster;
 mod cluster_template;
 pub(crate) mod cmp_ca;
 pub(crate) mod contract;
+pub(crate) mod daemon_check;
 pub(crate) mod disk;
 pub(crate) mod events;
 pub(crate) mod go;

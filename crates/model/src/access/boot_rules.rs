@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::proof::Refusal;
-use super::verdict::Request;
 use crate::ignition_version::IgnitionVersion;
 use crate::objects::MachineConfigPool;
 
@@ -145,28 +144,30 @@ impl BootRules {
     }
 
     /// The rule that a request breaks. Only Ignition has a version: other programs are people's.
-    pub(super) fn broken_by(&self, request: &Request<'_>) -> Option<BrokenRule> {
+    pub(super) fn broken_by(
+        &self,
+        pool: &str,
+        is_private: bool,
+        user_agent: &str,
+    ) -> Option<BrokenRule> {
         if self.default.is_none() && self.pools.is_empty() {
             return None;
         }
-        let PoolRules { min_ignition, is_plain_port_closed } = self.of(request.pool);
-        if is_plain_port_closed && !request.is_private {
+        let PoolRules { min_ignition, is_plain_port_closed } = self.of(pool);
+        if is_plain_port_closed && !is_private {
             return Some(BrokenRule::PlainPort);
         }
         let min = min_ignition?;
-        let version = IgnitionVersion::of_user_agent(request.user_agent)?;
+        let version = IgnitionVersion::of_user_agent(user_agent)?;
         (version < min.version).then_some(BrokenRule::OldIgnition { is_held: min.is_held })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use core::net::{IpAddr, Ipv4Addr};
-
     use serde_json::json;
 
     use super::*;
-    use crate::access::Credential;
 
     fn pools(annotations: &[(&str, &str)]) -> BTreeMap<String, Arc<MachineConfigPool>> {
         let annotations: serde_json::Map<_, _> =
@@ -177,14 +178,7 @@ mod tests {
     }
 
     fn broken(rules: &BootRules, user_agent: &str, is_private: bool) -> Option<BrokenRule> {
-        rules.broken_by(&Request {
-            pool: "worker",
-            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            is_private,
-            user_agent,
-            credential: Credential::Missing,
-            has_failed_often: false,
-        })
+        rules.broken_by("worker", is_private, user_agent)
     }
 
     #[test]

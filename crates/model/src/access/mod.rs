@@ -1,7 +1,8 @@
 //! Decides on access to machines' configs.
 //!
 //! ```text
-//!                        ┌─ networks            ┐
+//!                        ┌─ machines' tokens    ┐
+//!                        ├─ networks            │
 //!  request ─> decide ────┼─ tokens, by hash     ├─> Verdict: allowed by a proof, or refused for a reason
 //!  policy, now ──────────┴─ signed tokens (JWT) ┘
 //!
@@ -14,6 +15,7 @@
 mod boot_rules;
 pub mod generate;
 mod issued;
+pub mod machine;
 mod mode;
 mod modes;
 pub mod network;
@@ -28,6 +30,7 @@ mod wanted;
 pub use boot_rules::{
     BootRules, BrokenRule, MIN_IGNITION_ANNOTATION, MinIgnition, PLAIN_PORT_ANNOTATION,
 };
+pub use machine::{KnownMachines, MachineToken};
 pub use mode::{ACCESS_ANNOTATION, AccessMode, Waiting};
 pub use modes::Modes;
 pub use network::{Allowed, Network, NetworkError, Networks};

@@ -70,6 +70,8 @@ pub enum Proof {
     Token(Arc<str>),
     /// A signed token, with its subject.
     Signed(Arc<str>),
+    /// The token of a machine, with its name.
+    Machine(Arc<str>),
 }
 
 impl fmt::Display for Proof {
@@ -78,6 +80,7 @@ impl fmt::Display for Proof {
             Self::NotAsked => f.write_str("not restricted"),
             Self::Token(title) => write!(f, "by token {title}"),
             Self::Signed(subject) => write!(f, "by a signed token of {subject}"),
+            Self::Machine(name) => write!(f, "by the token of machine {name}"),
         }
     }
 }
@@ -90,6 +93,7 @@ impl Proof {
             Self::NotAsked => "none",
             Self::Token(_) => "token",
             Self::Signed(_) => "signed",
+            Self::Machine(_) => "machine",
         }
     }
 }
@@ -127,6 +131,12 @@ pub enum Refusal {
     /// The signature, issuer or audience of the token is wrong.
     #[error("signature, issuer or audience of the token is wrong")]
     Unsigned,
+    /// The token of a machine was used, and the window after that has passed.
+    #[error("token spent, until `machines rearm` arms it again")]
+    Spent,
+    /// The use of a machine's token cannot be stored, so that it could be used for ever.
+    #[error("use of the token cannot be stored")]
+    NotStored,
     /// Too many requests from the address have failed.
     #[error("too many failed requests from this address")]
     TooMany,
@@ -143,7 +153,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All refusals.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::OtherNetwork,
         Self::PlainPort,
         Self::Missing,
@@ -154,6 +164,8 @@ impl Refusal {
         Self::Revoked,
         Self::OtherPool,
         Self::Unsigned,
+        Self::Spent,
+        Self::NotStored,
         Self::TooMany,
         Self::NotRead,
         Self::OldIgnition,
@@ -174,6 +186,8 @@ impl Refusal {
             Self::Revoked => "revoked",
             Self::OtherPool => "other-pool",
             Self::Unsigned => "unsigned",
+            Self::Spent => "spent",
+            Self::NotStored => "not-stored",
             Self::TooMany => "too-many",
             Self::NotRead => "not-read",
             Self::OldIgnition => "old-ignition",
@@ -193,7 +207,7 @@ impl Refusal {
         match self {
             Self::Unknown => RefusalCode::TokenUnknown,
             Self::TooMany => RefusalCode::TooManyAttempts,
-            Self::NotYet | Self::NotRead => RefusalCode::AccessUndecided,
+            Self::NotYet | Self::NotRead | Self::NotStored => RefusalCode::AccessUndecided,
             Self::OldIgnition => RefusalCode::IgnitionTooOld,
             Self::PoolPlainPort => RefusalCode::PlainPortClosed,
             Self::OtherNetwork
@@ -203,7 +217,8 @@ impl Refusal {
             | Self::Expired
             | Self::Revoked
             | Self::OtherPool
-            | Self::Unsigned => RefusalCode::AccessRefused,
+            | Self::Unsigned
+            | Self::Spent => RefusalCode::AccessRefused,
         }
     }
 }

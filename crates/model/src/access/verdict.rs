@@ -6,6 +6,7 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 
 use super::boot_rules::{BootRules, BrokenRule};
+use super::machine::KnownMachines;
 use super::mode::AccessMode;
 use super::modes::Modes;
 use super::network::Networks;
@@ -37,6 +38,8 @@ pub struct Policy {
     pub networks: Networks,
     /// Rules about machines.
     pub boot_rules: BootRules,
+    /// Tokens of single machines, which count in every mode.
+    pub machines: KnownMachines,
     /// Verifiers of credentials, asked in this order.
     pub verifiers: Vec<Arc<dyn Verifier>>,
 }
@@ -83,9 +86,17 @@ impl Verdict {
     }
 }
 
-/// Judges a request. Networks apply to open pools too: an administrator who lists some means it.
+/// Judges a request. Networks apply to open pools too: an administrator who lists some means it. So does the token of a
+/// single machine, which says who asks; if it is still open depends on its [use](super::machine::Usage).
 #[must_use]
 pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Verdict {
+    let Request { pool, address, is_private, credential, .. } = *request;
+    let broken_rule = policy.boot_rules.broken_by(pool, is_private, request.user_agent);
+    if let Some(judged) = policy.machines.judge(credential, pool, address, is_private) {
+        let is_allowed = policy.networks.allow(pool, address);
+        let judged = judged.and_then(|it| is_allowed.then_some(it).ok_or(Refusal::OtherNetwork));
+        return Verdict { mode: AccessMode::Enforce, judged, broken_rule };
+    }
     let mode = policy.modes.of(request.pool);
     let judged = if !policy.networks.allow(request.pool, request.address) {
         Err(Refusal::OtherNetwork)
@@ -94,7 +105,7 @@ pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Ve
     } else {
         judge(request, policy, now)
     };
-    Verdict { mode, judged, broken_rule: policy.boot_rules.broken_by(request) }
+    Verdict { mode, judged, broken_rule }
 }
 
 fn judge(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Result<Proof, Refusal> {

@@ -6,24 +6,30 @@
 mod api_server;
 mod cluster;
 mod defect;
+mod first_boot_machine;
 mod label_selector;
 mod layering;
 mod machine_config;
 mod machine_config_pool;
 mod metadata;
 mod object_name;
+mod overlay;
 mod secret_name;
 mod unread;
 
 pub use self::defect::Defect;
 pub use api_server::{ApiServer, TlsProfile};
 pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
+pub use first_boot_machine::{
+    FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES, MAX_NETWORKS, REARM_ANNOTATION,
+};
 pub use label_selector::{InvalidSelector, LabelSelector};
 pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, Service};
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::{MachineConfigPool, ROLE_LABEL};
 pub use metadata::Metadata;
 pub use object_name::is_object_name;
+pub use overlay::{MAX_OVERLAY_BYTES, Overlay};
 pub use secret_name::{InvalidName, SecretName};
 pub use unread::{is_misspelt, unread_fields, unread_kind, unread_version};
 
@@ -61,6 +67,8 @@ pub enum Object {
     Service(Service),
     /// `route.openshift.io/v1 Route`
     Route(Route),
+    /// `machine-config-server.io/v1alpha1 FirstBootMachine`
+    FirstBootMachine(Arc<FirstBootMachine>),
 }
 
 /// Reasons why a manifest's document is refused.
@@ -123,6 +131,13 @@ impl Object {
             "Route" if group.starts_with("route.openshift.io/") => {
                 Self::Route(decode(&kind, value)?)
             }
+            "FirstBootMachine" if group.starts_with("machine-config-server.io/") => {
+                Self::FirstBootMachine(Arc::new(first_boot_machine(
+                    &kind,
+                    group == FIRST_BOOT_MACHINE_VERSION,
+                    value,
+                )?))
+            }
             "Service" if core => Self::Service(decode(&kind, value)?),
             "ConfigMap" if core => Self::ConfigMap(decode(&kind, value)?),
             "Secret" if core => Self::Secret(decode(&kind, value)?),
@@ -150,6 +165,22 @@ fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T,
     defect::read(value).map_err(|defect| {
         // Values of a Secret are never shown.
         malformed(if kind == "Secret" { defect.without_values() } else { defect })
+    })
+}
+
+fn first_boot_machine(
+    kind: &str,
+    is_known: bool,
+    value: Value,
+) -> Result<FirstBootMachine, ObjectError> {
+    if is_known {
+        return decode(kind, value);
+    }
+    let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    Err(ObjectError::Malformed {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        defect: format!("apiVersion: expected {FIRST_BOOT_MACHINE_VERSION}").into(),
     })
 }
 

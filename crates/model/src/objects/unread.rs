@@ -17,7 +17,7 @@ struct Kind {
 const MACHINE_CONFIGURATION: &str = "machineconfiguration.openshift.io/";
 const SPEC: &[&str] = &["spec", "status"];
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind {
         name: "MachineConfigPool",
         group: MACHINE_CONFIGURATION,
@@ -114,6 +114,13 @@ const KINDS: [Kind; 12] = [
         versions: &["v1"],
         top: &["data", "immutable", "stringData", "type"],
         fields: &[],
+    },
+    Kind {
+        name: "FirstBootMachine",
+        group: "machine-config-server.io/",
+        versions: &["v1alpha1"],
+        top: SPEC,
+        fields: &["metadata.annotations", "spec.addresses", "spec.pool", "spec.replaces"],
     },
     Kind { name: "Config", group: "", versions: &["v1"], top: &[], fields: &[] },
 ];

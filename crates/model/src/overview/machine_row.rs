@@ -1,9 +1,9 @@
 //! A machine in a row, on the page and on a terminal alike.
 
 use ignition::SpecVersion;
-use time::OffsetDateTime;
 
 use super::MachineLine;
+use super::moment::moment;
 use crate::ledger::Outcome;
 
 /// Headings of the columns of [`machine_row`].
@@ -51,8 +51,4 @@ impl MachineLine {
         let requests = self.machine.requests.as_ref().map_or(0, |requests| requests.times);
         requests + self.machine.handshakes.as_ref().map_or(0, |handshakes| handshakes.times)
     }
-}
-
-fn moment(time: OffsetDateTime) -> String {
-    format!("{} {:02}:{:02}:{:02}Z", time.date(), time.hour(), time.minute(), time.second())
 }

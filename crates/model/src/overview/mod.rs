@@ -3,6 +3,8 @@
 
 mod history;
 mod machine_row;
+mod moment;
+mod named_machine;
 mod pool_machines;
 mod trust_map;
 
@@ -16,6 +18,7 @@ use crate::ledger::{BootStatus, Machine, Severity};
 
 pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
+pub use self::named_machine::{NAMED_COLUMNS, NamedMachine, named_row};
 pub use self::pool_machines::PoolMachines;
 pub use self::trust_map::{PointerGroup, PointerStatus, TrustMap, TrustedCertificate};
 
@@ -37,6 +40,8 @@ pub struct Overview {
     #[serde(serialize_with = "lines")]
     #[schema(value_type = Vec<MachineLine>)]
     pub machines: Arc<Vec<MachineLine>>,
+    /// Machines with a name, with the state of their tokens.
+    pub named_machines: Vec<NamedMachine>,
     /// Other servers whose machines are missing above, with the reason.
     pub silent_servers: Vec<String>,
     /// Certificates served over TLS, leaf first.

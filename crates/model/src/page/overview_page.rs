@@ -11,9 +11,12 @@ use super::trust::picture;
 use super::when::{day, when};
 use crate::ledger::Severity;
 use crate::overview::{
-    Certificate, ControllerOverview, Overview, PointerStatus, TrustMap, TrustedCertificate,
+    Certificate, ControllerOverview, NamedMachine, Overview, PointerStatus, TrustMap,
+    TrustedCertificate,
 };
 
+/// Maximum number of machines with names on the page.
+const MAX_NAMES: usize = 100;
 /// The length of a certificate's time line, in its units.
 const LENGTH: i64 = 1_000;
 
@@ -117,6 +120,19 @@ impl OverviewPage<'_> {
 
     fn selection(&self) -> Selection<'_> {
         self.query.select(&self.overview.machines)
+    }
+
+    /// The first machines with names, those whose token was used from several addresses before the others.
+    fn named(&self) -> Vec<&NamedMachine> {
+        let mut named: Vec<_> = self.overview.named_machines.iter().collect();
+        named.sort_by_key(|machine| machine.addresses.len() < 2);
+        named.truncate(MAX_NAMES);
+        named
+    }
+
+    /// Number of machines with names that are not on the page.
+    fn unnamed(&self) -> usize {
+        self.overview.named_machines.len().saturating_sub(MAX_NAMES)
     }
 
     /// Returns true if the query has a pool that does not exist.

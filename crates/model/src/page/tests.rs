@@ -56,6 +56,7 @@ fn overview(machines: u32) -> Overview {
             ..Pool::default()
         }],
         machines: machines.into(),
+        named_machines: Vec::new(),
         silent_servers: vec!["192.0.2.1:8797: no answer in time".to_owned()],
         certificates: vec![Certificate {
             subject: "machine-config-server".to_owned(),
@@ -250,6 +251,7 @@ fn the_headline_is_no_better_than_what_is_below_it() {
         let overview = Overview {
             not_ready: lines(not_ready),
             degraded: lines(degraded),
+            named_machines: Vec::new(),
             silent_servers: lines(silent),
             ..overview(machines)
         };

@@ -149,6 +149,7 @@ mod tests {
             mode,
             pools: [(pool.name().to_owned(), Arc::new(pool))].into(),
             machine_configs: ["old", "new"].map(machine_config).into(),
+            machines: std::collections::BTreeMap::new(),
             layering: Layering::default(),
             shared: Arc::new(Shared {
                 controller_config: Some(crate::objects::ControllerConfig::default()),

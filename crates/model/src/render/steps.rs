@@ -22,6 +22,14 @@ pub(super) const MACHINE_CONFIG: &str = "/etc/mcs-machine-config-content.json";
 /// Path of the MachineConfig without its Ignition config on every machine.
 pub(crate) const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 
+/// Returns `true` for a path of files that rendering adds for every machine.
+pub(super) fn is_of_server(path: &str) -> bool {
+    let added = [KUBELET_CA, CLOUD_CA, NODE_ANNOTATIONS, KUBECONFIG, MACHINE_CONFIG, ENCAPSULATED];
+    added.contains(&path)
+        || path == registry_credentials::PATH
+        || path.starts_with("/etc/docker/certs.d/")
+}
+
 /// Annotation of a MachineConfig that was rendered for a pre-built image.
 const PRE_BUILT_IMAGE: &str = "machineconfiguration.openshift.io/pre-built-image";
 

@@ -301,7 +301,9 @@ fn a_pool_that_appears_is_never_served_to_strangers() {
     site.pool("edge");
     wait_asking("the reason", || {
         assert_closed(&site, &server, "edge");
-        degraded(&server).contains("pool edge: whether its pointer configs").then_some(())
+        degraded(&server)
+            .contains("pool edge: it is unknown whether its pointer configs")
+            .then_some(())
     });
     assert_eq!(site.status(&server, "edge", None), 503);
 }

@@ -71,7 +71,7 @@ fn cas_that_administrators_distrust_at_once_are_all_distrusted() {
             assert!(listed.contains(ca), "{ca} is lost {round}: {listed}");
         }
         assert!(
-            reported.contains("could not boot"),
+            reported.contains("cannot boot"),
             "who comes last sees that no CA is left: {reported}"
         );
         controller = controller.or_else(|| Some(site.start(&[])));

@@ -39,6 +39,7 @@ fn policy(mode: AccessMode, token: &Token) -> Policy {
         modes: modes(mode, &wanted, Some(&records)),
         networks: Networks::default(),
         boot_rules: BootRules::default(),
+        machines: KnownMachines::default(),
         verifiers: vec![Arc::new(KnownTokens::new(&records))],
     }
 }
@@ -309,6 +310,7 @@ fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
     let expected = [
         Refusal::Unknown,
         Refusal::NotYet,
+        Refusal::NotStored,
         Refusal::TooMany,
         Refusal::NotRead,
         Refusal::OldIgnition,

@@ -38,7 +38,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let asked = site.certs(&["distrust", &leaked.common_name]);
     assert_eq!(asked.status.code(), Some(1));
     let text = said(&asked);
-    let alone = format!("trusts \"{}\" alone cannot boot a machine", leaked.common_name);
+    let alone = format!("trusts only \"{}\" cannot boot a machine", leaked.common_name);
     assert!(text.contains(&alone) && text.contains("--yes"), "{text}");
     assert!(site.object(&ca())["metadata"]["annotations"][DISTRUST].is_null());
     assert_eq!(site.bundle(), before);

@@ -66,7 +66,7 @@ fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on()
     site.annotate(&ca(), &json!({ROTATE: "now --force"}));
     wait_for("a new pair", || (site.serial(&serving()) != before).then_some(()));
     assert!(!site.boots(&old), "that is what was insisted on");
-    site.reported(&controller, "locked-out", "alone cannot boot a machine");
+    site.reported(&controller, "locked-out", "cannot boot a machine");
     wait_for("user data to boot", || {
         site.boots(&site.user_data("worker-user-data-managed")).then_some(())
     });

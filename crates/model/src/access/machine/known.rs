@@ -1,0 +1,118 @@
+//! Tokens of machines by their hashes.
+
+use core::net::IpAddr;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::super::proof::{Credential, Proof, Refusal};
+use super::super::token::{Token, TokenHash};
+use crate::network::Network;
+
+/// A machine, as its token opens a config.
+#[derive(Debug, Clone)]
+pub struct KnownMachine {
+    /// Name of the machine.
+    pub name: Arc<str>,
+    /// Pool that the token opens.
+    pub pool: String,
+    /// Networks that it may be used from; empty for all.
+    pub networks: Vec<Network>,
+    /// True if the token was revoked or replaced.
+    pub is_revoked: bool,
+}
+
+/// Machines by the hashes of their tokens.
+#[derive(Debug, Clone, Default)]
+pub struct KnownMachines(Arc<HashMap<TokenHash, KnownMachine>>);
+
+impl FromIterator<(TokenHash, KnownMachine)> for KnownMachines {
+    fn from_iter<T: IntoIterator<Item = (TokenHash, KnownMachine)>>(machines: T) -> Self {
+        Self(Arc::new(machines.into_iter().collect()))
+    }
+}
+
+impl KnownMachines {
+    /// Judges a request with a machine's token, regardless of the token's use; `None` if it has none.
+    #[must_use]
+    pub fn judge(
+        &self,
+        credential: Credential<'_>,
+        pool: &str,
+        address: IpAddr,
+        is_private: bool,
+    ) -> Option<Result<Proof, Refusal>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let Credential::Bearer(credential) = credential else { return None };
+        let machine = self.0.get(&Token::read(credential)?.hash())?;
+        let opens = machine.opens(pool, address, is_private);
+        Some(opens.map(|()| Proof::Machine(Arc::clone(&machine.name))))
+    }
+}
+
+impl KnownMachine {
+    fn opens(&self, pool: &str, address: IpAddr, is_private: bool) -> Result<(), Refusal> {
+        if !is_private {
+            Err(Refusal::PlainPort)
+        } else if self.is_revoked {
+            Err(Refusal::Revoked)
+        } else if self.pool != pool {
+            Err(Refusal::OtherPool)
+        } else if !self.allows(address) {
+            Err(Refusal::OtherNetwork)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn allows(&self, address: IpAddr) -> bool {
+        self.networks.is_empty() || self.networks.iter().any(|network| network.contains(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_opens_its_pool_over_tls_from_its_networks_alone() {
+        let [token, gone, other] = [1, 2, 3].map(|byte| Token::new([byte; 32]));
+        let machine = |networks: &[&str], is_revoked| KnownMachine {
+            name: "n".into(),
+            pool: "worker".to_owned(),
+            networks: networks.iter().map(|network| network.parse().unwrap()).collect(),
+            is_revoked,
+        };
+        let known: KnownMachines = [
+            (token.hash(), machine(&["192.0.2.0/24", "2001:db8::7"], false)),
+            (gone.hash(), machine(&[], true)),
+        ]
+        .into_iter()
+        .collect();
+        let judge = |token: &Token, pool: &str, address: &str, is_private| {
+            let credential = Credential::Bearer(token.as_str());
+            known.judge(credential, pool, address.parse().unwrap(), is_private)
+        };
+        let opened = Some(Ok(Proof::Machine("n".into())));
+        for address in ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"] {
+            assert_eq!(judge(&token, "worker", address, true), opened, "{address}");
+        }
+        for (token, pool, address, is_private, refusal) in [
+            (&token, "worker", "192.0.3.7", true, Refusal::OtherNetwork),
+            (&token, "master", "192.0.2.7", true, Refusal::OtherPool),
+            (&token, "worker", "192.0.2.7", false, Refusal::PlainPort),
+            (&gone, "worker", "192.0.2.7", true, Refusal::Revoked),
+        ] {
+            assert_eq!(judge(token, pool, address, is_private), Some(Err(refusal)));
+        }
+        assert_eq!(judge(&other, "worker", "192.0.2.7", true), None);
+        let [missing, malformed] = [Credential::Missing, Credential::Malformed];
+        for credential in [missing, malformed, Credential::Bearer("mcs-")] {
+            assert_eq!(known.judge(credential, "worker", [192, 0, 2, 7].into(), true), None);
+        }
+        let nobody = KnownMachines::default();
+        let credential = Credential::Bearer(token.as_str());
+        assert_eq!(nobody.judge(credential, "worker", [192, 0, 2, 7].into(), true), None);
+    }
+}

@@ -1,0 +1,23 @@
+//! Tokens of single machines: each opens the config of one pool for one machine, for a limited time.
+//!
+//! ```text
+//!            an answer begins        it is taken whole        the window passes
+//!  armed ──────────────────> begun ───────────────────> taken ───────────────> spent
+//!    ^                        │  the longest delivery passes                      │
+//!    │                        └──────────────────────────────────────────────────>│
+//!    └───────────────────────────── armed again by an administrator ──────────────┘
+//! ```
+//!
+//! [`KnownMachines`] recognises a token; [`Usage`] decides if it is still open. A change of the usage is stored before
+//! the answer that it is about goes out, so that a process that dies leaves no token that was used and is open for ever:
+//! an answer that an earlier process began counts as taken.
+//!
+//! A token is judged in every mode of access, because it says who asks.
+
+mod known;
+mod token;
+mod usage;
+
+pub use known::{KnownMachine, KnownMachines};
+pub use token::{Armed, MachineToken};
+pub use usage::{Begun, MAX_ADDRESSES, Moment, Stage, Usage, Window};

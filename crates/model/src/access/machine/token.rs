@@ -1,0 +1,242 @@
+//! The stored record of a machine's token.
+
+use serde::{Deserialize, Serialize};
+use time::{Duration, OffsetDateTime};
+
+use super::super::records::{Record, read_object};
+use super::super::token::{Token, TokenHash};
+use super::usage::{Moment, Stage, Usage, Window};
+
+/// Maximum number of earlier tokens of a name that are remembered, so that their holders are refused for good.
+const MAX_EARLIER: usize = 8;
+/// Time for which the token of a machine that is gone is remembered.
+const REMEMBERED: Duration = Duration::days(90);
+
+/// Token of a machine, with its use. Readable only by the server that keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineToken {
+    /// Token in plain text, which the machine's pointer config carries.
+    pub token: Token,
+    /// Pool that it opens.
+    pub pool: String,
+    /// Time of its generation.
+    #[serde(with = "time::serde::rfc3339")]
+    pub made: OffsetDateTime,
+    /// Requests to arm it that were followed.
+    #[serde(default)]
+    pub armed: Armed,
+    /// Use since it was armed.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Time of its revocation: the machine's object is gone.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "time::serde::rfc3339::option"
+    )]
+    pub revoked: Option<OffsetDateTime>,
+    /// Hashes of earlier tokens of this name, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<TokenHash>,
+}
+
+/// Requests to arm a token: values that are compared and otherwise mean nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Armed {
+    /// Value of the object's annotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotation: Option<String>,
+    /// Value that the command has left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+impl Armed {
+    /// Returns `true` if `asked` has a request that was not followed. A request that is withdrawn is none.
+    fn lacks(&self, asked: &Self) -> bool {
+        let is_new = |own: &Option<String>, asked: &Option<String>| asked.is_some() && own != asked;
+        is_new(&self.annotation, &asked.annotation) || is_new(&self.command, &asked.command)
+    }
+
+    /// These requests, with those that `asked` has.
+    fn with(self, asked: &Self) -> Self {
+        Self {
+            annotation: asked.annotation.clone().or(self.annotation),
+            command: asked.command.clone().or(self.command),
+        }
+    }
+}
+
+impl MachineToken {
+    /// Parses the JSON of a record.
+    ///
+    /// # Errors
+    /// It is malformed. A record that is not understood must not be overwritten.
+    pub fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        read_object(json)
+    }
+
+    /// The record as a new process finds it.
+    #[must_use]
+    pub fn found(self) -> Self {
+        Self { usage: self.usage.found(), ..self }
+    }
+
+    /// A new token for a machine of `pool`. Requests to arm it that are known already count as followed.
+    #[must_use]
+    pub fn new(token: Token, pool: &str, armed: Armed, now: OffsetDateTime) -> Self {
+        Self {
+            token,
+            pool: pool.to_owned(),
+            made: now,
+            armed,
+            usage: Usage::default(),
+            revoked: None,
+            earlier: Vec::new(),
+        }
+    }
+
+    /// The record of a machine's object that is there: with a `fresh` token if it has none that opens the object's pool,
+    /// and armed again if that is asked for.
+    #[must_use]
+    pub fn following(
+        known: Option<&Self>,
+        pool: &str,
+        asked: &Armed,
+        fresh: &Token,
+        now: OffsetDateTime,
+    ) -> Self {
+        let Some(known) = known else { return Self::new(fresh.clone(), pool, asked.clone(), now) };
+        if known.revoked.is_some() || known.pool != pool {
+            let mut earlier = known.earlier.clone();
+            earlier.push(known.token.hash());
+            earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER));
+            let armed = known.armed.clone().with(asked);
+            return Self { earlier, ..Self::new(fresh.clone(), pool, armed, now) };
+        }
+        let mut next = known.clone();
+        if known.armed.lacks(asked) {
+            next.usage = Usage::default();
+            next.armed = next.armed.with(asked);
+        }
+        next
+    }
+
+    /// The record once the machine's object is gone; `None` once it can be forgotten.
+    #[must_use]
+    pub fn revoked(&self, now: OffsetDateTime) -> Option<Self> {
+        match self.revoked {
+            Some(at) if now - at >= REMEMBERED => None,
+            Some(_) => Some(self.clone()),
+            None => Some(Self { revoked: Some(now), ..self.clone() }),
+        }
+    }
+
+    /// The record as those of other tokens, for people and for checks of pointer configs.
+    #[must_use]
+    pub fn record(&self, name: &str, window: Window, now: Moment) -> Record {
+        let is_spent = self.usage.stage(window, now) == Stage::Spent;
+        Record {
+            sha256: self.token.hash(),
+            name: Some(format!("machine {name}")),
+            pools: [self.pool.clone()].into(),
+            made: self.made,
+            until: is_spent.then_some(now.wall),
+            revoked: self.revoked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+
+    fn asked(annotation: Option<&str>, command: Option<&str>) -> Armed {
+        Armed { annotation: annotation.map(str::to_owned), command: command.map(str::to_owned) }
+    }
+
+    fn used(token: &MachineToken) -> MachineToken {
+        let mut used = token.clone();
+        used.usage.spend();
+        used
+    }
+
+    #[test]
+    fn each_new_request_arms_a_token_once() {
+        let [token, fresh] = [1, 2].map(|byte| Token::new([byte; 32]));
+        let first = MachineToken::following(None, "worker", &asked(Some("a"), None), &token, NOON);
+        assert_eq!((&first.token, &first.earlier[..]), (&token, &[][..]));
+        let mut known = used(&first);
+        for (request, is_armed) in [
+            (asked(Some("a"), None), false),
+            (asked(None, None), false),
+            (asked(Some("a"), None), false),
+            (asked(Some("b"), None), true),
+            (asked(Some("b"), Some("1")), true),
+            (asked(Some("b"), Some("1")), false),
+            (asked(None, Some("1")), false),
+            (asked(Some("c"), Some("2")), true),
+        ] {
+            let next = MachineToken::following(Some(&known), "worker", &request, &fresh, NOON);
+            assert_eq!(next.usage == Usage::default(), is_armed, "{request:?}");
+            assert_eq!(next.token, token);
+            known = used(&next);
+        }
+    }
+
+    #[test]
+    fn an_object_that_comes_back_or_moves_gets_another_token() {
+        let tokens: Vec<_> = (0..20).map(|byte| Token::new([byte; 32])).collect();
+        let mut known =
+            MachineToken::following(None, "worker", &Armed::default(), &tokens[0], NOON);
+        for (number, fresh) in tokens.iter().enumerate().skip(1) {
+            if number % 2 == 0 {
+                known = known.revoked(NOON).unwrap();
+            }
+            let pool = if number % 2 == 0 { known.pool.clone() } else { format!("p{number}") };
+            known = MachineToken::following(Some(&known), &pool, &Armed::default(), fresh, NOON);
+            assert_eq!((&known.token, known.revoked), (fresh, None));
+            assert!(known.earlier.contains(&tokens[number - 1].hash()));
+        }
+        assert_eq!(known.earlier.len(), MAX_EARLIER);
+    }
+
+    #[test]
+    fn a_machine_that_is_gone_is_remembered_for_a_while() {
+        let token =
+            MachineToken::following(None, "worker", &Armed::default(), &Token::new([1; 32]), NOON);
+        let gone = token.revoked(NOON).unwrap();
+        assert_eq!(gone.revoked, Some(NOON));
+        let last = NOON + REMEMBERED - Duration::SECOND;
+        assert_eq!(gone.revoked(last), Some(gone.clone()));
+        assert_eq!(gone.revoked(NOON + REMEMBERED), None);
+        assert_eq!(gone.revoked(NOON - Duration::days(9_999)), Some(gone.clone()));
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_is_written_and_shows_no_token_in_an_error() {
+        let token = MachineToken::following(
+            None,
+            "worker",
+            &asked(Some("a"), None),
+            &Token::new([1; 32]),
+            NOON,
+        );
+        let json = serde_json::to_vec(&token).unwrap();
+        assert_eq!(MachineToken::read(&json).unwrap(), token);
+        let text = String::from_utf8(json).unwrap();
+        for bad in
+            [text.replace("\"pool\"", "\"pol\""), text.replace("\"pool\":\"worker\"", "\"pool\":1")]
+        {
+            let error = MachineToken::read(bad.as_bytes()).unwrap_err().to_string();
+            assert!(!error.contains("mcs-"), "{error}");
+        }
+        assert!(MachineToken::read(b"[]").is_err());
+    }
+}

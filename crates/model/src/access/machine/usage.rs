@@ -1,0 +1,298 @@
+//! Use of a machine's token: when it was first used, from where, and if it is still open.
+
+use core::net::IpAddr;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+/// Difference between clocks that counts as correct.
+const TOLERANCE: Duration = Duration::from_secs(300);
+/// Minimum time from the first answer on after which a token is spent even if no answer was taken whole. It is no shorter
+/// than the window.
+const LONGEST_DELIVERY: Duration = Duration::from_secs(24 * 3_600);
+/// Maximum number of addresses that are remembered for a token.
+pub const MAX_ADDRESSES: usize = 8;
+
+/// Time for which a token stays open after an answer was taken whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window(pub Duration);
+
+impl Default for Window {
+    fn default() -> Self {
+        Self(Duration::from_secs(3_600))
+    }
+}
+
+/// A time by two clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Time of the wall clock, which can be set.
+    pub wall: OffsetDateTime,
+    /// Time since the start of the process by a clock that is never set.
+    pub up: Duration,
+}
+
+/// Use of a token since it was armed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// Beginning of the first answer.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "time::serde::rfc3339::option"
+    )]
+    begun: Option<OffsetDateTime>,
+    /// Beginning of the last answer until one was taken whole.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "time::serde::rfc3339::option"
+    )]
+    last: Option<OffsetDateTime>,
+    /// Time at which an answer was first taken whole.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "time::serde::rfc3339::option"
+    )]
+    taken: Option<OffsetDateTime>,
+    /// True if the token was found spent, whatever the clock says later.
+    #[serde(default, skip_serializing_if = "is_false")]
+    is_spent: bool,
+    /// Addresses that got an answer, [`MAX_ADDRESSES`] at most.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    addresses: BTreeSet<IpAddr>,
+    /// Times of `begun` and `taken` by the clock that is never set, if this process saw them.
+    #[serde(skip)]
+    begun_up: Option<Duration>,
+    #[serde(skip)]
+    taken_up: Option<Duration>,
+}
+
+/// Stage of a token, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// No answer has begun.
+    Armed,
+    /// An answer has begun, and none was taken whole.
+    Begun,
+    /// An answer was taken whole at this time, and the window is open.
+    Taken(OffsetDateTime),
+    /// The token opens nothing.
+    Spent,
+}
+
+/// Effect of an answer that begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begun {
+    /// True if the usage has changed and must be stored before the answer.
+    pub is_changed: bool,
+    /// True if the token was used from another address before, and from this one for the first time.
+    pub is_newly_shared: bool,
+}
+
+impl Usage {
+    /// The usage as a new process finds it: an answer that the earlier one began may have been taken whole.
+    #[must_use]
+    pub fn found(mut self) -> Self {
+        self.taken = self.taken.or(self.last);
+        self
+    }
+
+    /// Stage of the token at `now`.
+    #[must_use]
+    pub fn stage(&self, window: Window, now: Moment) -> Stage {
+        let Window(window) = window;
+        match (self.begun, self.taken) {
+            _ if self.is_spent => Stage::Spent,
+            (_, Some(taken)) if has_passed(taken, self.taken_up, window, now) => Stage::Spent,
+            (_, Some(taken)) => Stage::Taken(taken),
+            (Some(begun), None) => {
+                let longest = window.max(LONGEST_DELIVERY);
+                let is_over = has_passed(begun, self.begun_up, longest, now);
+                if is_over { Stage::Spent } else { Stage::Begun }
+            }
+            (None, None) => Stage::Armed,
+        }
+    }
+
+    /// Records that an answer begins for `address`.
+    pub fn begin(&mut self, address: IpAddr, now: Moment) -> Begun {
+        let mut is_changed = false;
+        if self.taken.is_none() {
+            if self.begun.is_none() {
+                (self.begun, self.begun_up) = (Some(now.wall), Some(now.up));
+            }
+            self.last = Some(now.wall);
+            is_changed = true;
+        }
+        let has_room = self.addresses.len() < MAX_ADDRESSES;
+        let is_new = has_room && self.addresses.insert(address.to_canonical());
+        let is_newly_shared = is_new && self.addresses.len() > 1;
+        Begun { is_changed: is_changed || is_new, is_newly_shared }
+    }
+
+    /// Records that an answer was taken whole. Returns true if it is the first one.
+    pub fn take(&mut self, now: Moment) -> bool {
+        let is_first = self.taken.is_none();
+        if is_first {
+            (self.taken, self.taken_up) = (Some(now.wall), Some(now.up));
+        }
+        is_first
+    }
+
+    /// Records that the token is spent. Returns true if that is new.
+    pub fn spend(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_spent, true)
+    }
+
+    /// Time at which an answer was first taken whole.
+    #[must_use]
+    pub fn taken(&self) -> Option<OffsetDateTime> {
+        self.taken
+    }
+
+    /// Addresses that got an answer.
+    #[must_use]
+    pub fn addresses(&self) -> &BTreeSet<IpAddr> {
+        &self.addresses
+    }
+}
+
+/// Returns `true` if `limit` has passed since a time. If an earlier process saw that, only the wall clock tells, and one
+/// that is behind tells nothing: then it counts as passed.
+fn has_passed(at: OffsetDateTime, up: Option<Duration>, limit: Duration, now: Moment) -> bool {
+    match up {
+        Some(up) => now.up.saturating_sub(up) >= limit,
+        None => match Duration::try_from(now.wall - at) {
+            Ok(passed) => passed >= limit,
+            Err(_) => (now.wall - at).unsigned_abs() > TOLERANCE,
+        },
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const WINDOW: Window = Window(HOUR);
+
+    /// Seconds after noon, with a right clock.
+    fn after(seconds: u64) -> Moment {
+        let up = Duration::from_secs(seconds);
+        Moment { wall: NOON + up, up }
+    }
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    /// The usage as another process reads it.
+    fn stored(usage: &Usage) -> Usage {
+        serde_json::from_str(&serde_json::to_string(usage).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_first_answer_that_is_taken_whole_opens_a_window_and_then_the_token_is_spent() {
+        let mut usage = Usage::default();
+        assert_eq!(usage.stage(WINDOW, after(0)), Stage::Armed);
+        // It can wait for its first boot for long.
+        assert_eq!(usage.stage(WINDOW, after(99_999_999)), Stage::Armed);
+        assert_eq!(
+            usage.begin(address(1), after(10)),
+            Begun { is_changed: true, is_newly_shared: false }
+        );
+        assert_eq!(usage.stage(WINDOW, after(10)), Stage::Begun);
+        assert!(usage.take(after(20)));
+        let taken = Stage::Taken(NOON + Duration::from_secs(20));
+        assert_eq!(usage.stage(WINDOW, after(20)), taken);
+        // Further answers do not extend it.
+        usage.begin(address(1), after(3_000));
+        assert!(!usage.take(after(3_001)));
+        assert_eq!(usage.stage(WINDOW, after(3_619)), taken);
+        assert_eq!(usage.stage(WINDOW, after(3_620)), Stage::Spent);
+        assert!(usage.spend() && !usage.spend());
+        assert_eq!(usage.stage(WINDOW, after(0)), Stage::Spent);
+    }
+
+    #[test]
+    fn answers_that_are_never_taken_whole_are_bounded() {
+        let mut usage = Usage::default();
+        for seconds in (0..86_400).step_by(600) {
+            usage.begin(address(1), after(seconds));
+            assert_eq!(usage.stage(WINDOW, after(seconds)), Stage::Begun);
+        }
+        assert_eq!(usage.stage(WINDOW, after(86_399)), Stage::Begun);
+        assert_eq!(usage.stage(WINDOW, after(86_400)), Stage::Spent);
+        let long = Window(30 * LONGEST_DELIVERY);
+        assert_eq!(usage.stage(long, after(86_400)), Stage::Begun, "no shorter than the window");
+    }
+
+    #[test]
+    fn what_a_process_that_died_had_begun_counts_as_taken() {
+        let mut usage = Usage::default();
+        usage.begin(address(1), after(0));
+        usage.begin(address(1), after(600));
+        let found = stored(&usage).found();
+        let at = |seconds| found.stage(WINDOW, after(seconds));
+        assert_eq!(at(700), Stage::Taken(NOON + Duration::from_secs(600)));
+        assert_eq!(at(4_199), Stage::Taken(NOON + Duration::from_secs(600)));
+        assert_eq!(at(4_200), Stage::Spent);
+        assert_eq!(Usage::default().found(), Usage::default());
+    }
+
+    #[test]
+    fn a_clock_that_is_set_does_not_extend_a_window() {
+        let mut usage = Usage::default();
+        usage.begin(address(1), after(0));
+        usage.take(after(0));
+        let at = |usage: &Usage, wall: i64, up: u64| {
+            let wall = NOON + time::Duration::seconds(wall);
+            let stage = usage.stage(WINDOW, Moment { wall, up: Duration::from_secs(up) });
+            stage != Stage::Spent
+        };
+        // This process has a clock that nobody sets.
+        assert!(at(&usage, -86_400, 3_599) && !at(&usage, -86_400, 3_600));
+        assert!(at(&usage, 99_999_999, 10), "nor does it close one");
+        // The next one has not.
+        let found = stored(&usage).found();
+        assert!(at(&found, 0, 0) && at(&found, 3_599, 0) && !at(&found, 3_600, 0));
+        assert!(at(&found, -300, 0) && !at(&found, -301, 0) && !at(&found, -86_400, 0));
+        assert!(!at(&found, 99_999_999, 0));
+    }
+
+    #[test]
+    fn each_further_address_is_told_once_and_there_is_a_most_of_them() {
+        let mut usage = Usage::default();
+        let mut told = Vec::new();
+        for last in [1, 1, 2, 1, 2, 3] {
+            told.push(usage.begin(address(last), after(0)).is_newly_shared);
+        }
+        assert_eq!(told, [false, false, true, false, false, true]);
+        for last in 4..100 {
+            usage.begin(address(last), after(0));
+        }
+        assert_eq!(usage.addresses().len(), MAX_ADDRESSES);
+        usage.take(after(0));
+        assert_eq!(
+            usage.begin(address(1), after(1)),
+            Begun { is_changed: false, is_newly_shared: false }
+        );
+        let mapped = std::net::Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().into();
+        let mut other = Usage::default();
+        other.begin(address(1), after(0));
+        assert!(!other.begin(mapped, after(0)).is_newly_shared, "an address has one form");
+    }
+}

@@ -1,0 +1,100 @@
+//! Machines with a name, with the state of their tokens.
+
+use core::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+use super::moment::moment;
+use crate::access::MachineToken;
+use crate::access::machine::{Moment, Stage, Window};
+
+/// A machine with a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NamedMachine {
+    /// Name of its object.
+    pub name: String,
+    /// Pool whose config it gets.
+    pub pool: String,
+    /// State of its token.
+    pub token: TokenState,
+    /// Time at which an answer was first taken whole, since the token was armed.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "time::serde::rfc3339::option"
+    )]
+    pub taken: Option<OffsetDateTime>,
+    /// Addresses that the token was used from, since it was armed.
+    #[schema(value_type = Vec<String>)]
+    pub addresses: Vec<IpAddr>,
+}
+
+/// State of a machine's token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenState {
+    /// It waits for its first use.
+    Armed,
+    /// It is in use, and opens the config.
+    Open,
+    /// It opens nothing until it is armed again.
+    Spent,
+    /// Its object is gone, and it opens nothing any more.
+    Revoked,
+}
+
+impl TokenState {
+    /// Word for people.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Armed => "armed",
+            Self::Open => "open",
+            Self::Spent => "spent",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
+impl NamedMachine {
+    /// The machine `name` at `now`.
+    #[must_use]
+    pub fn of(name: &str, token: &MachineToken, window: Window, now: Moment) -> Self {
+        let state = match token.usage.stage(window, now) {
+            _ if token.revoked.is_some() => TokenState::Revoked,
+            Stage::Armed => TokenState::Armed,
+            Stage::Begun | Stage::Taken(_) => TokenState::Open,
+            Stage::Spent => TokenState::Spent,
+        };
+        Self {
+            name: name.to_owned(),
+            pool: token.pool.clone(),
+            token: state,
+            taken: token.usage.taken(),
+            addresses: token.usage.addresses().iter().copied().collect(),
+        }
+    }
+
+    /// Addresses for people, in one text.
+    #[must_use]
+    pub fn used_from(&self) -> String {
+        self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Headings of the columns of [`named_row`].
+pub const NAMED_COLUMNS: [&str; 5] = ["NAME", "POOL", "TOKEN", "TAKEN", "USED FROM"];
+
+/// A machine with a name, a cell for each of [`NAMED_COLUMNS`].
+#[must_use]
+pub fn named_row(machine: &NamedMachine) -> Vec<String> {
+    vec![
+        machine.name.clone(),
+        machine.pool.clone(),
+        machine.token.label().to_owned(),
+        machine.taken.map(moment).unwrap_or_default(),
+        machine.used_from(),
+    ]
+}

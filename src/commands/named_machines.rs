@@ -1,0 +1,181 @@
+//! The commands `machines add` and `machines rearm`: machines with a separate token and pointer config.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use clap::Args;
+use data_encoding::HEXLOWER;
+use model::access::{MachineToken, Network};
+use model::objects::{FIRST_BOOT_MACHINE_VERSION, MAX_NAME_BYTES, Overlay, is_object_name};
+use model::pointer_config::PointerConfig;
+use pki::Host;
+use sha2::{Digest as _, Sha512};
+use time::OffsetDateTime;
+
+use super::{print_line, tell};
+use crate::files::replace::{self, PUBLIC};
+use crate::store::machine_files::WantedMachine;
+use crate::store::state_directory::StateDirectory;
+
+/// Settings of `machines add`.
+#[derive(Debug, Args)]
+pub struct AddSettings {
+    /// Name of the machine, as of an object: lowercase letters, digits, dashes and dots
+    #[arg(value_parser = name)]
+    name: String,
+    /// Pool whose config it gets
+    #[arg(long, value_name = "POOL", value_parser = name)]
+    pool: String,
+    /// Address or network that its token may be used from, everywhere by default. May be repeated
+    #[arg(long = "address", value_name = "CIDR")]
+    addresses: Vec<Network>,
+    /// Ignition config of the machine's own, merged into its pool's
+    #[arg(long, value_name = "FILE")]
+    overlay: Option<PathBuf>,
+    /// Directory of the manifests that `serve` reads
+    #[arg(long, value_name = "DIR")]
+    manifests: PathBuf,
+    #[command(flatten)]
+    state: StateFlags,
+}
+
+/// Settings of `machines rearm`.
+#[derive(Debug, Args)]
+pub struct RearmSettings {
+    /// Name of the machine
+    #[arg(value_parser = name)]
+    name: String,
+    #[command(flatten)]
+    state: StateFlags,
+}
+
+/// The state directory of `serve`.
+#[derive(Debug, Args)]
+struct StateFlags {
+    /// Where `serve` keeps its certificates and pointer configs
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    state_dir: PathBuf,
+}
+
+impl StateFlags {
+    /// Opens an existing directory: a typo must not create a new one.
+    fn open(&self) -> anyhow::Result<StateDirectory> {
+        let path = &self.state_dir;
+        ensure!(path.is_dir(), "--state-dir {}: there is no such directory", path.display());
+        let tell_wait = |path: &Path| {
+            tell(&format!("waiting for another process that changes {}", path.display()));
+        };
+        Ok(StateDirectory::open(path, tell_wait)?)
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if is_object_name(text) && text.len() <= MAX_NAME_BYTES {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("expected at most {MAX_NAME_BYTES} lowercase letters, digits, dashes and dots"))
+    }
+}
+
+/// Makes a machine's token and pointer config, writes its manifest, and prints how to boot by it.
+///
+/// # Errors
+/// There is a manifest of this name, `serve` has not run yet, or a file cannot be written.
+pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    let AddSettings { name, pool, addresses, overlay, manifests, state } = settings;
+    ensure!(manifests.is_dir(), "--manifests {}: there is no such directory", manifests.display());
+    let manifest = manifests.join(format!("machine-{name}.yaml"));
+    ensure!(!manifest.exists(), "{}: there is such a machine", manifest.display());
+    let overlay = overlay.as_deref().map(read_overlay).transpose()?;
+    let state = state.open()?;
+    let place = place(&state, pool)?;
+    let wanted = WantedMachine { name, pool, rearm: None };
+    state.keep_machine(wanted, None, (&place.0, place.1), now)?;
+    let text = manifest_of(name, pool, addresses) + &overlay.unwrap_or_default();
+    replace::replace(&manifest, text.as_bytes(), PUBLIC)?;
+    print_line(&format!("wrote {}", manifest.display()));
+    print_ways(&state, name)
+}
+
+/// The text of a machine's manifest. Its values are in quotes, because `1` is a name too.
+fn manifest_of(name: &str, pool: &str, addresses: &[Network]) -> String {
+    let addresses: Vec<_> =
+        addresses.iter().map(|address| format!("  - \"{address}\"\n")).collect();
+    let head = if addresses.is_empty() { "" } else { "  addresses:\n" };
+    let addresses = addresses.concat();
+    format!(
+        "apiVersion: {FIRST_BOOT_MACHINE_VERSION}\nkind: FirstBootMachine\nmetadata:\n  \
+         name: {name:?}\nspec:\n  pool: {pool:?}\n{head}{addresses}"
+    )
+}
+
+/// Reads an Ignition config, and returns it as the last lines of a manifest. JSON is YAML too.
+fn read_overlay(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let overlay = Overlay::new(text);
+    let overlay = overlay.map_err(|error| anyhow!("{}: {error}", path.display()))?;
+    let config: serde_json::Value = serde_json::from_str(overlay.as_str())?;
+    let lines = serde_json::to_string_pretty(&config)?.replace('\n', "\n    ");
+    Ok(format!("  overlay:\n    {lines}\n"))
+}
+
+/// Host and port that the pointer config of a pool sends machines to.
+fn place(state: &StateDirectory, pool: &str) -> anyhow::Result<(Host, u16)> {
+    let path = state.path().join("user-data").join(format!("{pool}.ign"));
+    let missing = || format!("{}: run `serve` first, which makes it", path.display());
+    let text = std::fs::read(&path).with_context(missing)?;
+    let url = PointerConfig::read(&text).url_for(pool).with_context(missing)?;
+    let url: http::Uri = url.parse()?;
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let host = host.parse().map_err(|_| anyhow!("{}: no host in {url}", path.display()))?;
+    Ok((host, url.port_u16().unwrap_or(443)))
+}
+
+/// Prints the pointer config's place, and how installers take it.
+fn print_ways(state: &StateDirectory, name: &str) -> anyhow::Result<()> {
+    let path = state.machine_pointer_path(name);
+    let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
+    let (file, hash) = (path.display(), HEXLOWER.encode(&Sha512::digest(&text)));
+    for line in [
+        format!("its pointer config, with its token: {file}"),
+        String::new(),
+        "Install it from a system that has the file:".to_owned(),
+        format!("  coreos-installer install /dev/sda --ignition-file {file}"),
+        "or that fetches it from a web server of yours:".to_owned(),
+        format!(
+            "  coreos-installer install /dev/sda --ignition-url https://WEB-SERVER/{name}.ign \\"
+        ),
+        format!("    --ignition-hash sha512-{hash}"),
+        "As kernel arguments in an iPXE script, to install by and to boot live by:".to_owned(),
+        format!(
+            "  coreos.inst.install_dev=/dev/sda coreos.inst.ignition_url=https://WEB-SERVER/{name}.ign"
+        ),
+        format!(
+            "  ignition.firstboot ignition.platform.id=metal ignition.config.url=https://WEB-SERVER/{name}.ign"
+        ),
+    ] {
+        print_line(&line);
+    }
+    Ok(())
+}
+
+/// Has the server arm a machine's token again.
+///
+/// # Errors
+/// There is no such machine.
+pub fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    let RearmSettings { name, state } = settings;
+    let state = state.open()?;
+    match state.machine_token(name)? {
+        None => bail!("{name}: there is no machine of this name"),
+        Some(MachineToken { revoked: Some(_), .. }) => {
+            bail!(
+                "{name}: its object was removed; `machines add` makes it again, with another token"
+            )
+        }
+        Some(_) => {}
+    }
+    state.ask_to_arm(name, &now.unix_timestamp_nanos().to_string())?;
+    print_line(&format!("{name}: a server that runs arms its token within seconds"));
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! A request with the token of a single machine.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use model::access::Refusal;
+
+use crate::serving::machine_tokens::MachineTokens;
+
+/// A request of a machine by its name.
+#[derive(Debug)]
+pub(super) struct MachineRequest {
+    pub(super) tokens: Arc<MachineTokens>,
+    pub(super) name: Arc<str>,
+}
+
+impl MachineRequest {
+    /// Checks that the token is open.
+    pub(super) async fn check(&self) -> Result<(), Refusal> {
+        if self.tokens.is_open(&self.name) {
+            return Ok(());
+        }
+        // It is stored that the token is spent.
+        self.blocking(MachineTokens::check).await
+    }
+
+    /// Records that an answer begins for `address`, on disk before it returns.
+    pub(super) async fn begin(&self, address: IpAddr) -> Result<(), Refusal> {
+        self.blocking(move |tokens, name| tokens.begin(name, address)).await
+    }
+
+    async fn blocking(
+        &self,
+        work: impl FnOnce(&MachineTokens, &str) -> Result<(), Refusal> + Send + 'static,
+    ) -> Result<(), Refusal> {
+        let (tokens, name) = (Arc::clone(&self.tokens), Arc::clone(&self.name));
+        let work = tokio::task::spawn_blocking(move || work(&tokens, &name));
+        // The task is not cancelled, and a panic ends the process.
+        work.await.unwrap_or(Err(Refusal::NotStored))
+    }
+
+    /// The response, which records when it was taken whole.
+    pub(super) fn following(self, response: Response) -> Response {
+        response.map(|body| Body::new(FollowedBody { body, machine: Some(self) }))
+    }
+}
+
+/// Body of an answer to a machine. It counts as taken whole when its last piece is handed to the connection: a client
+/// that loses the rest on the way asks again.
+#[derive(Debug)]
+struct FollowedBody {
+    body: Body,
+    /// The machine, until the body has ended.
+    machine: Option<MachineRequest>,
+}
+
+impl http_body::Body for FollowedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        let is_whole = match &frame {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(_))) => self.body.is_end_stream(),
+            _ => false,
+        };
+        if is_whole && let Some(MachineRequest { tokens, name }) = self.machine.take() {
+            tokens.take(&name);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

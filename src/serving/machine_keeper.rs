@@ -1,0 +1,272 @@
+//! Keeps the tokens and pointer configs of the machines that have an object.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use model::access::machine::KnownMachine;
+use model::access::{KnownMachines, MachineToken};
+use model::objects::FirstBootMachine;
+use pki::Host;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use super::machine_tokens::MachineTokens;
+use crate::files::watch::{DirectoryWatch, Scanned};
+use crate::store::machine_files::{StoredMachines, WantedMachine};
+use crate::store::state_directory::StateDirectory;
+use crate::store::state_error::StateError;
+
+/// Maximum number of machines that get a token at once, each with some writes: other changes wait meanwhile.
+const MAX_AT_ONCE: usize = 50;
+/// Wait after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+
+type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
+
+/// Makes, arms and revokes the tokens of machines.
+pub(crate) struct MachineKeeper {
+    tokens: Arc<MachineTokens>,
+    state: StateDirectory,
+    host: Host,
+    port: u16,
+    /// Objects that are up to date on disk.
+    kept: Machines,
+    /// Machines whose stored token cannot be read.
+    unreadable: BTreeMap<String, String>,
+    is_loaded: bool,
+    /// True while no object is there of the machines that an earlier process kept.
+    is_elsewhere: bool,
+    /// Watch of the requests to arm tokens, created at the first wait.
+    requests: Option<DirectoryWatch>,
+    /// Requests at the last look, with the time of their change.
+    seen: BTreeMap<PathBuf, SystemTime>,
+    retry_at: Option<Instant>,
+}
+
+/// Result of a look at the machines.
+#[derive(Debug, Default)]
+pub(super) struct KeptMachines {
+    pub(super) known: KnownMachines,
+    /// Faults for administrators, one line each.
+    pub(super) attention: Vec<String>,
+}
+
+impl MachineKeeper {
+    /// Creates a keeper that has not looked yet. Its pointer configs send machines to `host`, at its `port` for TLS.
+    pub(crate) fn new(
+        tokens: Arc<MachineTokens>,
+        state: StateDirectory,
+        host: Host,
+        port: u16,
+    ) -> Self {
+        Self {
+            tokens,
+            state,
+            host,
+            port,
+            kept: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            is_loaded: false,
+            is_elsewhere: false,
+            requests: None,
+            seen: BTreeMap::new(),
+            retry_at: None,
+        }
+    }
+
+    /// Brings the tokens up to date with the objects. It may block.
+    pub(super) fn keep(&mut self, machines: &Machines) -> KeptMachines {
+        self.retry_at = None;
+        let mut attention = Vec::new();
+        if !self.is_loaded {
+            match self.load(machines) {
+                Ok(()) => self.is_loaded = true,
+                Err(error) => {
+                    self.retry_at = Some(Instant::now() + RETRY);
+                    attention.push(error.to_string());
+                    return KeptMachines { known: KnownMachines::default(), attention };
+                }
+            }
+        }
+        self.seen = requests_in(&self.state.arm_path());
+        attention.extend(self.keep_present(machines));
+        attention.extend(self.revoke_absent(machines));
+        attention
+            .extend(self.unreadable.iter().map(|(name, why)| format!("machine {name}: {why}")));
+        self.tokens.report_shared();
+        KeptMachines { known: self.known(machines), attention }
+    }
+
+    /// Reads the tokens of an earlier process.
+    fn load(&mut self, machines: &Machines) -> Result<(), StateError> {
+        let StoredMachines { tokens, errors } = self.state.machine_tokens()?;
+        let mut current = tokens.iter().filter(|(_, token)| token.revoked.is_none()).peekable();
+        // A typing error in the directory's name must not revoke the tokens of all machines.
+        self.is_elsewhere =
+            current.peek().is_some() && current.all(|(name, _)| !machines.contains_key(name));
+        self.unreadable =
+            errors.into_iter().map(|(name, error)| (name, error.to_string())).collect();
+        let found = tokens.into_iter().map(|(name, token)| (name, token.found()));
+        self.tokens.load(found.collect());
+        Ok(())
+    }
+
+    fn keep_present(&mut self, machines: &Machines) -> Vec<String> {
+        let mut attention = Vec::new();
+        let mut left = MAX_AT_ONCE;
+        for (name, machine) in machines {
+            if self.unreadable.contains_key(name) || self.is_kept(name, machine) {
+                continue;
+            }
+            if left == 0 {
+                self.retry_at = Some(Instant::now());
+                break;
+            }
+            left -= 1;
+            match self.keep_one(machine) {
+                Ok(()) => {
+                    self.kept.insert(name.clone(), Arc::clone(machine));
+                }
+                Err(error) => {
+                    self.kept.remove(name);
+                    self.retry_at = Some(Instant::now() + RETRY);
+                    attention.push(format!("machine {name}: {error}"));
+                    // The others would wait as long.
+                    if matches!(error, StateError::Lock(_)) {
+                        break;
+                    }
+                }
+            }
+        }
+        attention
+    }
+
+    /// Returns `true` if nothing of a machine can have changed since it was kept.
+    fn is_kept(&self, name: &str, machine: &Arc<FirstBootMachine>) -> bool {
+        let is_same = self.kept.get(name).is_some_and(|kept| **kept == **machine);
+        let command = || self.tokens.get(name).map(|token| token.armed.command);
+        let is_asked = || {
+            let path = self.state.arm_path().join(name);
+            self.seen.contains_key(&path) && self.state.asked_to_arm(name).ok() != command()
+        };
+        is_same && self.state.machine_pointer_path(name).exists() && !is_asked()
+    }
+
+    fn keep_one(&self, machine: &FirstBootMachine) -> Result<(), StateError> {
+        let name = machine.name();
+        let wanted = WantedMachine { name, pool: machine.pool(), rearm: machine.rearm() };
+        let place = (&self.host, self.port);
+        let now = OffsetDateTime::now_utc();
+        self.tokens.change(name, |known| {
+            let token = self.state.keep_machine(wanted, known, place, now)?;
+            match known {
+                None => tracing::info!(
+                    machine = name,
+                    pointer = %self.state.machine_pointer_path(name).display(),
+                    "made a token for a machine"
+                ),
+                Some(known) if known.token != token.token => {
+                    tracing::info!(machine = name, "replaced the token of a machine");
+                }
+                Some(known) if known.armed != token.armed => {
+                    tracing::info!(machine = name, "armed the token of a machine again");
+                }
+                Some(_) => {}
+            }
+            Ok(Some(token))
+        })
+    }
+
+    /// Revokes the tokens of machines whose object is gone.
+    fn revoke_absent(&mut self, machines: &Machines) -> Vec<String> {
+        self.kept.retain(|name, _| machines.contains_key(name));
+        let names = self.tokens.names();
+        if self.is_elsewhere && names.iter().any(|name| machines.contains_key(&**name)) {
+            self.is_elsewhere = false;
+        }
+        let absent = names.into_iter().filter(|name| !machines.contains_key(&**name));
+        if self.is_elsewhere {
+            let count = absent.count();
+            return vec![format!(
+                "none of the {count} machines whose tokens are kept has a FirstBootMachine here, so their tokens open \
+                 nothing; they are kept in case that this is the wrong directory"
+            )];
+        }
+        let now = OffsetDateTime::now_utc();
+        absent.filter_map(|name| self.revoke(&name, now).err()).map(|it| it.to_string()).collect()
+    }
+
+    fn revoke(&self, name: &str, now: OffsetDateTime) -> Result<(), StateError> {
+        let is_gone = self
+            .tokens
+            .get(name)
+            .is_some_and(|token| token.revoked(now).is_some_and(|revoked| revoked == token));
+        if is_gone {
+            return Ok(());
+        }
+        self.tokens.change(name, |known| {
+            let Some(revoked) = known.and_then(|known| known.revoked(now)) else {
+                self.state.forget_machine(name)?;
+                return Ok(None);
+            };
+            self.state.write_machine_token(name, &revoked)?;
+            self.state.remove_machine_pointer(name)?;
+            tracing::info!(
+                machine = name,
+                "revoked the token of a machine, whose object was removed"
+            );
+            Ok(Some(revoked))
+        })
+    }
+
+    /// The tokens by their hashes.
+    fn known(&self, machines: &Machines) -> KnownMachines {
+        let mut known = Vec::new();
+        for name in self.tokens.names() {
+            let Some(token) = self.tokens.get(&name) else { continue };
+            let MachineToken { pool, earlier, revoked, .. } = &token;
+            let object = machines.get(&*name);
+            let machine = |is_revoked| KnownMachine {
+                name: Arc::clone(&name),
+                pool: pool.clone(),
+                networks: object.map(|it| it.networks().to_vec()).unwrap_or_default(),
+                is_revoked,
+            };
+            known.extend(earlier.iter().map(|hash| (*hash, machine(true))));
+            let is_revoked = revoked.is_some() || object.is_none();
+            known.push((token.token.hash(), machine(is_revoked)));
+        }
+        known.into_iter().collect()
+    }
+
+    /// Waits until the machines must be looked at again: a command asks for it, or something could not be written.
+    /// Forever without machines. It is cancel safe.
+    pub(super) async fn due(keeper: Option<&mut Self>) {
+        let Some(keeper) = keeper.filter(|it| it.retry_at.is_some() || !it.kept.is_empty()) else {
+            return std::future::pending().await;
+        };
+        if let Some(at) = keeper.retry_at {
+            return tokio::time::sleep_until(at).await;
+        }
+        let Self { requests, seen, state, .. } = keeper;
+        let requests = requests.get_or_insert_with(|| DirectoryWatch::new(vec![state.arm_path()]));
+        let mut is_due = false;
+        while !is_due {
+            requests.changed().await;
+            requests.scan(|_| {
+                is_due = requests_in(&state.arm_path()) != *seen;
+                Scanned::Settled
+            });
+        }
+    }
+}
+
+/// Requests of commands to arm tokens, with the time of their change.
+fn requests_in(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter_map(|path| Some((path.clone(), changed(&path)?))).collect()
+}

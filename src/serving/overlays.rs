@@ -1,0 +1,186 @@
+//! Configs of machines with an overlay: merged when they are asked for, and kept within a number of bytes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use ignition::{Form, SpecVersion};
+use lru::LruCache;
+use model::objects::FirstBootMachine;
+use model::render::with_overlay;
+use tokio::sync::Semaphore;
+
+use super::answers::Answer;
+use crate::telemetry::conditions::{Condition, Conditions};
+
+/// Maximum size of all configs with an overlay that are kept, in bytes.
+const MAX_BYTES: usize = 16 << 20;
+/// Maximum number of configs that are merged at a time, each with some megabytes of memory.
+const MAX_MERGING: usize = 4;
+/// Maximum number of machines whose overlay is reported; the last ones.
+const MAX_REPORTED: usize = 20;
+
+/// Objects of machines, with the configs that were merged from their overlays.
+#[derive(Debug)]
+pub(crate) struct Overlays {
+    machines: ArcSwap<BTreeMap<String, Arc<FirstBootMachine>>>,
+    kept: Mutex<Kept>,
+    merging: Semaphore,
+    /// Reasons why overlays cannot be merged, by machine.
+    failed: Mutex<BTreeMap<String, String>>,
+    degraded: Conditions,
+}
+
+#[derive(Debug)]
+struct Kept {
+    configs: LruCache<Key, MergedConfig>,
+    bytes: usize,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    machine: Arc<str>,
+    version: SpecVersion,
+    form: usize,
+}
+
+/// A merged config, with what it was merged from.
+#[derive(Debug)]
+struct MergedConfig {
+    answer: Arc<Answer>,
+    object: Arc<FirstBootMachine>,
+    of_pool: HeaderValue,
+}
+
+impl Overlays {
+    /// Creates an empty set.
+    pub(crate) fn new(degraded: Conditions) -> Self {
+        let kept = Kept { configs: LruCache::unbounded(), bytes: 0 };
+        Self {
+            machines: ArcSwap::default(),
+            kept: Mutex::new(kept),
+            merging: Semaphore::new(MAX_MERGING),
+            failed: Mutex::default(),
+            degraded,
+        }
+    }
+
+    /// Uses the overlays of these objects from this call on.
+    pub(super) fn take(&self, machines: &BTreeMap<String, Arc<FirstBootMachine>>) {
+        if **self.machines.load() == *machines {
+            return;
+        }
+        self.machines.store(Arc::new(machines.clone()));
+        let mut failed = lock(&self.failed);
+        failed.retain(|name, _| machines.contains_key(name));
+        self.report(&failed);
+    }
+
+    /// The answer for a machine, made of its pool's.
+    ///
+    /// # Errors
+    /// The reason why the overlay cannot be merged, one line.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        machine: &Arc<str>,
+        of_pool: Arc<Answer>,
+        (version, form): (SpecVersion, Form),
+    ) -> Result<Arc<Answer>, String> {
+        let object = self.machines.load().get(&**machine).cloned();
+        let Some(object) = object.filter(|object| object.overlay().is_some()) else {
+            return Ok(of_pool);
+        };
+        let key = Key { machine: Arc::clone(machine), version, form: form.index() };
+        if let Some(answer) = self.kept().get(&key, &object, &of_pool.etag) {
+            return Ok(answer);
+        }
+        // The semaphore is never closed.
+        let _turn = self.merging.acquire().await;
+        let (overlays, merging, pool) =
+            (Arc::clone(self), Arc::clone(&object), Arc::clone(&of_pool));
+        let work = tokio::task::spawn_blocking(move || merged(&pool, &merging, (version, form)));
+        // The task is not cancelled, and a panic ends the process.
+        let merged = work.await.unwrap_or_else(|error| Err(error.to_string()));
+        overlays.note(machine, merged.as_ref().err());
+        let answer = merged?;
+        let of_pool = of_pool.etag.clone();
+        self.kept().keep(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
+        Ok(answer)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        lock(&self.kept)
+    }
+
+    /// Reports if the overlay of a machine can be merged.
+    fn note(&self, machine: &str, reason: Option<&String>) {
+        let mut failed = lock(&self.failed);
+        let is_new = match reason {
+            Some(reason) => {
+                failed.insert(machine.to_owned(), reason.clone()).as_ref() != Some(reason)
+            }
+            None => failed.remove(machine).is_some(),
+        };
+        if !is_new {
+            return;
+        }
+        if let Some(reason) = reason {
+            tracing::error!(
+                machine,
+                reason,
+                fix = "change the overlay of the FirstBootMachine",
+                "the overlay of a machine cannot be merged into its pool's config; it gets 503 until then"
+            );
+        }
+        self.report(&failed);
+    }
+
+    fn report(&self, failed: &BTreeMap<String, String>) {
+        let lines = failed.iter().take(MAX_REPORTED);
+        let lines: Vec<_> = lines.map(|(name, why)| format!("machine {name}: {why}")).collect();
+        Condition::of_all("overlays", &lines).note(&self.degraded);
+    }
+}
+
+impl Kept {
+    fn get(
+        &mut self,
+        key: &Key,
+        object: &Arc<FirstBootMachine>,
+        of_pool: &HeaderValue,
+    ) -> Option<Arc<Answer>> {
+        let kept = self.configs.get(key)?;
+        let is_present = Arc::ptr_eq(&kept.object, object) && kept.of_pool == of_pool;
+        is_present.then(|| Arc::clone(&kept.answer))
+    }
+
+    fn keep(&mut self, key: Key, merged: MergedConfig) {
+        self.bytes += merged.answer.body.len();
+        if let Some(before) = self.configs.put(key, merged) {
+            self.bytes -= before.answer.body.len();
+        }
+        while self.bytes > MAX_BYTES
+            && let Some((_, oldest)) = self.configs.pop_lru()
+        {
+            self.bytes -= oldest.answer.body.len();
+        }
+    }
+}
+
+fn merged(
+    of_pool: &Answer,
+    object: &FirstBootMachine,
+    variant: (SpecVersion, Form),
+) -> Result<Arc<Answer>, String> {
+    let pool = of_pool.body.to_bytes();
+    let pool = str::from_utf8(&pool).map_err(|error| error.to_string())?;
+    let overlay = object.overlay().map_or("{}", |overlay| overlay.as_str());
+    let body = with_overlay(pool, overlay, object.replaces(), variant);
+    let answer = of_pool.with_body(body.map_err(|error| error.to_string())?);
+    answer.map(Arc::new).map_err(|error| error.to_string())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,187 @@
+//! Tokens of single machines, in the state directory.
+//!
+//! ```text
+//! machines/NAME.json            the token of a machine and its use
+//! machines/arm/NAME             the last request of a command to arm it again
+//! user-data/machines/NAME.ign   its pointer config
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use model::access::MachineToken;
+use model::access::machine::Armed;
+use model::objects::is_object_name;
+use model::pointer_config::{Authorization, PointerConfig, WrittenFetch};
+use pki::Host;
+use time::OffsetDateTime;
+
+use super::state_directory::StateDirectory;
+use super::state_error::{StateError, if_there, read_if_there};
+use crate::files::bounded;
+use crate::files::replace::{self, PRIVATE};
+
+/// Maximum size of a request to arm a token, in bytes.
+const MAX_REQUEST_BYTES: u64 = 256;
+
+/// A machine whose token and pointer config are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct WantedMachine<'a> {
+    /// Name of the machine.
+    pub name: &'a str,
+    /// Pool whose config it gets.
+    pub pool: &'a str,
+    /// Value of its annotation to arm the token.
+    pub rearm: Option<&'a str>,
+}
+
+/// Stored tokens of machines, by name.
+#[derive(Debug, Default)]
+pub struct StoredMachines {
+    /// Tokens.
+    pub tokens: BTreeMap<String, MachineToken>,
+    /// Errors of those that cannot be read.
+    pub errors: BTreeMap<String, StateError>,
+}
+
+impl StateDirectory {
+    fn machines_path(&self) -> PathBuf {
+        self.path().join("machines")
+    }
+
+    /// Directory with the requests of commands to arm tokens.
+    #[must_use]
+    pub fn arm_path(&self) -> PathBuf {
+        self.machines_path().join("arm")
+    }
+
+    fn machine_path(&self, name: &str) -> PathBuf {
+        self.machines_path().join(format!("{name}.json"))
+    }
+
+    /// Path of a machine's pointer config.
+    #[must_use]
+    pub fn machine_pointer_path(&self, name: &str) -> PathBuf {
+        self.machine_pointers_path().join(format!("{name}.ign"))
+    }
+
+    /// Paths of the tokens of machines, by name.
+    pub(super) fn machine_paths(&self) -> Result<BTreeMap<String, PathBuf>, StateError> {
+        let directory = self.machines_path();
+        let failed = |error| StateError::Read { path: directory.clone(), error };
+        let entries = match std::fs::read_dir(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut paths = BTreeMap::new();
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json"));
+            if let Some(name) = name.filter(|name| is_object_name(name)) {
+                paths.insert(name.to_owned(), path);
+            }
+        }
+        Ok(paths)
+    }
+
+    /// All stored tokens of machines.
+    pub fn machine_tokens(&self) -> Result<StoredMachines, StateError> {
+        let StoredMachines { mut tokens, mut errors } = StoredMachines::default();
+        for name in self.machine_paths()?.into_keys() {
+            match self.machine_token(&name) {
+                Ok(Some(token)) => drop(tokens.insert(name, token)),
+                Ok(None) => {}
+                Err(error) => drop(errors.insert(name, error)),
+            }
+        }
+        Ok(StoredMachines { tokens, errors })
+    }
+
+    /// The stored token of a machine.
+    pub fn machine_token(&self, name: &str) -> Result<Option<MachineToken>, StateError> {
+        let path = self.machine_path(name);
+        let Some(json) = read_if_there(&path)? else { return Ok(None) };
+        let token = MachineToken::read(&json);
+        token.map(Some).map_err(|error| StateError::Malformed { path, reason: error.to_string() })
+    }
+
+    /// Stores the token of a machine with its use. It is on disk when this returns.
+    pub fn write_machine_token(&self, name: &str, token: &MachineToken) -> Result<(), StateError> {
+        replace::create_directory_for(&self.arm_path(), self.reader())?;
+        self.write_json(&self.machine_path(name), token)
+    }
+
+    /// Removes the token of a machine that is gone, and what belongs to it.
+    pub fn forget_machine(&self, name: &str) -> Result<(), StateError> {
+        remove(&self.arm_path().join(name))?;
+        remove(&self.machine_path(name))
+    }
+
+    /// Removes the pointer config of a machine that is gone.
+    pub fn remove_machine_pointer(&self, name: &str) -> Result<(), StateError> {
+        remove(&self.machine_pointer_path(name))
+    }
+
+    /// Has the server arm a machine's token again.
+    pub fn ask_to_arm(&self, name: &str, value: &str) -> Result<(), StateError> {
+        replace::create_directory_for(&self.arm_path(), self.reader())?;
+        Ok(self.replace(&self.arm_path().join(name), value.as_bytes(), PRIVATE)?)
+    }
+
+    /// The last request of a command to arm a machine's token.
+    pub fn asked_to_arm(&self, name: &str) -> Result<Option<String>, StateError> {
+        let path = self.arm_path().join(name);
+        let text = if_there(&path, bounded::read_start(&path, MAX_REQUEST_BYTES))?;
+        Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
+    }
+
+    /// Brings the token and the pointer config of a machine up to date, and returns the token. `known` is the token as
+    /// the caller knows it, whose use may be newer than on disk.
+    pub fn keep_machine(
+        &self,
+        wanted: WantedMachine<'_>,
+        known: Option<&MachineToken>,
+        (host, port): (&Host, u16),
+        now: OffsetDateTime,
+    ) -> Result<MachineToken, StateError> {
+        let WantedMachine { name, pool, rearm } = wanted;
+        let url = format!("https://{host}:{port}/config/{pool}");
+        let _lock = self.lock()?;
+        let command = self.asked_to_arm(name)?;
+        let asked = Armed { annotation: rearm.map(str::to_owned), command };
+        let stored = self.machine_token(name)?;
+        // Another process may have made it meanwhile.
+        let known = known.cloned().or_else(|| stored.clone().map(MachineToken::found));
+        let token =
+            MachineToken::following(known.as_ref(), pool, &asked, &self.fresh_token()?, now);
+        if stored.as_ref() != Some(&token) {
+            self.write_machine_token(name, &token)?;
+        }
+        replace::create_directory_for(&self.machine_pointers_path(), self.reader())?;
+        let path = self.machine_pointer_path(name);
+        let present = read_if_there(&path)?.unwrap_or_default();
+        if !carries(&present, &url, &token) {
+            self.make_pointer((&path, &present), &url, (pool, Some(&token.token)))?;
+        }
+        Ok(token)
+    }
+}
+
+/// Returns `true` if a pointer config fetches from `url` by a machine's token.
+fn carries(text: &[u8], url: &str, token: &MachineToken) -> bool {
+    let config = PointerConfig::read(text);
+    let expected = Authorization::Bearer(token.token.as_str().to_owned());
+    let is_by_it =
+        |fetch: &WrittenFetch| fetch.pool == token.pool && fetch.authorization == expected;
+    config.fetches_from(url) && config.written_fetches().iter().any(is_by_it)
+}
+
+fn remove(path: &Path) -> Result<(), StateError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StateError::Read { path: path.to_owned(), error })
+        }
+        _ => Ok(()),
+    }
+}

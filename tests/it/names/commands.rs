@@ -1,0 +1,112 @@
+//! `machines add`, and what other commands make of machines with names.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Site, get_known, named, printed, said, text};
+use crate::support::server::binary;
+use crate::support::wait_for;
+
+fn add<'a>(site: &Site, manifests: &'a str, more: &[&'a str]) -> std::process::Output {
+    let arguments: Vec<&str> = ["add", "rack-7", "--pool", "worker", "--manifests", manifests]
+        .into_iter()
+        .chain(more.iter().copied())
+        .collect();
+    site.machines(&arguments)
+}
+
+#[test]
+fn adding_a_machine_writes_its_manifest_and_tells_how_to_boot_by_its_pointer_config() {
+    let site = Site::new();
+    let manifests = text(&site.manifests());
+    fs::create_dir(site.state()).expect("a folder");
+    let early = add(&site, &manifests, &[]);
+    assert_eq!(early.status.code(), Some(1));
+    assert!(said(&early).contains("worker.ign: run `serve` first"), "{}", said(&early));
+    let server = site.serve(&[]);
+    let lines = printed(&add(&site, &manifests, &["--address", "127.0.0.0/8"]));
+    let path = site.pointer_path("rack-7");
+    for part in [
+        format!("wrote {manifests}/machine-rack-7.yaml"),
+        format!("coreos-installer install /dev/sda --ignition-file {}", text(&path)),
+        "coreos.inst.ignition_url=".to_owned(),
+        "ignition.config.url=".to_owned(),
+    ] {
+        assert!(lines.contains(&part), "{part} is not in {lines}");
+    }
+    let hash = lines.split("--ignition-hash sha512-").nth(1).expect("a hash");
+    let hash = hash.split_whitespace().next().expect("a hash");
+    let expected = Command::new("sha512sum").arg(&path).output().expect("coreutils");
+    assert!(expected.stdout.starts_with(hash.as_bytes()) && hash.len() == 128, "{hash}");
+    let credential = site.credential("rack-7");
+    wait_for("the server to know it", || {
+        (named(&server, "rack-7")["pool"] == "worker").then_some(())
+    });
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    assert_eq!(site.credential("rack-7"), credential, "the server keeps it");
+    let again = add(&site, &manifests, &[]);
+    assert!(said(&again).ends_with("there is such a machine\n"), "{}", said(&again));
+    let unknown = site.machines(&["rearm", "rack-8"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(said(&unknown).contains("rack-8: there is no machine of this name"));
+    let from = server.metrics().address().to_string();
+    let output = binary().args(["machines", "--from", &from]).output().expect("the built binary");
+    let table = printed(&output);
+    assert!(table.contains("NAME") && table.contains("rack-7"), "{table}");
+}
+
+#[test]
+fn names_that_are_no_objects_names_are_refused() {
+    let site = Site::new();
+    let manifests = text(&site.manifests());
+    for name in ["..", "a/b", "../x", "A", "", ".json", &"n".repeat(201)] {
+        let output = site.machines(&["add", name, "--pool", "worker", "--manifests", &manifests]);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
+        assert!(!site.machines(&["rearm", name]).status.success());
+    }
+    assert!(!site.state().exists());
+}
+
+/// The pointer configs of machines follow the CA, and their tokens are known to `certs check` and `tokens list`.
+#[test]
+fn pointer_configs_of_machines_follow_a_new_ca_and_keep_their_tokens() {
+    let site = Site::new();
+    site.put_machine("n", &serde_json::json!({"pool": "worker"}));
+    let server = site.serve(&["--access", "enforce"]);
+    let credential = site.credential("n");
+    let of_state = |arguments: &[&str]| {
+        let mut command = binary();
+        command.args(arguments).arg("--state-dir").arg(site.state());
+        command.output().expect("the built binary")
+    };
+    let cas = |text: &str| {
+        let pointer: Value = serde_json::from_str(text).expect("JSON");
+        pointer["ignition"]["security"]["tls"]["certificateAuthorities"].clone()
+    };
+    let before = cas(&site.pointer("n"));
+    printed(&of_state(&["certs", "rotate", "--ca"]));
+    wait_for("the new CA in the pointer config", || {
+        (cas(&site.pointer("n")) != before).then_some(())
+    });
+    assert_eq!(site.credential("n"), credential);
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let checked = of_state(&["certs", "check"]);
+    assert!(
+        checked.status.success(),
+        "{}{}",
+        said(&checked),
+        String::from_utf8_lossy(&checked.stdout)
+    );
+    let listed = printed(&of_state(&["tokens", "list"]));
+    assert!(listed.contains("machine n"), "{listed}");
+    printed(&of_state(&["tokens", "rotate"]));
+    let of_pool = site.state().join("user-data/worker.ign");
+    let pointer = site.pointer_path("n");
+    assert!(of_pool.exists());
+    let checked = of_state(&["certs", "check", "--pointer", &text(&pointer)]);
+    assert!(checked.status.success(), "{}", said(&checked));
+    assert_eq!(site.credential("n"), credential, "a rotation is of pools' tokens");
+}

@@ -1,0 +1,83 @@
+//! What manifests and files of others can do to machines with names.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::{Site, get, get_known, machine};
+use crate::support::wait_for;
+
+#[test]
+fn a_manifest_that_is_no_machine_is_named_and_the_last_good_one_counts() {
+    let site = Site::new();
+    site.put_machine("n", &json!({"pool": "worker", "addresses": ["127.0.0.0/8"]}));
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let readiness = || String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+    for (spec, reason) in [
+        (json!({"pool": "worker", "adresses": []}), "unknown field `adresses`"),
+        (json!({"pool": "../worker"}), "spec.pool: not a valid name"),
+        (json!({"pool": "worker", "addresses": ["x"]}), "spec.addresses: [0]: expected an address"),
+    ] {
+        site.put_machine("n", &spec);
+        wait_for("the fault to be told", || {
+            let told = readiness();
+            (told.contains("FirstBootMachine \"n\"") && told.contains(reason)).then_some(())
+        });
+        assert_eq!(get(&site.tls(&server), "worker", &credential).status, 200);
+    }
+    site.put_machine("n", &json!({"pool": "worker"}));
+    wait_for("it to be in order", || (server.plain().get("/readyz").status == 200).then_some(()));
+}
+
+#[test]
+fn a_machine_of_another_namespace_with_the_same_name_gets_nothing() {
+    let site = Site::new();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    let mut other = machine("n", &json!({"pool": "infra"}));
+    other["metadata"]["namespace"] = "elsewhere".into();
+    site.put("z-other", &other);
+    wait_for("the fault to be told", || {
+        let told = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+        told.contains("FirstBootMachine n is also in").then_some(())
+    });
+    assert_eq!(get(&site.tls(&server), "worker", &credential).status, 200);
+    assert_eq!(site.credential("n"), credential);
+}
+
+#[test]
+fn a_file_that_somebody_else_made_is_left_alone() {
+    let site = Site::new();
+    let directory = site.state().join("user-data/machines");
+    fs::create_dir_all(&directory).expect("folders");
+    fs::write(directory.join("n.ign"), "#cloud-config\n").expect("a file");
+    fs::create_dir_all(site.state().join("machines")).expect("a folder");
+    fs::write(site.state().join("machines/broken.json"), "{").expect("a file");
+    for name in ["n", "broken", "good"] {
+        site.put_machine(name, &json!({"pool": "worker"}));
+    }
+    let server = site.serve(&[]);
+    assert_eq!(get_known(&site.tls(&server), "worker", &site.credential("good")).status, 200);
+    let told = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+    assert!(told.contains("n.ign is not changed"), "{told}");
+    assert!(told.contains("machine broken: "), "{told}");
+    assert_eq!(site.pointer("n"), "#cloud-config\n");
+    let kept = fs::read_to_string(site.state().join("machines/broken.json")).expect("a file");
+    assert_eq!(kept, "{");
+}
+
+#[test]
+fn many_machines_are_made_a_few_at_a_time() {
+    let site = Site::new();
+    let list: Vec<_> =
+        (0..120).map(|number| machine(&format!("n{number}"), &json!({"pool": "worker"}))).collect();
+    site.put("machines", &json!({"apiVersion": "v1", "kind": "List", "items": list}));
+    let server = site.serve(&[]);
+    for number in [0, 60, 119] {
+        let credential = site.credential(&format!("n{number}"));
+        assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    }
+}

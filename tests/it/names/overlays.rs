@@ -1,0 +1,258 @@
+//! A machine's own files, merged into its pool's config.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{Site, get, get_known, printed, refusal, said, text};
+use crate::support::daemon_check::drift;
+use crate::support::machine::Machine;
+use crate::support::server::{Server, binary};
+use crate::support::wait_for;
+
+/// The Ignition config of the pool, with a bit of everything that machine-config-daemon compares.
+fn of_pool(contents: &str) -> Value {
+    json!({
+        "ignition": {"version": "3.2.0"},
+        "storage": {"files": [
+            {"path": "/etc/pool", "mode": 384, "contents": {"source": format!("data:,{contents}")}},
+            {"path": "/etc/default-mode", "contents": {"source": "data:,x%0A"}},
+        ]},
+        "systemd": {"units": [
+            {"name": "pool.service", "enabled": true,
+                "contents": "[Unit]\n[Install]\nWantedBy=multi-user.target\n",
+                "dropins": [{"name": "10-pool.conf", "contents": "[Unit]\n"}]},
+            {"name": "masked.service", "mask": true},
+        ]},
+    })
+}
+
+/// What a machine has for itself: its name, its address, a unit, and a drop-in of a unit of the pool.
+fn own() -> Value {
+    json!({
+        "ignition": {"version": "3.1.0"},
+        "storage": {
+            "files": [
+                {"path": "/etc/hostname", "mode": 420, "contents": {"source": "data:,rack-7%0A"}},
+                {"path": "/etc/NetworkManager/system-connections/eth0.nmconnection", "mode": 384,
+                    "contents": {"source": "data:,%5Bipv4%5D%0Aaddress1=192.0.2.7/24%0A"}},
+            ],
+            "directories": [{"path": "/var/lib/own", "mode": 448}],
+            "links": [{"path": "/etc/localtime", "target": "/usr/share/zoneinfo/UTC"}],
+        },
+        "systemd": {"units": [
+            {"name": "own.service", "enabled": true,
+                "contents": "[Unit]\n[Install]\nWantedBy=multi-user.target\n"},
+            {"name": "pool.service", "dropins": [{"name": "50-own.conf", "contents": "[Unit]\n"}]},
+        ]},
+    })
+}
+
+fn put_pool(site: &Site, name: &str, config: &Value) {
+    site.put(
+        "config-worker",
+        &json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": name}, "spec": {"config": config},
+        }),
+    );
+    site.put(
+        "pool-worker",
+        &json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "worker"}, "spec": {"configuration": {"name": name}},
+        }),
+    );
+}
+
+fn readiness(server: &Server) -> String {
+    String::from_utf8(server.metrics().get("/readyz").body).expect("text")
+}
+
+#[test]
+fn a_machine_gets_its_own_files_and_the_daemon_finds_those_of_the_pool_as_they_were() {
+    let site = Site::new();
+    put_pool(&site, "00-worker", &of_pool("pool"));
+    site.put_machine("rack-7", &json!({"pool": "worker", "overlay": own()}));
+    site.put_machine("plain", &json!({"pool": "worker"}));
+    let changed = json!({"ignition": {"version": "3.1.0"}, "storage": {"files": [
+        {"path": "/etc/pool", "mode": 384, "contents": {"source": "data:,own"}},
+    ]}});
+    let replacing = json!({"pool": "worker", "overlay": changed, "replaces": ["/etc/pool"]});
+    site.put_machine("replaces", &replacing);
+    let server = site.serve(&[]);
+    let boot = |name: &str| {
+        get_known(&site.tls(&server), "worker", &site.credential(name));
+        let machine = Machine::new();
+        machine.boot(&site.pointer(name));
+        machine
+    };
+    let (named, plain) = (boot("rack-7"), boot("plain"));
+    let read = |machine: &Machine, path: &str| {
+        fs::read_to_string(machine.root().join(path))
+            .unwrap_or_else(|error| panic!("{path}: {error}"))
+    };
+    assert_eq!(read(&named, "etc/hostname"), "rack-7\n");
+    let connection = "etc/NetworkManager/system-connections/eth0.nmconnection";
+    assert_eq!(read(&named, connection), "[ipv4]\naddress1=192.0.2.7/24\n");
+    for path in ["etc/systemd/system/own.service", "etc/systemd/system/pool.service.d/50-own.conf"]
+    {
+        assert!(named.root().join(path).is_file(), "{path}");
+    }
+    assert!(named.root().join("var/lib/own").is_dir());
+    assert!(fs::symlink_metadata(named.root().join("etc/localtime")).is_ok());
+    assert!(!plain.root().join("etc/hostname").exists());
+    for machine in [&named, &plain] {
+        assert_eq!(drift(&machine.root(), &of_pool("pool")), None);
+    }
+    // What the daemon reads is the pool's MachineConfig.
+    for path in
+        ["etc/ignition-machine-config-encapsulated.json", "etc/mcs-machine-config-content.json"]
+    {
+        assert_eq!(read(&named, path), read(&plain, path), "{path}");
+    }
+    let replaces = boot("replaces");
+    assert_eq!(read(&replaces, "etc/pool"), "own");
+    let found = drift(&replaces.root(), &of_pool("pool"));
+    assert_eq!(found.as_deref(), Some("/etc/pool: content mismatch"), "the daemon tells it");
+}
+
+#[test]
+fn an_overlay_that_shadows_what_others_write_is_refused_by_path_until_it_is_changed() {
+    let site = Site::new();
+    put_pool(&site, "00-worker", &of_pool("pool"));
+    let server = site.serve(&[]);
+    let overlay = |path: &str| {
+        json!({"ignition": {"version": "3.1.0"}, "storage": {"files": [
+            {"path": path, "contents": {"source": "data:,SECRET"}},
+        ]}})
+    };
+    let server_file = "/etc/ignition-machine-config-encapsulated.json";
+    for (number, (path, replaces, reason)) in [
+        ("/etc/pool", json!([]), "/etc/pool: the pool's config writes it"),
+        (server_file, json!([]), "the server writes it for every machine"),
+        (server_file, json!([server_file]), "the server writes it for every machine"),
+        ("/etc/pool/x", json!([]), "it is below /etc/pool"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("n{number}");
+        let spec = json!({"pool": "worker", "overlay": overlay(path), "replaces": replaces});
+        site.put_machine(&name, &spec);
+        let credential = site.credential(&name);
+        let answer = wait_for("the overlay to be refused", || {
+            let answer = get(&site.tls(&server), "worker", &credential);
+            let code = answer.header("machine-config-server-refusal").map(str::to_owned);
+            (code.as_deref() == Some("not-renderable")).then_some(answer)
+        });
+        assert_eq!(answer.status, 503);
+        let body = String::from_utf8(answer.body).expect("text");
+        assert!(
+            body.contains("overlay") && !body.contains("/etc/") && !body.contains("SECRET"),
+            "{body}"
+        );
+        let why = refusal(&server, 1)["reason"].as_str().expect("a reason").to_owned();
+        assert!(why.contains(reason), "{why}");
+        assert!(readiness(&server).contains(reason), "{}", readiness(&server));
+        assert_eq!(super::named(&server, &name)["token"], "armed", "nothing was sent");
+        site.put_machine(&name, &json!({"pool": "worker", "overlay": overlay("/etc/own")}));
+        wait_for("the machine to get its config", || {
+            (get(&site.tls(&server), "worker", &credential).status == 200).then_some(())
+        });
+        assert!(!readiness(&server).contains(reason));
+    }
+    assert!(!server.log().contains("SECRET"));
+}
+
+#[test]
+fn a_change_of_the_pool_or_the_overlay_reaches_the_machine_and_the_pools_own_answer_stays() {
+    let site = Site::new();
+    put_pool(&site, "00-worker", &of_pool("first"));
+    site.put_machine("n", &json!({"pool": "worker", "overlay": own()}));
+    let server = site.serve(&["--access", "off"]);
+    let credential = site.credential("n");
+    let body = |credential: &str| {
+        let answer = get_known(&site.tls(&server), "worker", credential);
+        (answer.header("etag").expect("an ETag").to_owned(), answer.json().to_string())
+    };
+    let plain = body("Bearer nothing");
+    assert!(!plain.1.contains("/etc/hostname"));
+    let first = body(&credential);
+    assert_eq!(body(&credential), first);
+    assert_ne!(first.0, plain.0);
+    assert!(first.1.contains("/etc/hostname") && first.1.contains("data:,first"), "{}", first.1);
+    put_pool(&site, "01-worker", &of_pool("second"));
+    wait_for("the pool's change", || body(&credential).1.contains("data:,second").then_some(()));
+    let mut changed = own();
+    changed["storage"]["files"][0]["contents"]["source"] = "data:,rack-8".into();
+    site.put_machine("n", &json!({"pool": "worker", "overlay": changed}));
+    wait_for("the overlay's change", || body(&credential).1.contains("data:,rack-8").then_some(()));
+    assert!(!body("Bearer nothing").1.contains("/etc/hostname"));
+}
+
+#[test]
+fn an_overlay_is_said_in_every_spec_that_can_say_it() {
+    let site = Site::new();
+    put_pool(&site, "00-worker", &json!({"ignition": {"version": "3.0.0"}}));
+    let arguments =
+        json!({"ignition": {"version": "3.3.0"}, "kernelArguments": {"shouldExist": ["a"]}});
+    site.put_machine("n", &json!({"pool": "worker", "overlay": own()}));
+    site.put_machine("k", &json!({"pool": "worker", "overlay": arguments}));
+    let server = site.serve(&[]);
+    for (name, old) in [("n", 200), ("k", 503)] {
+        let credential = site.credential(name);
+        get_known(&site.tls(&server), "worker", &credential);
+        for (version, status) in [("2.2.0", old), ("3.0.0", old), ("3.3.0", 200), ("3.6.0", 200)] {
+            let accept = format!("application/vnd.coreos.ignition+json;version={version}");
+            let headers = [("Accept", &*accept), ("Authorization", &*credential)];
+            let answer = site.tls(&server).request("GET", "/config/worker", &headers);
+            assert_eq!(answer.status, status, "{name} in {version}");
+            if status == 200 {
+                assert_eq!(answer.json()["ignition"]["version"], version);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_overlay_from_a_file_is_checked_before_it_is_written() {
+    let site = Site::new();
+    put_pool(&site, "00-worker", &of_pool("pool"));
+    let server = site.serve(&[]);
+    let file = site.state().join("own.ign");
+    let add = |name: &str, overlay: &Value| {
+        fs::write(&file, overlay.to_string()).expect("a writable folder");
+        let manifests = text(&site.manifests());
+        let (name, file) = (name.to_owned(), text(&file));
+        site.machines(&[
+            "add",
+            &name,
+            "--pool",
+            "worker",
+            "--manifests",
+            &manifests,
+            "--overlay",
+            &file,
+        ])
+    };
+    printed(&add("rack-7", &own()));
+    let credential = site.credential("rack-7");
+    wait_for("its own file", || {
+        let answer = get(&site.tls(&server), "worker", &credential);
+        (answer.status == 200 && answer.json().to_string().contains("/etc/hostname")).then_some(())
+    });
+    let users = json!({"ignition": {"version": "3.1.0"}, "passwd": {"users": [{"name": "core"}]}});
+    let refused = add("rack-8", &users);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("own.ign: passwd: an overlay has files"), "{}", said(&refused));
+    assert!(!site.pointer_path("rack-8").exists());
+    let shadowing = json!({"ignition": {"version": "3.1.0"}, "storage": {"files": [
+        {"path": "/etc/pool", "contents": {"source": "data:,n"}},
+    ]}});
+    site.put_machine("rack-9", &json!({"pool": "worker", "overlay": shadowing}));
+    let output = binary().arg("validate").arg(site.manifests()).output().expect("the built binary");
+    let lines = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{lines}");
+    assert!(lines.contains("FirstBootMachine rack-9: /etc/pool: "), "{lines}");
+}

@@ -1,0 +1,252 @@
+//! A machine's token: what it opens, for how long, and what arms or revokes it.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{Site, from, get, get_known, machine, named, printed, refusal};
+use crate::access::assert_refused;
+use crate::support::http::Client;
+use crate::support::machine::Machine;
+use crate::support::server::Server;
+use crate::support::wait_for;
+
+const WINDOW: [&str; 2] = ["--machine-token-window", "2s"];
+
+/// Asks until the machine's token is spent.
+fn until_spent(client: &Client, credential: &str) {
+    wait_for("the token to be spent", || {
+        let response = get(client, "worker", credential);
+        (response.status == 401).then(|| assert_refused(&response))
+    });
+}
+
+#[test]
+fn a_machine_boots_by_its_own_pointer_config_once_and_again_when_it_is_armed() {
+    let site = Site::new();
+    site.put_machine("rack-7", &json!({"pool": "worker"}));
+    let server = site.serve(&WINDOW);
+    let pointer = site.pointer("rack-7");
+    assert_eq!(named(&server, "rack-7")["token"], "armed");
+    let simulated = Machine::new();
+    simulated.boot(&pointer);
+    let on_disk = fs::read_to_string(simulated.root().join("etc/pool")).expect("a file");
+    assert_eq!(on_disk, "worker");
+    let credential = site.credential("rack-7");
+    until_spent(&site.tls(&server), &credential);
+    let reason = "token spent, until `machines rearm` arms it again";
+    assert_eq!(refusal(&server, 1), json!({"status": 401, "reason": reason}));
+    assert_eq!(named(&server, "rack-7")["token"], "spent");
+    let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+    assert!(page.contains("Machines with names") && page.contains("spent"), "{page}");
+    // Others have the pool's own.
+    let of_pool = fs::read_to_string(site.state().join("user-data/worker.ign"));
+    let of_pool = of_pool.expect("a pointer config");
+    Machine::new().boot(&of_pool);
+    let line = printed(&site.machines(&["rearm", "rack-7"]));
+    assert!(line.starts_with("rack-7: "), "{line}");
+    wait_for("the token to be armed", || {
+        (get(&site.tls(&server), "worker", &credential).status == 200).then_some(())
+    });
+    until_spent(&site.tls(&server), &credential);
+    let mut object = machine("rack-7", &json!({"pool": "worker"}));
+    object["metadata"]["annotations"] = json!({"machine-config-server.io/rearm": "again"});
+    site.put("rack-7", &object);
+    wait_for("the token to be armed", || {
+        (get(&site.tls(&server), "worker", &credential).status == 200).then_some(())
+    });
+    assert!(!server.log().contains("mcs-"), "{}", server.log());
+}
+
+#[test]
+fn a_machines_token_opens_its_pool_alone_in_every_mode_and_from_its_networks() {
+    for mode in ["off", "audit", "enforce"] {
+        let site = Site::new();
+        site.put_machine("n", &json!({"pool": "worker", "addresses": ["127.0.0.8/29"]}));
+        let server = site.serve(&["--access", mode]);
+        let credential = site.credential("n");
+        let (tls, plain) = (from(site.tls(&server), 9), from(server.plain(), 9));
+        assert_eq!(get_known(&tls, "worker", &credential).status, 200, "{mode}");
+        assert_refused(&get(&tls, "infra", &credential));
+        assert_refused(&get(&plain, "worker", &credential));
+        assert_refused(&get(&from(site.tls(&server), 16), "worker", &credential));
+        let head = tls.request("HEAD", "/config/worker", &[("Authorization", &*credential)]);
+        assert_eq!(head.status, 200);
+        let counted =
+            server.metric("mcs_access_total{pool=\"worker\",mode=\"enforce\",verdict=\"machine\"}");
+        assert!(counted >= 2.0, "{counted}");
+    }
+}
+
+#[test]
+fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_token() {
+    let site = Site::new();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    site.put_machine("stays", &json!({"pool": "worker"}));
+    let mut server = site.serve(&[]);
+    let (first, stays) = (site.credential("n"), site.credential("stays"));
+    assert_eq!(get_known(&site.tls(&server), "worker", &first).status, 200);
+    site.remove("n");
+    wait_for("the token to be revoked", || {
+        (get(&site.tls(&server), "worker", &first).status == 401).then_some(())
+    });
+    assert_eq!(refusal(&server, 1)["reason"], "token revoked");
+    assert!(!site.pointer_path("n").exists());
+    server.terminate();
+    server.ended();
+    let server = site.serve(&[]);
+    assert_refused(&get(&site.tls(&server), "worker", &first));
+    site.put_machine("n", &json!({"pool": "infra"}));
+    let second = site.credential("n");
+    assert_ne!(second, first);
+    assert_eq!(get_known(&site.tls(&server), "infra", &second).status, 200);
+    assert_refused(&get(&site.tls(&server), "worker", &first));
+    // A pool that changes is another token too, because the pointer config names the pool.
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let third = wait_for("another token", || {
+        let third = site.credential("n");
+        (third != second).then_some(third)
+    });
+    assert_eq!(get_known(&site.tls(&server), "worker", &third).status, 200);
+    assert_refused(&get(&site.tls(&server), "infra", &second));
+    assert_eq!(get(&site.tls(&server), "worker", &stays).status, 200);
+}
+
+#[test]
+fn the_wrong_directory_revokes_nothing() {
+    let site = Site::new();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let mut server = site.serve(&[]);
+    let credential = site.credential("n");
+    server.terminate();
+    server.ended();
+    site.remove("n");
+    let mut server = site.serve(&[]);
+    assert_refused(&get(&site.tls(&server), "worker", &credential));
+    let degraded = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+    assert!(degraded.contains("in case that this is the wrong directory"), "{degraded}");
+    server.terminate();
+    server.ended();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&[]);
+    assert_eq!(site.credential("n"), credential);
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+}
+
+/// The first part of an answer is read, and then the server is killed.
+#[test]
+fn a_server_that_is_killed_while_it_answers_leaves_no_token_open() {
+    let site = Site::new();
+    let contents = "x".repeat(3 << 20);
+    site.put(
+        "config-worker",
+        &json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": "00-worker"},
+            "spec": {"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": [
+                {"path": "/etc/large", "contents": {"source": format!("data:,{contents}")}},
+            ]}}},
+        }),
+    );
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&["--machine-token-window", "1s", "--compact", "off"]);
+    let credential = site.credential("n");
+    wait_for("the token to be known", || {
+        let authorization = ("Authorization", &*credential);
+        let head = site.tls(&server).request("HEAD", "/config/worker", &[authorization]);
+        (head.status == 200).then_some(())
+    });
+    let mut stream = site.tls(&server).connect().expect("a connection");
+    let request = format!(
+        "GET /config/worker HTTP/1.1\r\nHost: localhost\r\nAuthorization: {credential}\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut first = [0; 64];
+    stream.read_exact(&mut first).expect("the beginning of an answer");
+    assert!(first.starts_with(b"HTTP/1.1 200 "));
+    // Dropping it kills it.
+    drop(server);
+    let usage = site.record("n")["usage"].clone();
+    assert!(usage["begun"].is_string() && usage["taken"].is_null(), "{usage}");
+    let server = site.serve(&["--machine-token-window", "1s"]);
+    until_spent(&site.tls(&server), &credential);
+    drop(server);
+    assert_eq!(site.record("n")["usage"]["is_spent"], true);
+    let server = site.serve(&["--machine-token-window", "365d"]);
+    assert_refused(&get(&site.tls(&server), "worker", &credential));
+}
+
+#[test]
+fn an_answer_that_is_not_read_to_its_end_does_not_start_the_window() {
+    let site = Site::new();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&["--machine-token-window", "1s"]);
+    let credential = site.credential("n");
+    for _ in 0..3 {
+        let head = [super::IGNITION, ("Authorization", &*credential)];
+        wait_for("the token to be known", || {
+            (site.tls(&server).request("HEAD", "/config/worker", &head).status == 200).then_some(())
+        });
+    }
+    assert_eq!(named(&server, "n")["token"], "armed");
+    assert_eq!(get(&site.tls(&server), "worker", &credential).status, 200);
+    let state = named(&server, "n");
+    assert!(state["taken"].is_string() || state["token"] == "spent", "{state}");
+}
+
+#[test]
+fn a_token_that_is_used_from_two_addresses_is_reported_at_once() {
+    let site = Site::new();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&from(site.tls(&server), 2), "worker", &credential).status, 200);
+    let shared = |server: &Server| server.metric("mcs_machine_tokens_shared");
+    assert!(shared(&server) < 0.5);
+    assert_eq!(get(&from(site.tls(&server), 3), "worker", &credential).status, 200);
+    let is_shared = |server: &Server| {
+        assert!((shared(server) - 1.0).abs() < 0.1);
+        let machine = named(server, "n");
+        assert_eq!(machine["addresses"], json!(["127.0.0.2", "127.0.0.3"]));
+        let degraded = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+        assert!(degraded.contains("machine n: used from 127.0.0.2, 127.0.0.3"), "{degraded}");
+        let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+        assert!(page.contains("<span class=\"bad\">shared</span>"), "{page}");
+    };
+    is_shared(&server);
+    let line = wait_for("a line in the log", || {
+        server.log().lines().find(|it| it.contains("from another address")).map(str::to_owned)
+    });
+    assert!(line.contains("127.0.0.3") && line.contains("fix="), "{line}");
+    drop(server);
+    let server = site.serve(&[]);
+    is_shared(&server);
+    printed(&site.machines(&["rearm", "n"]));
+    wait_for("the token to be armed", || (shared(&server) < 0.5).then_some(()));
+    assert_eq!(named(&server, "n")["addresses"], json!([]));
+}
+
+#[test]
+fn a_use_that_cannot_be_stored_is_no_answer() {
+    let site = Site::new();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    let machines = site.state().join("machines");
+    wait_for("the token to be known", || {
+        let head = [("Authorization", &*credential)];
+        (site.tls(&server).request("HEAD", "/config/worker", &head).status == 200).then_some(())
+    });
+    // A folder where the file should be: root can write everywhere else.
+    fs::rename(machines.join("n.json"), machines.join("n.kept")).expect("a rename");
+    fs::create_dir(machines.join("n.json")).expect("a folder");
+    let response = get(&site.tls(&server), "worker", &credential);
+    assert_eq!((response.status, response.header("retry-after")), (503, Some("5")));
+    assert_eq!(response.header("machine-config-server-refusal"), Some("access-undecided"));
+    assert_eq!(refusal(&server, 1)["reason"], "use of the token cannot be stored");
+    fs::remove_dir(machines.join("n.json")).expect("a folder");
+    fs::rename(machines.join("n.kept"), machines.join("n.json")).expect("a rename");
+    assert_eq!(get(&site.tls(&server), "worker", &credential).status, 200);
+    let usage: Value = site.record("n")["usage"].clone();
+    assert!(usage["begun"].is_string(), "{usage}");
+}
