@@ -29,7 +29,7 @@ pub struct AddSettings {
     /// Address or network that its token may be used from, everywhere by default. May be repeated
     #[arg(long = "address", value_name = "CIDR")]
     addresses: Vec<Network>,
-    /// Ignition config of the machine's own, merged into its pool's
+    /// Ignition config that is merged into the pool's config for this machine
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
     /// Directory of the manifests that `serve` reads
@@ -61,7 +61,7 @@ impl StateFlags {
     /// Opens an existing directory: a typo must not create a new one.
     fn open(&self) -> anyhow::Result<StateDirectory> {
         let path = &self.state_dir;
-        ensure!(path.is_dir(), "--state-dir {}: there is no such directory", path.display());
+        ensure!(path.is_dir(), "--state-dir {}: directory not found", path.display());
         let tell_wait = |path: &Path| {
             tell(&format!("waiting for another process that changes {}", path.display()));
         };
@@ -83,9 +83,9 @@ fn name(text: &str) -> Result<String, String> {
 /// There is a manifest of this name, `serve` has not run yet, or a file cannot be written.
 pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pool, addresses, overlay, manifests, state } = settings;
-    ensure!(manifests.is_dir(), "--manifests {}: there is no such directory", manifests.display());
+    ensure!(manifests.is_dir(), "--manifests {}: directory not found", manifests.display());
     let manifest = manifests.join(format!("machine-{name}.yaml"));
-    ensure!(!manifest.exists(), "{}: there is such a machine", manifest.display());
+    ensure!(!manifest.exists(), "{}: the machine exists already", manifest.display());
     let overlay = overlay.as_deref().map(read_overlay).transpose()?;
     let state = state.open()?;
     let place = place(&state, pool)?;
@@ -141,12 +141,13 @@ fn print_ways(state: &StateDirectory, name: &str) -> anyhow::Result<()> {
         String::new(),
         "Install it from a system that has the file:".to_owned(),
         format!("  coreos-installer install /dev/sda --ignition-file {file}"),
-        "or that fetches it from a web server of yours:".to_owned(),
+        "Or from a system that fetches it from your web server:".to_owned(),
         format!(
             "  coreos-installer install /dev/sda --ignition-url https://WEB-SERVER/{name}.ign \\"
         ),
         format!("    --ignition-hash sha512-{hash}"),
-        "As kernel arguments in an iPXE script, to install by and to boot live by:".to_owned(),
+        "As kernel arguments in an iPXE script, for an installation and for a live boot:"
+            .to_owned(),
         format!(
             "  coreos.inst.install_dev=/dev/sda coreos.inst.ignition_url=https://WEB-SERVER/{name}.ign"
         ),
@@ -167,15 +168,15 @@ pub fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()
     let RearmSettings { name, state } = settings;
     let state = state.open()?;
     match state.machine_token(name)? {
-        None => bail!("{name}: there is no machine of this name"),
+        None => bail!("machine {name} not found"),
         Some(MachineToken { revoked: Some(_), .. }) => {
             bail!(
-                "{name}: its object was removed; `machines add` makes it again, with another token"
+                "machine {name}: its FirstBootMachine was removed; `machines add` makes it again, with another token"
             )
         }
         Some(_) => {}
     }
     state.ask_to_arm(name, &now.unix_timestamp_nanos().to_string())?;
-    print_line(&format!("{name}: a server that runs arms its token within seconds"));
+    print_line(&format!("{name}: a running server arms the token within seconds"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A line on the terminal for work that takes longer than a second, so that nobody takes a wait for a hang.
+//! A line on the terminal for work that takes longer than a second, so that a wait does not look like a hang.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};

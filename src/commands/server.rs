@@ -1,7 +1,7 @@
 //! Composes a server of source, answers and listeners, and runs it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,20 +9,16 @@ use std::time::{Duration, SystemTime};
 use anyhow::anyhow;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
-use model::access::machine::Window;
-use model::access::rotation::RotationPolicy;
-use model::access::{AccessMode, MinIgnition, Networks, Policy};
+use model::access::Policy;
 use model::inputs::Inputs;
 use model::ledger::{FailureReport, Ledger, NodeIndex};
 use model::objects::SecretName;
 use model::overview::History;
 use model::snapshot::{AccessRules, Known};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use pki::Host;
 use time::OffsetDateTime;
 use tokio::sync::{mpsc, watch};
 
-use super::administrators::AdministratorsAddress;
 use super::overview::{self, Sources};
 use super::pool_page;
 use super::progress::Progress;
@@ -46,121 +42,20 @@ use crate::serving::pipeline::{Changes, LocalState, Pipeline};
 use crate::serving::pointer_writer::PointerWriter;
 use crate::serving::publish::{Publisher, Served};
 use crate::serving::serving_pair::{ServingPair, ShownChain};
-use crate::serving::tls_policy::TlsPolicy;
 use crate::serving::token_cache::TokenCache;
 use crate::serving::token_issuer::TokenIssuer;
 use crate::serving::token_keeper::TokenKeeper;
 use crate::source::{self, Source};
-use crate::store::state_directory::StateDirectory;
 use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
 
 pub use super::overview::JudgePointers;
-pub use crate::serving::serving_pair::PairFiles;
+pub use super::server_settings::{
+    AccessSettings, Listen, Local, PairFiles, Ports, ServerSettings, ServingOptions,
+};
 
 /// Maximum number of reports of failed first boots that wait for the API server.
 const MAX_WAITING_REPORTS: usize = 64;
-
-/// Settings of all servers.
-pub struct ServingOptions {
-    /// Listen addresses and ports.
-    pub listen: Listen,
-    /// TLS versions and cipher suites.
-    pub policy: TlsPolicy,
-    /// True if the cluster's TLS profile overrides the policy.
-    pub follows_profile: bool,
-    /// Limits of clients.
-    pub limits: Limits,
-    /// Delay between SIGTERM and closing the listeners: a balancer learns later that this server stops.
-    pub shutdown_delay: Duration,
-    /// Networks that may request configs.
-    pub networks: Networks,
-    /// Oldest Ignition of pools without an annotation.
-    pub min_ignition: Option<MinIgnition>,
-    /// Networks of balancers, which send PROXY headers.
-    pub balancers: Balancers,
-    /// True if Ignition gets compact configs.
-    pub is_compact: bool,
-    /// True if machines can report failed first boots.
-    pub takes_reports: bool,
-}
-
-impl ServingOptions {
-    /// Rules of access, with the mode of pools without an annotation.
-    fn rules(&self, mode: AccessMode) -> AccessRules {
-        let (networks, min_ignition) = (self.networks.clone(), self.min_ignition);
-        AccessRules { mode, networks, min_ignition }
-    }
-}
-
-/// Settings of a server.
-pub struct ServerSettings {
-    /// Source of the inputs.
-    pub source: source::Settings,
-    /// Settings of serving.
-    pub options: ServingOptions,
-    /// Files of the serving certificate.
-    pub pair: PairFiles,
-    /// Secret of the cluster with the serving certificate, used until the files exist.
-    pub pair_secret: Option<SecretName>,
-    /// Settings of access.
-    pub access: AccessSettings,
-    /// Directory of the boot ledger, if it is stored.
-    pub ledger_directory: Option<PathBuf>,
-    /// Name of the cluster's other servers, with the port of their administrators' listener.
-    pub peers: Option<String>,
-    /// Judge of the known pointer configs.
-    pub pointers: Option<JudgePointers>,
-    /// State that this process manages, if it has a state directory.
-    pub local: Option<Local>,
-}
-
-/// State directory of a server.
-pub struct Local {
-    /// The state directory.
-    pub state: StateDirectory,
-    /// Host in its pointer configs.
-    pub host: Host,
-    /// Settings of its tokens.
-    pub tokens: RotationPolicy,
-    /// Time for which a machine's token stays open after its first use.
-    pub window: Window,
-}
-
-/// Settings of access.
-#[derive(Default)]
-pub struct AccessSettings {
-    /// Mode of pools that have no annotation.
-    pub mode: AccessMode,
-    /// Another issuer of accepted tokens.
-    pub issuer: Option<TokenIssuer>,
-    /// Cache of the records of tokens, if there is one.
-    pub cache: Option<TokenCache>,
-}
-
-/// Listen addresses and ports; port 0 takes any free one.
-#[derive(Debug, Clone)]
-pub struct Listen {
-    /// Address, `None` for all of the machine's.
-    pub address: Option<IpAddr>,
-    /// Port for TLS.
-    pub secure_port: u16,
-    /// Port without TLS, `None` for no such port.
-    pub insecure_port: Option<u16>,
-    /// Listener for administrators.
-    pub administrators: AdministratorsAddress,
-}
-
-/// Ports that were bound.
-#[derive(Debug, Clone, Copy)]
-pub struct Ports {
-    /// Port for TLS.
-    pub secure: u16,
-    /// Port without TLS, if there is one.
-    pub insecure: Option<u16>,
-    /// Address of the status page and the metrics, if they are served.
-    pub administrators: Option<SocketAddr>,
-}
 
 /// A server with bound ports and published first inputs. It answers once it runs.
 pub(super) struct Server {

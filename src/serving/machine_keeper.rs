@@ -103,7 +103,7 @@ impl MachineKeeper {
     fn load(&mut self, machines: &Machines) -> Result<(), StateError> {
         let StoredMachines { tokens, errors } = self.state.machine_tokens()?;
         let mut current = tokens.iter().filter(|(_, token)| token.revoked.is_none()).peekable();
-        // A typing error in the directory's name must not revoke the tokens of all machines.
+        // A typo in the directory's name must not revoke the tokens of all machines.
         self.is_elsewhere =
             current.peek().is_some() && current.all(|(name, _)| !machines.contains_key(name));
         self.unreadable =
@@ -190,8 +190,8 @@ impl MachineKeeper {
         if self.is_elsewhere {
             let count = absent.count();
             return vec![format!(
-                "none of the {count} machines whose tokens are kept has a FirstBootMachine here, so their tokens open \
-                 nothing; they are kept in case that this is the wrong directory"
+                "no FirstBootMachine found for any of the {count} machines with a token: the tokens are refused and not \
+                 deleted, in case this is the wrong directory of manifests"
             )];
         }
         let now = OffsetDateTime::now_utc();
@@ -255,9 +255,11 @@ impl MachineKeeper {
         let mut is_due = false;
         while !is_due {
             requests.changed().await;
-            requests.scan(|_| {
-                is_due = requests_in(&state.arm_path()) != *seen;
-                Scanned::Settled
+            tokio::task::block_in_place(|| {
+                requests.scan(|_| {
+                    is_due = requests_in(&state.arm_path()) != *seen;
+                    Scanned::Settled
+                });
             });
         }
     }

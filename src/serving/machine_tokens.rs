@@ -186,7 +186,7 @@ impl MachineTokens {
                 tracing::error!(
                     machine = name,
                     reason,
-                    fix = "make room on the disk, or the state directory writable for this server",
+                    fix = "free space on the disk, or make the state directory writable for this server",
                     "cannot store the use of a machine's token; its machine gets 503 until then"
                 );
             },

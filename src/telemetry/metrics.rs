@@ -200,7 +200,7 @@ impl Metrics {
         );
         registry.register(
             "old_ignition_requests",
-            "Requests of machines whose Ignition is older than their pool's oldest, by pool, and if they were held or warned of",
+            "Requests of machines whose Ignition is older than their pool's oldest, by pool, and whether they were held or only reported",
             self.old_ignition.clone(),
         );
         registry.register(

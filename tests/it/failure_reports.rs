@@ -1,6 +1,6 @@
 //! Machines whose first boot failed can say so, and nobody else can say much.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 
 use serde_json::json;
 
@@ -102,10 +102,14 @@ fn others_are_refused_and_a_flood_ends() {
     assert_eq!(statuses[..3], [202; 3]);
     assert!(statuses[3..].contains(&429), "{statuses:?}");
     // A report that never ends holds up no boot.
-    let mut silent = from(&server, 7).connect().expect("a connection");
+    fetch(&server, 14);
+    let mut silent = from(&server, 14).connect().expect("a connection");
     let head = format!("POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{");
     silent.write_all(head.as_bytes()).expect("a connection");
-    fetch(&server, 7);
+    fetch(&server, 14);
+    let mut answer = [0; 12];
+    silent.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 408");
     assert!(!server.metrics().get("/api/v1/machines").json().to_string().contains("127.0.0.8"));
 }
 

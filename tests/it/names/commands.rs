@@ -47,10 +47,10 @@ fn adding_a_machine_writes_its_manifest_and_tells_how_to_boot_by_its_pointer_con
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
     assert_eq!(site.credential("rack-7"), credential, "the server keeps it");
     let again = add(&site, &manifests, &[]);
-    assert!(said(&again).ends_with("there is such a machine\n"), "{}", said(&again));
+    assert!(said(&again).ends_with("the machine exists already\n"), "{}", said(&again));
     let unknown = site.machines(&["rearm", "rack-8"]);
     assert_eq!(unknown.status.code(), Some(1));
-    assert!(said(&unknown).contains("rack-8: there is no machine of this name"));
+    assert!(said(&unknown).contains("machine rack-8 not found"));
     let from = server.metrics().address().to_string();
     let output = binary().args(["machines", "--from", &from]).output().expect("the built binary");
     let table = printed(&output);

@@ -245,7 +245,11 @@ fn an_overlay_from_a_file_is_checked_before_it_is_written() {
     let users = json!({"ignition": {"version": "3.1.0"}, "passwd": {"users": [{"name": "core"}]}});
     let refused = add("rack-8", &users);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(said(&refused).contains("own.ign: passwd: an overlay has files"), "{}", said(&refused));
+    assert!(
+        said(&refused).contains("own.ign: passwd: an overlay can only have files"),
+        "{}",
+        said(&refused)
+    );
     assert!(!site.pointer_path("rack-8").exists());
     let shadowing = json!({"ignition": {"version": "3.1.0"}, "storage": {"files": [
         {"path": "/etc/pool", "contents": {"source": "data:,n"}},

@@ -143,7 +143,7 @@ impl BootRules {
         self.of(pool).is_plain_port_closed
     }
 
-    /// The rule that a request breaks. Only Ignition has a version: other programs are people's.
+    /// The rule that a request breaks. Only Ignition is judged by its version, because people use other programs.
     pub(super) fn broken_by(
         &self,
         pool: &str,

@@ -144,10 +144,10 @@ pub enum Refusal {
     #[error("tokens of the pool not known yet")]
     NotRead,
     /// The machine's Ignition is older than the pool accepts.
-    #[error("its Ignition is older than its pool accepts")]
+    #[error("Ignition older than the pool accepts")]
     OldIgnition,
     /// The pool is closed on the port without TLS.
-    #[error("it came by the port without TLS, on which its pool is closed")]
+    #[error("pool closed on the port without TLS")]
     PoolPlainPort,
 }
 

@@ -25,7 +25,7 @@ impl Overlay {
         let config = Config::parse(&text).map_err(|error| error.to_string())?;
         if let Some(section) = foreign_section(config.body()) {
             return Err(format!(
-                "{section}: an overlay has files, directories, links, units, kernel arguments and a proxy"
+                "{section}: an overlay can only have files, directories, links, units, kernel arguments and a proxy"
             ));
         }
         Ok(Self(text.into()))
@@ -92,7 +92,7 @@ mod tests {
             (with(json!({"storage": {"files": [{"path": "relative"}]}})), "storage.files[0].path"),
             (
                 with(json!({"passwd": {"users": [{"name": "core"}]}})),
-                "passwd: an overlay has files",
+                "passwd: an overlay can only have files",
             ),
             (with(json!({"storage": {"disks": [{"device": "/dev/vda"}]}})), "storage.disks: "),
             (
