@@ -158,7 +158,9 @@ impl Announcer {
     }
 
     fn announce(&self, pointers: &[(String, PathBuf)]) {
+        let program = std::env::args().next();
         let block = StartBlock {
+            program: program.as_deref().unwrap_or(env!("CARGO_PKG_NAME")),
             manifests: &self.manifests,
             host: &self.host,
             ports: self.ports,

@@ -13,6 +13,8 @@ use super::server::Ports;
 /// A started server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StartBlock<'a> {
+    /// The program as it was called.
+    pub(super) program: &'a str,
     /// Directory of manifests.
     pub(super) manifests: &'a Path,
     /// Host in the pointer configs.
@@ -79,7 +81,7 @@ impl StartBlock<'_> {
         let pointer = word(path);
         let lines = [
             "To see what such a machine gets, and if it boots:".to_owned(),
-            format!("  machine-config-server inspect --pointer {pointer} --as 3.4"),
+            format!("  {} inspect --pointer {pointer} --as 3.4", shell_word(self.program)),
             "The same with curl:".to_owned(),
             // The command reads the token from the pointer config when it runs, instead of an argument, which other
             // users of this machine can see. Without a token, no header is sent.
@@ -123,6 +125,7 @@ mod tests {
         let path = |pool: &&str| PathBuf::from(format!("certs/user-data/{pool}.ign"));
         let pointers: Vec<_> = pools.iter().map(|pool| ((*pool).to_owned(), path(pool))).collect();
         let block = StartBlock {
+            program: "target/release/machine-config-server",
             manifests: Path::new("manifests"),
             host: &"mcs.example.com".parse().unwrap(),
             ports,
@@ -153,7 +156,8 @@ mod tests {
                 "Next: give each machine the pointer config of its pool as user data, and start it.",
             ]
         );
-        assert!(lines[12].ends_with("inspect --pointer certs/user-data/edge.ign --as 3.4"));
+        let inspect = "inspect --pointer certs/user-data/edge.ign --as 3.4";
+        assert_eq!(lines[12], format!("  target/release/machine-config-server {inspect}"));
         assert!(lines[14].ends_with(" https://mcs.example.com:22623/config/edge"));
     }
 

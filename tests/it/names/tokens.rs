@@ -124,7 +124,7 @@ fn the_wrong_directory_revokes_nothing() {
     let mut server = site.serve(&[]);
     assert_refused(&get(&site.tls(&server), "worker", &credential));
     let degraded = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
-    assert!(degraded.contains("in case that this is the wrong directory"), "{degraded}");
+    assert!(degraded.contains("in case this is the wrong directory"), "{degraded}");
     server.terminate();
     server.ended();
     site.put_machine("n", &json!({"pool": "worker"}));
