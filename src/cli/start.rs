@@ -1,6 +1,7 @@
 //! The command `start`: the reference server's command line, in a running cluster.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use model::access::AccessMode;
@@ -10,7 +11,7 @@ use super::access_flags::IssuerFlags;
 use super::registry_auth::RegistryCredentialsFlags;
 use crate::commands::server::{self, AccessSettings, PairFiles, ServerSettings};
 use crate::commands::serving_flags::ServingFlags;
-use crate::flags::{OFF, TLS, host_and_port, url};
+use crate::flags::{OFF, TLS, duration, host_and_port, url};
 use crate::serving::token_cache::TokenCache;
 use crate::source::{self, cluster};
 
@@ -30,6 +31,10 @@ pub(super) struct Args {
     /// API server is unavailable can serve
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    /// Read the pools and their images from the API server before an answer, if they were last read longer ago: for
+    /// pools that must never get an older image because a watch lags. Off by default
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    read_live_after: Option<Duration>,
     /// Name and port of all servers' metrics addresses, such as a headless Service, so that each server shows
     /// every machine
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
@@ -65,6 +70,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         }),
         options: args.serving.options()?,
         pair: args.pair,
+        read_live_after: args.read_live_after,
         pair_secret: args.pair_secret,
         access: AccessSettings { mode: args.access, issuer: args.issuer.issuer()?, cache },
         ledger_directory,

@@ -61,6 +61,7 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         }),
         options,
         pair,
+        read_live_after: None,
         pair_secret: None,
         access: AccessSettings::default(),
         ledger_directory: None,

@@ -33,6 +33,7 @@ use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
+use crate::serving::live_reads::LiveReads;
 use crate::serving::machine_keeper::MachineKeeper;
 use crate::serving::machine_tokens::MachineTokens;
 use crate::serving::named_machines::NamedMachines;
@@ -108,7 +109,8 @@ impl Server {
         let profile = options.follows_profile.then(|| pair.profile_follower(options.policy));
         let (of_answers, of_history) = (Arc::clone(&answers), history.clone());
         let publisher = Publisher::new(of_answers, reporting.clone(), profile, of_history);
-        let (source, first) = open(settings.source).await?;
+        let (mut source, first) = open(settings.source).await?;
+        let live_reads = read_live(settings.read_live_after, &publisher, &mut source);
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
@@ -139,7 +141,8 @@ impl Server {
         let connections = metrics.administrators.clone();
         let administrators = options.listen.administrators.serving(pages, connections);
         let auth = Arc::new(Authorizer::new(policy, named.tokens.clone()));
-        let machines = Machines { answers, named, metrics, status, ledger, auth, reports };
+        let machines =
+            Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
         Ok(Self {
             ports,
             served,
@@ -191,6 +194,17 @@ fn read_pair(
 async fn open(source: source::Settings) -> Result<(Source, Option<Inputs>), source::SourceError> {
     let _progress = Progress::start("reading the inputs");
     Source::open(source).await
+}
+
+/// Bound for the age of what a cluster's watches reported, if there is one.
+fn read_live(
+    after: Option<Duration>,
+    publisher: &Publisher,
+    source: &mut Source,
+) -> Option<LiveReads> {
+    let (live_reads, requests) = LiveReads::new(after?, publisher.live_reads());
+    source.take_live_requests(requests);
+    Some(live_reads)
 }
 
 /// Managers of the state directory, if there is one, with the tokens of machines that requests use.

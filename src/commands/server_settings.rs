@@ -59,6 +59,8 @@ pub struct ServerSettings {
     pub options: ServingOptions,
     /// Files of the serving certificate.
     pub pair: PairFiles,
+    /// Age of what a cluster's watches reported after which it is confirmed before an answer; `None` for no bound.
+    pub read_live_after: Option<Duration>,
     /// Secret of the cluster with the serving certificate, used until the files exist.
     pub pair_secret: Option<SecretName>,
     pub access: AccessSettings,

@@ -27,6 +27,7 @@ use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::readiness::Readiness;
 use crate::serving::answers::{Answer, Answers, PENDING, Refusal};
+use crate::serving::live_reads::LiveReads;
 use crate::serving::named_machines::NamedMachines;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::Status;
@@ -40,6 +41,8 @@ pub struct Machines {
     /// Configs of the pools.
     pub answers: Arc<Answers>,
     pub named: NamedMachines,
+    /// Bound for the age of what is served, if there is one.
+    pub live_reads: Option<LiveReads>,
     pub metrics: Arc<Metrics>,
     /// Conditions for readiness, such as a faulty serving certificate.
     pub status: Status,
@@ -101,7 +104,10 @@ async fn config(
     PoolName(pool): PoolName,
     request: Request,
 ) -> Response {
-    let Machines { answers, metrics, .. } = &*machines;
+    let Machines { answers, metrics, live_reads, .. } = &*machines;
+    if let Some(live_reads) = live_reads {
+        live_reads.confirm().await;
+    }
     let (version, given) = match negotiate(accept(request.headers()).as_deref()) {
         Err(error) => (None, Err(Refused::new(RefusalCode::VersionNotServed, error.to_string()))),
         Ok(version) => {

@@ -3,6 +3,7 @@
 pub mod answers;
 pub(crate) mod latest;
 pub(crate) mod ledger_file;
+pub mod live_reads;
 pub(crate) mod machine_keeper;
 pub(crate) mod machine_tokens;
 pub mod named_machines;

@@ -18,7 +18,7 @@ use model::ledger::{FailureReport, NodeIndex};
 use model::objects::SecretName;
 use tokio::sync::{mpsc, watch};
 
-use self::cluster::{Cluster, NamedSecret};
+use self::cluster::{Cluster, LiveRequest, NamedSecret};
 use self::directory::{Directory, Layout, OpenError};
 use crate::kubernetes::client::ConnectError;
 use crate::telemetry::Reporting;
@@ -114,6 +114,13 @@ impl Source {
         match self {
             Self::Directory(_) => None,
             Self::Cluster(cluster) => Some(cluster.follow_tokens(are_known, records, reporting)),
+        }
+    }
+
+    /// Reads a cluster's pools at each of these requests.
+    pub fn take_live_requests(&mut self, requests: mpsc::Receiver<LiveRequest>) {
+        if let Self::Cluster(cluster) = self {
+            cluster.take_live_requests(requests);
         }
     }
 

@@ -48,6 +48,9 @@ pub struct Inputs {
     /// Pools that are enforced: their configs may contain secrets for machines with a proof. Set by
     /// [`Snapshot`](crate::snapshot::Snapshot), empty in the result of a source.
     pub enforced: BTreeSet<String>,
+    /// Number of reads of the pools, other than by watches, that these inputs include. It grows with each that found a
+    /// change.
+    pub live_reads: u64,
     /// Registry credentials for machines of enforced pools.
     pub registry_credentials: RegistryCredentials,
     /// Unreadable files or objects, one entry each. Their last good values are in the fields above.

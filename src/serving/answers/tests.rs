@@ -32,6 +32,7 @@ fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -> Inputs {
         shared: Arc::new(Shared::default()),
         tls_profile: None,
         enforced: BTreeSet::new(),
+        live_reads: 0,
         registry_credentials: model::registry_credentials::RegistryCredentials::default(),
         problems: Vec::new(),
         warnings: Vec::new(),

@@ -276,6 +276,7 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
         shared: Arc::new(Shared::default()),
         tls_profile: None,
         enforced: BTreeSet::new(),
+        live_reads: 0,
         registry_credentials: RegistryCredentials::default(),
         problems: Vec::new(),
         warnings: Vec::new(),

@@ -17,6 +17,7 @@ mod connectivity;
 mod failure_events;
 mod kind;
 mod kubeconfig;
+mod live;
 mod nodes;
 mod registry_cas;
 mod report;
@@ -45,6 +46,7 @@ use crate::kubernetes::client::{self, ConnectError};
 use crate::telemetry::Reporting;
 
 pub use super::cluster::registry_cas::{MapSeen, RegistryCaMap};
+pub use super::cluster::report::LiveRequest;
 pub use super::cluster::secrets::NamedSecret;
 
 /// Quiet time before a publication, because reports come in bursts.
@@ -70,22 +72,31 @@ pub struct Settings {
 /// A connection to a cluster.
 pub struct Cluster {
     client: Client,
+    kubeconfig: Option<PathBuf>,
     apiserver_url: String,
     token: TokenFiles,
     cache: Option<Cache>,
     registry_credentials: Option<SecretName>,
+    live_requests: Option<mpsc::Receiver<LiveRequest>>,
 }
 
 impl Cluster {
     /// Creates a client, and reads the token. It sends no request. Must be called within a runtime.
     pub async fn connect(settings: Settings) -> Result<Self, ConnectError> {
         Ok(Self {
-            client: client::connect(settings.kubeconfig).await?,
+            client: client::connect(settings.kubeconfig.clone()).await?,
+            kubeconfig: settings.kubeconfig,
             apiserver_url: settings.apiserver_url,
             token: TokenFiles::open(settings.token_dir),
             cache: settings.cache_dir.map(Cache::new),
             registry_credentials: settings.registry_credentials,
+            live_requests: None,
         })
+    }
+
+    /// Reads the pools at each of these requests.
+    pub(super) fn take_live_requests(&mut self, requests: mpsc::Receiver<LiveRequest>) {
+        self.live_requests = Some(requests);
     }
 
     /// Keeps `roster` up to date with the cluster's nodes, forever.
@@ -124,12 +135,15 @@ impl Cluster {
 
     /// Sends the inputs after each change, forever.
     pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
-        let Self { client, apiserver_url, mut token, cache, registry_credentials } = self;
+        let Self { client, kubeconfig, apiserver_url, mut token, cache, .. } = self;
+        // Without a sender nothing comes.
+        let mut live_requests = self.live_requests.unwrap_or_else(|| mpsc::channel(1).1);
         let (sender, mut reports) = mpsc::channel(256);
         let asking = connectivity::ask(client.clone(), sender.clone());
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
         let mut session = Session::new(client, apiserver_url, sender, reporting, inputs)
-            .with_registry_credentials(registry_credentials);
+            .with_registry_credentials(self.registry_credentials)
+            .with_kubeconfig(kubeconfig);
         if let Some(cache) = cache {
             session.restore(cache);
         }
@@ -141,6 +155,7 @@ impl Cluster {
             tokio::select! {
                 Some(report) = reports.recv() => session.take(report),
                 () = token.changed() => session.take_token(token.state().clone()),
+                Some(request) = live_requests.recv() => session.read_live(request),
             }
             let burst = Instant::now() + BURST;
             loop {

@@ -3,6 +3,7 @@
 use kube::ResourceExt as _;
 use model::objects::SecretName;
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
 
 use super::kind::{Kind, Raw};
 use crate::kubernetes::watch::Failure;
@@ -18,6 +19,21 @@ pub(super) enum Report {
     Fetched(String, Option<Item>),
     FetchFailed(String, String),
     Connectivity(Result<(), String>),
+    Live(LiveRead),
+    LiveFailed(String),
+}
+
+/// A request for a read of what chooses configs. It is answered with [`Inputs::live_reads`] of the first inputs that
+/// include the result, and dropped if nothing can be read.
+///
+/// [`Inputs::live_reads`]: model::inputs::Inputs::live_reads
+pub type LiveRequest = oneshot::Sender<u64>;
+
+/// Result of a read on request.
+#[derive(Debug)]
+pub(super) struct LiveRead {
+    pub(super) lists: Vec<(Kind, Vec<Item>)>,
+    pub(super) request: LiveRequest,
 }
 
 /// An object in a list or a change.

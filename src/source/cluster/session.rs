@@ -1,6 +1,7 @@
 //! Handles reports: starts watches and fetches, updates the view, and publishes inputs.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +19,8 @@ use super::cache::{Cache, Snapshot};
 use super::connectivity::{Connectivity, Transition};
 use super::kind::{Kind, Raw};
 use super::kubeconfig;
-use super::report::{Change, Item, Report};
+use super::live;
+use super::report::{Change, Item, LiveRead, LiveRequest, Report};
 use super::secrets;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
@@ -50,6 +52,10 @@ pub(super) struct Session {
     fetches: HashMap<String, AbortOnDropHandle<()>>,
     fetching: Arc<Semaphore>,
     watches: JoinSet<()>,
+    /// Kubeconfig of the reads on request; `None` for the pod's service account.
+    kubeconfig: Option<PathBuf>,
+    /// The last read on request; one is under way at a time.
+    live_read: Option<AbortOnDropHandle<()>>,
     /// Watches of Secrets with registry credentials.
     secrets: HashMap<SecretName, AbortOnDropHandle<()>>,
     failing: BTreeSet<Kind>,
@@ -83,6 +89,8 @@ impl Session {
             fetches: HashMap::new(),
             fetching: Arc::new(Semaphore::new(FETCHES)),
             watches: JoinSet::new(),
+            kubeconfig: None,
+            live_read: None,
             secrets: HashMap::new(),
             failing: BTreeSet::new(),
             absent: BTreeSet::new(),
@@ -96,6 +104,11 @@ impl Session {
     /// Sets the Secret with registry credentials for all enforced pools.
     pub(super) fn with_registry_credentials(self, secret: Option<SecretName>) -> Self {
         Self { view: ClusterView::new(secret), ..self }
+    }
+
+    /// Sets the kubeconfig of the reads on request.
+    pub(super) fn with_kubeconfig(self, kubeconfig: Option<PathBuf>) -> Self {
+        Self { kubeconfig, ..self }
     }
 
     /// Restarts all watches, each with a list.
@@ -133,7 +146,33 @@ impl Session {
                 );
             }
             Report::Connectivity(answer) => self.take_answer(answer),
+            Report::Live(read) => self.take_live(read),
+            Report::LiveFailed(reason) => self.live_condition(Some(reason)),
         }
+    }
+
+    /// Reads the objects that choose configs.
+    pub(super) fn read_live(&mut self, request: LiveRequest) {
+        let work = live::read(self.kubeconfig.clone(), request, self.sender.clone());
+        self.live_read = Some(AbortOnDropHandle::new(tokio::spawn(work)));
+    }
+
+    fn take_live(&mut self, LiveRead { lists, request }: LiveRead) {
+        self.live_condition(None);
+        self.is_changed |= self.view.read_live(lists);
+        // The machine that asked may be gone.
+        let _ = request.send(self.view.live_reads());
+    }
+
+    fn live_condition(&self, reason: Option<String>) {
+        let condition = Condition::new("live reads", reason);
+        condition.report_failure(&self.reporting.status.degraded, |reason| {
+            tracing::warn!(
+                reason,
+                fix = "check the API server and the network to it; until then machines get what was read last",
+                "cannot read the pools before an answer"
+            );
+        });
     }
 
     /// Applies a report about a Secret. Late reports about Secrets that are not needed are dropped.

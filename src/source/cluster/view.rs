@@ -25,6 +25,8 @@ pub(super) struct ClusterView {
     registries: Registries,
     credentials: SeenCredentials,
     shared: Arc<Shared>,
+    /// Number of reads on request that have changed something.
+    live_reads: u64,
     published: Option<Inputs>,
 }
 
@@ -46,6 +48,7 @@ struct Objects {
 
 #[derive(Debug)]
 struct Entry {
+    version: String,
     json: Box<RawValue>,
     /// Last good object.
     object: Option<Object>,
@@ -78,7 +81,7 @@ impl ClusterView {
                 objects.retain(kind, |name| listed.contains(name));
                 objects.is_read = true;
             }
-            Change::Applied(item) => objects.keep(kind, item),
+            Change::Applied(item) => objects.keep_newer(kind, item),
             Change::Deleted(deleted) => objects.retain(kind, |name| name != deleted),
         }
         match kind {
@@ -86,6 +89,30 @@ impl ClusterView {
             Kind::RegistryCas => self.read_registries(),
             _ => {}
         }
+    }
+
+    /// Applies lists that were read apart from the watches. Returns `true` if they differ from what the watches have
+    /// reported.
+    pub(super) fn read_live(&mut self, lists: Vec<(Kind, Vec<Item>)>) -> bool {
+        let mut is_changed = false;
+        for (kind, items) in lists {
+            let is_known = self.kinds.get(&kind).is_some_and(|objects| objects.is_like(&items));
+            if !is_known {
+                is_changed = true;
+                self.apply(kind, Change::ListBegins);
+                for item in items {
+                    self.apply(kind, Change::Listed(item));
+                }
+                self.apply(kind, Change::ListEnds);
+            }
+        }
+        self.live_reads += u64::from(is_changed);
+        is_changed
+    }
+
+    /// Number of reads on request that have changed something, for [`Inputs::live_reads`].
+    pub(super) fn live_reads(&self) -> u64 {
+        self.live_reads
     }
 
     /// Marks a kind as missing in the cluster; returns true if that is new.
@@ -182,6 +209,10 @@ impl ClusterView {
                 api_server.tls_profile().cloned()
             }),
             enforced: BTreeSet::new(),
+            live_reads: match &self.published {
+                Some(before) if !self.configs.all_known() => before.live_reads,
+                _ => self.live_reads,
+            },
             registry_credentials: self.credentials.auth(),
             problems: self.problems(),
             warnings: self.configs.warnings(),
@@ -275,6 +306,24 @@ impl Objects {
         }
     }
 
+    /// Returns `true` if a list has nothing new, or another one is being read.
+    fn is_like(&self, items: &[Item]) -> bool {
+        let is_known = |item: &Item| {
+            self.by_name.get(&item.name).is_some_and(|entry| entry.version == item.version)
+        };
+        self.listing.is_some() || (items.len() == self.by_name.len() && items.iter().all(is_known))
+    }
+
+    /// Applies a change, unless it is older than what a read on request has found.
+    fn keep_newer(&mut self, kind: Kind, item: Item) {
+        let known = self.by_name.get(&item.name).and_then(|entry| entry.version.parse().ok());
+        let is_older =
+            known.zip(item.version.parse().ok()).is_some_and(|it: (u64, u64)| it.1 < it.0);
+        if !is_older {
+            self.keep(kind, item);
+        }
+    }
+
     fn keep(&mut self, kind: Kind, item: Item) {
         let Some(json) = item.json else { return };
         let last_good = self.by_name.remove(&item.name).and_then(|entry| entry.object);
@@ -282,7 +331,8 @@ impl Objects {
             Ok(object) => (Some(object), None),
             Err(error) => (last_good, Some(error.defect())),
         };
-        self.by_name.insert(item.name, Entry { json, object, problem });
+        let Item { name, version, .. } = item;
+        self.by_name.insert(name, Entry { version, json, object, problem });
     }
 }
 

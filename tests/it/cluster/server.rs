@@ -3,6 +3,7 @@
 
 mod away;
 mod joining;
+mod lagging;
 mod layered_images;
 mod ledger;
 mod pools;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,12 @@ pub(crate) struct Proxy {
     address: SocketAddr,
     way: Arc<AtomicU8>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
+    started: Instant,
+    /// Each connection's last byte of the client, in milliseconds since the start; [`FROZEN`] for one that is silent.
+    clients: Arc<Mutex<Vec<Arc<AtomicU64>>>>,
 }
+
+const FROZEN: u64 = u64::MAX;
 
 impl Proxy {
     pub(crate) fn to(server: SocketAddr) -> Self {
@@ -39,8 +44,15 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let way = Arc::new(AtomicU8::new(Way::Open as u8));
-        let connections = Arc::new(Mutex::new(Vec::new()));
-        let proxy = Self { address, way: Arc::clone(&way), connections: Arc::clone(&connections) };
+        let (connections, clients) = <(Arc<Mutex<Vec<TcpStream>>>, Arc<Mutex<Vec<_>>>)>::default();
+        let proxy = Self {
+            address,
+            way: Arc::clone(&way),
+            connections: Arc::clone(&connections),
+            started: Instant::now(),
+            clients: Arc::clone(&clients),
+        };
+        let started = proxy.started;
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let state = way.load(Ordering::SeqCst);
@@ -52,13 +64,24 @@ impl Proxy {
                 let mut held = connections.lock().unwrap_or_else(PoisonError::into_inner);
                 held.extend([&client, &server].map(|c| c.try_clone().expect("a second handle")));
                 drop(held);
-                for (from, to) in [(&client, &server), (&server, &client)] {
+                let sent = Arc::new(AtomicU64::new(millis(started)));
+                clients.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&sent));
+                for (from, to, is_client) in [(&client, &server, true), (&server, &client, false)] {
                     let from = from.try_clone().expect("a second handle");
                     let to = to.try_clone().expect("a second handle");
-                    let way = Arc::clone(&way);
+                    let (way, sent) = (Arc::clone(&way), Arc::clone(&sent));
                     std::thread::spawn(move || {
+                        let is_silent = || {
+                            way.load(Ordering::SeqCst) == Way::Silent as u8
+                                || sent.load(Ordering::SeqCst) == FROZEN
+                        };
+                        let note = || {
+                            if is_client {
+                                sent.store(millis(started), Ordering::SeqCst);
+                            }
+                        };
                         // Both sides see the end.
-                        let _ = hand_on(&from, &to, &way, bytes_a_second);
+                        let _ = hand_on((&from, &to), is_silent, note, bytes_a_second);
                         let _ = from.shutdown(Shutdown::Both);
                         let _ = to.shutdown(Shutdown::Both);
                     });
@@ -84,6 +107,27 @@ impl Proxy {
     }
 }
 
+impl Proxy {
+    /// Silences connections whose clients have sent nothing for a time, such as watches, and returns the number of silent
+    /// ones. Others and new ones stay open.
+    pub(crate) fn freeze_quiet(&self, quiet: Duration) -> usize {
+        let now = millis(self.started);
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_frozen = |sent: &&Arc<AtomicU64>| {
+            let last = sent.load(Ordering::SeqCst);
+            if last != FROZEN && u128::from(now.saturating_sub(last)) >= quiet.as_millis() {
+                sent.store(FROZEN, Ordering::SeqCst);
+            }
+            sent.load(Ordering::SeqCst) == FROZEN
+        };
+        clients.iter().filter(is_frozen).count()
+    }
+}
+
+fn millis(started: Instant) -> u64 {
+    started.elapsed().as_millis().try_into().expect("a test is shorter")
+}
+
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.set(Way::Gone);
@@ -93,9 +137,9 @@ impl Drop for Proxy {
 }
 
 fn hand_on(
-    mut from: &TcpStream,
-    mut to: &TcpStream,
-    way: &AtomicU8,
+    (mut from, mut to): (&TcpStream, &TcpStream),
+    is_silent: impl Fn() -> bool,
+    note: impl Fn(),
     bytes_a_second: Option<u32>,
 ) -> io::Result<()> {
     // A slow connection forwards small pieces.
@@ -103,13 +147,14 @@ fn hand_on(
     from.set_read_timeout(Some(Duration::from_millis(20)))?;
     let mut free_at = Instant::now();
     loop {
-        if way.load(Ordering::SeqCst) == Way::Silent as u8 {
+        if is_silent() {
             std::thread::sleep(Duration::from_millis(5));
             continue;
         }
         match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(length) => {
+                note();
                 if let Some(rate) = bytes_a_second {
                     let length = u32::try_from(length).map_err(io::Error::other)?;
                     let takes = Duration::from_secs_f64(f64::from(length) / f64::from(rate));

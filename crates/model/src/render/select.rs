@@ -158,6 +158,7 @@ mod tests {
             }),
             tls_profile: None,
             enforced: std::collections::BTreeSet::new(),
+            live_reads: 0,
             registry_credentials: crate::registry_credentials::RegistryCredentials::default(),
             problems: Vec::new(),
             warnings: Vec::new(),

@@ -9,7 +9,7 @@ use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
 
 /// A wish for an image of a pool's own, and a build of it.
-fn layer(site: &Site, pool: &str, image: &str, configuration: &str) {
+pub(super) fn layer(site: &Site, pool: &str, image: &str, configuration: &str) {
     let secret = json!({"name": "push"});
     let spec = format!("quay.io/example/{pool}:latest");
     site.cluster.create(
@@ -65,7 +65,7 @@ fn set_image(site: &Site, pool: &str, image: &str) {
     );
 }
 
-const IMAGE: &str = "quay.io/example/worker@sha256:\
+pub(super) const IMAGE: &str = "quay.io/example/worker@sha256:\
                      0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const INTERNAL: &str = "image-registry.openshift-image-registry.svc:5000/mco/worker@sha256:\
                         0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -73,7 +73,7 @@ const ROUTED: &str = "registry.apps.example.com/mco/worker@sha256:\
                       0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// The image that a machine of the pool changes over to at its first boot.
-fn image(server: &Server, pool: &str) -> String {
+pub(super) fn image(server: &Server, pool: &str) -> String {
     let text = served(server, pool, "/etc/ignition-machine-config-encapsulated.json");
     let config: Value = serde_json::from_str(&text.expect("the file")).expect("JSON");
     config["spec"]["osImageURL"].as_str().expect("an image").to_owned()

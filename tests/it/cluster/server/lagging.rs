@@ -1,0 +1,50 @@
+//! Servers whose watches hang, while the API server answers them otherwise.
+
+use std::time::Duration;
+
+use super::layered_images::{IMAGE, image, layer};
+use super::{Site, marker, reported};
+use crate::support::proxy::{Proxy, Way};
+use crate::support::stopwatch::Stopwatch;
+use crate::support::wait_for;
+
+/// Maximum age of what is served, and the time for a machine to get it.
+const AFTER: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(3);
+
+#[test]
+fn a_server_with_frozen_watches_serves_new_configs_and_images_if_it_reads_live() {
+    let site = Site::with_worker();
+    let proxy = Proxy::to(site.cluster.address());
+    let after = format!("{}s", AFTER.as_secs());
+    let live = site.start_through(proxy.address(), &["--read-live-after", &after]).until_ready();
+    let lagging = site.start_through(proxy.address(), &[]).until_ready();
+    let prompt = site.start(&[]).until_ready();
+    for server in [&live, &lagging, &prompt] {
+        assert_eq!(marker(server, "worker"), Ok("one".to_owned()));
+    }
+    // Each asks the API server every two seconds, by a connection that is not one of a watch.
+    let quiet = Duration::from_secs(4);
+    wait_for("watches of both to be frozen", || (proxy.freeze_quiet(quiet) >= 16).then_some(()));
+
+    site.machine_config("rendered-2", "two");
+    site.status("worker", "rendered-2", 0);
+    wait_for("the change", || (marker(&prompt, "worker").as_deref() == Ok("two")).then_some(()));
+    let changed = Stopwatch::start();
+    wait_for("the change", || (marker(&live, "worker").as_deref() == Ok("two")).then_some(()));
+    changed.within(AFTER + SOON, "a live read of a pool");
+
+    layer(&site, "worker", IMAGE, "rendered-2");
+    wait_for("the image", || (image(&prompt, "worker") == IMAGE).then_some(()));
+    let built = Stopwatch::start();
+    wait_for("the image", || (image(&live, "worker") == IMAGE).then_some(()));
+    built.within(AFTER + SOON, "a live read of an image");
+    assert_eq!(marker(&lagging, "worker"), Ok("one".to_owned()), "its watches work");
+
+    // What cannot be read is served as it was.
+    proxy.set(Way::Cut);
+    reported(&live, "API server");
+    let asked = Stopwatch::start();
+    assert_eq!(marker(&live, "worker"), Ok("two".to_owned()));
+    asked.within(SOON + AFTER, "an answer without an API server");
+}
