@@ -16,8 +16,10 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::http::Client;
 use crate::support::registry::Registry;
 use crate::support::server::{Server, binary, free_ports};
+use crate::support::stopwatch::Stopwatch;
 use crate::support::{in_repository, wait_for};
 
 /// The host's loopback interface, as QEMU's network shows it to the machine.
@@ -145,6 +147,35 @@ impl Site {
         fs::read(self.state().join("ca.crt")).expect("the authorities")
     }
 
+    /// Gives a machine a name, a static address, and a unit that reports both before the pool's does.
+    fn name_machine(&self, name: &str, address: &str) {
+        let reporter = "#!/bin/sh\n\
+             exec > /dev/ttyS0 2>&1\n\
+             echo report: \"$(cat /proc/sys/kernel/hostname) at $(ip -4 -o address show scope global | \
+             tr -s ' ' | cut -d ' ' -f 4)\"\n";
+        let network =
+            format!("[Match]\nType=ether\n[Network]\nAddress={address}\nGateway={HOST}\n");
+        let drop_in = "[Service]\nExecStartPre=/usr/local/bin/report-own\n";
+        let object = json!({
+            "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
+            "metadata": {"name": name},
+            "spec": {"pool": "worker", "overlay": {
+                "ignition": {"version": "3.4.0"},
+                "storage": {"files": [
+                    file("/etc/hostname", 0o644, &format!("{name}\n")),
+                    file("/etc/systemd/network/05-own.network", 0o644, &network),
+                    file("/usr/local/bin/report-own", 0o755, reporter),
+                ]},
+                "systemd": {"units": [{
+                    "name": "report.service",
+                    "dropins": [{"name": "10-own.conf", "contents": drop_in}],
+                }]},
+            }},
+        });
+        let path = self.manifests().join(format!("{name}.json"));
+        fs::write(path, object.to_string()).expect("a writable folder");
+    }
+
     fn pointer(&self) -> PathBuf {
         self.state().join("user-data/worker.ign")
     }
@@ -228,11 +259,13 @@ fn reporter(image: &str) -> String {
     )
 }
 
+fn file(path: &str, mode: u32, text: &str) -> Value {
+    let source = format!("data:;base64,{}", BASE64.encode(text));
+    // The image has some of them.
+    json!({"path": path, "mode": mode, "overwrite": true, "contents": {"source": source}})
+}
+
 fn machine_config(image: &str) -> Value {
-    let file = |path: &str, mode: u32, text: &str| {
-        let source = format!("data:;base64,{}", BASE64.encode(text));
-        json!({"path": path, "mode": mode, "contents": {"source": source}})
-    };
     let unit = "[Unit]\nAfter=network-online.target\nWants=network-online.target\n\
                 [Service]\nType=oneshot\nExecStart=/usr/local/bin/report\n\
                 ExecStopPost=/bin/systemctl --no-block poweroff\n\
@@ -335,4 +368,36 @@ fn a_machine_waits_for_a_server_that_is_away() {
     drop(nobody);
     let _server = site.serve(at, &[]);
     assert_eq!(machine.report(), site.expected());
+}
+
+#[test]
+fn a_machine_with_a_name_comes_up_with_its_own_address_and_its_token_opens_nothing_afterwards() {
+    let site = Site::new();
+    let [at] = free_ports();
+    site.name_machine("rack-7", "10.0.2.77/24");
+    let server = site.serve(at, &["--machine-token-window", "20s"]);
+    let pointer = site.state().join("user-data/machines/rack-7.ign");
+    let text = wait_for("the pointer config", || fs::read_to_string(&pointer).ok());
+    let text: Value = serde_json::from_str(&text).expect("JSON");
+    let header = &text["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
+    let header = header.as_str().expect("a credential").to_owned();
+    let copied = || {
+        let client = Client::tls(server.secure(), &site.cas()).from([127, 0, 0, 9].into());
+        client.request("GET", "/config/worker", &[("Authorization", &header)]).status
+    };
+
+    let mut machine = VirtualMachine::boot(&pointer);
+    let record = site.state().join("machines/rack-7.json");
+    machine.wait_for("its first use of the token", |_| {
+        let record = fs::read_to_string(&record).ok()?;
+        record.contains("127.0.0.1").then_some(())
+    });
+    let started = Stopwatch::start();
+    assert_eq!(copied(), 200, "the window is open");
+    wait_for("the report", || (server.metric("mcs_machine_tokens_shared") > 0.5).then_some(()));
+    started.within(Duration::from_secs(1), "the report of a copied token");
+
+    let expected = ["rack-7 at 10.0.2.77/24".to_owned()].into_iter().chain(site.expected());
+    assert_eq!(machine.report(), expected.collect::<Vec<_>>());
+    wait_for("the token to be spent", || (copied() == 401).then_some(()));
 }
