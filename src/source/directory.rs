@@ -209,6 +209,7 @@ impl Directory {
             shared,
             tls_profile,
             enforced,
+            live_reads: 0,
             registry_credentials: self.credentials.auth(),
             problems,
             warnings,
@@ -270,8 +271,7 @@ impl Directory {
             &mut machine_configs,
             controller_config,
         ));
-        let mut warnings = self.files.warnings();
-        warnings.extend(self.plain_configs.unused(root, &self.local_pools.selected()));
+        let warnings = self.tree_warnings(root, &paths);
         let unread = format!("not read: more than {MAX_DEPTH} directories deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(too_deep.iter().map(unread));
@@ -285,6 +285,16 @@ impl Directory {
             warnings,
             leads_out,
         })
+    }
+
+    /// Parts of the last read state without effect.
+    fn tree_warnings(&self, root: &Path, paths: &[PathBuf]) -> Vec<Problem> {
+        let mut warnings = self.files.warnings();
+        warnings.extend(self.plain_configs.warnings(root, &self.local_pools.selected()));
+        warnings.extend(plain_configs::unread(root, paths));
+        let is_file = |name: &str| plain_configs::is_plain(root, &root.join(name));
+        warnings.extend(self.local_pools.unselected(is_file));
+        warnings
     }
 
     fn scan_bootstrap(

@@ -83,6 +83,11 @@ impl Files {
         Self { is_strict, ..Self::default() }
     }
 
+    /// Returns `true` if files with parts without effect are refused.
+    pub(super) fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
     /// Starts a scan, which skips files that changed within `settle` before `now`.
     pub(super) fn begin(&mut self, now: SystemTime, settle: Duration) {
         self.seen.clear();

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::inputs::Problem;
-use model::merged_pool::{MergedPools, Unmergeable};
-use model::objects::{ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool};
+use model::merged_pool::{MergedPools, Unmergeable, unselected};
+use model::objects::{
+    ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool, ROLE_LABEL,
+};
 
 pub(super) type Pools = BTreeMap<String, Arc<MachineConfigPool>>;
 pub(super) type MachineConfigs = BTreeMap<String, Arc<MachineConfig>>;
@@ -16,6 +18,7 @@ pub(super) struct LocalPools {
     merged: MergedPools,
     /// Last result of each pool that could be merged.
     served: BTreeMap<String, Served>,
+    unselected: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -40,7 +43,15 @@ impl LocalPools {
         };
         let unnamed: Vec<_> = pools.values().filter(names_none).cloned().collect();
         let local = unnamed.iter().map(|pool| &**pool);
-        self.merged.update(local, machine_configs, controller_config);
+        let sources = machine_configs.iter().filter(|(_, config)| !is_rendered(config));
+        let sources = sources.map(|(name, config)| (name.clone(), Arc::clone(config))).collect();
+        self.merged.update(local, &sources, controller_config);
+        self.unselected = if unnamed.is_empty() {
+            Vec::new()
+        } else {
+            let unselected = unselected(pools.values().map(|pool| &**pool), sources.values());
+            unselected.into_iter().map(str::to_owned).collect()
+        };
         let mut before = std::mem::take(&mut self.served);
         let mut problems = Vec::new();
         for read in unnamed {
@@ -48,13 +59,13 @@ impl LocalPools {
             let last = before.remove(&name);
             let served = match self.merged.get(&name) {
                 Some(Ok(merged)) => Some(Served::new(read, merged, last)),
-                Some(Err(error)) if is_meant(error) => None,
+                // A pool without a selector selects nothing on purpose.
+                None | Some(Err(Unmergeable::Selector(InvalidSelector::Empty))) => None,
                 Some(Err(error)) => {
                     let place = format!("MachineConfigPool {name}");
                     problems.push(Problem::part(&place, &error.to_string()));
                     last.map(|last| last.of(read))
                 }
-                None => None,
             };
             let Some(served) = served else { continue };
             let Served { pool, machine_config, .. } = &served;
@@ -65,15 +76,25 @@ impl LocalPools {
         problems
     }
 
+    /// MachineConfigs of manifests that are part of no pool, in a directory with pools that are merged.
+    pub(super) fn unselected(&self, is_file: impl Fn(&str) -> bool) -> Vec<Problem> {
+        let reason = format!("no pool selects its labels; {ROLE_LABEL} is the one of a role");
+        let names = self.unselected.iter().filter(|name| !is_file(name));
+        names
+            .map(|name| Problem::whole(&format!("MachineConfig {name}"), reason.as_str()))
+            .collect()
+    }
+
     /// The names of the MachineConfigs that the pools are made of.
     pub(super) fn selected(&self) -> BTreeSet<&str> {
         self.merged.selected().collect()
     }
 }
 
-/// Returns `true` if a pool selects nothing on purpose.
-fn is_meant(error: &Unmergeable) -> bool {
-    matches!(error, Unmergeable::NoneSelected | Unmergeable::Selector(InvalidSelector::Empty))
+/// Returns `true` for a result of the render controller, which is no source of another one.
+fn is_rendered(config: &MachineConfig) -> bool {
+    config.name().starts_with("rendered-")
+        && config.labels().is_none_or(|labels| !labels.contains_key(ROLE_LABEL))
 }
 
 impl Served {

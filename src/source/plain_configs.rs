@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::files::{Files, ReadError};
+use super::manifest::config_warnings;
 use super::merged_pools::{MachineConfigs, Pools};
 
 /// Directory of `serve`'s pointer configs, in its state directory.
@@ -21,16 +22,27 @@ const POINTERS: &str = "user-data";
 /// Problem of a Butane file.
 const BUTANE: &str =
     "is Butane, which is not read: convert it to a file *.ign with `butane --strict`";
+/// Extensions of what a Butane file is converted to.
+const CONVERTED: [&str; 4] = ["ign", "yaml", "yml", "json"];
 
 /// Configs as last read, so that unchanged ones are the same value.
 #[derive(Debug, Default)]
 pub(super) struct PlainConfigs {
-    configs: BTreeMap<PathBuf, (Bytes, Arc<MachineConfig>)>,
+    configs: BTreeMap<PathBuf, Plain>,
     pools: BTreeMap<String, Arc<MachineConfigPool>>,
 }
 
+#[derive(Debug, Clone)]
+struct Plain {
+    bytes: Bytes,
+    config: Arc<MachineConfig>,
+    /// Parts of it without effect.
+    warnings: Vec<String>,
+}
+
 impl PlainConfigs {
-    /// Inserts the configs of these files, and creates missing pools.
+    /// Inserts the configs of these files, and creates missing pools. An unreadable file without a last good config
+    /// becomes a config that cannot be merged: a machine must not get the rest of its pool's files alone.
     pub(super) fn resolve(
         &mut self,
         root: &Path,
@@ -45,7 +57,9 @@ impl PlainConfigs {
             let Some(pool) = pool_of(root, path) else { continue };
             let place = path.display().to_string();
             if has_extension(path, "bu") {
-                problems.push(Problem::part(&place, BUTANE));
+                if !CONVERTED.iter().any(|it| paths.contains(&path.with_extension(it))) {
+                    problems.push(Problem::part(&place, BUTANE));
+                }
                 continue;
             }
             let last = last.remove(path);
@@ -53,14 +67,23 @@ impl PlainConfigs {
                 .read_plain(path, being_written)
                 .map_err(|ReadError { reason, .. }| reason)
                 .and_then(|bytes| match &last {
-                    Some(last) if last.0 == bytes => Ok(last.clone()),
-                    _ => Ok((bytes.clone(), Arc::new(machine_config(root, path, pool, &bytes)?))),
+                    Some(last) if last.bytes == bytes => Ok(last.clone()),
+                    _ => Plain::read(root, path, pool, &bytes, files.is_strict()),
                 })
                 // A file that was never readable must not keep a server from starting.
                 .inspect_err(|reason| problems.push(Problem::part(&place, reason)));
-            let Some((bytes, config)) = read.ok().or(last) else { continue };
-            machine_configs.insert(config.name().to_owned(), Arc::clone(&config));
-            self.configs.insert(path.clone(), (bytes, config));
+            let Some(plain) = read.ok().or(last).or_else(|| Plain::unreadable(root, path, pool))
+            else {
+                continue;
+            };
+            let name = plain.config.name().to_owned();
+            if machine_configs.contains_key(&name) {
+                let reason = format!("MachineConfig {name} has the same name; rename one of them");
+                problems.push(Problem::part(&place, &reason));
+                continue;
+            }
+            machine_configs.insert(name, Arc::clone(&plain.config));
+            self.configs.insert(path.clone(), plain);
             let object = local.remove(pool).or_else(|| self.pools.get(pool).cloned());
             let object = object.unwrap_or_else(|| Arc::new(MachineConfigPool::of_role(pool)));
             pools.entry(pool.to_owned()).or_insert_with(|| Arc::clone(&object));
@@ -69,10 +92,11 @@ impl PlainConfigs {
         problems
     }
 
-    /// Files whose configs are part of no pool, by the names of the MachineConfigs that pools are made of.
-    pub(super) fn unused(&self, root: &Path, selected: &BTreeSet<&str>) -> Vec<Problem> {
+    /// Parts of files without effect, and files whose configs are part of no pool, by the names of the MachineConfigs
+    /// that pools are made of.
+    pub(super) fn warnings(&self, root: &Path, selected: &BTreeSet<&str>) -> Vec<Problem> {
         let unused =
-            self.configs.iter().filter(|(_, (_, config))| !selected.contains(config.name()));
+            self.configs.iter().filter(|(_, plain)| !selected.contains(plain.config.name()));
         let warning = |(path, _): (&PathBuf, _)| {
             let pool = pool_of(root, path)?;
             let reason = format!(
@@ -81,8 +105,46 @@ impl PlainConfigs {
             );
             Some(Problem::whole(&path.display().to_string(), reason))
         };
-        unused.filter_map(warning).collect()
+        let parts = self.configs.iter().flat_map(|(path, plain)| {
+            plain.warnings.iter().map(|it| Problem::part(&path.display().to_string(), it))
+        });
+        unused.filter_map(warning).chain(parts).collect()
     }
+}
+
+impl Plain {
+    fn read(
+        root: &Path,
+        path: &Path,
+        pool: &str,
+        bytes: &Bytes,
+        is_strict: bool,
+    ) -> Result<Self, String> {
+        let config = Arc::new(machine_config(root, path, pool, bytes)?);
+        let warnings = config.ignition().map(config_warnings).unwrap_or_default();
+        match warnings.first() {
+            Some(first) if is_strict => Err(first.clone()),
+            _ => Ok(Self { bytes: bytes.clone(), config, warnings }),
+        }
+    }
+
+    /// A config that is none, in the place of one that cannot be read.
+    fn unreadable(root: &Path, path: &Path, pool: &str) -> Option<Self> {
+        let unreadable = RawValue::from_string(r#""unreadable""#.to_owned()).ok()?;
+        let config = Arc::new(of_role(root, path, pool, &unreadable).ok()?);
+        Some(Self { bytes: Bytes::new(), config, warnings: Vec::new() })
+    }
+}
+
+/// Files with a config that are not read, because they are too deep or named for no pool.
+pub(super) fn unread(root: &Path, paths: &[PathBuf]) -> Vec<Problem> {
+    let is_config = |path: &&PathBuf| {
+        let is_pointer = path.components().any(|part| part.as_os_str() == POINTERS);
+        has_extension(path, "ign") && !is_pointer && path.as_path() != root.join("user-data.ign")
+    };
+    let reason = "is not read: configs are DIR/POOL.ign and DIR/POOL/*.ign, with a pool's name in lower case";
+    let unread = paths.iter().filter(is_config);
+    unread.map(|path| Problem::whole(&path.display().to_string(), reason)).collect()
 }
 
 /// Returns `true` if a file is a config without a manifest.
@@ -122,11 +184,23 @@ fn machine_config(
             "is a pointer config, which fetches {url}, and not the config of a pool"
         ));
     }
+    if !config.get().trim_start().starts_with('{') {
+        return Err("is not a JSON object".to_owned());
+    }
+    of_role(root, path, pool, config).map_err(reported)
+}
+
+fn of_role(
+    root: &Path,
+    path: &Path,
+    pool: &str,
+    config: &RawValue,
+) -> serde_json::Result<MachineConfig> {
     let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
     let metadata = json!({"name": name, "labels": {ROLE_LABEL: pool}});
     // Both parts are JSON.
     let text = format!(r#"{{"metadata": {metadata}, "spec": {{"config": {config}}}}}"#);
-    serde_json::from_str(&text).map_err(reported)
+    serde_json::from_str(&text)
 }
 
 /// URL of this pool's config that the config itself points to: served, it would make machines fetch in a loop.
@@ -137,7 +211,8 @@ fn pointed_at(config: &RawValue, pool: &str) -> Option<String> {
         ["merge", "append"].map(|list| referred[list].as_array().cloned().unwrap_or_default());
     let all = lists.into_iter().flatten().chain([referred["replace"].clone()]);
     let mut sources = all.filter_map(|it| it["source"].as_str().map(str::to_owned));
-    sources.find(|source| source.trim_end_matches('/').ends_with(&format!("/config/{pool}")))
+    let path = |source: &str| source.split(['?', '#']).next().unwrap_or_default().to_owned();
+    sources.find(|it| path(it).trim_end_matches('/').ends_with(&format!("/config/{pool}")))
 }
 
 #[cfg(test)]

@@ -148,6 +148,18 @@ fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
 }
 
 #[test]
+fn a_selector_that_selects_nothing_any_more_leaves_the_last_config() {
+    let directory = directory();
+    let server = Server::serve(directory.path(), &[]);
+    assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Welcome"));
+    write(directory.path(), "pool.yaml", &POOL.replace("role: worker", "role: wroker"));
+    wait_for("the selector to be reported", || {
+        server.log().contains("no MachineConfig has the labels").then_some(())
+    });
+    assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Welcome"));
+}
+
+#[test]
 fn plain_configs_are_pools_without_any_object() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     write(directory.path(), "edge.ign", &plain("/etc/edge", "one"));
@@ -169,12 +181,24 @@ fn plain_configs_are_pools_without_any_object() {
         server.log().contains("is a pointer config").then_some(())
     });
     assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("four"));
+    write(directory.path(), "rack/20-site.ign", "null");
+    wait_for("a file without a config to be refused", || {
+        server.log().contains("is not a JSON object").then_some(())
+    });
+    assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("four"));
 
     drop(server);
-    write(directory.path(), "broken.ign", "{");
+    write(directory.path(), "good.ign", &plain("/etc/good", "five"));
     let again = Server::serve_when_up(directory.path(), &[]);
-    assert_eq!(served(&again, "rack", "/etc/base").as_deref(), Ok("two"), "it starts all the same");
-    assert_eq!(served(&again, "broken", "/etc/base"), Err(503));
+    assert_eq!(
+        served(&again, "good", "/etc/good").as_deref(),
+        Ok("five"),
+        "it starts all the same"
+    );
+    // A machine does not get a half of its pool.
+    assert_eq!(served(&again, "rack", "/etc/base"), Err(503));
+    write(directory.path(), "rack/20-site.ign", &plain("/etc/site", "six"));
+    served_soon(&again, "rack", "/etc/site", Ok("six"));
 }
 
 #[test]
@@ -228,6 +252,24 @@ fn a_directory_is_judged_before_it_is_served() {
     assert!(text(&strict).contains("warning: ./site.json: "), "{strict:?}");
 
     fs::remove_file(directory.path().join("site.json")).expect("a file");
+    let other = machine_config("99-site", &[]).replace("\"worker\"", "\"wroker\"");
+    for (file, contents, warning) in [
+        ("site.json", other, "warning: MachineConfig 99-site: no pool selects its labels"),
+        ("Rack.ign", plain("/etc/site", "one"), "warning: ./Rack.ign: is not read"),
+        (
+            "worker.ign",
+            plain("/etc/site", "one").replace("path", "paht"),
+            "warning: ./worker.ign: ",
+        ),
+    ] {
+        write(directory.path(), file, &contents);
+        let strict = run(&["validate", ".", "--strict"], directory.path());
+        assert!(!strict.status.success() && text(&strict).contains(warning), "{strict:?}");
+        fs::remove_file(directory.path().join(file)).expect("a file");
+    }
+    write(directory.path(), "edge.bu", "variant: fcos\nversion: 1.5.0\n");
+    write(directory.path(), "edge.ign", &plain("/etc/site", "one"));
+    assert!(run(&["validate", ".", "--strict"], directory.path()).status.success(), "converted");
     write(directory.path(), "worker.ign", &plain("/etc/site", "one"));
     assert!(run(&["validate", ".", "--strict"], directory.path()).status.success(), "it is merged");
     let named = r#"{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",

@@ -28,7 +28,7 @@ pub use merge::{GENERATED_BY, merge};
 pub use origins::{Member, Origin, origins};
 pub use parsed::ParsedMachineConfig;
 pub use pools::MergedPools;
-pub use select::select;
+pub use select::{select, unselected};
 pub use unmergeable::{Conflict, Unmergeable};
 
 #[cfg(test)]

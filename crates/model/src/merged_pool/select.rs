@@ -1,6 +1,6 @@
 //! Selects the MachineConfigs of a pool by their labels.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -14,6 +14,28 @@ pub fn select<'a>(
     machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>,
 ) -> Result<Vec<&'a Arc<MachineConfig>>, Unmergeable> {
     ByLabels::new(machine_configs).select(pool)
+}
+
+/// The names of the MachineConfigs that none of these pools selects or names.
+pub fn unselected<'a>(
+    pools: impl IntoIterator<Item = &'a MachineConfigPool>,
+    machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>,
+) -> Vec<&'a str> {
+    let mut left = ByLabels::new(machine_configs).0;
+    let none = Map::new();
+    let mut referred = HashSet::new();
+    for pool in pools {
+        let selector = pool.machine_config_selector();
+        if selector.check().is_ok() {
+            left.retain(|it| !selector.matches(it.labels.unwrap_or(&none)));
+        }
+        referred.extend([pool.spec_configuration(), pool.status_configuration()]);
+    }
+    let configs = left.into_iter().flat_map(|it| it.machine_configs);
+    let mut names: Vec<_> =
+        configs.map(|config| config.name()).filter(|name| !referred.contains(name)).collect();
+    names.sort_unstable();
+    names
 }
 
 /// MachineConfigs grouped by their labels: thousands have only a few dozen sets of labels, and each pool checks each

@@ -109,6 +109,61 @@ fn images_are_those_of_the_last_that_an_administrator_made() {
 }
 
 #[test]
+fn values_that_conflict_by_their_paths_or_hashes_name_both_machine_configs() {
+    let hashed = |source: &str| {
+        // Of "one".
+        let hash = "sha256-7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed";
+        json!({"path": "/f", "contents": {"source": source, "verification": {"hash": hash}}})
+    };
+    let same = [file("a", hashed("data:,one")), file("b", json!({"path": "/f", "mode": 384}))];
+    assert!(merged(&same).is_ok());
+    for (configs, message) in [
+        (
+            vec![
+                with("a", "storage", json!({"links": [{"path": "/l", "target": "/b"}]})),
+                file("b", json!({"path": "/l/f", "contents": {"source": "data:,"}})),
+                file("c", json!({"path": "/other", "contents": {"source": "data:,"}})),
+            ],
+            "MachineConfigs a, b: merged into one, storage.files[0].path: /l/f is behind the link /l",
+        ),
+        (
+            vec![
+                with(
+                    "a",
+                    "systemd",
+                    json!({"units": [{"name": "u.service", "contents": "[Unit]"}]}),
+                ),
+                file("b", json!({"path": "/other", "contents": {"source": "data:,"}})),
+                file(
+                    "c",
+                    json!({"path": "/etc/systemd/system/u.service", "contents": {"source": "data:,"}}),
+                ),
+            ],
+            "MachineConfigs a, c: merged into one, storage.files[1].path: /etc/systemd/system/u.service is written for \
+             a systemd unit or drop-in",
+        ),
+        (
+            vec![
+                file("a", json!({"path": "/d", "contents": {"source": "data:,"}})),
+                file("b", json!({"path": "/other", "contents": {"source": "data:,"}})),
+                file("c", json!({"path": "/d/f", "contents": {"source": "data:,"}})),
+            ],
+            "MachineConfigs a, c: /d/f is below /d, which is a file",
+        ),
+        (
+            vec![
+                file("a", hashed("data:,one")),
+                file("b", json!({"path": "/f", "contents": {"source": "data:,two"}})),
+            ],
+            "MachineConfigs a, b: file /f has contents without its verification.hash: set or remove the hash where the \
+             contents are set",
+        ),
+    ] {
+        assert_eq!(refused(&configs), message);
+    }
+}
+
+#[test]
 fn what_is_wrong_names_the_machine_configs_and_the_place() {
     let spec = |name: &str, spec: Value| machine_config(name, "worker", &spec);
     let empty = json!({"ignition": {"version": "3.4.0"}});

@@ -87,6 +87,22 @@ pub enum Conflict {
     /// Values of the MachineConfigs conflict at a place in the merged config.
     #[error("merged into one, {0}")]
     Invalid(Arc<ignition::Error>),
+    /// A file is in the place of a directory that another node needs.
+    #[error("{path} is below {parent}, which is a file")]
+    NotADirectory {
+        /// Path of the node.
+        path: String,
+        /// Path of the file.
+        parent: String,
+    },
+    /// A file has the contents of one MachineConfig and the hash of another.
+    #[error(
+        "file {path} has contents without its verification.hash: set or remove the hash where the contents are set"
+    )]
+    OtherHash {
+        /// Path of the file.
+        path: String,
+    },
     /// A file has no contents. Files of a pool overwrite existing ones, and Ignition cannot overwrite with nothing.
     #[error(
         "file {path} has no contents.source to overwrite with: give it one, or set overwrite to false"
