@@ -57,7 +57,7 @@ pub(crate) struct TokenFlags {
     /// Time after which pointer configs get a new token, such as 7d or 12h
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = span)]
     token_period: time::Duration,
-    /// Time for which a token is accepted after no pointer config has it any more
+    /// Time that a replaced token stays valid
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = span)]
     token_overlap: time::Duration,
 }

@@ -10,7 +10,7 @@ use crate::telemetry::Verbosity;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub(super) struct KlogFlags {
-    /// Verbosity of the log: 0 to 3 for administrators, 4 for more, 8 for everything
+    /// Verbosity of the log: 0 to 3: normal, 4: details, 8: everything
     #[arg(long = "v", short = 'v', global = true, value_name = "N", default_value_t = 0)]
     v: i32,
     #[command(flatten)]

@@ -21,7 +21,7 @@ enum Command {
     /// Give a machine a name, and a separate token and pointer config
     #[command(after_help = examples::MACHINES_ADD)]
     Add(AddSettings),
-    /// Have a machine's token open its config again, for another first boot
+    /// Let a machine's token open its config again, for another first boot
     #[command(after_help = examples::MACHINES_REARM)]
     Rearm(RearmSettings),
 }

@@ -37,7 +37,7 @@ pub(super) struct Args {
     issuer: IssuerFlags,
     #[command(flatten)]
     tokens: TokenFlags,
-    /// Time for which a machine's own token opens its config after the first answer that it took whole
+    /// Time that a machine's token stays valid after its config was first sent completely
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "Access")]
     machine_token_window: Duration,
     #[command(flatten)]

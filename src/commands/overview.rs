@@ -1,6 +1,6 @@
 //! Builds the overview from the state of the server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
@@ -338,6 +338,9 @@ impl Sources {
         let rules = &policy.boot_rules;
         let min = |pool: &str| rules.min_ignition(pool).map(|min| min.version);
         let machines = PoolMachines::by_pool(lines, min);
+        let served = self.served.borrow().clone();
+        let problems = served.iter().flat_map(|served| &served.inputs.problems);
+        let problems: BTreeMap<_, _> = problems.map(|it| (&*it.place, &it.reason)).collect();
         pools
             .map(|pool| {
                 let machines = machines.get(&*pool.name).copied().unwrap_or_default();
@@ -345,7 +348,11 @@ impl Sources {
                     name: pool.name.to_string(),
                     configuration: pool.configuration,
                     access: policy.modes.of(&pool.name).to_string(),
-                    problem: pool.problem,
+                    // A pool that cannot be merged is served as it was.
+                    problem: problems
+                        .get(&*format!("MachineConfigPool {}", pool.name))
+                        .map(|reason| (*reason).clone())
+                        .or(pool.problem),
                     specs: pool.versions.iter().map(ToString::to_string).collect(),
                     oldest_ignition: machines.oldest_ignition.map(|it| it.to_string()),
                     min_ignition: rules.min_ignition(&pool.name).map(|it| it.to_string()),

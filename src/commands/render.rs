@@ -47,7 +47,7 @@ pub struct RenderSettings {
     /// Print the pointer config with which a machine fetches its config, instead of the config
     #[arg(long, conflicts_with = "dir")]
     pointer: bool,
-    /// Server that the pointer config sends machines to; by default that of the kept pointer config
+    /// Server that the pointer config sends machines to; by default the one in the stored pointer config
     #[arg(long, value_name = "HOST:PORT", requires = "pointer")]
     server: Option<Address>,
     /// Directory in which `serve` keeps the CAs that a pointer config trusts

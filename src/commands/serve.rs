@@ -7,9 +7,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::bail;
 use model::access::machine::Window;
 use model::access::rotation::RotationPolicy;
-use model::inputs::Inputs;
+use model::inputs::{Inputs, Problem};
 use model::objects::SecretName;
 use nix::ifaddrs::getifaddrs;
 use pki::{Asked, Host, Policy, Warning};
@@ -63,6 +64,10 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     let hosts = hosts(&settings.hosts, &own_hosts());
     // The best host for machines elsewhere comes first.
     let pointer_host = hosts[0].clone();
+    if let Ok(false) = settings.manifests.try_exists() {
+        let manifests = settings.manifests.display();
+        bail!("{manifests}: no such directory: make it, or correct DIR of `serve DIR`");
+    }
     let state = StateDirectory::of_this_server(&settings.state)?;
     let (known_pools, pools) = watch::channel(None);
     let mut renewal = Renewal {
@@ -95,6 +100,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         }),
         options: settings.options,
         pair,
+        read_live_after: None,
         pair_secret: None,
         access: settings.access,
         ledger_directory: Some(settings.state),
@@ -143,7 +149,7 @@ impl Announcer {
             if let Some(served) = served.borrow_and_update().as_ref() {
                 self.tell_pools(&served.inputs);
                 if !std::mem::replace(&mut is_announced, true) {
-                    self.announce(&served.pointer_configs);
+                    self.announce(served);
                 }
             }
             if served.changed().await.is_err() {
@@ -152,7 +158,12 @@ impl Announcer {
         }
     }
 
-    fn announce(&self, pointers: &[(String, PathBuf)]) {
+    fn announce(&self, served: &Served) {
+        let problems = served.inputs.problems.iter();
+        let of_pool = |it: &Problem| {
+            Some((it.place.strip_prefix("MachineConfigPool ")?.to_owned(), it.reason.clone()))
+        };
+        let faults: Vec<_> = problems.filter_map(of_pool).collect();
         let program = std::env::args().next();
         let block = StartBlock {
             program: program.as_deref().unwrap_or(env!("CARGO_PKG_NAME")),
@@ -160,7 +171,8 @@ impl Announcer {
             host: &self.host,
             ports: self.ports,
             bundle: &self.state.bundle_path(),
-            pointers,
+            pointers: &served.pointer_configs,
+            faults: &faults,
         };
         terminal::print(&block.lines(terminal::look()));
     }

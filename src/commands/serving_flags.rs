@@ -86,7 +86,7 @@ struct LimitFlags {
     #[arg(long, value_name = "BYTES", default_value_t = 16384,
         value_parser = clap::value_parser!(u32).range(8192..=1_048_576))]
     max_head_bytes: u32,
-    /// Maximum number of connections; past it the one that was idle longest is closed
+    /// Maximum number of connections; above it, the server closes the connection that was idle longest
     #[arg(long, value_name = "N", default_value_t = 10_000,
         value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,

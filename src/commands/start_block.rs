@@ -22,6 +22,8 @@ pub(super) struct StartBlock<'a> {
     pub(super) bundle: &'a Path,
     /// Pools with the files of their pointer configs.
     pub(super) pointers: &'a [(String, PathBuf)],
+    /// Pools that cannot be served as they are written, with the reason.
+    pub(super) faults: &'a [(String, String)],
 }
 
 impl StartBlock<'_> {
@@ -30,6 +32,10 @@ impl StartBlock<'_> {
         let mut lines = vec![style.paint(Color::Heading, &escaped(&self.heading())), String::new()];
         lines.extend(self.addresses());
         lines.push(String::new());
+        for (pool, reason) in self.faults {
+            let fault = format!("Correct pool {pool} before you start its machines: {reason}");
+            lines.push(style.paint(Color::Bad, &escaped(&fault)));
+        }
         if self.pointers.is_empty() {
             lines.push(style.paint(
                 Color::Notable,
@@ -129,6 +135,7 @@ mod tests {
             ports,
             bundle: Path::new("certs/ca.crt"),
             pointers: &pointers,
+            faults: &[],
         };
         block.lines(style)
     }

@@ -22,7 +22,7 @@ pub struct AddSettings {
     /// Pools whose configs it opens
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', required = true)]
     pools: Vec<String>,
-    /// Time of its end: 2027-01-31, 2027-01-31T12:00:00Z, a time from now such as 30d, or never
+    /// Expiry: 2027-01-31, 2027-01-31T12:00:00Z, a time from now such as 30d, or never
     #[arg(long, value_name = "TIME", value_parser = until)]
     until: Until,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct RotateSettings {
     /// Pools whose tokens are replaced; all by default
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',')]
     pools: Vec<String>,
-    /// Also if a token was made later than now: the clock is right, and was wrong then
+    /// Replace tokens with a creation time in the future too; use it if the clock was wrong and is right now
     #[arg(long)]
     force: bool,
     #[command(flatten)]

@@ -32,6 +32,7 @@ pub(crate) struct Publisher {
     known: Vec<Problem>,
     warned: Vec<Problem>,
     served: watch::Sender<Option<Arc<Served>>>,
+    live_reads: watch::Sender<u64>,
     history: History,
 }
 
@@ -42,8 +43,8 @@ impl Publisher {
         profile: Option<ProfileFollower>,
         history: History,
     ) -> Self {
-        let (known, warned, served) = Default::default();
-        Self { answers, reporting, profile, known, warned, served, history }
+        let (known, warned, served, live_reads) = Default::default();
+        Self { answers, reporting, profile, known, warned, served, live_reads, history }
     }
 
     pub(crate) fn reporting(&self) -> &Reporting {
@@ -57,6 +58,11 @@ impl Publisher {
     /// Served inputs, after each change.
     pub(crate) fn served(&self) -> watch::Receiver<Option<Arc<Served>>> {
         self.served.subscribe()
+    }
+
+    /// [`Inputs::live_reads`] of the served inputs.
+    pub(crate) fn live_reads(&self) -> watch::Receiver<u64> {
+        self.live_reads.subscribe()
     }
 
     /// Does the work that can wait until a change is served: renders all pools, and records changes. Runs as long as
@@ -103,7 +109,9 @@ impl Publisher {
         if let Some(profile) = &mut self.profile {
             profile.take(inputs.tls_profile.as_ref());
         }
-        self.answers.publish(inputs, SystemTime::now())
+        let is_changed = self.answers.publish(inputs, SystemTime::now());
+        self.live_reads.send_replace(inputs.live_reads);
+        is_changed
     }
 
     /// Sends the served inputs to subscribers.
@@ -133,8 +141,8 @@ impl Publisher {
                 tracing::error!(
                     place,
                     reason,
-                    fix = "correct or remove this part",
-                    "ignored an invalid part of an input, using the rest"
+                    fix = "correct or remove what the reason names",
+                    "cannot use a part of the inputs, keeping the rest"
                 );
             } else {
                 tracing::error!(

@@ -28,7 +28,7 @@ pub struct CheckSettings {
     #[command(flatten)]
     place: PlaceFlags,
     /// Take the pools from these manifests, and also report secrets that unauthenticated clients can read in
-    /// their configs; in a cluster both are known
+    /// their configs; not needed for a cluster
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "in_cluster", "connect"])]
     manifests: Option<PathBuf>,
     /// Check this pointer config instead: trust, names, size and spec

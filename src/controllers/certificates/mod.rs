@@ -72,8 +72,7 @@ pub struct Settings {
     /// Namespace of the Secrets with user data
     #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
     pub user_data_namespace: String,
-    /// Name or address of the server in addition to those of the cluster; without any of those, pointer
-    /// configs get the first one
+    /// Further name or address of the server. If the cluster names none, pointer configs get the first one
     #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     pub hosts: Vec<Host>,
     #[command(flatten)]
@@ -83,10 +82,10 @@ pub struct Settings {
     #[arg(long, value_name = "ISSUER", help_heading = "Certificates")]
     ca_from_issuer: Option<IssuerRef>,
     /// Source of the serving certificate: own, or external[:NAMESPACE/SECRET] for a Secret of another
-    /// component, by default machine-config-server-external-tls; nothing is issued then
+    /// component, by default machine-config-server-external-tls. With external the controller issues nothing
     #[arg(
         long,
-        value_name = "WHO",
+        value_name = "SOURCE",
         default_value = "own",
         help_heading = "Certificates",
         conflicts_with = "ca_from_issuer"

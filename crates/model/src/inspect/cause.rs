@@ -142,7 +142,9 @@ impl Cause {
                 "allow the machine's network, or give it a token for this pool"
             }
             Self::PoolUnknown(_) => "check the name of the pool in the URL of the pointer config",
-            Self::NoConfigYet(_) => "wait for the pool to be rendered: `oc get mcp`",
+            Self::NoConfigYet(_) => {
+                "correct the MachineConfigs that /readyz names; in a cluster also see `oc get mcp`"
+            }
             Self::NotInSpec { .. } => {
                 "boot a newer image, or remove the named part from the config"
             }

@@ -4,7 +4,8 @@ use ignition::SpecVersion;
 
 use super::MachineLine;
 use super::moment::moment;
-use crate::ledger::Outcome;
+use crate::access::Refusal;
+use crate::ledger::{Outcome, Requests};
 
 /// Headings of the columns of [`machine_row`].
 pub const MACHINE_COLUMNS: [&str; 9] =
@@ -43,8 +44,15 @@ impl MachineLine {
         spec.map_or("", SpecVersion::as_str)
     }
 
-    pub(crate) fn would_be_refused(&self) -> Option<&str> {
-        self.machine.requests.as_ref()?.would_be_refused.as_deref()
+    /// Reason why an enforced pool would refuse a machine that got its config.
+    pub(crate) fn would_be_refused(&self) -> Option<String> {
+        let Requests { outcome, would_be_refused, .. } = self.machine.requests.as_ref()?;
+        let label = would_be_refused.as_deref()?;
+        if let Outcome::Refused { .. } = outcome {
+            return None;
+        }
+        let refusal = Refusal::ALL.iter().find(|refusal| refusal.label() == label);
+        Some(refusal.map_or_else(|| label.to_owned(), ToString::to_string))
     }
 
     pub(crate) fn times(&self) -> u64 {

@@ -42,7 +42,7 @@ pub(super) fn figures(overview: &Overview) -> [Figure; 4] {
     };
     // Without a cluster, a machine that has its config is as far as it can be seen.
     let last = if served > 0 {
-        figure("served", served + count(Severity::Joined), "served", "/?state=served#machines")
+        figure("served", served, "served", "/?state=served#machines")
     } else {
         figure("joined", count(Severity::Joined), "joined", "/?state=joined#machines")
     };

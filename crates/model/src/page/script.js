@@ -33,6 +33,8 @@
   // What identifies an element on the page before and after.
   const key = element => element.id || element.getAttribute("href") || element.textContent;
 
+  // True if a change could not be shown, because the reader has selected text in its place.
+  let isPostponed = false;
   const replace = (old, fresh) => {
     localize(fresh);
     const kept = [...old.querySelectorAll("details, .scroll")].map(element => [
@@ -42,7 +44,10 @@
     for (const [before, after] of kept) if (before.open) after.open = true;
     if (old.isEqualNode(fresh)) return;
     const selection = document.getSelection();
-    if (!selection.isCollapsed && old.contains(selection.anchorNode)) return;
+    if (!selection.isCollapsed && old.contains(selection.anchorNode)) {
+      isPostponed = true;
+      return;
+    }
     const focused = old.contains(document.activeElement) ? document.activeElement : null;
     const focusable = focused
       && [fresh, ...fresh.querySelectorAll(focused.tagName)].find(it => key(it) === key(focused));
@@ -73,6 +78,8 @@
             const after = fresh.getElementById(part.id);
             if (after) replace(part, document.adoptNode(after));
           }
+        } else {
+          say(`The page cannot be updated: the server answers ${answer.status}.`);
         }
         await new Promise(done => setTimeout(done, PAUSE));
       }
@@ -83,26 +90,36 @@
     }
   };
 
+  // Runs from the first failure of the stream on, through the browser's attempts to connect again.
+  let lost;
+  const found = () => {
+    clearTimeout(lost);
+    lost = undefined;
+  };
   const listen = () => {
     const events = new EventSource("/events");
-    let lost;
     events.onopen = () => {
-      clearTimeout(lost);
+      found();
       say("Live: changes appear by themselves.");
     };
     events.addEventListener("change", update);
     events.onerror = () => {
-      clearTimeout(lost);
       if (events.readyState === EventSource.CLOSED) {
-        say("Too many pages are live already: this one reloads every 5 seconds.");
+        found();
+        say("This page is not live: the server refused the stream, as it does if many pages are open. It reloads every 5 seconds.");
         update();
         setTimeout(listen, AGAIN);
       } else {
-        lost = setTimeout(() => say("The server does not answer: what you see can be out of date."), TIMEOUT);
+        lost ??= setTimeout(() => say("The server does not answer: what you see can be out of date."), TIMEOUT);
       }
     };
   };
 
   localize(document);
+  document.addEventListener("selectionchange", () => {
+    if (!isPostponed || !document.getSelection().isCollapsed) return;
+    isPostponed = false;
+    update();
+  });
   listen();
 })();
