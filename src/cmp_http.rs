@@ -65,7 +65,6 @@ enum HttpError {
     /// The connection failed.
     #[error("{url}: {error:#}")]
     Failed {
-        /// URL of the server.
         url: Uri,
         /// Error of the connection.
         error: anyhow::Error,
@@ -76,7 +75,6 @@ enum HttpError {
     /// The HTTP status is no success.
     #[error("{url} answers {status}{}", reported(.location.as_deref()))]
     Status {
-        /// URL of the server.
         url: Uri,
         /// HTTP status.
         status: StatusCode,
@@ -86,7 +84,6 @@ enum HttpError {
     /// The answer has another media type.
     #[error("{url} answers with {found:?}, which is not a CMP message")]
     Type {
-        /// URL of the server.
         url: Uri,
         /// Media type of the answer.
         found: String,

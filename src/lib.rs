@@ -36,6 +36,8 @@
 //!
 //! Modules with I/O read the clock, randomness and the environment, and pass them on as arguments.
 #![forbid(unsafe_code)]
+// Only the program and its tests use this library: a comment is for what a name does not say.
+#![allow(missing_docs)]
 
 mod backoff;
 pub mod cli;

@@ -14,7 +14,6 @@ use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::source::directory::Layout;
 use crate::source::{self, manifest};
 
-/// Settings of the command.
 #[derive(Debug, Args)]
 pub struct BootstrapSettings {
     /// Directory with `machine-pools`, `machine-configs`, `controller-config` and `api-server`

@@ -21,7 +21,6 @@ use crate::serving::peers;
 /// Name of the leader's Lease.
 const LEASE: &str = "machine-config-server-controller";
 
-/// Settings of the command.
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("127.0.0.1:8798")))]
 pub struct Settings {

@@ -14,7 +14,6 @@ use crate::kubernetes::Health;
 /// Name of the leader's Lease.
 const LEASE: &str = "machine-config-server-issuer";
 
-/// Settings of the command.
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("127.0.0.1:8800")))]
 pub struct Settings {

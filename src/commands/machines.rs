@@ -19,7 +19,6 @@ use super::{print_line, terminal};
 use crate::flags::host_and_port;
 use crate::serving::peers::get;
 
-/// Settings of the command.
 #[derive(Debug, Args)]
 pub struct MachinesSettings {
     /// Only the machine at this address

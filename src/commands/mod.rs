@@ -41,7 +41,6 @@ use std::io::Write as _;
 use model::escape::escaped;
 use time::OffsetDateTime;
 
-/// Version and commit.
 #[cfg(not(feature = "fips"))]
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ")");
 /// Version and commit.

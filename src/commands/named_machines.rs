@@ -17,7 +17,6 @@ use crate::files::replace::{self, PUBLIC};
 use crate::store::machine_files::WantedMachine;
 use crate::store::state_directory::StateDirectory;
 
-/// Settings of `machines add`.
 #[derive(Debug, Args)]
 pub struct AddSettings {
     /// Name of the machine, as of an object: lowercase letters, digits, dashes and dots
@@ -39,7 +38,6 @@ pub struct AddSettings {
     state: StateFlags,
 }
 
-/// Settings of `machines rearm`.
 #[derive(Debug, Args)]
 pub struct RearmSettings {
     /// Name of the machine

@@ -18,7 +18,6 @@ use crate::kubernetes::client;
 use crate::node_agent::{self, CredentialKeeper, Health, Layout, Reconciler};
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
-/// Settings of the command.
 #[derive(Debug, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("off")))]
 pub struct NodeCaSettings {

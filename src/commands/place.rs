@@ -11,9 +11,7 @@ use super::state_store::StateStore;
 /// A state directory or a cluster, not opened yet.
 #[derive(Debug, Clone)]
 pub enum Place {
-    /// A state directory.
     Directory(PathBuf),
-    /// A cluster.
     Cluster {
         /// Path of a kubeconfig; `None` uses the pod's service account.
         kubeconfig: Option<PathBuf>,

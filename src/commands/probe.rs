@@ -25,7 +25,6 @@ use tokio_rustls::client::TlsStream;
 /// Ignition's timeout for the head of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     host: Host,

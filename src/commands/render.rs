@@ -23,7 +23,6 @@ use super::{tell, terminal};
 use crate::flags::{spec, url};
 use crate::source::cluster;
 
-/// Settings of the command.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct RenderSettings {

@@ -41,7 +41,6 @@ fn reading(root: &Path) -> Progress {
     Progress::start(&format!("reading the manifests of {}", root.display()))
 }
 
-/// Reads a cluster completely.
 pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs> {
     let _progress = Progress::start("reading the cluster");
     // Publishing can block its thread.

@@ -36,7 +36,6 @@ const LONGEST_WAIT: Duration = Duration::hours(1);
 /// Interval between checks of the files, so that readiness agrees with the page.
 const BETWEEN_LOOKS: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Settings of the command.
 pub struct ServeSettings {
     /// Top directory of the manifests.
     pub manifests: PathBuf,
@@ -46,15 +45,12 @@ pub struct ServeSettings {
     pub hosts: Vec<Host>,
     /// Settings of issued certificates.
     pub certificates: Policy,
-    /// Settings of serving.
     pub options: ServingOptions,
     /// Secret among the manifests with registry credentials for machines of enforced pools.
     pub registry_credentials: Option<SecretName>,
     /// True if manifests with parts without effect are refused.
     pub is_strict: bool,
-    /// Settings of access.
     pub access: AccessSettings,
-    /// Settings of tokens.
     pub tokens: RotationPolicy,
     /// Time for which a machine's token stays open after its first use.
     pub window: Window,
@@ -135,7 +131,6 @@ struct Announcer {
     state: StateDirectory,
     host: Host,
     ports: Ports,
-    /// Directory of manifests.
     manifests: PathBuf,
     /// Sends the pools that have a config, for judging pointer configs.
     known_pools: watch::Sender<Option<Arc<BTreeSet<String>>>>,

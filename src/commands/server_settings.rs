@@ -22,7 +22,6 @@ use crate::store::state_directory::StateDirectory;
 
 pub use crate::serving::serving_pair::PairFiles;
 
-/// Settings of all servers.
 pub struct ServingOptions {
     /// Listen addresses and ports.
     pub listen: Listen,
@@ -54,17 +53,14 @@ impl ServingOptions {
     }
 }
 
-/// Settings of a server.
 pub struct ServerSettings {
     /// Source of the inputs.
     pub source: source::Settings,
-    /// Settings of serving.
     pub options: ServingOptions,
     /// Files of the serving certificate.
     pub pair: PairFiles,
     /// Secret of the cluster with the serving certificate, used until the files exist.
     pub pair_secret: Option<SecretName>,
-    /// Settings of access.
     pub access: AccessSettings,
     /// Directory of the boot ledger, if it is stored.
     pub ledger_directory: Option<PathBuf>,
@@ -78,17 +74,14 @@ pub struct ServerSettings {
 
 /// State directory of a server.
 pub struct Local {
-    /// The state directory.
     pub state: StateDirectory,
     /// Host in its pointer configs.
     pub host: Host,
-    /// Settings of its tokens.
     pub tokens: RotationPolicy,
     /// Time for which a machine's token stays open after its first use.
     pub window: Window,
 }
 
-/// Settings of access.
 #[derive(Default)]
 pub struct AccessSettings {
     /// Mode of pools that have no annotation.

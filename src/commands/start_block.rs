@@ -10,12 +10,10 @@ use pki::Host;
 
 use super::server::Ports;
 
-/// A started server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StartBlock<'a> {
     /// The program as it was called.
     pub(super) program: &'a str,
-    /// Directory of manifests.
     pub(super) manifests: &'a Path,
     /// Host in the pointer configs.
     pub(super) host: &'a Host,

@@ -14,7 +14,6 @@ use super::place::PlaceFlags;
 use super::{print_line, terminal};
 use crate::flags::duration;
 
-/// Settings of `tokens add`.
 #[derive(Debug, Args)]
 pub struct AddSettings {
     /// Name of the token
@@ -30,7 +29,6 @@ pub struct AddSettings {
     place: PlaceFlags,
 }
 
-/// Settings of `tokens revoke`.
 #[derive(Debug, Args)]
 pub struct RevokeSettings {
     /// Name or id of the token
@@ -39,7 +37,6 @@ pub struct RevokeSettings {
     place: PlaceFlags,
 }
 
-/// Settings of `tokens rotate`.
 #[derive(Debug, Args)]
 pub struct RotateSettings {
     /// Pools whose tokens are replaced; all by default

@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::print_line;
 use super::rendering::{read_usable, rendered};
 
-/// Settings of the command.
 #[derive(Debug, Args)]
 pub struct ValidateSettings {
     /// Directory of manifests, YAML or JSON, any file names

@@ -5,6 +5,9 @@
 //!
 //! Without a watch the controller misses changes until something else wakes it. So a failure is reported at once: by a
 //! log line with the object and the reason, repeated only when the reason changes, a counter by kind, and readiness.
+//!
+//! A look applies one step at most. While there is one, the next look follows at once: a plan is made of what is
+//! stored, never of what the last step should have left there.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,6 +17,7 @@ use futures_util::FutureExt as _;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
+use pki::MAX_STEPS;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -50,14 +54,19 @@ pub(super) trait Reconciler {
         Arc::new(Notify::new())
     }
 
-    /// Applies what is due, and returns the time of the next look without a change.
+    /// Maximum number of looks in a row that each find a step: a plan settles in fewer, unless another client undoes it.
+    fn max_steps(&self) -> usize {
+        MAX_STEPS
+    }
+
+    /// Takes one look: applies the step that is due, and returns the time of the next look without a change.
     async fn reconcile(&mut self) -> Result<Requeue, ControlError>;
 }
 
 /// Time of the next look without a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Requeue {
-    /// Immediately, after a conflict.
+    /// Immediately, after a step or a conflict.
     Now,
     /// After this time at the latest.
     After(Duration),
@@ -112,7 +121,7 @@ async fn reconcile_for_ever<R: Reconciler>(
 ) -> Infallible {
     let mut waits = backoff();
     loop {
-        let wait = match reconciler.reconcile().await {
+        let wait = match converge(reconciler).await {
             Ok(requeue) => {
                 waits.reset();
                 health.in_order(R::KEEPS);
@@ -128,6 +137,21 @@ async fn reconcile_for_ever<R: Reconciler>(
         tokio::time::sleep(QUIET).await;
         // This look includes wakeups up to here.
         let _ = wake.notified().now_or_never();
+    }
+}
+
+/// Takes looks until one finds no step, and returns the time of the next one.
+async fn converge<R: Reconciler>(reconciler: &mut R) -> Result<Requeue, ControlError> {
+    let mut steps = 0;
+    loop {
+        let requeue = reconciler.reconcile().await?;
+        if requeue != Requeue::Now {
+            return Ok(requeue);
+        }
+        steps += 1;
+        if steps > reconciler.max_steps() {
+            return Err(ControlError::Endless);
+        }
     }
 }
 

@@ -41,7 +41,6 @@ pub enum LockError {
     /// The file cannot be opened or locked.
     #[error("{}: {error}", path.display())]
     Open {
-        /// Path of the file.
         path: PathBuf,
         /// Error of the operating system.
         error: io::Error,

@@ -18,7 +18,6 @@ use crate::files::owners::{Process, Reader, Status, User, Wanted, wanted};
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub struct WriteError {
-    /// Path of the file.
     pub path: PathBuf,
     /// Error of the operating system.
     pub error: io::Error,

@@ -25,7 +25,6 @@ const PAGE: u32 = 100;
 /// A write to an object of a custom resource.
 pub(crate) type CustomWrite = ObjectWrite<DynamicObject, ()>;
 
-/// Result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
     /// The write succeeded.

@@ -18,7 +18,6 @@ pub enum ConnectError {
     /// The kubeconfig is unusable.
     #[error("--kubeconfig {}: {}", path.display(), reason(error))]
     Kubeconfig {
-        /// Path of the file.
         path: PathBuf,
         /// Fault of the file.
         error: KubeconfigError,

@@ -10,12 +10,7 @@ use crate::kubernetes::write::{Malformed, ObjectName};
 pub enum ControlError {
     /// The API server refused, or is unreachable.
     #[error("{object}: {}", api_reason(error))]
-    Api {
-        /// Object of the request.
-        object: ObjectName,
-        /// Error of the request.
-        error: kube::Error,
-    },
+    Api { object: ObjectName, error: kube::Error },
     /// An object is malformed, and nothing is derived from it.
     #[error(transparent)]
     Malformed(#[from] Malformed),

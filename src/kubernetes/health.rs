@@ -13,7 +13,6 @@ use crate::telemetry::conditions::{Condition, Status};
 pub struct Health {
     /// Conditions for readiness, one line each.
     pub status: Status,
-    /// Metrics of the controllers.
     pub metrics: Arc<ControllerMetrics>,
 }
 

@@ -10,7 +10,6 @@ pub(crate) const DURATION: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Create the Lease.
     Create,
     /// Take the Lease: it is free, or expired.
     Take,

@@ -29,13 +29,11 @@ impl ObjectName {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// Names a Secret.
     #[must_use]
     pub fn secret(namespace: &str, name: &str) -> Self {
         Self::new("Secret", namespace, name)
     }
 
-    /// Names a ConfigMap.
     #[must_use]
     pub fn config_map(namespace: &str, name: &str) -> Self {
         Self::new("ConfigMap", namespace, name)

@@ -74,7 +74,6 @@ impl CredentialKeeper {
         })
     }
 
-    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

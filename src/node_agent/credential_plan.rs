@@ -57,7 +57,6 @@ pub fn decide_credential(is_wanted: bool, is_listed: bool, entry: Entry) -> Cred
     }
 }
 
-/// Plan for a file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct CredentialPlan {
     /// New contents, if the file must change.

@@ -18,7 +18,6 @@ pub enum Present {
     },
 }
 
-/// State of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum File {
     /// Contents, mode and owner are right.
@@ -40,7 +39,6 @@ pub enum Action {
     Leave,
     /// Add it to the list: the directory is as if it had been created here.
     Adopt,
-    /// Create the directory.
     Make,
     /// Replace a file or link with a directory.
     Exchange,

@@ -45,7 +45,6 @@ pub struct Report {
     pub adopted: Vec<RegistryHost>,
     /// Registries whose files were removed.
     pub removed: Vec<RegistryHost>,
-    /// Problems by path.
     pub problems: BTreeMap<String, String>,
 }
 
@@ -71,7 +70,6 @@ impl Reconciler {
         Self { path, layout, resync, read_all: UNIX_EPOCH, owned: None, settled: HashMap::new() }
     }
 
-    /// Path of the directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.path

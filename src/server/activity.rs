@@ -111,7 +111,6 @@ impl Activity {
         self.0.requests.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    /// Number of requests.
     #[must_use]
     pub fn requests(&self) -> u32 {
         self.0.requests.load(Ordering::Relaxed)

@@ -17,7 +17,6 @@ use tokio::time::Instant;
 
 use super::answer;
 
-/// Path of the stream.
 pub(super) const PATH: &str = "/events";
 /// Streams at a time, half of the connections that one source may have. A page without one requests itself every few seconds.
 const MAX_STREAMS: usize = 32;

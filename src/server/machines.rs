@@ -39,9 +39,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub struct Machines {
     /// Configs of the pools.
     pub answers: Arc<Answers>,
-    /// Machines with names.
     pub named: NamedMachines,
-    /// Metrics of the server.
     pub metrics: Arc<Metrics>,
     /// Conditions for readiness, such as a faulty serving certificate.
     pub status: Status,
@@ -53,7 +51,6 @@ pub struct Machines {
     pub reports: Option<mpsc::Sender<FailureReport>>,
 }
 
-/// All routes for machines.
 pub fn router(machines: Arc<Machines>) -> Router {
     let log = Arc::new(RequestLog::new());
     let state = AuthState {

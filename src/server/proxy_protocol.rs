@@ -64,7 +64,6 @@ pub enum HeaderError {
     /// The bytes are no header.
     #[error("the connection does not begin with a PROXY header")]
     Absent,
-    /// The header is malformed.
     #[error("the PROXY header is malformed")]
     Malformed,
     /// The header is longer than the maximum.

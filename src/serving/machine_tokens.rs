@@ -28,7 +28,6 @@ pub(crate) struct MachineTokens {
     history: History,
 }
 
-/// Token of one machine.
 struct Entry {
     token: Mutex<MachineToken>,
     /// Locked while a change of the token is stored. The token's own lock is held for moments only.
@@ -72,7 +71,6 @@ impl MachineTokens {
         Some(self.entry(name)?.token().clone())
     }
 
-    /// Names of all machines.
     pub(super) fn names(&self) -> Vec<Arc<str>> {
         self.entries.load().keys().cloned().collect()
     }

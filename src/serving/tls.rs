@@ -33,30 +33,21 @@ pub struct Pair {
 /// Reasons why a pair cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
-    /// A file is unreadable.
     #[error("{}: {error}", path.display())]
     Unreadable {
-        /// Path of the file.
         path: PathBuf,
         /// Error of the operating system.
         error: io::Error,
     },
-    /// A file is malformed.
     #[error("{}: {reason}", path.display())]
     Malformed {
-        /// Path of the file.
         path: PathBuf,
         /// Fault of the file.
         reason: String,
     },
     /// Certificate and key do not match.
     #[error("{}: the key does not belong to the certificate in {}", key.display(), cert.display())]
-    Mismatch {
-        /// File of the certificate.
-        cert: PathBuf,
-        /// File of the key.
-        key: PathBuf,
-    },
+    Mismatch { cert: PathBuf, key: PathBuf },
     /// The build is for FIPS 140-3, and its TLS configuration is not fully approved.
     #[error("TLS: not approved by FIPS 140-3, which this server was built for")]
     NotFips,

@@ -79,7 +79,6 @@ pub enum OpenError {
     /// Files are malformed.
     #[error("{first}{}", if *.more == 0 { String::new() } else { format!(" (and {more} more)") })]
     Problems {
-        /// The first problem.
         first: Problem,
         /// Number of other problems.
         more: usize,
@@ -92,7 +91,6 @@ pub enum ScanError {
     /// The top directory is unreadable.
     #[error("{}: {error}", path.display())]
     Directory {
-        /// Path of the directory.
         path: PathBuf,
         /// Error of the operating system.
         error: std::io::Error,

@@ -20,7 +20,6 @@ pub(super) struct LocalPools {
 
 #[derive(Debug)]
 struct Served {
-    /// The pool as read.
     read: Arc<MachineConfigPool>,
     /// The pool with the name of the merged MachineConfig.
     pool: Arc<MachineConfigPool>,

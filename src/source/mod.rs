@@ -28,7 +28,6 @@ pub use self::secret_seen::SecretSeen;
 /// Settings of a source.
 #[derive(Debug)]
 pub enum Settings {
-    /// A directory of files.
     Directory(Layout),
     /// The Kubernetes API.
     Cluster(cluster::Settings),
@@ -47,7 +46,6 @@ pub enum SourceError {
 
 /// An opened source.
 pub enum Source {
-    /// A directory of files.
     Directory(Box<Directory>),
     /// The Kubernetes API.
     Cluster(Box<Cluster>),

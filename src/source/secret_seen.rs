@@ -2,7 +2,6 @@
 
 use model::objects::Secret;
 
-/// State of a Secret.
 #[derive(Debug)]
 pub enum SecretSeen {
     /// The present contents.

@@ -28,7 +28,6 @@ const MAX_REQUEST_BYTES: u64 = 256;
 /// A machine whose token and pointer config are kept.
 #[derive(Debug, Clone, Copy)]
 pub struct WantedMachine<'a> {
-    /// Name of the machine.
     pub name: &'a str,
     /// Pool whose config it gets.
     pub pool: &'a str,

@@ -19,7 +19,6 @@ use crate::files::replace::{PRIVATE, PUBLIC, WriteError};
 /// A pointer config in the directory.
 #[derive(Debug)]
 pub struct PointerFile {
-    /// Path of the file.
     pub path: PathBuf,
     /// Contents of the file.
     pub text: Vec<u8>,

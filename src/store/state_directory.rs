@@ -14,6 +14,7 @@
 //! match, even if the process dies. Files with a key are readable only by their owner.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,7 +50,6 @@ pub struct StateDirectory {
     pub(super) pools: Option<Arc<BTreeSet<String>>>,
 }
 
-/// Result of a reconciliation.
 #[derive(Debug)]
 pub struct Reconciled {
     /// Applied steps, in their order.
@@ -116,7 +116,6 @@ impl StateDirectory {
         replace::replace_for(path, contents, mode, self.reader)
     }
 
-    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -170,7 +169,7 @@ impl StateDirectory {
         self.join_pair()?;
         let generate = &mut |_| policy.algorithm.generate();
         let (mut steps, mut left_out) = (Vec::new(), Vec::new());
-        for _ in 0..MAX_STEPS {
+        let (requeue_at, attention) = self.converge(MAX_STEPS, || {
             let state = self.observe(hosts, &asked)?;
             let next = next(&state, policy, now, generate);
             let failed = |error| StateError::Issue { path: self.path.clone(), error };
@@ -178,7 +177,7 @@ impl StateDirectory {
                 // CAs in a directory are self-signed.
                 Next::Settled { until, attention, asking: _ } => {
                     self.write_chain()?;
-                    return Ok(Reconciled { steps, left_out, attention, requeue_at: until });
+                    Ok(Break((until, attention)))
                 }
                 Next::Step { step, writes } => {
                     for write in &writes {
@@ -187,10 +186,25 @@ impl StateDirectory {
                         asked = write.leaves(&asked);
                     }
                     steps.push(step);
+                    Ok(Continue(()))
                 }
             }
+        })?;
+        Ok(Reconciled { steps, left_out, attention, requeue_at })
+    }
+
+    /// Takes looks until one finds no step: each observes what is stored, and applies one step of what is planned for it.
+    pub(super) fn converge<T>(
+        &self,
+        max_steps: usize,
+        mut look: impl FnMut() -> Result<ControlFlow<T>, StateError>,
+    ) -> Result<T, StateError> {
+        for _ in 0..max_steps {
+            if let Break(settled) = look()? {
+                return Ok(settled);
+            }
         }
-        Err(StateError::Endless { path: self.path.clone(), steps: MAX_STEPS })
+        Err(StateError::Endless { path: self.path.clone(), steps: max_steps })
     }
 
     /// Stamps of the certificates' files and pointer configs, which change with any of them.

@@ -13,10 +13,8 @@ use crate::files::replace::WriteError;
 /// Reasons why the directory cannot be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// A file is unreadable.
     #[error("{}: {error}", path.display())]
     Read {
-        /// Path of the file.
         path: PathBuf,
         /// Error of the operating system.
         error: io::Error,
@@ -33,7 +31,6 @@ pub enum StateError {
     /// A certificate cannot be issued.
     #[error("{}: {error}", path.display())]
     Issue {
-        /// Path of the directory.
         path: PathBuf,
         /// Reason of the failure.
         error: IssueError,
@@ -45,7 +42,6 @@ pub enum StateError {
         path.display()
     )]
     Occupied {
-        /// Path of the file.
         path: PathBuf,
         /// URL that it should fetch from.
         url: String,
@@ -53,21 +49,16 @@ pub enum StateError {
     /// A file is malformed, and is not overwritten.
     #[error("{}: {reason}", path.display())]
     Malformed {
-        /// Path of the file.
         path: PathBuf,
         /// Fault of the file.
         reason: String,
     },
     /// The random generator failed, so that there is no token.
     #[error("{}: the system has no randomness for a new token", path.display())]
-    NoRandomness {
-        /// Path of the directory.
-        path: PathBuf,
-    },
+    NoRandomness { path: PathBuf },
     /// The plan does not settle.
     #[error("{}: not finished after {steps} steps", path.display())]
     Endless {
-        /// Path of the directory.
         path: PathBuf,
         /// Number of applied steps.
         steps: usize,

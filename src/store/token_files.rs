@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow::{Break, Continue};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -77,7 +78,6 @@ impl StateDirectory {
         stamps.iter().all(|(_, stamp)| stamp.is_settled(now)).then_some(stamps)
     }
 
-    /// Generates a token.
     pub fn fresh_token(&self) -> Result<Token, StateError> {
         generate::token().map_err(|_| StateError::NoRandomness { path: self.path().to_owned() })
     }
@@ -107,14 +107,10 @@ impl StateDirectory {
     ) -> Result<TokensReconciled, StateError> {
         let _lock = self.lock()?;
         let mut done = Vec::new();
-        let most = MAX_STEPS + pools.len();
-        for _ in 0..most {
+        let (requeue_at, attention, records) = self.converge(MAX_STEPS + pools.len(), || {
             let state = self.observe_tokens(pools)?;
             match next(&state, policy, now, &self.fresh_token()?) {
-                Next::Settled { until, attention } => {
-                    let records = state.records;
-                    return Ok(TokensReconciled { done, attention, requeue_at: until, records });
-                }
+                Next::Settled { until, attention } => Ok(Break((until, attention, state.records))),
                 Next::Write(because, write) => {
                     match write {
                         Write::Issued(issued) => self.write_issued(&issued)?,
@@ -125,10 +121,11 @@ impl StateDirectory {
                         }
                     }
                     done.push(because);
+                    Ok(Continue(()))
                 }
             }
-        }
-        Err(StateError::Endless { path: self.path().to_owned(), steps: most })
+        })?;
+        Ok(TokensReconciled { done, attention, requeue_at, records })
     }
 
     fn observe_tokens(

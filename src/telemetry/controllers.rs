@@ -53,7 +53,6 @@ pub struct ControllerMetrics {
     pub connections: ConnectionMetrics,
     /// Value 1 if this process is the leader.
     pub leading: Gauge<i64, AtomicI64>,
-    /// Writes of user data.
     pub user_data_written: Counter,
     /// Failed reconciliations and writes.
     pub failures: Counter,

@@ -8,7 +8,6 @@ use crate::telemetry::conditions::Status;
 /// Sinks for reports of a source, other than its inputs.
 #[derive(Debug, Clone)]
 pub struct Reporting {
-    /// Metrics of the server.
     pub metrics: Arc<Metrics>,
     /// Conditions with reasons.
     pub status: Status,

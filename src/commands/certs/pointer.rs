@@ -32,7 +32,6 @@ pub enum Against {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CheckedPointer {
-    /// Path of the file.
     name: String,
     /// True if a machine boots from it.
     boots: bool,

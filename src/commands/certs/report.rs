@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use crate::commands::{print_line, terminal};
 
-/// Result of `certs show`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Shown {

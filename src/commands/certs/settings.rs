@@ -62,7 +62,6 @@ pub struct RotateSettings {
     certificates: CertificateFlags,
 }
 
-/// Settings of `certs distrust`.
 #[derive(Debug, Args)]
 pub struct DistrustSettings {
     /// SHA-256 fingerprint or common name of a CA, or a file with its certificate

@@ -9,7 +9,6 @@ use pki::{Host, KeyAlgorithm};
 
 use crate::flags::{duration, key_algorithm};
 
-/// Settings of the command.
 #[derive(Debug, Args)]
 pub struct EnrollSettings {
     /// URL of the CA: http:// or https://

@@ -16,7 +16,6 @@ use crate::flags::spec;
 /// Default URL of a server.
 const DEFAULT_URL: &str = "https://localhost:22623";
 
-/// Settings of the command.
 #[derive(Debug, Args)]
 #[command(override_usage = "machine-config-server inspect [OPTIONS] [URL|DIR|FILE] [POOL]")]
 pub struct InspectSettings {
@@ -62,7 +61,6 @@ pub struct InspectSettings {
 pub(super) enum Place {
     /// A server; its URL can contain the pool.
     Server(Uri),
-    /// A directory of manifests.
     Manifests(PathBuf),
     /// A config or a MachineConfig in a file.
     Saved(PathBuf),

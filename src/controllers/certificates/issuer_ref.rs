@@ -12,7 +12,6 @@ pub struct IssuerRef {
     pub group: String,
     /// Kind: `Issuer`, `ClusterIssuer`, or that of an external issuer.
     pub kind: String,
-    /// Name of the object.
     pub name: String,
 }
 

@@ -14,7 +14,6 @@ use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 pub struct KeyAlgorithms {
     /// Algorithm of CAs' keys.
     pub signer: KeyAlgorithm,
-    /// Algorithm of servers' keys.
     pub serving: KeyAlgorithm,
 }
 

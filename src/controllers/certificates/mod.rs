@@ -54,8 +54,8 @@ pub(in crate::controllers) use self::secret::stored_pair;
 pub(in crate::controllers) use self::state::user_data;
 use pki::issue::request_ca;
 use pki::{
-    Asking, CertificateKind, Generate, Host, IssueError, LEFT_OUT, MAX_STEPS, Next, Policy, Step,
-    Warning, Write, next,
+    Asking, CertificateKind, Generate, Host, IssueError, LEFT_OUT, Next, Policy, Step, Warning,
+    Write, next,
 };
 
 use super::refusals::{Noted, Refusals};
@@ -305,52 +305,51 @@ impl Reconciler for CertificateController {
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
-        for _ in 0..MAX_STEPS {
-            let mut state = self.observer.observe().await?;
-            let unasked = ask_issuer(&self.client, &state).await;
-            if let Some(request) = &mut state.ca_request {
-                request.unasked = unasked;
-            }
-            if self.retype(&state).await? || self.note(&state).await? {
-                continue;
-            }
-            let duties = state.user_data_duties()?;
-            // A Secret that was deleted or corrected by another party needs no retry.
-            self.refusals.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
-            let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
-            self.trust_snapshot.set(&certificates);
-            let now = OffsetDateTime::now_utc();
-            let algorithms = state.key_algorithms(self.policy.algorithm);
-            self.health.can_follow("kinds of keys", algorithms.as_ref().err());
-            let generate = &mut |what| match (&algorithms, what) {
-                (Ok(kinds), CertificateKind::Ca) => kinds.signer.generate(),
-                (Ok(kinds), CertificateKind::Serving) => kinds.serving.generate(),
-                (Err(error), _) => Err(IssueError::NoKey(error.to_string())),
-            };
-            let next = next(&certificates, &self.policy, now, generate)?;
-            self.report.duties(&state.user_data_namespace, &duties).await;
-            self.health
-                .metrics
-                .user_data_left_alone(duties.values().filter_map(Assessment::left_alone));
-            match next {
-                Next::Settled { until, attention, asking } => {
-                    if self.ask(&state, &asking, generate, now).await? {
-                        continue;
-                    }
-                    let Some(until) = self.release_image(&state, algorithms, until, now).await?
-                    else {
-                        continue;
-                    };
-                    self.report.attention(&attention).await;
-                    self.health.metrics.attention(&attention);
-                    Condition::new("certificates", Warning::summary(&attention))
-                        .note(&self.health.status.degraded);
-                    self.health.metrics.observe(&certificates, state.newest_trusted());
-                    return Ok(self.refusals.requeue(Requeue::at(until, now), Instant::now()));
+        let mut state = self.observer.observe().await?;
+        let unasked = ask_issuer(&self.client, &state).await;
+        if let Some(request) = &mut state.ca_request {
+            request.unasked = unasked;
+        }
+        if self.retype(&state).await? || self.note(&state).await? {
+            return Ok(Requeue::Now);
+        }
+        let duties = state.user_data_duties()?;
+        // A Secret that was deleted or corrected by another party needs no retry.
+        self.refusals.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
+        let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
+        self.trust_snapshot.set(&certificates);
+        let now = OffsetDateTime::now_utc();
+        let algorithms = state.key_algorithms(self.policy.algorithm);
+        self.health.can_follow("kinds of keys", algorithms.as_ref().err());
+        let generate = &mut |what| match (&algorithms, what) {
+            (Ok(kinds), CertificateKind::Ca) => kinds.signer.generate(),
+            (Ok(kinds), CertificateKind::Serving) => kinds.serving.generate(),
+            (Err(error), _) => Err(IssueError::NoKey(error.to_string())),
+        };
+        let next = next(&certificates, &self.policy, now, generate)?;
+        self.report.duties(&state.user_data_namespace, &duties).await;
+        self.health
+            .metrics
+            .user_data_left_alone(duties.values().filter_map(Assessment::left_alone));
+        match next {
+            Next::Settled { until, attention, asking } => {
+                if self.ask(&state, &asking, generate, now).await? {
+                    return Ok(Requeue::Now);
                 }
-                Next::Step { step, writes } => self.carry_out(&state, &step, writes, now).await?,
+                let Some(until) = self.release_image(&state, algorithms, until, now).await? else {
+                    return Ok(Requeue::Now);
+                };
+                self.report.attention(&attention).await;
+                self.health.metrics.attention(&attention);
+                Condition::new("certificates", Warning::summary(&attention))
+                    .note(&self.health.status.degraded);
+                self.health.metrics.observe(&certificates, state.newest_trusted());
+                Ok(self.refusals.requeue(Requeue::at(until, now), Instant::now()))
+            }
+            Next::Step { step, writes } => {
+                self.carry_out(&state, &step, writes, now).await?;
+                Ok(Requeue::Now)
             }
         }
-        Err(ControlError::Endless)
     }
 }

@@ -25,7 +25,6 @@ use crate::kubernetes::write::{Malformed, ObjectName};
 pub struct Pool {
     /// Value of `metadata.name`.
     pub name: String,
-    /// UID of the object.
     pub uid: String,
     /// Value of its access annotation.
     pub access: Option<String>,
@@ -36,7 +35,6 @@ pub struct Pool {
 pub struct ClusterState {
     /// Secret of the signing CA.
     pub ca: Option<Secret>,
-    /// ConfigMap of the bundle.
     pub bundle: Option<ConfigMap>,
     /// Secret of the serving pair.
     pub serving: Option<Secret>,
@@ -44,7 +42,6 @@ pub struct ClusterState {
     pub serving_copy: Option<Secret>,
     /// ConfigMap with the CA of an older installation.
     pub root: Option<ConfigMap>,
-    /// Names of the server.
     pub infrastructure: Infrastructure,
     /// Secrets with user data, by name.
     pub user_data: BTreeMap<String, Secret>,

@@ -49,6 +49,8 @@ pub struct TokenController {
     health: Health,
     refusals: Refusals,
     reported: BTreeSet<String>,
+    /// Number of pools at the last look.
+    pools: usize,
 }
 
 impl TokenController {
@@ -69,6 +71,7 @@ impl TokenController {
             events,
             health,
             refusals: Refusals::default(),
+            pools: 0,
             reported: BTreeSet::new(),
         }
     }
@@ -179,34 +182,33 @@ impl Reconciler for TokenController {
         self.observer.watched_user_data().into_iter().chain(own).collect()
     }
 
+    fn max_steps(&self) -> usize {
+        MAX_STEPS + self.pools
+    }
+
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
-        let mut steps = 0;
-        loop {
-            let observed = self.observe().await?;
-            if observed.is_off()? {
-                // Another controller reports the faults of certificates and user data.
-                self.tell(Vec::new()).await;
-                return Ok(Requeue::Resync);
+        let observed = self.observe().await?;
+        if observed.is_off()? {
+            // Another controller reports the faults of certificates and user data.
+            self.tell(Vec::new()).await;
+            return Ok(Requeue::Resync);
+        }
+        let is_there = |name: &str| observed.cluster.user_data.contains_key(name);
+        self.refusals.retain(is_there);
+        let state = observed.state(&self.refusals.waiting(Instant::now()))?;
+        self.pools = state.pools.len();
+        let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
+        let now = OffsetDateTime::now_utc();
+        match next(&state, &self.settings.tokens.policy(), now, &fresh) {
+            Next::Write(because, write) => {
+                tracing::info!(reason = %because, "updating the tokens");
+                self.carry_out(&observed, write).await?;
+                Ok(Requeue::Now)
             }
-            let is_there = |name: &str| observed.cluster.user_data.contains_key(name);
-            self.refusals.retain(is_there);
-            let state = observed.state(&self.refusals.waiting(Instant::now()))?;
-            steps += 1;
-            if steps > MAX_STEPS + state.pools.len() {
-                return Err(ControlError::Endless);
-            }
-            let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
-            let now = OffsetDateTime::now_utc();
-            match next(&state, &self.settings.tokens.policy(), now, &fresh) {
-                Next::Write(because, write) => {
-                    tracing::info!(reason = %because, "updating the tokens");
-                    self.carry_out(&observed, write).await?;
-                }
-                Next::Settled { until, attention } => {
-                    self.tell(attention).await;
-                    let requeue = until.map_or(Requeue::Resync, |until| Requeue::at(until, now));
-                    return Ok(self.refusals.requeue(requeue, Instant::now()));
-                }
+            Next::Settled { until, attention } => {
+                self.tell(attention).await;
+                let requeue = until.map_or(Requeue::Resync, |until| Requeue::at(until, now));
+                Ok(self.refusals.requeue(requeue, Instant::now()))
             }
         }
     }

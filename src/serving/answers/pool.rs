@@ -44,7 +44,6 @@ pub(super) struct Checked {
 /// State of a pool's answers.
 #[derive(Debug)]
 pub struct PoolState {
-    /// Name of the pool.
     pub name: Arc<str>,
     /// Served MachineConfig: an older one if the present one cannot be rendered.
     pub configuration: Option<String>,

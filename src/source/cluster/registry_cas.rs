@@ -49,7 +49,6 @@ impl RegistryCaMap {
     }
 }
 
-/// State of the ConfigMap.
 #[derive(Debug)]
 pub enum MapSeen {
     /// The present contents.

@@ -25,7 +25,6 @@ impl NamedSecret {
         Self { watch: ObjectWatch::new(secrets, &name.name), name }
     }
 
-    /// Name of the Secret.
     #[must_use]
     pub fn name(&self) -> &SecretName {
         &self.name

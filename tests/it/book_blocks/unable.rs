@@ -1,5 +1,7 @@
 //! The commands of the book that no test types, each with the reason.
 
+use crate::node::book::is_typed;
+
 /// The page, the beginning of the command, and why it is not run.
 pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("README.md", "tests/run", "runs these tests"),
@@ -19,7 +21,6 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("docs/src/how-to/image.md", ".ci/full", "builds the release; .ci/full does it"),
     ("docs/src/how-to/image.md", "skopeo copy", "needs a registry with a trusted name"),
     ("docs/src/how-to/image.md", "podman", "needs podman, which this project does not install"),
-    ("docs/src/how-to/image.md", "ctr", "needs containerd; tests/it/node imports the image so"),
     ("docs/src/tutorials/virtual-machine.md", "apt-get", "installs a package on this machine"),
     (
         "docs/src/tutorials/virtual-machine.md",
@@ -45,23 +46,7 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("docs/src/how-to/directory.md", "systemctl", "needs systemd"),
     ("docs/src/how-to/monitor.md", "mdbook build", "needs mdBook; .ci/run doc does it"),
     ("docs/src/how-to/render.md", "oc -n", "kubectl has no command like `oc extract`"),
-    ("docs/src/how-to/status-page.md", "kubectl -n", "needs a running pod"),
-    (
-        "docs/src/runbook/index.md",
-        "kubectl -n openshift-machine-config-operator logs",
-        "needs a running pod",
-    ),
-    (
-        "docs/src/runbook/index.md",
-        "kubectl -n openshift-machine-config-operator port-forward",
-        "needs a running pod",
-    ),
     ("docs/src/runbook/index.md", "journalctl", "needs systemd"),
-    (
-        "docs/src/runbook/alerts.md",
-        "kubectl -n machine-config-server-node-ca logs",
-        "needs a running pod",
-    ),
 ];
 
 /// The index of the entry for a command.
@@ -69,7 +54,7 @@ pub(super) fn entry(page: &str, command: &str) -> Option<usize> {
     TABLE.iter().position(|(listed, begins, _)| *listed == page && command.starts_with(begins))
 }
 
-/// Returns `true` if a command is not run.
-pub(super) fn is_listed(page: &str, command: &str) -> bool {
-    entry(page, command).is_some()
+/// Returns `true` if a command is not run with the others of its page: it is in the table, or a test on a node types it.
+pub(super) fn is_left_out(page: &str, command: &str) -> bool {
+    entry(page, command).is_some() || is_typed(page, command)
 }

@@ -3,6 +3,7 @@
 //! does what the book says, with the files that it shows.
 
 mod away;
+pub(crate) mod book;
 mod boots;
 mod chart;
 mod eviction;

@@ -99,7 +99,9 @@ impl Node {
 
     /// Starts a command in the node, which ends when the result is dropped.
     pub(crate) fn start_in(&self, command: &[&str]) -> Running {
-        let mut command = self.command(command);
+        // What nsenter has started ends with it, also when that is killed.
+        let with_it = ["setpriv", "--pdeathsig", "KILL"];
+        let mut command = self.command(&[&with_it, command].concat());
         Running(command.stdout(Stdio::null()).spawn().expect("tests/node/in"))
     }
 
