@@ -88,7 +88,9 @@ pub fn run(settings: &ApproveSettings, now: OffsetDateTime) -> anyhow::Result<()
         }
         state.approve(&subject, now)?;
     }
-    print_line(&format!("{subject}: approved for one first boot, which a server follows within seconds"));
+    print_line(&format!(
+        "{subject}: approved for one first boot, which a server follows within seconds"
+    ));
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use model::access::machine::Window;
 use model::inputs::Inputs;
 use model::overview::History;
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
 use super::approvals::MachineApprovals;
@@ -120,6 +121,7 @@ impl ApprovalKeeper {
         let ended = match state.ended_approvals() {
             Ok(ended) => {
                 self.stored = Some(ended.clone());
+                self.unreadable = None;
                 ended
             }
             Err(error) => {
@@ -152,8 +154,8 @@ impl ApprovalKeeper {
 
     fn tell_new(&self, next: &Approvals) {
         for (subject, open) in next.new_since(&self.given) {
-            let until = open.until.wall;
-            tracing::info!(machine = %subject, %until, "a machine is approved");
+            let until = open.until.wall.format(&Rfc3339).unwrap_or_default();
+            tracing::info!(machine = %subject, until, "a machine is approved");
             self.history.note(format!("{subject}: approved"), OffsetDateTime::now_utc());
         }
     }

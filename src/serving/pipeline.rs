@@ -147,8 +147,14 @@ impl Pipeline {
     fn keep_approvals(&mut self) {
         let Self { local, known, boot_rules, .. } = self;
         let (Some(keeper), Some(inputs)) = (&mut local.approvals, &known.inputs) else { return };
-        let attention = keeper.keep(inputs, boot_rules);
-        self.degrade("approvals", &attention);
+        let condition = Condition::of_all("approvals", &keeper.keep(inputs, boot_rules));
+        condition.report_failure(&self.reporting.status.degraded, |reason| {
+            tracing::warn!(
+                reason,
+                fix = "correct the annotation or file that the reason names",
+                "cannot read all approvals; machines wait that are not approved otherwise"
+            );
+        });
     }
 
     /// Uses these records from this call on.

@@ -86,10 +86,7 @@ fn a_machine_waits_until_it_is_approved_and_then_boots_without_being_touched() {
     assert_eq!(on_disk, "worker");
     assert!(list(&server, "waiting_machines").is_empty());
     let [approved] = &list(&server, "approved_machines")[..] else { panic!("one is approved") };
-    assert_eq!(
-        (&approved["address"], &approved["pool"]),
-        (&json!("127.0.0.1"), &json!("worker"))
-    );
+    assert_eq!((&approved["address"], &approved["pool"]), (&json!("127.0.0.1"), &json!("worker")));
     assert!(!server.log().contains("mcs-"), "{}", server.log());
 }
 
@@ -169,9 +166,7 @@ fn the_access_check_comes_first_and_who_fails_it_does_not_wait() {
         });
         // An approval replaces no token.
         printed(&approve(&site, &server, &["127.0.0.2", "--pool", "worker"]));
-        wait_for("the approval", || {
-            (list(&server, "approved_machines").len() == 2).then_some(())
-        });
+        wait_for("the approval", || (list(&server, "approved_machines").len() == 2).then_some(()));
         let status = ask(&from(site.tls(&server), 2), "worker").status;
         assert_eq!(status, if mode == "enforce" { 401 } else { 200 });
     }
@@ -204,7 +199,11 @@ fn a_machine_with_a_name_is_approved_by_its_name_alone() {
     wait_for("the approval", || (list(&server, "approved_machines").len() == 1).then_some(()));
     assert_held(&get(&tls, "worker", &one));
     let ambiguous = approve(&site, &server, &["127.0.0.7"]);
-    assert!(said(&ambiguous).contains("several machines wait at 127.0.0.7"), "{}", said(&ambiguous));
+    assert!(
+        said(&ambiguous).contains("several machines wait at 127.0.0.7"),
+        "{}",
+        said(&ambiguous)
+    );
     printed(&approve(&site, &server, &["one"]));
     wait_for("the config", || (get(&tls, "worker", &one).status == 200).then_some(()));
     assert_held(&get(&tls, "worker", &other));

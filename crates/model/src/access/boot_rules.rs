@@ -127,8 +127,8 @@ impl BootRules {
                 },
             };
             let plain_port = pool.annotation(PLAIN_PORT_ANNOTATION);
-            let is_plain_port_closed = is_strict(plain_port, ["open", "closed"])
-                .unwrap_or_else(|error| {
+            let is_plain_port_closed =
+                is_strict(plain_port, ["open", "closed"]).unwrap_or_else(|error| {
                     fault(PLAIN_PORT_ANNOTATION, error);
                     true
                 });

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::moment::moment;
 use crate::access::approval::{Open, Subject, Waits};
+use crate::escape::{NAME, cut_for_json};
 
 /// A machine that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -62,7 +63,7 @@ impl WaitingMachine {
             name,
             pool: waits.pool.to_string(),
             address: waits.address,
-            token: waits.token.as_deref().map(str::to_owned),
+            token: waits.token.as_deref().map(|name| cut_for_json(name, NAME).into_owned()),
             ignition: waits.ignition.map(|version| version.to_string()),
             since: whole_seconds(waits.since.wall),
             last: whole_seconds(waits.last.wall),
@@ -83,9 +84,10 @@ impl WaitingMachine {
 
     /// The same machine as another server knows it too.
     fn with(self, other: Self) -> Self {
-        let (since, token) = (self.since.min(other.since), self.token.clone().or(other.token.clone()));
+        let (token, since) =
+            (self.token.clone().or(other.token.clone()), self.since.min(other.since));
         let last = if other.last > self.last { other } else { self };
-        Self { since, token, ..last }
+        Self { token, since, ..last }
     }
 }
 
@@ -158,4 +160,36 @@ pub fn approved_row(machine: &ApprovedMachine) -> Vec<String> {
         moment(machine.at),
         moment(machine.until),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_that_waits_at_two_servers_is_one_and_those_with_a_token_are_first() {
+        let at = |address: &str, name: Option<&str>, token: Option<&str>, minute: i64| {
+            let time = datetime!(2026-11-25 12:00 UTC) + time::Duration::minutes(minute);
+            WaitingMachine {
+                name: name.map(str::to_owned),
+                pool: "worker".to_owned(),
+                address: address.parse().unwrap(),
+                token: token.map(str::to_owned),
+                ignition: None,
+                since: time,
+                last: time,
+            }
+        };
+        let own = vec![at("192.0.2.1", None, None, 0), at("192.0.2.2", Some("n"), Some("n"), 5)];
+        let others = vec![at("192.0.2.3", Some("n"), Some("n"), 9), at("192.0.2.1", None, None, 3)];
+        let all = merged(own, others);
+        let shown: Vec<_> = all
+            .iter()
+            .map(|it| (it.title(), it.address.to_string(), it.since.minute(), it.last.minute()))
+            .collect();
+        let expected = [("n", "192.0.2.3", 5, 9), ("192.0.2.1", "192.0.2.1", 0, 3)];
+        assert_eq!(shown, expected.map(|(a, b, c, d)| (a.to_owned(), b.to_owned(), c, d)));
+    }
 }

@@ -18,7 +18,8 @@ use utoipa::ToSchema;
 use crate::ledger::{BootStatus, Machine, Severity};
 
 pub use self::approval::{
-    APPROVED_COLUMNS, ApprovedMachine, WAITING_COLUMNS, WaitingMachine, approved_row, merged, waiting_row,
+    APPROVED_COLUMNS, ApprovedMachine, WAITING_COLUMNS, WaitingMachine, approved_row, merged,
+    waiting_row,
 };
 pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};

@@ -35,7 +35,10 @@ fn a_yes_counts_at_all_servers_for_one_machine_until_it_ends() {
         let list = overview["waiting_machines"].as_array().expect("a list").clone();
         (list.len() == 2).then_some(list)
     });
-    assert_eq!((&waiting[0]["address"], &waiting[1]["address"]), (&json!("127.0.0.2"), &json!("127.0.0.3")));
+    assert_eq!(
+        (&waiting[0]["address"], &waiting[1]["address"]),
+        (&json!("127.0.0.2"), &json!("127.0.0.3"))
+    );
     // One that ended long ago goes when there is another.
     let old = "approved.machine-config-server.io/192.0.2.1";
     annotate(old, "2026-01-01T00:00:00Z");
