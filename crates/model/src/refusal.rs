@@ -11,7 +11,7 @@
 //! | `inputs-not-read`, `overloaded`, `address-unknown` | 503: the server itself is not ready to answer |
 //! | `token-unknown`, `too-many-attempts`, `access-undecided` | 503: access may be granted later |
 //! | `ignition-too-old`, `plain-port-closed` | 503: the pool's rules hold the machine |
-//! | `approval-pending` | 503: an administrator has to approve the machine |
+//! | `approval-pending` | 503: an administrator must approve the machine |
 //! | `access-refused` | 401 |
 //! | `version-not-served` | 400: `Accept` names only versions that are not served |
 

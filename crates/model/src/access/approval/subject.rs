@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::objects::is_object_name;
 
-/// A machine as it is approved: one with a token of its own by its name, any other by its address and pool.
+/// A machine as it is approved: one with a separate token by its name, any other by its address and pool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// A machine with a name.
