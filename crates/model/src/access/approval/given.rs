@@ -53,7 +53,8 @@ impl Approvals {
                 Some(Open { at, until: Moment { wall: now.wall + left, up: now.up + left } })
             });
             let open = open.filter(|open| now.up < open.until.up);
-            let ended = if open.is_some() || is_old { ended } else { Some(at) };
+            let is_known = known.is_some() || !is_old;
+            let ended = if open.is_none() && is_known { Some(at) } else { ended };
             next.open.extend(open.map(|open| (subject.clone(), open)));
             next.ended.extend(ended.map(|ended| (subject.clone(), ended)));
         }
