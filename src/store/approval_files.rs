@@ -87,7 +87,8 @@ impl StateDirectory {
             serde_json::from_slice(&json).map_err(|error| malformed(error.to_string()))?;
         let ended = texts.iter().map(|(name, at)| {
             let subject = Subject::of_file_name(name);
-            let subject = subject.ok_or_else(|| malformed(format!("{name:?} does not name a machine")))?;
+            let subject =
+                subject.ok_or_else(|| malformed(format!("{name:?} does not name a machine")))?;
             Ok((subject, parse_yes(at).map_err(&malformed)?))
         });
         ended.collect()

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::server::{Server, binary, free_ports};
+use crate::support::wait_for;
 
 /// Numbers that are no account's.
 const USER: u32 = 47_110;
@@ -469,6 +470,24 @@ fn a_certificate_that_root_enrols_for_the_service_is_the_services() {
     let output = enroll.output().expect("the built binary");
     assert!(key.exists(), "{}", said(&output));
     owned(&key);
+}
+
+#[test]
+fn an_approval_of_root_is_followed_and_removed_by_the_service() {
+    let service = Service::new();
+    let manifest = "{apiVersion: machine-config-server.io/v1alpha1, kind: FirstBootMachine, \
+                    metadata: {name: n}, spec: {pool: worker, approval: required}}";
+    fs::write(service.directory.path().join("manifests/n.yaml"), manifest).expect("a write");
+    let _server = service.serve(&["--machine-token-window", "15s"]);
+    let pointer = service.state().join("user-data/machines/n.ign");
+    let pointer = wait_for("its pointer config", || fs::read_to_string(&pointer).ok());
+    service.done(&["machines", "approve", "n"]);
+    let approval = service.state().join("approvals/n");
+    owned(&service.state().join("approvals"));
+    owned(&approval);
+    Machine::new().boot(&pointer);
+    wait_for("the end of the approval", || (!approval.exists()).then_some(()));
+    owned(&service.state().join("approvals.json"));
 }
 
 fn owned(path: &Path) {

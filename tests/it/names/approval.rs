@@ -334,23 +334,54 @@ fn a_clock_that_is_set_while_the_server_runs_changes_no_window() {
     }
 }
 
+/// The first line of the answer to a client that the balancer at 127.0.0.8 names.
+fn through(server: &Server, client: &str) -> String {
+    let mut stream = connect_from([127, 0, 0, 8].into(), server.insecure()).expect("a socket");
+    let text = format!(
+        "PROXY TCP4 {client} 127.0.0.1 8080 22624\r\nGET /config/worker HTTP/1.1\r\n\
+         Host: localhost\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(text.as_bytes()).expect("a request");
+    let mut answer = String::new();
+    // The config may be cut off by the end of the connection.
+    let _ = stream.read_to_string(&mut answer);
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn more_strangers_than_are_listed_push_out_no_machine_with_a_token() {
+    let site = Site::new();
+    put_pool(&site, "worker", &json!({APPROVAL: "required"}));
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&["--access", "off", "--proxy-from", "127.0.0.8"]);
+    let tls = from(site.tls(&server), 7);
+    let credential = site.credential("n");
+    assert_held(&get_known_held(&tls, &credential));
+    std::thread::scope(|scope| {
+        for part in 0..4 {
+            let server = &server;
+            scope.spawn(move || {
+                for number in 0..2_600 {
+                    let client = format!("10.{part}.{}.{}", number / 250, number % 250);
+                    assert!(through(server, &client).contains(" 503 "), "{client}");
+                }
+            });
+        }
+    });
+    let waiting = list(&server, "waiting_machines");
+    assert_eq!((waiting.len(), &waiting[0]["name"]), (10_000, &json!("n")));
+    assert!((server.metric("mcs_approval_machines_forgotten_total") - 401.0).abs() < 0.1);
+    printed(&approve(&site, &server, &["n"]));
+    wait_for("the config", || (get(&tls, "worker", &credential).status == 200).then_some(()));
+    assert!(through(&server, "10.0.0.1").contains(" 503 "));
+}
+
 #[test]
 fn the_address_that_a_balancer_names_is_approved() {
     let site = Site::new();
     put_pool(&site, "worker", &json!({APPROVAL: "required"}));
     let server = site.serve(&["--proxy-from", "127.0.0.8"]);
-    let through = |client: &str| {
-        let mut stream = connect_from([127, 0, 0, 8].into(), server.insecure()).expect("a socket");
-        let text = format!(
-            "PROXY TCP4 {client} 127.0.0.1 8080 22624\r\nGET /config/worker HTTP/1.1\r\n\
-             Host: localhost\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(text.as_bytes()).expect("a request");
-        let mut answer = String::new();
-        // The config may be cut off by the end of the connection.
-        let _ = stream.read_to_string(&mut answer);
-        answer.lines().next().unwrap_or_default().to_owned()
-    };
+    let through = |client: &str| through(&server, client);
     assert!(through("192.0.2.9").contains(" 503 "));
     let [waiting] = &list(&server, "waiting_machines")[..] else { panic!("one waits") };
     assert_eq!((&waiting["address"], &waiting["ignition"]), (&json!("192.0.2.9"), &Value::Null));
