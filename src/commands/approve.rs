@@ -88,9 +88,7 @@ pub fn run(settings: &ApproveSettings, now: OffsetDateTime) -> anyhow::Result<()
         }
         state.approve(&subject, now)?;
     }
-    print_line(&format!(
-        "{subject}: approved for one first boot, which a server follows within seconds"
-    ));
+    print_line(&format!("{subject}: approved; a running server lets it boot within seconds"));
     Ok(())
 }
 
