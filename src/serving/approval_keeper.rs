@@ -166,8 +166,8 @@ impl ApprovalKeeper {
         let Some(keeper) = keeper.filter(|it| it.is_needed) else {
             return std::future::pending().await;
         };
-        let end = keeper.given.next_end().map(|up| keeper.approvals.instant(up).into());
-        let at = [keeper.retry_at, end].into_iter().flatten().min();
+        let end = keeper.given.next_end().and_then(|up| keeper.approvals.instant(up));
+        let at = [keeper.retry_at, end.map(Instant::from_std)].into_iter().flatten().min();
         tokio::select! {
             () = sleep_until(at) => {}
             () = keeper.given_by_command() => {}

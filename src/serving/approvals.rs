@@ -38,9 +38,9 @@ impl MachineApprovals {
         Moment { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
     }
 
-    /// A time since the start of the process, for a timer.
-    pub(super) fn instant(&self, up: Duration) -> Instant {
-        self.started + up
+    /// A time since the start of the process, for a timer; `None` if it never comes.
+    pub(super) fn instant(&self, up: Duration) -> Option<Instant> {
+        self.started.checked_add(up)
     }
 
     /// Judges requests by these approvals from this call on.

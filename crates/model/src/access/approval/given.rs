@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use time::OffsetDateTime;
+use time::{OffsetDateTime, PrimitiveDateTime};
 
 use super::super::machine::{Moment, TOLERANCE, Window};
 use super::subject::Subject;
@@ -50,7 +50,7 @@ impl Approvals {
             let is_old = ended.is_some_and(|ended| at == ended || at < ended && is_credible(ended));
             let open = known.or_else(|| {
                 let left = left(at, window, now.wall).filter(|_| !is_old)?;
-                Some(Open { at, until: Moment { wall: now.wall + left, up: now.up + left } })
+                Some(Open { at, until: later(now, left) })
             });
             let open = open.filter(|open| now.up < open.until.up);
             let is_known = known.is_some() || !is_old;
@@ -88,6 +88,14 @@ impl Approvals {
     pub fn next_end(&self) -> Option<Duration> {
         self.open.values().map(|open| open.until.up).min()
     }
+}
+
+/// The time after `left`, or the last one that there is.
+fn later(now: Moment, left: Duration) -> Moment {
+    let left_wall = time::Duration::try_from(left).unwrap_or(time::Duration::MAX);
+    let wall = now.wall.checked_add(left_wall);
+    let wall = wall.unwrap_or(PrimitiveDateTime::MAX.assume_utc());
+    Moment { wall, up: now.up.saturating_add(left) }
 }
 
 /// Rest of the window of a yes at `wall`; `None` if it has passed, or has not begun by far.
@@ -143,6 +151,13 @@ mod tests {
         assert_eq!(gone, Approvals::default(), "a yes that is taken back counts no longer");
         let late = Approvals::default().following(&yes(0), WINDOW, at(3_600, 0));
         assert!(!is_open(&late, 0) && late.ended().contains_key(&subject()));
+    }
+
+    #[test]
+    fn a_window_can_be_longer_than_time_lasts() {
+        let endless = Window(Duration::MAX);
+        let given = Approvals::default().following(&yes(0), endless, at(600, 50));
+        assert!(is_open(&given, u64::MAX - 1) && given.next_end().is_some());
     }
 
     #[test]
