@@ -83,6 +83,15 @@ Examples:
   machine-config-server machines add rack-8 --pool worker --manifests manifests \\
     --overlay rack-8.ign --address 192.0.2.8 --state-dir /var/lib/machine-config-server";
 
+pub(super) const MACHINES_APPROVE: &str = "\
+Examples:
+  # A machine with a name
+  machine-config-server machines approve rack-7
+  # The machine that waits at an address
+  machine-config-server machines approve 192.0.2.17
+  # One that has not asked yet, for all servers of a cluster
+  machine-config-server machines approve 192.0.2.17 --pool worker --kubeconfig FILE";
+
 pub(super) const MACHINES_REARM: &str = "\
 Examples:
   machine-config-server machines rearm rack-7

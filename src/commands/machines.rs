@@ -7,10 +7,12 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use model::ledger::Severity;
 use model::overview::{
-    MACHINE_COLUMNS, MachineLine, NAMED_COLUMNS, NamedMachine, machine_row, named_row,
+    APPROVED_COLUMNS, ApprovedMachine, MACHINE_COLUMNS, MachineLine, NAMED_COLUMNS, NamedMachine,
+    WAITING_COLUMNS, WaitingMachine, approved_row, machine_row, named_row, waiting_row,
 };
 use model::table::table;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::net::lookup_host;
 
 use super::{print_line, terminal};
@@ -34,6 +36,10 @@ struct Reported {
     machines: Vec<MachineLine>,
     #[serde(default)]
     named_machines: Vec<NamedMachine>,
+    #[serde(default)]
+    waiting_machines: Vec<WaitingMachine>,
+    #[serde(default)]
+    approved_machines: Vec<ApprovedMachine>,
     silent_servers: Vec<String>,
     pools: Vec<ReportedPool>,
 }
@@ -63,21 +69,47 @@ impl ReportedPool {
     }
 }
 
+impl Reported {
+    /// Prints the pools, and the machines with names and approvals.
+    fn print_rest(&self) {
+        if !self.machines.is_empty() {
+            print_line("");
+            let lines = self.pools.iter().filter_map(ReportedPool::line);
+            lines.for_each(|line| print_line(&line));
+        }
+        print_table(&NAMED_COLUMNS, &self.named_machines, named_row);
+        print_table(&WAITING_COLUMNS, &self.waiting_machines, waiting_row);
+        print_table(&APPROVED_COLUMNS, &self.approved_machines, approved_row);
+    }
+}
+
+fn print_table<T, const N: usize>(
+    columns: &[&str; N],
+    machines: &[T],
+    row: impl Fn(&T) -> Vec<String>,
+) {
+    if !machines.is_empty() {
+        print_line("");
+        let rows: Vec<_> = machines.iter().map(row).collect();
+        terminal::print(&table(columns, &rows, terminal::look()));
+    }
+}
+
 /// Prints the machines, stuck ones first.
 ///
 /// # Errors
 /// The server does not answer, or a machine is stuck.
 pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let Reported { mut machines, named_machines, silent_servers, pools } =
-        runtime.block_on(ask(&settings.from))?;
-    for line in silent_servers {
+    let mut reported: Reported = runtime.block_on(ask(&settings.from))?;
+    for line in std::mem::take(&mut reported.silent_servers) {
         tracing::warn!(
             reason = line,
             fix = "check whether that server runs",
             "machines of another server are missing"
         );
     }
+    let machines = &mut reported.machines;
     if let Some(address) = settings.address {
         let address = address.to_canonical();
         machines.retain(|line| line.machine.address == address);
@@ -92,24 +124,19 @@ pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     } else {
         let rows: Vec<_> = machines.iter().map(machine_row).collect();
         terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::look()));
-        if settings.address.is_none() {
-            print_line("");
-            pools.iter().filter_map(ReportedPool::line).for_each(|line| print_line(&line));
-        }
     }
-    if !settings.json && settings.address.is_none() && !named_machines.is_empty() {
-        print_line("");
-        let rows: Vec<_> = named_machines.iter().map(named_row).collect();
-        terminal::print(&table(&NAMED_COLUMNS, &rows, terminal::look()));
+    if !settings.json && settings.address.is_none() {
+        reported.print_rest();
     }
-    match machines.iter().filter(|line| line.standing.rank == Severity::Stuck).count() {
+    match reported.machines.iter().filter(|line| line.standing.rank == Severity::Stuck).count() {
         0 => Ok(()),
         1 => Err(anyhow!("a machine is stuck")),
         stuck => Err(anyhow!("{stuck} machines are stuck")),
     }
 }
 
-async fn ask(from: &str) -> anyhow::Result<Reported> {
+/// Asks a server for its overview.
+pub(super) async fn ask<T: DeserializeOwned>(from: &str) -> anyhow::Result<T> {
     let addresses: Vec<_> = lookup_host(from).await.with_context(|| from.to_owned())?.collect();
     let mut failure = anyhow!("has no address");
     for address in addresses {

@@ -3,6 +3,7 @@
 //! Their settings derive `clap::Args`. [`crate::cli`] names the commands.
 
 pub mod administrators;
+pub mod approve;
 pub mod bootstrap;
 pub mod certs;
 mod cluster_store;

@@ -58,16 +58,20 @@ struct StateFlags {
 impl StateFlags {
     /// Opens an existing directory: a typo must not create a new one.
     fn open(&self) -> anyhow::Result<StateDirectory> {
-        let path = &self.state_dir;
-        ensure!(path.is_dir(), "--state-dir {}: directory not found", path.display());
-        let tell_wait = |path: &Path| {
-            tell(&format!("waiting for another process that changes {}", path.display()));
-        };
-        Ok(StateDirectory::open(path, tell_wait)?)
+        open_state(&self.state_dir)
     }
 }
 
-fn name(text: &str) -> Result<String, String> {
+/// Opens an existing state directory.
+pub(super) fn open_state(path: &Path) -> anyhow::Result<StateDirectory> {
+    ensure!(path.is_dir(), "--state-dir {}: directory not found", path.display());
+    let tell_wait = |path: &Path| {
+        tell(&format!("waiting for another process that changes {}", path.display()));
+    };
+    Ok(StateDirectory::open(path, tell_wait)?)
+}
+
+pub(super) fn name(text: &str) -> Result<String, String> {
     if is_object_name(text) && text.len() <= MAX_NAME_BYTES {
         Ok(text.to_owned())
     } else {

@@ -16,7 +16,7 @@ use model::access;
 use model::ledger::{Ledger, NodeIndex};
 use model::overview::{
     Certificate, History, MachineLine, Overview, PointerStatus, Pool, PoolMachines, RegistryInUse,
-    Server, TrustMap, sort,
+    Server, TrustMap, WaitingMachine, merged, sort,
 };
 use model::page::{MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page};
 use model::render::registries_without_ca;
@@ -29,6 +29,7 @@ use utoipa::OpenApi;
 use crate::server::events;
 use crate::server::readiness::Readiness;
 use crate::serving::answers::Answers;
+use crate::serving::approvals::MachineApprovals;
 use crate::serving::latest::Latest;
 use crate::serving::machine_tokens::MachineTokens;
 use crate::serving::peers;
@@ -58,6 +59,7 @@ pub(super) struct Sources {
     pub(super) ledger: Ledger,
     /// Tokens of machines with names, if this process keeps them.
     pub(super) named: Option<Arc<MachineTokens>>,
+    pub(super) approvals: Arc<MachineApprovals>,
     pub(super) nodes: NodeIndex,
     pub(super) history: History,
     pub(super) chain: ShownChain,
@@ -76,6 +78,8 @@ pub(super) struct Sources {
 pub(super) struct Gathered {
     /// Machines, stuck ones first.
     pub(super) lines: Arc<Vec<MachineLine>>,
+    /// Machines that wait for approval, those with a token first.
+    waiting: Vec<WaitingMachine>,
     /// Servers that did not answer.
     silent: Vec<String>,
 }
@@ -223,7 +227,8 @@ async fn description() -> Response {
 }
 
 async fn part(State(sources): State<Arc<Sources>>) -> Json<Part> {
-    Json(Part { server: sources.name.clone(), machines: sources.ledger.machines() })
+    let (machines, waiting) = (sources.ledger.machines(), sources.approvals.list_waiting());
+    Json(Part { server: sources.name.clone(), machines, waiting })
 }
 
 /// Value that changes with the contents of the page.
@@ -291,6 +296,8 @@ impl Sources {
             pools,
             machines: Arc::clone(&machines.lines),
             named_machines: self.named.as_ref().map(|it| it.list()).unwrap_or_default(),
+            waiting_machines: machines.waiting.clone(),
+            approved_machines: self.approvals.list_approved(),
             silent_servers: machines.silent.clone(),
             certificates: chain.iter().map(certificate).collect(),
             pointers: judged.pointers,
@@ -307,7 +314,7 @@ impl Sources {
     }
 
     async fn gather(&self, now: OffsetDateTime) -> Gathered {
-        let mut silent = Vec::new();
+        let (mut silent, mut waiting) = (Vec::new(), self.approvals.list_waiting());
         let machines = match &self.peers {
             None => self.ledger.machines(),
             Some(peers) => {
@@ -317,6 +324,7 @@ impl Sources {
                 all.absorb(self.ledger.machines());
                 for part in others.parts.into_iter().filter(|part| part.server != self.name) {
                     all.absorb(part.machines);
+                    waiting = merged(waiting, part.waiting);
                 }
                 all.machines()
             }
@@ -329,7 +337,7 @@ impl Sources {
             machines.into_iter().map(line).collect()
         });
         sort(&mut lines);
-        Gathered { lines: Arc::new(lines), silent }
+        Gathered { lines: Arc::new(lines), waiting, silent }
     }
 
     pub(super) fn pools(&self, lines: &[MachineLine]) -> Vec<Pool> {
@@ -359,6 +367,7 @@ impl Sources {
                     with_old_ignition: machines.with_old_ignition,
                     without_tls: machines.without_tls,
                     is_plain_port_closed: rules.is_plain_port_closed(&pool.name),
+                    needs_approval: rules.needs_approval(&pool.name),
                 }
             })
             .collect()

@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
 use model::access::Policy;
+use model::access::machine::Window;
 use model::inputs::Inputs;
 use model::ledger::{FailureReport, Ledger, NodeIndex};
 use model::objects::SecretName;
@@ -31,6 +32,8 @@ use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
 use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
+use crate::serving::approval_keeper::ApprovalKeeper;
+use crate::serving::approvals::WaitingCount;
 use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
 use crate::serving::live_reads::LiveReads;
@@ -127,6 +130,7 @@ impl Server {
             served: served.clone(),
             ledger: ledger.clone(),
             named: named.tokens.clone(),
+            approvals: Arc::clone(&named.approvals),
             nodes,
             history,
             chain,
@@ -140,7 +144,8 @@ impl Server {
         let pages = pages(&answers, &reporting, &ledger, sources);
         let connections = metrics.administrators.clone();
         let administrators = options.listen.administrators.serving(pages, connections);
-        let auth = Arc::new(Authorizer::new(policy, named.tokens.clone()));
+        let approvals = Arc::clone(&named.approvals);
+        let auth = Arc::new(Authorizer::new(policy, named.tokens.clone(), approvals));
         let machines =
             Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
         Ok(Self {
@@ -207,24 +212,35 @@ fn read_live(
     Some(live_reads)
 }
 
-/// Managers of the state directory, if there is one, with the tokens of machines that requests use.
+/// Managers of approvals and of the state directory, if there is one, with what requests use of them.
 fn local_state(
     local: Option<Local>,
     ports: Ports,
     publisher: &Publisher,
 ) -> (LocalState, NamedMachines) {
-    let Some(Local { state, host, tokens, window }) = local else { return Default::default() };
     let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
+    let approvals = Arc::default();
+    let keep = |state, window| {
+        let (approvals, history) = (Arc::clone(&approvals), history.clone());
+        Some(ApprovalKeeper::new(approvals, state, window, history))
+    };
+    let Some(Local { state, host, tokens, window }) = local else {
+        let local =
+            LocalState { approvals: keep(None, Window::default()), ..LocalState::default() };
+        return (local, NamedMachines { approvals, ..NamedMachines::default() });
+    };
+    let keeper = keep(Some(state.clone()), window);
     let named = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
     let overlays = Arc::new(Overlays::new(publisher.reporting().status.degraded.clone()));
     let (of_machines, port) = (Arc::clone(&named), ports.secure);
     let local = LocalState {
+        approvals: keeper,
         keeper: Some(TokenKeeper::new(state.clone(), tokens)),
         machines: Some(MachineKeeper::new(of_machines, state.clone(), host.clone(), port)),
         pointers: Some(PointerWriter::new(state, host, port)),
         overlays: Some(Arc::clone(&overlays)),
     };
-    (local, NamedMachines { tokens: Some(named), overlays: Some(overlays) })
+    (local, NamedMachines { tokens: Some(named), overlays: Some(overlays), approvals })
 }
 
 struct Parts {
@@ -377,7 +393,13 @@ fn pages(
 ) -> Router {
     let (answers, Reporting { metrics, status }) = (Arc::clone(answers), reporting.clone());
     let (ledger, of_metrics) = (ledger.clone(), Arc::clone(&answers));
+    let approvals = Arc::clone(&sources.approvals);
     let encode = move || {
+        let waiting = approvals.count_waiting().into_iter();
+        let label = |(pool, count): (Arc<str>, WaitingCount)| {
+            (of_metrics.label(&pool), count.machines, count.longest)
+        };
+        metrics.waiting_machines(waiting.map(label), approvals.forgotten());
         metrics.machines_forgotten(ledger.forgotten());
         let oldest = ledger.oldest_ignition().into_iter();
         let of_pools = oldest.filter(|(pool, _)| of_metrics.has_pool(pool));

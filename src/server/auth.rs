@@ -13,7 +13,9 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{AUTHORIZATION, CONNECTION, USER_AGENT, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method};
+use model::access::approval::Asked;
 use model::access::{self, BrokenRule, Credential, Policy, Proof, Refusal, Verdict, decide};
+use model::ignition_version::IgnitionVersion;
 use model::refusal::RefusalCode;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -26,6 +28,7 @@ use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::source_buckets::SourceBuckets;
 use crate::serving::answers::Answers;
+use crate::serving::approvals::MachineApprovals;
 use crate::serving::machine_tokens::MachineTokens;
 use crate::telemetry::{Metrics, PoolLabel};
 
@@ -42,6 +45,7 @@ const UNKNOWN: &str = "this server does not know the token, or not yet";
 const NO_ADDRESS: &str = "the address of the client is unknown\n";
 const OLD_IGNITION: &str = "the Ignition of this machine is older than its pool accepts";
 const PLAIN_PORT: &str = "this pool is not served on the port without TLS";
+const NOT_APPROVED: &str = "this machine waits for an administrator's approval";
 const NOT_STORED: &str = "the server cannot store the use of this token";
 const TOO_MANY: &str = "too many failed attempts from this address";
 
@@ -50,6 +54,7 @@ const TOO_MANY: &str = "too many failed attempts from this address";
 pub struct Authorizer {
     policy: Arc<ArcSwap<Policy>>,
     machines: Option<Arc<MachineTokens>>,
+    approvals: Arc<MachineApprovals>,
     attempts: SourceBuckets,
 }
 
@@ -81,6 +86,8 @@ pub(super) async fn auth(
         verdict.judged = Err(refusal);
         auth.attempts.count(peer.address.into(), Instant::now());
     }
+    let broken_rule = verdict.broken_rule;
+    auth.hold_unless_approved(&mut verdict, (&pool, peer, request.headers()));
     let label = answers.label(&pool);
     let mut decided = Decided(verdict);
     let mut response = None;
@@ -98,13 +105,13 @@ pub(super) async fn auth(
             },
         };
     }
-    let Decided(Verdict { mode, judged, broken_rule }) = &decided;
+    let Decided(Verdict { mode, judged, .. }) = &decided;
     if *mode != access::AccessMode::Off || judged.is_err() {
         let word = judged.as_ref().map_or_else(|refusal| refusal.label(), |proof| proof.label());
         metrics.access(label.clone(), mode.label(), word);
     }
     if let Some(BrokenRule::OldIgnition { is_held }) = broken_rule {
-        metrics.old_ignition(label.clone(), if *is_held { "held" } else { "warned" });
+        metrics.old_ignition(label.clone(), if is_held { "held" } else { "warned" });
     }
     let mut response = match (response, decided.0.refusal()) {
         (Some(response), _) => response,
@@ -128,15 +135,40 @@ fn refusal_of(pool: String, refusal: Refusal, label: PoolLabel, metrics: &Metric
 impl Default for Authorizer {
     /// Judges each request by a policy without restrictions.
     fn default() -> Self {
-        Self::new(Arc::default(), None)
+        Self::new(Arc::default(), None, Arc::default())
     }
 }
 
 impl Authorizer {
-    /// Judges each request by the present `policy`, and those of single machines by the use of their tokens.
+    /// Judges each request by the present `policy`, those of single machines by the use of their tokens, and those of
+    /// machines that need approval by `approvals`.
     #[must_use]
-    pub(crate) fn new(policy: Arc<ArcSwap<Policy>>, machines: Option<Arc<MachineTokens>>) -> Self {
-        Self { policy, machines, attempts: SourceBuckets::new(BURST, REFILL) }
+    pub(crate) fn new(
+        policy: Arc<ArcSwap<Policy>>,
+        machines: Option<Arc<MachineTokens>>,
+        approvals: Arc<MachineApprovals>,
+    ) -> Self {
+        Self { policy, machines, approvals, attempts: SourceBuckets::new(BURST, REFILL) }
+    }
+
+    /// Holds a machine that may have its config, needs approval and has none.
+    fn hold_unless_approved(
+        &self,
+        verdict: &mut Verdict,
+        (pool, peer, headers): (&str, Peer, &HeaderMap),
+    ) {
+        if !verdict.needs_approval || verdict.refusal().is_some() {
+            return;
+        }
+        let asked = Asked {
+            pool,
+            address: peer.address.ip(),
+            proof: verdict.judged.as_ref().ok(),
+            ignition: IgnitionVersion::of_user_agent(user_agent(headers)),
+        };
+        if !self.approvals.admit(&asked) {
+            verdict.broken_rule = Some(BrokenRule::NotApproved);
+        }
     }
 
     /// The machine whose token a request has.
@@ -149,13 +181,12 @@ impl Authorizer {
     pub(super) fn judge(&self, pool: &str, peer: Peer, headers: &HeaderMap) -> Verdict {
         let source = peer.address.into();
         let now = Instant::now();
-        let agent = headers.get(USER_AGENT);
         let values = headers.get_all(AUTHORIZATION);
         let asked = access::Request {
             pool,
             address: peer.address.ip(),
             is_private: peer.transport == Transport::Tls,
-            user_agent: agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default(),
+            user_agent: user_agent(headers),
             credential: Credential::of(values.iter().map(HeaderValue::as_bytes)),
             has_failed_often: self.attempts.are_used_up(source, now),
         };
@@ -167,12 +198,17 @@ impl Authorizer {
     }
 }
 
+fn user_agent(headers: &HeaderMap) -> &str {
+    headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default()
+}
+
 fn refused(refusal: Refusal) -> (Response, &'static str) {
     let reason = match refusal {
         Refusal::Unknown => UNKNOWN,
         Refusal::TooMany => TOO_MANY,
         Refusal::OldIgnition => OLD_IGNITION,
         Refusal::PoolPlainPort => PLAIN_PORT,
+        Refusal::NotApproved => NOT_APPROVED,
         Refusal::NotStored => NOT_STORED,
         _ => REFUSED,
     };

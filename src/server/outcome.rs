@@ -43,7 +43,7 @@ pub(super) struct Decided(pub(super) Verdict);
 impl Decided {
     /// Verdict in one or two words for the log; `None` if nothing is restricted.
     pub(super) fn words(&self) -> Option<String> {
-        let Verdict { mode, judged, broken_rule } = &self.0;
+        let Verdict { mode, judged, broken_rule, .. } = &self.0;
         let held = broken_rule.and_then(BrokenRule::refusal);
         if let (Some(refusal), None) = (held, self.0.access_refusal()) {
             return Some(format!("held: {refusal}"));

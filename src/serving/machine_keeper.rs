@@ -233,6 +233,7 @@ impl MachineKeeper {
                 pool: pool.clone(),
                 networks: object.map(|it| it.networks().to_vec()).unwrap_or_default(),
                 is_revoked,
+                needs_approval: object.is_some_and(|it| it.needs_approval()),
             };
             known.extend(earlier.iter().map(|hash| (*hash, machine(true))));
             let is_revoked = revoked.is_some() || object.is_none();

@@ -1,6 +1,8 @@
 //! Turns inputs, records of tokens and keys into answers.
 
 pub mod answers;
+pub(crate) mod approval_keeper;
+pub(crate) mod approvals;
 pub(crate) mod latest;
 pub(crate) mod ledger_file;
 pub mod live_reads;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::header::HOST;
 use http::{Request, StatusCode};
 use model::ledger::Machine;
+use model::overview::WaitingMachine;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpStream, lookup_host};
@@ -31,6 +32,9 @@ pub(crate) struct Part {
     /// ID of the server, by which one recognises its own part.
     pub(crate) server: String,
     pub(crate) machines: Vec<Machine>,
+    /// Machines that wait for approval; none of an older server.
+    #[serde(default)]
+    pub(crate) waiting: Vec<WaitingMachine>,
 }
 
 /// Parts of other servers, and errors of those without one.

@@ -20,6 +20,7 @@ use model::snapshot::{AccessRules, Known, Snapshot};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
+use super::approval_keeper::ApprovalKeeper;
 use super::machine_keeper::{KeptMachines, MachineKeeper};
 use super::overlays::Overlays;
 use super::pointer_writer::PointerWriter;
@@ -43,9 +44,10 @@ pub(crate) struct Pipeline {
     history: History,
 }
 
-/// State that this process manages in a state directory, if it has one.
+/// State that this process manages: approvals, and what is in a state directory, if it has one.
 #[derive(Default)]
 pub(crate) struct LocalState {
+    pub(crate) approvals: Option<ApprovalKeeper>,
     pub(crate) keeper: Option<TokenKeeper>,
     pub(crate) pointers: Option<PointerWriter>,
     pub(crate) machines: Option<MachineKeeper>,
@@ -111,6 +113,9 @@ impl Pipeline {
                         self.apply(false);
                     });
                 }
+                () = ApprovalKeeper::due(self.local.approvals.as_mut()) => {
+                    tokio::task::block_in_place(|| self.keep_approvals());
+                }
                 () = PointerWriter::due(self.local.pointers.as_ref()) => {
                     tokio::task::block_in_place(|| self.write_pointers());
                 }
@@ -136,6 +141,20 @@ impl Pipeline {
         let KeptMachines { known: machines, attention } = keeper.keep(&inputs.machines);
         known.machines = machines;
         self.degrade("machines", &attention);
+    }
+
+    /// Reads who is approved, before the rules are in force by which machines need it.
+    fn keep_approvals(&mut self) {
+        let Self { local, known, boot_rules, .. } = self;
+        let (Some(keeper), Some(inputs)) = (&mut local.approvals, &known.inputs) else { return };
+        let condition = Condition::of_all("approvals", &keeper.keep(inputs, boot_rules));
+        condition.report_failure(&self.reporting.status.degraded, |reason| {
+            tracing::warn!(
+                reason,
+                fix = "correct the annotation or file that the reason names",
+                "cannot read all approvals; machines wait that are not approved otherwise"
+            );
+        });
     }
 
     /// Uses these records from this call on.
@@ -234,6 +253,7 @@ impl Pipeline {
             BootRules::read(&inputs.pools, self.rules.min_ignition, &self.boot_rules);
         self.degrade("rules about machines", &faults);
         self.boot_rules = boot_rules;
+        self.keep_approvals();
         if wanted != self.wanted {
             self.wanted = wanted;
             let records = self.keep().or_else(|| self.known.records.clone());

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use model::access::MachineToken;
 use model::access::machine::Armed;
@@ -18,7 +18,7 @@ use pki::Host;
 use time::OffsetDateTime;
 
 use super::state_directory::StateDirectory;
-use super::state_error::{StateError, if_there, read_if_there};
+use super::state_error::{StateError, if_there, read_if_there, remove_if_there};
 use crate::files::bounded;
 use crate::files::replace::{self, PRIVATE};
 
@@ -113,13 +113,13 @@ impl StateDirectory {
 
     /// Removes the token of a machine that is gone, and what belongs to it.
     pub fn forget_machine(&self, name: &str) -> Result<(), StateError> {
-        remove(&self.arm_path().join(name))?;
-        remove(&self.machine_path(name))
+        remove_if_there(&self.arm_path().join(name))?;
+        remove_if_there(&self.machine_path(name))
     }
 
     /// Removes the pointer config of a machine that is gone.
     pub fn remove_machine_pointer(&self, name: &str) -> Result<(), StateError> {
-        remove(&self.machine_pointer_path(name))
+        remove_if_there(&self.machine_pointer_path(name))
     }
 
     /// Has the server arm a machine's token again.
@@ -174,13 +174,4 @@ fn carries(text: &[u8], url: &str, token: &MachineToken) -> bool {
     let is_by_it =
         |fetch: &WrittenFetch| fetch.pool == token.pool && fetch.authorization == expected;
     config.fetches_from(url) && config.written_fetches().iter().any(is_by_it)
-}
-
-fn remove(path: &Path) -> Result<(), StateError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StateError::Read { path: path.to_owned(), error })
-        }
-        _ => Ok(()),
-    }
 }

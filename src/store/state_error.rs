@@ -70,6 +70,16 @@ pub(super) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> 
     if_there(path, bounded::read(path))
 }
 
+/// Removes a file, unless it does not exist.
+pub(super) fn remove_if_there(path: &Path) -> Result<(), StateError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StateError::Read { path: path.to_owned(), error })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Converts "not found" of another read to `None`.
 pub(super) fn if_there(
     path: &Path,

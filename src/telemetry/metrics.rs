@@ -83,6 +83,11 @@ struct IgnitionLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabels {
+    pool: PoolLabel,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NodeFailureLabels {
     pool: PoolLabel,
     stage: String,
@@ -106,6 +111,9 @@ pub struct Metrics {
     access_modes: Family<ModeLabels, Gauge>,
     old_ignition: Family<OldIgnitionLabels, Counter>,
     oldest_ignition: Family<IgnitionLabels, Gauge>,
+    waiting_machines: Family<PoolLabels, Gauge>,
+    longest_wait: Family<PoolLabels, Gauge>,
+    waiting_forgotten: Counter,
     node_failures: Family<NodeFailureLabels, Counter>,
     /// Stages that machines have reported, which are values of a label.
     stages: Mutex<BTreeSet<String>>,
@@ -148,6 +156,9 @@ impl Metrics {
             access_modes: Family::default(),
             old_ignition: Family::default(),
             oldest_ignition: Family::default(),
+            waiting_machines: Family::default(),
+            longest_wait: Family::default(),
+            waiting_forgotten: Counter::default(),
             node_failures: Family::default(),
             stages: Mutex::default(),
             tokens_attention: Gauge::default(),
@@ -175,6 +186,7 @@ impl Metrics {
 
     pub(super) fn register(&self, registry: &mut Registry) {
         self.register_requests(registry);
+        self.register_approval(registry);
         self.connections.register(registry);
         self.administrators.register_administrators(registry);
         self.register_certificates(registry);
@@ -232,6 +244,24 @@ impl Metrics {
             "render_failures",
             "Configs that could not be rendered, by pool",
             self.render_failures.clone(),
+        );
+    }
+
+    fn register_approval(&self, registry: &mut Registry) {
+        registry.register(
+            "approval_waiting_machines",
+            "Machines that wait for approval, by pool",
+            self.waiting_machines.clone(),
+        );
+        registry.register(
+            "approval_longest_wait_seconds",
+            "Time since the first request of the machine that waits longest for approval, by pool",
+            self.longest_wait.clone(),
+        );
+        registry.register(
+            "approval_machines_forgotten",
+            "Waiting machines that were removed from the list because it is full",
+            self.waiting_forgotten.clone(),
         );
     }
 
@@ -319,6 +349,25 @@ impl Metrics {
     /// Counts a request of a machine whose Ignition is older than its pool's oldest.
     pub fn old_ignition(&self, pool: PoolLabel, action: &'static str) {
         self.old_ignition.get_or_create(&OldIgnitionLabels { pool, action }).inc();
+    }
+
+    /// Records the machines of each pool that wait for approval, with the longest wait, and the number of those that were
+    /// forgotten so far.
+    pub fn waiting_machines(
+        &self,
+        waiting: impl Iterator<Item = (PoolLabel, i64, Duration)>,
+        forgotten: u64,
+    ) {
+        self.waiting_machines.clear();
+        self.longest_wait.clear();
+        for (pool, machines, longest) in waiting {
+            let labels = PoolLabels { pool };
+            let seconds = longest.as_secs().try_into().unwrap_or(i64::MAX);
+            self.waiting_machines.get_or_create(&labels).inc_by(machines);
+            let longest = self.longest_wait.get_or_create_owned(&labels);
+            longest.set(longest.get().max(seconds));
+        }
+        self.waiting_forgotten.inner().store(forgotten, Ordering::Relaxed);
     }
 
     /// Counts a machine's report. Stages are clients' words: only some short ones become a label.

@@ -57,6 +57,8 @@ mod tests {
         metrics.old_ignition(PoolLabel::Unknown, "held");
         let version = "2.14.0".parse().unwrap();
         metrics.oldest_ignition([(PoolLabel::Unknown, version)].into_iter());
+        let waits = std::time::Duration::from_secs(9);
+        metrics.waiting_machines([(PoolLabel::Unknown, 1, waits)].into_iter(), 0);
         metrics.node_failed(PoolLabel::Unknown, "pull");
         metrics.certificates_attention(&[("a", 1)]);
         metrics.watch_failed("secrets");

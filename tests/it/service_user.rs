@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::server::{Server, binary, free_ports};
+use crate::support::wait_for;
 
 /// Numbers that are no account's.
 const USER: u32 = 47_110;
@@ -209,7 +210,7 @@ fn the_only_ca_that_root_distrusts_is_served_no_more() {
     let new = service.text("ca.crt");
     assert_ne!(fingerprint(&new), fingerprint(&leaked));
     let trusting = |ca: &str| crate::support::http::Client::tls(service.address, ca.as_bytes());
-    crate::support::wait_for("the new pair", || {
+    wait_for("the new pair", || {
         trusting(&new).try_request("GET", "/config/worker", &[]).ok().filter(|it| it.status == 200)
     });
     assert!(trusting(&leaked).try_request("GET", "/config/worker", &[]).is_err());
@@ -469,6 +470,24 @@ fn a_certificate_that_root_enrols_for_the_service_is_the_services() {
     let output = enroll.output().expect("the built binary");
     assert!(key.exists(), "{}", said(&output));
     owned(&key);
+}
+
+#[test]
+fn an_approval_of_root_is_followed_and_removed_by_the_service() {
+    let service = Service::new();
+    let manifest = "{apiVersion: machine-config-server.io/v1alpha1, kind: FirstBootMachine, \
+                    metadata: {name: box-1}, spec: {pool: worker, approval: required}}";
+    fs::write(service.directory.path().join("manifests/box-1.yaml"), manifest).expect("a write");
+    let _server = service.serve(&["--machine-token-window", "15s"]);
+    let pointer = service.state().join("user-data/machines/box-1.ign");
+    let pointer = wait_for("its pointer config", || fs::read_to_string(&pointer).ok());
+    service.done(&["machines", "approve", "box-1"]);
+    let approval = service.state().join("approvals/box-1");
+    owned(&service.state().join("approvals"));
+    owned(&approval);
+    Machine::new().boot(&pointer);
+    wait_for("the end of the approval", || (!approval.exists()).then_some(()));
+    owned(&service.state().join("approvals.json"));
 }
 
 fn owned(path: &Path) {

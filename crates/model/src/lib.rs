@@ -21,6 +21,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod access;
+mod by_network;
 pub mod ignition_version;
 pub mod inputs;
 pub mod inspect;

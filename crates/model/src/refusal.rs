@@ -11,6 +11,7 @@
 //! | `inputs-not-read`, `overloaded`, `address-unknown` | 503: the server itself is not ready to answer |
 //! | `token-unknown`, `too-many-attempts`, `access-undecided` | 503: access may be granted later |
 //! | `ignition-too-old`, `plain-port-closed` | 503: the pool's rules hold the machine |
+//! | `approval-pending` | 503: an administrator must approve the machine |
 //! | `access-refused` | 401 |
 //! | `version-not-served` | 400: `Accept` names only versions that are not served |
 
@@ -59,11 +60,13 @@ pub enum RefusalCode {
     IgnitionTooOld,
     /// The pool is closed on the port without TLS.
     PlainPortClosed,
+    /// The machine waits for an administrator's approval.
+    ApprovalPending,
 }
 
 impl RefusalCode {
     /// All codes.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::InputsNotRead,
         Self::PoolUnknown,
         Self::NotInBootstrap,
@@ -82,6 +85,7 @@ impl RefusalCode {
         Self::Overloaded,
         Self::IgnitionTooOld,
         Self::PlainPortClosed,
+        Self::ApprovalPending,
     ];
 
     /// Value of the header.
@@ -106,6 +110,7 @@ impl RefusalCode {
             Self::Overloaded => "overloaded",
             Self::IgnitionTooOld => "ignition-too-old",
             Self::PlainPortClosed => "plain-port-closed",
+            Self::ApprovalPending => "approval-pending",
         }
     }
 

@@ -80,6 +80,15 @@ pub(super) const PAGES: &[Page] = &[
         ..PAGE
     },
     Page {
+        name: "docs/src/how-to/approve-machines.md",
+        files: &[
+            WORKER,
+            ("manifests/rack-7.yaml", "how-to/machine-names.md", "kind: FirstBootMachine"),
+        ],
+        before: &["machine-config-server serve manifests"],
+        ..PAGE
+    },
+    Page {
         name: "docs/src/how-to/failed-boots.md",
         before: &[
             "machine-config-server serve ignition-fixtures --host localhost --failure-reports on",

@@ -1,6 +1,7 @@
 //! The server in a cluster: a real kube-apiserver and etcd, the server as its own service account
 //! with the rights that `deploy/` gives it.
 
+mod approval;
 mod away;
 mod joining;
 mod lagging;

@@ -61,7 +61,7 @@ const RULES: Rules = Rules {
 /// What is decided, in its own crate; what that may not do is in the crate's clippy.toml.
 const MODEL: Rules = Rules {
     floors: &[
-        &["ignition_version", "network", "refusal", "table"],
+        &["by_network", "ignition_version", "network", "refusal", "table"],
         &["objects"],
         &[
             "access",

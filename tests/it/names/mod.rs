@@ -1,5 +1,6 @@
 //! Machines with names: each has a token and a pointer config of its own.
 
+mod approval;
 mod commands;
 mod hostile;
 mod overlays;

@@ -1,4 +1,5 @@
-//! Rules about the machine that boots, regardless of its token: the oldest Ignition of a pool, and the port without TLS.
+//! Rules about the machine that boots, regardless of its token: the oldest Ignition of a pool, the port without TLS, and
+//! whether it needs approval.
 //!
 //! A machine that breaks a rule is held with 503, so that it boots as soon as an administrator has changed the rule.
 
@@ -7,6 +8,7 @@ use core::str::FromStr;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::approval::APPROVAL_ANNOTATION;
 use super::proof::Refusal;
 use crate::ignition_version::IgnitionVersion;
 use crate::objects::MachineConfigPool;
@@ -56,6 +58,8 @@ pub enum BrokenRule {
     },
     /// It came by the port without TLS, on which the pool is closed.
     PlainPort,
+    /// It needs approval, and has none.
+    NotApproved,
 }
 
 impl BrokenRule {
@@ -66,6 +70,7 @@ impl BrokenRule {
             Self::OldIgnition { is_held: true } => Some(Refusal::OldIgnition),
             Self::OldIgnition { is_held: false } => None,
             Self::PlainPort => Some(Refusal::PoolPlainPort),
+            Self::NotApproved => Some(Refusal::NotApproved),
         }
     }
 }
@@ -81,13 +86,24 @@ pub struct BootRules {
 struct PoolRules {
     min_ignition: Option<MinIgnition>,
     is_plain_port_closed: bool,
+    needs_approval: bool,
+}
+
+/// Result of the rules for one request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Ruled {
+    /// Rule that it breaks.
+    pub(super) broken: Option<BrokenRule>,
+    /// True if its machine needs approval.
+    pub(super) needs_approval: bool,
 }
 
 impl BootRules {
     /// Reads the pools' annotations, with `default` as the oldest Ignition of pools without one. Returns a line for each
     /// annotation that is not understood.
     ///
-    /// Such an annotation changes no pool's oldest Ignition from `before`, and closes the port without TLS.
+    /// Such an annotation changes no pool's oldest Ignition from `before`, closes the port without TLS, and requires
+    /// approval.
     #[must_use]
     pub fn read(
         pools: &BTreeMap<String, Arc<MachineConfigPool>>,
@@ -110,16 +126,19 @@ impl BootRules {
                     }
                 },
             };
-            let is_plain_port_closed = match pool.annotation(PLAIN_PORT_ANNOTATION) {
-                None | Some("open") => false,
-                Some("closed") => true,
-                Some(text) => {
-                    fault(PLAIN_PORT_ANNOTATION, format!("{text:?}: expected open or closed"));
+            let plain_port = pool.annotation(PLAIN_PORT_ANNOTATION);
+            let is_plain_port_closed =
+                is_strict(plain_port, ["open", "closed"]).unwrap_or_else(|error| {
+                    fault(PLAIN_PORT_ANNOTATION, error);
                     true
-                }
-            };
-            let own = PoolRules { min_ignition, is_plain_port_closed };
-            if own != (PoolRules { min_ignition: default, is_plain_port_closed: false }) {
+                });
+            let approval = pool.annotation_or_empty(APPROVAL_ANNOTATION);
+            let needs_approval = is_strict(approval, ["off", "required"]).unwrap_or_else(|error| {
+                fault(APPROVAL_ANNOTATION, error);
+                true
+            });
+            let own = PoolRules { min_ignition, is_plain_port_closed, needs_approval };
+            if own != PoolRules::with(default) {
                 rules.pools.insert(name.clone(), own);
             }
         }
@@ -127,8 +146,7 @@ impl BootRules {
     }
 
     fn of(&self, pool: &str) -> PoolRules {
-        let default = PoolRules { min_ignition: self.default, is_plain_port_closed: false };
-        self.pools.get(pool).copied().unwrap_or(default)
+        self.pools.get(pool).copied().unwrap_or(PoolRules::with(self.default))
     }
 
     /// Oldest Ignition of a pool.
@@ -143,23 +161,52 @@ impl BootRules {
         self.of(pool).is_plain_port_closed
     }
 
-    /// The rule that a request breaks. Only Ignition is judged by its version, because people use other programs.
-    pub(super) fn broken_by(
-        &self,
-        pool: &str,
-        is_private: bool,
-        user_agent: &str,
-    ) -> Option<BrokenRule> {
+    /// True if machines of a pool need approval.
+    #[must_use]
+    pub fn needs_approval(&self, pool: &str) -> bool {
+        self.of(pool).needs_approval
+    }
+
+    /// True if machines of any pool need approval.
+    #[must_use]
+    pub fn any_needs_approval(&self) -> bool {
+        self.pools.values().any(|pool| pool.needs_approval)
+    }
+
+    /// Judges a request. Only Ignition is judged by its version, because people use other programs.
+    pub(super) fn judge(&self, pool: &str, is_private: bool, user_agent: &str) -> Ruled {
         if self.default.is_none() && self.pools.is_empty() {
-            return None;
+            return Ruled::default();
         }
-        let PoolRules { min_ignition, is_plain_port_closed } = self.of(pool);
-        if is_plain_port_closed && !is_private {
+        let rules = self.of(pool);
+        let broken = rules.broken_by(is_private, user_agent);
+        Ruled { broken, needs_approval: rules.needs_approval }
+    }
+}
+
+impl PoolRules {
+    /// Rules of a pool without an annotation.
+    fn with(min_ignition: Option<MinIgnition>) -> Self {
+        Self { min_ignition, ..Self::default() }
+    }
+
+    fn broken_by(self, is_private: bool, user_agent: &str) -> Option<BrokenRule> {
+        if self.is_plain_port_closed && !is_private {
             return Some(BrokenRule::PlainPort);
         }
-        let min = min_ignition?;
+        let min = self.min_ignition?;
         let version = IgnitionVersion::of_user_agent(user_agent)?;
         (version < min.version).then_some(BrokenRule::OldIgnition { is_held: min.is_held })
+    }
+}
+
+/// Reads an annotation with two values, the second of which is the strict one.
+fn is_strict(text: Option<&str>, [off, on]: [&str; 2]) -> Result<bool, String> {
+    match text {
+        None => Ok(false),
+        Some(text) if text == off => Ok(false),
+        Some(text) if text == on => Ok(true),
+        Some(text) => Err(format!("{text:?}: expected {off} or {on}")),
     }
 }
 
@@ -178,7 +225,7 @@ mod tests {
     }
 
     fn broken(rules: &BootRules, user_agent: &str, is_private: bool) -> Option<BrokenRule> {
-        rules.broken_by("worker", is_private, user_agent)
+        rules.judge("worker", is_private, user_agent).broken
     }
 
     #[test]
@@ -212,8 +259,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_reported_keeps_the_version_and_closes_the_port() {
-        let typo = [(MIN_IGNITION_ANNOTATION, "2.14"), (PLAIN_PORT_ANNOTATION, "close")];
+    fn machines_of_a_pool_need_approval_if_it_says_so() {
+        for (value, is_needed) in [("required", true), ("off", false), ("", true)] {
+            let pools = pools(&[(APPROVAL_ANNOTATION, value)]);
+            let (rules, faults) = BootRules::read(&pools, None, &BootRules::default());
+            assert_eq!(faults.len(), usize::from(value.is_empty()));
+            let judged = rules.judge("worker", true, "Ignition/2.14.0");
+            assert_eq!((judged.broken, judged.needs_approval), (None, is_needed), "{value:?}");
+            assert_eq!(rules.any_needs_approval(), is_needed);
+            assert!(!rules.needs_approval("infra"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_reported_keeps_the_version_and_is_strict_otherwise() {
+        let typo = [
+            (MIN_IGNITION_ANNOTATION, "2.14"),
+            (PLAIN_PORT_ANNOTATION, "close"),
+            (APPROVAL_ANNOTATION, "Required"),
+        ];
         let (before, _) = BootRules::read(
             &pools(&[(MIN_IGNITION_ANNOTATION, "2.10.0:hold")]),
             None,
@@ -221,13 +285,14 @@ mod tests {
         );
         let (rules, faults) = BootRules::read(&pools(&typo), None, &before);
         assert_eq!(rules.min_ignition("worker"), before.min_ignition("worker"));
-        assert!(rules.is_plain_port_closed("worker"));
+        assert!(rules.is_plain_port_closed("worker") && rules.needs_approval("worker"));
         assert_eq!(
             faults,
             [
                 "pool worker: machine-config-server.io/min-ignition-version: \"2.14\": expected \
                  MAJOR.MINOR.PATCH, such as 2.14.0",
                 "pool worker: machine-config-server.io/plain-port: \"close\": expected open or closed",
+                "pool worker: machine-config-server.io/approval: \"Required\": expected off or required",
             ]
         );
     }

@@ -12,6 +12,7 @@
 //! The module does no I/O: records of tokens, the time and random bytes are arguments. A new kind of proof is a
 //! [`Verifier`]. Client certificates are not supported: Ignition cannot present one.
 
+pub mod approval;
 mod boot_rules;
 pub mod generate;
 mod issued;

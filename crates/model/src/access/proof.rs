@@ -149,11 +149,14 @@ pub enum Refusal {
     /// The pool is closed on the port without TLS.
     #[error("pool closed on the port without TLS")]
     PoolPlainPort,
+    /// The machine needs approval, and has none.
+    #[error("waits for approval, until `machines approve` gives it")]
+    NotApproved,
 }
 
 impl Refusal {
     /// All refusals.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::OtherNetwork,
         Self::PlainPort,
         Self::Missing,
@@ -170,6 +173,7 @@ impl Refusal {
         Self::NotRead,
         Self::OldIgnition,
         Self::PoolPlainPort,
+        Self::NotApproved,
     ];
 
     /// Value of the label in metrics and in the ledger.
@@ -192,6 +196,7 @@ impl Refusal {
             Self::NotRead => "not-read",
             Self::OldIgnition => "old-ignition",
             Self::PoolPlainPort => "pool-plain-port",
+            Self::NotApproved => "not-approved",
         }
     }
 
@@ -210,6 +215,7 @@ impl Refusal {
             Self::NotYet | Self::NotRead | Self::NotStored => RefusalCode::AccessUndecided,
             Self::OldIgnition => RefusalCode::IgnitionTooOld,
             Self::PoolPlainPort => RefusalCode::PlainPortClosed,
+            Self::NotApproved => RefusalCode::ApprovalPending,
             Self::OtherNetwork
             | Self::PlainPort
             | Self::Missing

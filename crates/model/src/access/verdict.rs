@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::boot_rules::{BootRules, BrokenRule};
+use super::boot_rules::{BootRules, BrokenRule, Ruled};
 use super::machine::KnownMachines;
 use super::mode::AccessMode;
 use super::modes::Modes;
@@ -53,6 +53,8 @@ pub struct Verdict {
     pub judged: Result<Proof, Refusal>,
     /// Rule about machines that this one breaks.
     pub broken_rule: Option<BrokenRule>,
+    /// True if the machine needs approval.
+    pub needs_approval: bool,
 }
 
 impl Verdict {
@@ -91,11 +93,14 @@ impl Verdict {
 #[must_use]
 pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Verdict {
     let Request { pool, address, is_private, credential, .. } = *request;
-    let broken_rule = policy.boot_rules.broken_by(pool, is_private, request.user_agent);
-    if let Some(judged) = policy.machines.judge(credential, pool, address, is_private) {
+    let ruled = policy.boot_rules.judge(pool, is_private, request.user_agent);
+    let Ruled { broken: broken_rule, needs_approval } = ruled;
+    if let Some(machine) = policy.machines.find(credential) {
+        let judged = machine.judge(pool, address, is_private);
         let is_allowed = policy.networks.allow(pool, address);
         let judged = judged.and_then(|it| is_allowed.then_some(it).ok_or(Refusal::OtherNetwork));
-        return Verdict { mode: AccessMode::Enforce, judged, broken_rule };
+        let needs_approval = needs_approval || machine.needs_approval;
+        return Verdict { mode: AccessMode::Enforce, judged, broken_rule, needs_approval };
     }
     let mode = policy.modes.of(request.pool);
     let judged = if !policy.networks.allow(request.pool, request.address) {
@@ -105,7 +110,7 @@ pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Ve
     } else {
         judge(request, policy, now)
     };
-    Verdict { mode, judged, broken_rule }
+    Verdict { mode, judged, broken_rule, needs_approval }
 }
 
 fn judge(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Result<Proof, Refusal> {

@@ -11,24 +11,22 @@
 //! client with an IPv6 address controls a whole /64 network, so the places of each network among the others are
 //! limited.
 
-use core::net::{IpAddr, Ipv6Addr};
-use std::collections::HashMap;
+use core::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use lru::LruCache;
 use time::OffsetDateTime;
 
 use super::Machine;
-
-/// Maximum number of remembered machines in an IPv6 /64 network that get no config.
-const MAX_PER_NETWORK: usize = 1_000;
+use crate::by_network::ByNetwork;
 
 #[derive(Debug)]
 pub(super) struct Entries {
     most: usize,
     /// Machines that got a config.
     served: LruCache<IpAddr, Machine>,
-    others: Others,
+    /// Machines that got no config.
+    others: ByNetwork<Machine>,
     /// Number of machines that were forgotten for others.
     pub(super) forgotten: u64,
 }
@@ -39,7 +37,7 @@ impl Entries {
         Self {
             most: most.get(),
             served: LruCache::unbounded(),
-            others: Others::default(),
+            others: ByNetwork::default(),
             forgotten: 0,
         }
     }
@@ -55,7 +53,7 @@ impl Entries {
             note(machine);
             return;
         }
-        let (machine, had_to_go) = self.others.at(address, now);
+        let (machine, had_to_go) = self.others.at(address, || Machine::new(address, now));
         self.forgotten += u64::from(had_to_go);
         note(machine);
         if machine.is_served()
@@ -63,8 +61,8 @@ impl Entries {
         {
             self.served.push(address, machine);
         }
-        while self.served.len() + self.others.machines.len() > self.most {
-            if self.others.machines.len() > self.most / 4 {
+        while self.served.len() + self.others.len() > self.most {
+            if self.others.len() > self.most / 4 {
                 self.others.remove_oldest();
             } else {
                 self.served.pop_lru();
@@ -80,71 +78,8 @@ impl Entries {
 
     /// Machines that got a config, then the others, the latest of each first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Machine> {
-        self.served.iter().chain(&self.others.machines).map(|(_, machine)| machine)
+        self.served.iter().chain(self.others.iter()).map(|(_, machine)| machine)
     }
-}
-
-/// Machines that got no config.
-#[derive(Debug)]
-struct Others {
-    machines: LruCache<IpAddr, Machine>,
-    /// Remembered hosts of each IPv6 network, the latest last.
-    networks: HashMap<u64, Vec<u64>>,
-}
-
-impl Default for Others {
-    fn default() -> Self {
-        Self { machines: LruCache::unbounded(), networks: HashMap::new() }
-    }
-}
-
-impl Others {
-    /// The machine at this address, marked as the latest, and true if another was forgotten for it.
-    fn at(&mut self, address: IpAddr, now: OffsetDateTime) -> (&mut Machine, bool) {
-        let mut had_to_go = false;
-        if let Some((network, host)) = halves(address) {
-            let hosts = self.networks.entry(network).or_default();
-            if let Some(place) = hosts.iter().rposition(|other| *other == host) {
-                hosts.remove(place);
-            } else if hosts.len() == MAX_PER_NETWORK {
-                self.machines.pop(&whole(network, hosts.remove(0)));
-                had_to_go = true;
-            }
-            hosts.push(host);
-        }
-        (self.machines.get_or_insert_mut(address, || Machine::new(address, now)), had_to_go)
-    }
-
-    fn remove(&mut self, address: IpAddr) -> Option<Machine> {
-        self.forget(address);
-        self.machines.pop(&address)
-    }
-
-    fn remove_oldest(&mut self) {
-        if let Some((address, _)) = self.machines.pop_lru() {
-            self.forget(address);
-        }
-    }
-
-    fn forget(&mut self, address: IpAddr) {
-        let Some((network, host)) = halves(address) else { return };
-        let Some(hosts) = self.networks.get_mut(&network) else { return };
-        hosts.retain(|other| *other != host);
-        if hosts.is_empty() {
-            self.networks.remove(&network);
-        }
-    }
-}
-
-/// Network and host part of an IPv6 address.
-fn halves(address: IpAddr) -> Option<(u64, u64)> {
-    let IpAddr::V6(address) = address else { return None };
-    let [network, host] = [address.to_bits() >> 64, address.to_bits() & u128::from(u64::MAX)];
-    Some((u64::try_from(network).ok()?, u64::try_from(host).ok()?))
-}
-
-fn whole(network: u64, host: u64) -> IpAddr {
-    Ipv6Addr::from_bits(u128::from(network) << 64 | u128::from(host)).into()
 }
 
 #[cfg(test)]
@@ -156,6 +91,7 @@ mod tests {
 
     use super::super::{Failed, Request};
     use super::*;
+    use crate::by_network::{MAX_PER_NETWORK, whole};
 
     const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
@@ -175,9 +111,10 @@ mod tests {
             Request { address, pool, user_agent, spec, without_tls, answer, would_be_refused };
         entries.note(address, NOON, |machine| machine.asked(&request, NOON));
         let (others, most) = (&entries.others, entries.most);
-        let of_networks = others.machines.iter().filter(|(address, _)| address.is_ipv6()).count();
-        assert_eq!(others.networks.values().map(Vec::len).sum::<usize>(), of_networks);
-        assert!(entries.iter().count() <= most && others.networks.len() <= most);
+        let of_networks = others.iter().filter(|(address, _)| address.is_ipv6()).count();
+        let (hosts, networks) = others.remembered();
+        assert_eq!(hosts, of_networks);
+        assert!(entries.iter().count() <= most && networks <= most);
     }
 
     fn v4(number: u32) -> IpAddr {

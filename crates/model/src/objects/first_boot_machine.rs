@@ -15,6 +15,8 @@ use crate::network::Network;
 pub const FIRST_BOOT_MACHINE_VERSION: &str = "machine-config-server.io/v1alpha1";
 /// Annotation of a machine that arms its token again: each new value does so once.
 pub const REARM_ANNOTATION: &str = "machine-config-server.io/rearm";
+/// Annotation of a machine with the time at which it was approved.
+pub const APPROVED_ANNOTATION: &str = "machine-config-server.io/approved";
 /// Maximum length of a machine's name in bytes: names of its files and of its Secret are longer.
 pub const MAX_NAME_BYTES: usize = 200;
 /// Maximum number of networks of one machine.
@@ -51,6 +53,16 @@ struct Spec {
     overlay: Option<Overlay>,
     #[serde(default, deserialize_with = "paths")]
     replaces: BTreeSet<String>,
+    #[serde(default)]
+    approval: Option<Approval>,
+}
+
+/// Approval that a machine needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Approval {
+    /// An administrator must approve each first boot.
+    Required,
 }
 
 impl FirstBootMachine {
@@ -82,6 +94,19 @@ impl FirstBootMachine {
     #[must_use]
     pub fn replaces(&self) -> &BTreeSet<String> {
         &self.spec.replaces
+    }
+
+    /// True if it needs approval, regardless of its pool.
+    #[must_use]
+    pub fn needs_approval(&self) -> bool {
+        self.spec.approval.is_some()
+    }
+
+    /// Value of [`APPROVED_ANNOTATION`], empty if it is no text.
+    #[must_use]
+    pub fn approved(&self) -> Option<&str> {
+        let value = self.metadata.annotations.get(APPROVED_ANNOTATION)?;
+        Some(value.as_str().unwrap_or_default())
     }
 
     /// Value of [`REARM_ANNOTATION`], cut to a length that can be stored.
@@ -155,7 +180,11 @@ mod tests {
         let networks: Vec<_> = machine.networks().iter().map(ToString::to_string).collect();
         assert_eq!(networks, ["192.0.2.7/32", "2001:db8::/64"]);
         assert_eq!(machine.rearm(), None);
+        assert!(!machine.needs_approval());
         assert!(read("n", &json!({"pool": "worker", "addresses": null})).is_ok());
+        assert!(!read("n", &json!({"pool": "worker", "approval": null})).unwrap().needs_approval());
+        let held = read("n", &json!({"pool": "worker", "approval": "required"})).unwrap();
+        assert!(held.needs_approval());
     }
 
     #[test]
@@ -183,6 +212,11 @@ mod tests {
                 "spec.addresses: more than 64 networks",
             ),
             (&format!("{most}n"), json!({"pool": "worker"}), "metadata.name: more than 200 bytes"),
+            (
+                "n",
+                json!({"pool": "worker", "approval": "requried"}),
+                "spec.approval: unknown variant `requried`, expected `required`",
+            ),
             ("a/b", json!({"pool": "worker"}), "metadata.name is not a valid name"),
             ("..", json!({"pool": "worker"}), "metadata.name is not a valid name"),
         ] {

@@ -62,6 +62,24 @@ impl MachineConfigPool {
         self.metadata.annotations.get(key)?.as_str()
     }
 
+    /// Value of an annotation, empty if it is no text.
+    #[must_use]
+    pub fn annotation_or_empty(&self, key: &str) -> Option<&str> {
+        let value = self.metadata.annotations.get(key).filter(|value| !value.is_null())?;
+        Some(value.as_str().unwrap_or_default())
+    }
+
+    /// Annotations whose keys begin with `prefix`: the rest of the key, and the value, empty if it is no text.
+    pub fn annotations_under<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let all = self.metadata.annotations.iter();
+        all.filter_map(move |(key, value)| {
+            Some((key.strip_prefix(prefix)?, value.as_str().unwrap_or_default()))
+        })
+    }
+
     /// Rendered config that the pool is moving to, empty before the first.
     #[must_use]
     pub fn spec_configuration(&self) -> &str {

@@ -21,7 +21,8 @@ pub use self::defect::Defect;
 pub use api_server::{ApiServer, TlsProfile};
 pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
 pub use first_boot_machine::{
-    FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES, MAX_NETWORKS, REARM_ANNOTATION,
+    APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES,
+    MAX_NETWORKS, REARM_ANNOTATION,
 };
 pub use label_selector::{InvalidSelector, LabelSelector};
 pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, Service};

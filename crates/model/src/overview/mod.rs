@@ -1,6 +1,7 @@
 //! All that an administrator wants to see at a glance: pools, machines, certificates, registries, and
 //! what has changed. One value, shown on the page and as JSON.
 
+mod approval;
 mod history;
 mod machine_row;
 mod moment;
@@ -16,6 +17,10 @@ use utoipa::ToSchema;
 
 use crate::ledger::{BootStatus, Machine, Severity};
 
+pub use self::approval::{
+    APPROVED_COLUMNS, ApprovedMachine, WAITING_COLUMNS, WaitingMachine, approved_row, merged,
+    waiting_row,
+};
 pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
 pub use self::named_machine::{NAMED_COLUMNS, NamedMachine, named_row};
@@ -42,6 +47,10 @@ pub struct Overview {
     pub machines: Arc<Vec<MachineLine>>,
     /// Machines with a name, with the state of their tokens.
     pub named_machines: Vec<NamedMachine>,
+    /// Machines that wait for approval, those that have shown a token first.
+    pub waiting_machines: Vec<WaitingMachine>,
+    /// Machines that are approved.
+    pub approved_machines: Vec<ApprovedMachine>,
     /// Other servers whose machines are missing above, with the reason.
     pub silent_servers: Vec<String>,
     /// Certificates served over TLS, leaf first.
@@ -130,6 +139,8 @@ pub struct Pool {
     pub without_tls: usize,
     /// True if the pool is closed on the port without TLS.
     pub is_plain_port_closed: bool,
+    /// True if its machines need approval.
+    pub needs_approval: bool,
 }
 
 impl Pool {

@@ -11,11 +11,11 @@ use super::trust::picture;
 use super::when::{day, when};
 use crate::ledger::Severity;
 use crate::overview::{
-    Certificate, ControllerOverview, NamedMachine, Overview, PointerStatus, TrustMap,
-    TrustedCertificate,
+    ApprovedMachine, Certificate, ControllerOverview, NamedMachine, Overview, PointerStatus,
+    TrustMap, TrustedCertificate, WaitingMachine,
 };
 
-/// Maximum number of machines with names on the page.
+/// Maximum number of machines with names on the page, and of those that wait or are approved.
 const MAX_NAMES: usize = 100;
 /// The length of a certificate's time line, in its units.
 const LENGTH: i64 = 1_000;
@@ -133,6 +133,29 @@ impl OverviewPage<'_> {
     /// Number of machines with names that are not on the page.
     fn unnamed(&self) -> usize {
         self.overview.named_machines.len().saturating_sub(MAX_NAMES)
+    }
+
+    /// Returns true if any machine needs approval.
+    fn has_approval(&self) -> bool {
+        let Overview { pools, waiting_machines, approved_machines, .. } = self.overview;
+        !waiting_machines.is_empty()
+            || !approved_machines.is_empty()
+            || pools.iter().any(|pool| pool.needs_approval)
+    }
+
+    /// The first machines that wait for approval.
+    fn waiting(&self) -> impl Iterator<Item = &WaitingMachine> {
+        self.overview.waiting_machines.iter().take(MAX_NAMES)
+    }
+
+    /// Number of machines that wait and are not on the page.
+    fn unlisted(&self) -> usize {
+        self.overview.waiting_machines.len().saturating_sub(MAX_NAMES)
+    }
+
+    /// The first machines that are approved.
+    fn approved(&self) -> impl Iterator<Item = &ApprovedMachine> {
+        self.overview.approved_machines.iter().take(MAX_NAMES)
     }
 
     /// Returns true if the query has a pool that does not exist.

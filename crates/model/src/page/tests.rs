@@ -57,6 +57,8 @@ fn overview(machines: u32) -> Overview {
         }],
         machines: machines.into(),
         named_machines: Vec::new(),
+        waiting_machines: Vec::new(),
+        approved_machines: Vec::new(),
         silent_servers: vec!["192.0.2.1:8797: no answer in time".to_owned()],
         certificates: vec![Certificate {
             subject: "machine-config-server".to_owned(),

@@ -19,6 +19,8 @@ pub struct KnownMachine {
     pub networks: Vec<Network>,
     /// True if the token was revoked or replaced.
     pub is_revoked: bool,
+    /// True if the machine needs approval, regardless of its pool.
+    pub needs_approval: bool,
 }
 
 /// Machines by the hashes of their tokens.
@@ -32,26 +34,26 @@ impl FromIterator<(TokenHash, KnownMachine)> for KnownMachines {
 }
 
 impl KnownMachines {
-    /// Judges a request with a machine's token, regardless of the token's use; `None` if it has none.
+    /// The machine whose token a request has.
     #[must_use]
-    pub fn judge(
-        &self,
-        credential: Credential<'_>,
-        pool: &str,
-        address: IpAddr,
-        is_private: bool,
-    ) -> Option<Result<Proof, Refusal>> {
+    pub fn find(&self, credential: Credential<'_>) -> Option<&KnownMachine> {
         if self.0.is_empty() {
             return None;
         }
         let Credential::Bearer(credential) = credential else { return None };
-        let machine = self.0.get(&Token::read(credential)?.hash())?;
-        let opens = machine.opens(pool, address, is_private);
-        Some(opens.map(|()| Proof::Machine(Arc::clone(&machine.name))))
+        self.0.get(&Token::read(credential)?.hash())
     }
 }
 
 impl KnownMachine {
+    /// Judges a request with the machine's token, regardless of the token's use.
+    ///
+    /// # Errors
+    /// The reason why the token does not open the pool.
+    pub fn judge(&self, pool: &str, address: IpAddr, is_private: bool) -> Result<Proof, Refusal> {
+        self.opens(pool, address, is_private).map(|()| Proof::Machine(Arc::clone(&self.name)))
+    }
+
     fn opens(&self, pool: &str, address: IpAddr, is_private: bool) -> Result<(), Refusal> {
         if !is_private {
             Err(Refusal::PlainPort)
@@ -83,6 +85,7 @@ mod tests {
             pool: "worker".to_owned(),
             networks: networks.iter().map(|network| network.parse().unwrap()).collect(),
             is_revoked,
+            needs_approval: false,
         };
         let known: KnownMachines = [
             (token.hash(), machine(&["192.0.2.0/24", "2001:db8::7"], false)),
@@ -92,7 +95,8 @@ mod tests {
         .collect();
         let judge = |token: &Token, pool: &str, address: &str, is_private| {
             let credential = Credential::Bearer(token.as_str());
-            known.judge(credential, pool, address.parse().unwrap(), is_private)
+            let machine = known.find(credential)?;
+            Some(machine.judge(pool, address.parse().unwrap(), is_private))
         };
         let opened = Some(Ok(Proof::Machine("n".into())));
         for address in ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"] {
@@ -109,10 +113,10 @@ mod tests {
         assert_eq!(judge(&other, "worker", "192.0.2.7", true), None);
         let [missing, malformed] = [Credential::Missing, Credential::Malformed];
         for credential in [missing, malformed, Credential::Bearer("mcs-")] {
-            assert_eq!(known.judge(credential, "worker", [192, 0, 2, 7].into(), true), None);
+            assert!(known.find(credential).is_none());
         }
         let nobody = KnownMachines::default();
         let credential = Credential::Bearer(token.as_str());
-        assert_eq!(nobody.judge(credential, "worker", [192, 0, 2, 7].into(), true), None);
+        assert!(nobody.find(credential).is_none());
     }
 }

@@ -20,4 +20,5 @@ mod usage;
 
 pub use known::{KnownMachine, KnownMachines};
 pub use token::{Armed, MachineToken};
+pub(super) use usage::TOLERANCE;
 pub use usage::{Begun, MAX_ADDRESSES, Moment, Stage, Usage, Window};

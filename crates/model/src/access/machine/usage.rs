@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 /// Difference between clocks that counts as correct.
-const TOLERANCE: Duration = Duration::from_secs(300);
+pub(in crate::access) const TOLERANCE: Duration = Duration::from_secs(300);
 /// Minimum time from the first answer on after which a token is spent even if no answer was taken whole. It is no shorter
 /// than the window.
 const LONGEST_DELIVERY: Duration = Duration::from_secs(24 * 3_600);

@@ -315,6 +315,7 @@ fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
         Refusal::NotRead,
         Refusal::OldIgnition,
         Refusal::PoolPlainPort,
+        Refusal::NotApproved,
     ];
     assert_eq!(may_heal, expected);
     let labels: BTreeSet<_> = Refusal::ALL.iter().map(|refusal| refusal.label()).collect();

@@ -1,0 +1,294 @@
+//! Machines that wait for approval.
+//!
+//! ```text
+//!  ├─ with a token ────────────────────────────┼─ without ─┤
+//!                                              those places that are left
+//! ```
+//!
+//! A machine that has shown a token takes the place of one that has not, and never the other way round. A machine that
+//! asks no longer is forgotten.
+
+use core::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lru::LruCache;
+
+use super::super::machine::Moment;
+use super::super::proof::Proof;
+use super::subject::Subject;
+use crate::by_network::ByNetwork;
+use crate::ignition_version::IgnitionVersion;
+
+/// Maximum number of waiting machines that are remembered.
+pub const MAX_WAITING: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+/// Time without a request after which a machine is no longer waiting. Ignition asks again every few seconds.
+const SILENCE: Duration = Duration::from_secs(600);
+
+/// A request of a machine that is not approved.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Requested pool.
+    pub pool: &'a str,
+    /// Address that it came from.
+    pub address: IpAddr,
+    /// Proof that came with it.
+    pub proof: Option<&'a Proof>,
+    /// Version of Ignition; `None` of another program.
+    pub ignition: Option<IgnitionVersion>,
+}
+
+/// A machine that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waits {
+    /// The machine.
+    pub subject: Subject,
+    /// Pool of its last request.
+    pub pool: Arc<str>,
+    /// Address of its last request.
+    pub address: IpAddr,
+    /// Name of the token that it has shown.
+    pub token: Option<Arc<str>>,
+    /// Version of Ignition; `None` of another program.
+    pub ignition: Option<IgnitionVersion>,
+    /// Time of the first request.
+    pub since: Moment,
+    /// Time of the last request.
+    pub last: Moment,
+}
+
+/// All machines that wait.
+#[derive(Debug)]
+pub struct WaitingMachines {
+    most: usize,
+    with_token: LruCache<Subject, Waits>,
+    others: ByNetwork<Waits>,
+    forgotten: u64,
+}
+
+impl Default for WaitingMachines {
+    fn default() -> Self {
+        Self::of(MAX_WAITING)
+    }
+}
+
+impl Asked<'_> {
+    /// The machine, as it is approved.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        match self.proof {
+            Some(Proof::Machine(name)) => Subject::Named(Arc::clone(name)),
+            _ => Subject::at(self.pool, self.address),
+        }
+    }
+
+    fn token(&self) -> Option<&Arc<str>> {
+        match self.proof? {
+            Proof::Token(name) | Proof::Signed(name) | Proof::Machine(name) => Some(name),
+            Proof::NotAsked => None,
+        }
+    }
+}
+
+impl WaitingMachines {
+    /// Creates an empty list with this capacity.
+    #[must_use]
+    pub fn of(most: NonZeroUsize) -> Self {
+        Self {
+            most: most.get(),
+            with_token: LruCache::unbounded(),
+            others: ByNetwork::default(),
+            forgotten: 0,
+        }
+    }
+
+    /// Records a request of a machine that is not approved.
+    pub fn note(&mut self, asked: &Asked<'_>, now: Moment) {
+        let subject = asked.subject();
+        let address = asked.address.to_canonical();
+        if let Some(known) = self.with_token.get_mut(&subject) {
+            return known.note(asked, now);
+        }
+        if asked.token().is_some() {
+            let mut waits = match self.others.remove(address) {
+                Some(known) if known.subject == subject => known,
+                _ => Waits::new(subject.clone(), asked, now),
+            };
+            waits.note(asked, now);
+            self.with_token.push(subject, waits);
+        } else {
+            let (waits, had_to_go) =
+                self.others.at(address, || Waits::new(subject.clone(), asked, now));
+            self.forgotten += u64::from(had_to_go);
+            if waits.subject == subject {
+                waits.note(asked, now);
+            } else {
+                *waits = Waits::new(subject, asked, now);
+            }
+        }
+        while self.with_token.len() + self.others.len() > self.most {
+            if self.others.len() > 0 {
+                self.others.remove_oldest();
+            } else {
+                self.with_token.pop_lru();
+            }
+            self.forgotten += 1;
+        }
+    }
+
+    /// Removes a machine, which waits no longer.
+    pub fn remove(&mut self, subject: &Subject) {
+        self.with_token.pop(subject);
+        if let Subject::At { address, .. } = subject
+            && self.others.get(*address).is_some_and(|waits| waits.subject == *subject)
+        {
+            self.others.remove(*address);
+        }
+    }
+
+    /// Forgets the machines that ask no longer.
+    pub fn forget_silent(&mut self, now: Moment) {
+        let is_silent = |waits: &Waits| now.up.saturating_sub(waits.last.up) >= SILENCE;
+        while self.with_token.peek_lru().is_some_and(|(_, waits)| is_silent(waits)) {
+            self.with_token.pop_lru();
+        }
+        while self.others.oldest().is_some_and(is_silent) {
+            self.others.remove_oldest();
+        }
+    }
+
+    /// The machines that have shown a token, then the others, the latest of each first.
+    pub fn iter(&self) -> impl Iterator<Item = &Waits> {
+        let with_token = self.with_token.iter().map(|(_, waits)| waits);
+        with_token.chain(self.others.iter().map(|(_, waits)| waits))
+    }
+
+    /// Number of machines that were forgotten for others.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+}
+
+impl Waits {
+    fn new(subject: Subject, asked: &Asked<'_>, now: Moment) -> Self {
+        Self {
+            subject,
+            pool: asked.pool.into(),
+            address: asked.address.to_canonical(),
+            token: asked.token().cloned(),
+            ignition: asked.ignition,
+            since: now,
+            last: now,
+        }
+    }
+
+    fn note(&mut self, asked: &Asked<'_>, now: Moment) {
+        if *self.pool != *asked.pool {
+            self.pool = asked.pool.into();
+        }
+        self.address = asked.address.to_canonical();
+        if let Some(token) = asked.token() {
+            self.token = Some(Arc::clone(token));
+        }
+        self.ignition = asked.ignition;
+        self.last = now;
+    }
+
+    /// Time since the first request.
+    #[must_use]
+    pub fn waited(&self, now: Moment) -> Duration {
+        now.up.saturating_sub(self.since.up)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use time::macros::datetime;
+
+    use super::*;
+    use crate::by_network::{MAX_PER_NETWORK, whole};
+
+    fn after(seconds: u64) -> Moment {
+        let up = Duration::from_secs(seconds);
+        Moment { wall: datetime!(2026-11-25 12:00 UTC) + up, up }
+    }
+
+    fn v4(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0000 + number).into()
+    }
+
+    fn note(list: &mut WaitingMachines, address: IpAddr, proof: Option<&Proof>, seconds: u64) {
+        let asked = Asked { pool: "worker", address, proof, ignition: None };
+        list.note(&asked, after(seconds));
+    }
+
+    fn find(list: &WaitingMachines, address: IpAddr) -> Option<&Waits> {
+        list.iter().find(|waits| waits.address == address)
+    }
+
+    #[test]
+    fn a_hundred_thousand_without_a_token_push_out_nobody_with_one() {
+        let mut list = WaitingMachines::default();
+        let token = Proof::Token("worker-1".into());
+        let most = u32::try_from(MAX_WAITING.get()).unwrap();
+        for number in 0..most - 1 {
+            note(&mut list, v4(number), Some(&token), 0);
+        }
+        for number in 0..100_000 {
+            note(&mut list, v4(1_000_000 + number), None, 0);
+            note(&mut list, whole(u64::from(number), 1), Some(&Proof::NotAsked), 0);
+        }
+        assert_eq!(list.iter().count(), MAX_WAITING.get());
+        assert!((0..most - 1).all(|number| find(&list, v4(number)).is_some()));
+        assert_eq!(list.forgotten(), 199_999);
+        // Those with a token have all places, and the one that has not asked for longest goes.
+        for number in [most, 0, most + 1] {
+            note(&mut list, v4(number), Some(&token), 1);
+        }
+        assert_eq!(list.iter().count(), MAX_WAITING.get());
+        assert!(find(&list, v4(0)).is_some() && find(&list, v4(1)).is_none());
+    }
+
+    #[test]
+    fn a_network_has_a_share_of_the_places() {
+        let mut list = WaitingMachines::default();
+        note(&mut list, v4(1), None, 0);
+        for host in 0..20_000 {
+            note(&mut list, whole(1, host), None, 0);
+        }
+        assert_eq!(list.iter().count(), MAX_PER_NETWORK + 1);
+        assert!(find(&list, v4(1)).is_some());
+    }
+
+    #[test]
+    fn a_machine_waits_since_its_first_request_until_it_is_approved_or_silent() {
+        let mut list = WaitingMachines::default();
+        let machine = Proof::Machine("rack-7".into());
+        for seconds in [0, 5, 300] {
+            note(&mut list, v4(1), None, seconds);
+            note(&mut list, v4(2), Some(&machine), seconds);
+        }
+        // It moves, and is the same; another one at its address is another.
+        note(&mut list, v4(3), Some(&machine), 310);
+        note(&mut list, v4(1), Some(&Proof::Signed("s".into())), 320);
+        let named = find(&list, v4(3)).unwrap();
+        assert_eq!(named.subject, Subject::Named("rack-7".into()));
+        assert_eq!((named.waited(after(400)), list.iter().count()), (Duration::from_secs(400), 2));
+        let other = find(&list, v4(1)).unwrap();
+        assert_eq!((other.token.as_deref(), other.since.up), (Some("s"), Duration::ZERO));
+        list.remove(&Subject::Named("rack-7".into()));
+        list.forget_silent(after(919));
+        assert_eq!(list.iter().count(), 1);
+        list.forget_silent(after(920));
+        assert_eq!(list.iter().count(), 0);
+        note(&mut list, v4(5), None, 920);
+        list.remove(&Subject::at("infra", v4(5)));
+        assert_eq!(list.iter().count(), 1, "it waits for another pool");
+        list.remove(&Subject::at("worker", v4(5)));
+        assert_eq!(list.iter().count(), 0);
+    }
+}

@@ -1,0 +1,106 @@
+//! Approvals of machines, in the state directory.
+//!
+//! ```text
+//! approvals/NAME, approvals/POOL=ADDRESS   when a command approved a machine
+//! approvals.json                           approvals that have ended
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use model::access::approval::{Ended, Subject, Yeses, parse_yes};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::state_directory::StateDirectory;
+use super::state_error::{StateError, if_there, read_if_there, remove_if_there};
+use crate::files::bounded;
+use crate::files::replace::{self, PRIVATE};
+
+/// Maximum size of the approval of a command, in bytes.
+const MAX_APPROVAL_BYTES: u64 = 256;
+
+impl StateDirectory {
+    /// Directory with the approvals of commands.
+    #[must_use]
+    pub fn approvals_path(&self) -> PathBuf {
+        self.path().join("approvals")
+    }
+
+    fn ended_path(&self) -> PathBuf {
+        self.path().join("approvals.json")
+    }
+
+    /// Creates the directory for the approvals of commands, if it is missing.
+    pub fn make_approvals_path(&self) -> Result<(), StateError> {
+        Ok(replace::create_directory_for(&self.approvals_path(), self.reader())?)
+    }
+
+    /// Approves a machine.
+    pub fn approve(&self, subject: &Subject, at: OffsetDateTime) -> Result<(), StateError> {
+        self.make_approvals_path()?;
+        let path = self.approvals_path().join(subject.file_name());
+        let text = at.format(&Rfc3339).map_err(|error| StateError::Malformed {
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
+        Ok(self.replace(&path, text.as_bytes(), PRIVATE)?)
+    }
+
+    /// The approvals of commands, and the faults of those that are not understood.
+    pub fn approved_by_commands(&self) -> Result<(Yeses, Vec<StateError>), StateError> {
+        let directory = self.approvals_path();
+        let failed = |error| StateError::Read { path: directory.clone(), error };
+        let entries = match std::fs::read_dir(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
+            entries => entries.map_err(failed)?,
+        };
+        let (mut yeses, mut faults) = (Yeses::new(), Vec::new());
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let Some(subject) = Subject::of_file_name(name) else { continue };
+            match if_there(&path, bounded::read_start(&path, MAX_APPROVAL_BYTES)) {
+                Ok(None) => {}
+                Ok(Some(text)) => match parse_yes(String::from_utf8_lossy(&text).trim()) {
+                    Ok(at) => drop(yeses.insert(subject, at)),
+                    Err(reason) => faults.push(StateError::Malformed { path, reason }),
+                },
+                Err(error) => faults.push(error),
+            }
+        }
+        Ok((yeses, faults))
+    }
+
+    /// Removes the approval of a command, which has ended.
+    pub fn forget_approval(&self, subject: &Subject) -> Result<(), StateError> {
+        remove_if_there(&self.approvals_path().join(subject.file_name()))
+    }
+
+    /// Approvals that have ended, of all origins.
+    pub fn ended_approvals(&self) -> Result<Ended, StateError> {
+        let path = self.ended_path();
+        let Some(json) = read_if_there(&path)? else { return Ok(Ended::new()) };
+        let malformed = |reason: String| StateError::Malformed { path: path.clone(), reason };
+        let texts: BTreeMap<String, String> =
+            serde_json::from_slice(&json).map_err(|error| malformed(error.to_string()))?;
+        let ended = texts.iter().map(|(name, at)| {
+            let subject = Subject::of_file_name(name);
+            let subject =
+                subject.ok_or_else(|| malformed(format!("{name:?} does not name a machine")))?;
+            Ok((subject, parse_yes(at).map_err(&malformed)?))
+        });
+        ended.collect()
+    }
+
+    /// Stores the approvals that have ended. They are on disk when this returns.
+    pub fn write_ended_approvals(&self, ended: &Ended) -> Result<(), StateError> {
+        // Each was read as a time of this format.
+        let text = |(subject, at): (&Subject, &OffsetDateTime)| {
+            Some((subject.file_name(), at.format(&Rfc3339).ok()?))
+        };
+        let texts: BTreeMap<_, _> = ended.iter().filter_map(text).collect();
+        self.write_json(&self.ended_path(), &texts)
+    }
+}
