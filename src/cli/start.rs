@@ -1,16 +1,18 @@
 //! The command `start`: the reference server's command line, in a running cluster.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use model::access::AccessMode;
+use model::access::machine::Window;
 use model::objects::SecretName;
 
 use super::access_flags::IssuerFlags;
 use super::registry_auth::RegistryCredentialsFlags;
 use crate::commands::server::{self, AccessSettings, PairFiles, ServerSettings};
 use crate::commands::serving_flags::ServingFlags;
-use crate::flags::{OFF, TLS, host_and_port, url};
+use crate::flags::{OFF, TLS, duration, host_and_port, url};
 use crate::serving::token_cache::TokenCache;
 use crate::source::{self, cluster};
 
@@ -38,6 +40,12 @@ pub(super) struct Args {
     /// requests that would be refused; enforce serves clients with a token
     #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access")]
     access: AccessMode,
+    /// Serve machines with names, by their FirstBootMachines in the namespace openshift-machine-config-operator
+    #[arg(long, help_heading = "Access")]
+    first_boot_machines: bool,
+    /// Time for which a machine's own token opens its config after the first answer that it took whole
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "Access")]
+    machine_token_window: Duration,
     #[command(flatten)]
     issuer: IssuerFlags,
     #[command(flatten)]
@@ -62,6 +70,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             token_dir: args.bootstrap_token_dir,
             cache_dir: args.cache_dir,
             registry_credentials: args.registry_auth.secret(),
+            machines: args.first_boot_machines,
         }),
         options: args.serving.options()?,
         pair: args.pair,
@@ -71,5 +80,6 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         peers: args.peers,
         pointers: None,
         local: None,
+        window: Window(args.machine_token_window),
     })
 }

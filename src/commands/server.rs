@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
 use model::access::Policy;
+use model::access::machine::Window;
 use model::inputs::Inputs;
 use model::ledger::{FailureReport, Ledger, NodeIndex};
 use model::objects::SecretName;
@@ -31,11 +32,12 @@ use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
 use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
+use crate::serving::cluster_tokens::ClusterTokens;
 use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
 use crate::serving::machine_keeper::MachineKeeper;
 use crate::serving::machine_tokens::MachineTokens;
-use crate::serving::named_machines::NamedMachines;
+use crate::serving::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::overlays::Overlays;
 use crate::serving::pair_secret::until_mounted;
 use crate::serving::pipeline::{Changes, LocalState, Pipeline};
@@ -113,7 +115,9 @@ impl Server {
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
         let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
-        let (local, named) = local_state(settings.local, ports, &publisher);
+        let of_cluster = cluster_machines(&mut tasks, &source, settings.window, &publisher);
+        let (local, named) =
+            of_cluster.unwrap_or_else(|| local_state(settings.local, ports, &publisher));
         let served = publisher.served();
         let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
@@ -209,8 +213,31 @@ fn local_state(
         machines: Some(MachineKeeper::new(of_machines, state.clone(), host.clone(), port)),
         pointers: Some(PointerWriter::new(state, host, port)),
         overlays: Some(Arc::clone(&overlays)),
+        cluster: None,
     };
-    (local, NamedMachines { tokens: Some(named), overlays: Some(overlays) })
+    let tokens = Some(UsedTokens::Directory(named));
+    (local, NamedMachines { tokens, overlays: Some(overlays) })
+}
+
+/// Machines with names of a cluster, if they are served.
+fn cluster_machines(
+    tasks: &mut Tasks,
+    source: &Source,
+    window: Window,
+    publisher: &Publisher,
+) -> Option<(LocalState, NamedMachines)> {
+    let records = source.machine_records(&super::process_name('_'))?;
+    let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
+    let overlays = Arc::new(Overlays::new(reporting.status.degraded.clone()));
+    let tokens = Arc::new(ClusterTokens::new(records, window, reporting, history));
+    tasks.spawn("the task that records uses of tokens", Arc::clone(&tokens).keep());
+    let local = LocalState {
+        overlays: Some(Arc::clone(&overlays)),
+        cluster: Some(Arc::clone(&tokens)),
+        ..LocalState::default()
+    };
+    let tokens = Some(UsedTokens::Cluster(tokens));
+    Some((local, NamedMachines { tokens, overlays: Some(overlays) }))
 }
 
 struct Parts {

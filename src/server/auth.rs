@@ -26,7 +26,7 @@ use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::source_buckets::SourceBuckets;
 use crate::serving::answers::Answers;
-use crate::serving::machine_tokens::MachineTokens;
+use crate::serving::named_machines::UsedTokens;
 use crate::telemetry::{Metrics, PoolLabel};
 
 /// Number of failed attempts that a source has at once.
@@ -49,7 +49,7 @@ const TOO_MANY: &str = "too many failed attempts from this address";
 #[derive(Debug)]
 pub struct Authorizer {
     policy: Arc<ArcSwap<Policy>>,
-    machines: Option<Arc<MachineTokens>>,
+    machines: Option<UsedTokens>,
     attempts: SourceBuckets,
 }
 
@@ -135,14 +135,14 @@ impl Default for Authorizer {
 impl Authorizer {
     /// Judges each request by the present `policy`, and those of single machines by the use of their tokens.
     #[must_use]
-    pub(crate) fn new(policy: Arc<ArcSwap<Policy>>, machines: Option<Arc<MachineTokens>>) -> Self {
+    pub(crate) fn new(policy: Arc<ArcSwap<Policy>>, machines: Option<UsedTokens>) -> Self {
         Self { policy, machines, attempts: SourceBuckets::new(BURST, REFILL) }
     }
 
     /// The machine whose token a request has.
     fn machine(&self, verdict: &Verdict) -> Option<MachineRequest> {
         let Ok(Proof::Machine(name)) = &verdict.judged else { return None };
-        let tokens = Arc::clone(self.machines.as_ref()?);
+        let tokens = self.machines.clone()?;
         Some(MachineRequest { tokens, name: Arc::clone(name) })
     }
 

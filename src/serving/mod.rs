@@ -1,6 +1,8 @@
 //! Turns inputs, records of tokens and keys into answers.
 
 pub mod answers;
+pub(crate) mod cluster_tokens;
+mod cluster_use;
 pub(crate) mod latest;
 pub(crate) mod ledger_file;
 pub(crate) mod machine_keeper;
@@ -13,6 +15,7 @@ pub(crate) mod pipeline;
 pub(crate) mod pointer_writer;
 pub(crate) mod publish;
 pub(crate) mod serving_pair;
+mod shared_tokens;
 pub mod tls;
 pub mod tls_policy;
 pub mod token_cache;

@@ -17,6 +17,7 @@ mod connectivity;
 mod failure_events;
 mod kind;
 mod kubeconfig;
+mod machine_records;
 mod nodes;
 mod registry_cas;
 mod report;
@@ -44,6 +45,7 @@ use super::cluster::token::TokenFiles;
 use crate::kubernetes::client::{self, ConnectError};
 use crate::telemetry::Reporting;
 
+pub use super::cluster::machine_records::{MachineRecords, RecordError};
 pub use super::cluster::registry_cas::{MapSeen, RegistryCaMap};
 pub use super::cluster::secrets::NamedSecret;
 
@@ -65,6 +67,8 @@ pub struct Settings {
     pub cache_dir: Option<PathBuf>,
     /// Secret with the registry credentials for machines of all enforced pools; `None` reads no Secret.
     pub registry_credentials: Option<SecretName>,
+    /// True if machines with names are served.
+    pub machines: bool,
 }
 
 /// A connection to a cluster.
@@ -74,6 +78,7 @@ pub struct Cluster {
     token: TokenFiles,
     cache: Option<Cache>,
     registry_credentials: Option<SecretName>,
+    machines: bool,
 }
 
 impl Cluster {
@@ -85,6 +90,7 @@ impl Cluster {
             token: TokenFiles::open(settings.token_dir),
             cache: settings.cache_dir.map(Cache::new),
             registry_credentials: settings.registry_credentials,
+            machines: settings.machines,
         })
     }
 
@@ -106,6 +112,12 @@ impl Cluster {
         failure_events::publish(self.client.clone(), identity, reports)
     }
 
+    /// The records of uses of machines' tokens, if machines with names are served. `identity` is the name of this process.
+    #[must_use]
+    pub fn machine_records(&self, identity: &str) -> Option<MachineRecords> {
+        self.machines.then(|| MachineRecords::new(self.client.clone(), identity))
+    }
+
     /// Follows one Secret.
     #[must_use]
     pub fn secret(&self, name: SecretName) -> NamedSecret {
@@ -124,12 +136,13 @@ impl Cluster {
 
     /// Sends the inputs after each change, forever.
     pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
-        let Self { client, apiserver_url, mut token, cache, registry_credentials } = self;
+        let Self { client, apiserver_url, mut token, cache, registry_credentials, machines } = self;
         let (sender, mut reports) = mpsc::channel(256);
         let asking = connectivity::ask(client.clone(), sender.clone());
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
         let mut session = Session::new(client, apiserver_url, sender, reporting, inputs)
-            .with_registry_credentials(registry_credentials);
+            .with_registry_credentials(registry_credentials)
+            .with_machines(machines);
         if let Some(cache) = cache {
             session.restore(cache);
         }
