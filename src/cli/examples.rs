@@ -81,7 +81,9 @@ Examples:
   machine-config-server machines add rack-7 --pool worker --manifests manifests
   # With its own files, and a token that opens nothing from elsewhere
   machine-config-server machines add rack-8 --pool worker --manifests manifests \\
-    --overlay rack-8.ign --address 192.0.2.8 --state-dir /var/lib/machine-config-server";
+    --overlay rack-8.ign --address 192.0.2.8 --state-dir /var/lib/machine-config-server
+  # In a cluster
+  machine-config-server machines add rack-9 --pool worker --kubeconfig FILE";
 
 pub(super) const MACHINES_APPROVE: &str = "\
 Examples:
@@ -95,7 +97,9 @@ Examples:
 pub(super) const MACHINES_REARM: &str = "\
 Examples:
   machine-config-server machines rearm rack-7
-  machine-config-server machines rearm rack-7 --state-dir /var/lib/machine-config-server";
+  machine-config-server machines rearm rack-7 --state-dir /var/lib/machine-config-server
+  # In a cluster
+  machine-config-server machines rearm rack-9 --kubeconfig FILE";
 
 pub(super) const RENDER: &str = "\
 Examples:

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use model::access::AccessMode;
+use model::access::machine::Window;
 use model::objects::SecretName;
 
 use super::access_flags::IssuerFlags;
@@ -43,6 +44,12 @@ pub(super) struct Args {
     /// requests that would be refused; enforce serves clients with a token
     #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access")]
     access: AccessMode,
+    /// Serve machines with names, by their FirstBootMachines in the namespace openshift-machine-config-operator
+    #[arg(long, help_heading = "Access")]
+    first_boot_machines: bool,
+    /// Time for which a machine's own token opens its config after the first answer that it took whole
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "Access")]
+    machine_token_window: Duration,
     #[command(flatten)]
     issuer: IssuerFlags,
     #[command(flatten)]
@@ -67,6 +74,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             token_dir: args.bootstrap_token_dir,
             cache_dir: args.cache_dir,
             registry_credentials: args.registry_auth.secret(),
+            machines: args.first_boot_machines,
         }),
         options: args.serving.options()?,
         pair: args.pair,
@@ -77,5 +85,6 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         peers: args.peers,
         pointers: None,
         local: None,
+        window: Window(args.machine_token_window),
     })
 }

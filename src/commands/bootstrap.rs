@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use model::access::machine::Window;
 use model::objects::{ApiServer, Object};
 use model::registry_ca::RegistryHost;
 
@@ -68,6 +69,7 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         peers: None,
         pointers: None,
         local: None,
+        window: Window::default(),
     })
 }
 

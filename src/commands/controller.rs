@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::ensure;
 use clap::Args;
 use kube::Client;
 use model::ledger::Outcome;
@@ -9,13 +10,15 @@ use model::ledger::Outcome;
 use super::administrators::AdministratorsAddress;
 use super::controller_page;
 use super::leader_elected::LeaderElected;
+use crate::controllers::NAMESPACE;
 use crate::controllers::certificates::{
     self, CertificateController, ExternalPair, Observer, TrustSnapshot,
 };
+use crate::controllers::machines::{self, MachineController};
 use crate::controllers::registry_ca::RegistryCaController;
 use crate::controllers::rendered_pools::{self, Ledgers, PoolController};
 use crate::controllers::tokens::{self, TokenController};
-use crate::kubernetes::Health;
+use crate::kubernetes::{ControlError, Health};
 use crate::serving::peers;
 
 /// Name of the leader's Lease.
@@ -32,6 +35,8 @@ pub struct Settings {
     #[command(flatten)]
     access: tokens::Settings,
     #[command(flatten)]
+    machines: machines::Settings,
+    #[command(flatten)]
     pools: rendered_pools::Settings,
     #[command(flatten)]
     administrators: AdministratorsAddress,
@@ -40,7 +45,11 @@ pub struct Settings {
 /// Runs the controllers until a signal.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
     tracing::info!(version = super::version(), "starting");
-    let Settings { kubeconfig, administrators, certificates, access, pools } = settings;
+    let Settings { kubeconfig, administrators, certificates, access, machines, pools } = settings;
+    ensure!(
+        !machines.is_on() || certificates.user_data_namespace != NAMESPACE,
+        "--first-boot-machines: --user-data-namespace must be another one than {NAMESPACE}, which has the Secrets of machines"
+    );
     let external = certificates.external()?;
     let (health, shown) = (Health::default(), TrustSnapshot::default());
     let pages = controller_page::router(shown.clone(), health.status.clone());
@@ -48,29 +57,48 @@ pub fn run(settings: Settings) -> anyhow::Result<()> {
         LeaderElected { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
     leader_elected.run(|client, identity| {
         let pools = pools.is_on().then(|| pool_controller(&pools, &client, &identity, &health));
-        let rest = keep(client, (certificates, external, access), identity, health, shown);
+        let has_machines = machines.is_on();
+        let machines =
+            has_machines.then(|| machine_controller(&certificates, &client, &identity, &health));
+        let settings = (certificates, external, access, has_machines);
+        let rest = keep(client, settings, identity, health, shown);
         async {
-            let pools = async {
-                match pools {
-                    Some(pools) => pools.run().await.into(),
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 error = rest => error,
-                error = pools => error,
+                error = if_on(pools.map(PoolController::run)) => error,
+                error = if_on(machines.map(MachineController::run)) => error,
             }
         }
     })
 }
 
+/// Runs a controller that is on; one that is off never ends.
+async fn if_on(controller: Option<impl Future<Output = ControlError>>) -> anyhow::Error {
+    match controller {
+        Some(controller) => controller.await.into(),
+        None => std::future::pending().await,
+    }
+}
+
+fn machine_controller(
+    certificates: &certificates::Settings,
+    client: &Client,
+    identity: &str,
+    health: &Health,
+) -> MachineController {
+    let (namespace, hosts) = (certificates.user_data_namespace.clone(), certificates.hosts.clone());
+    let observer = Observer::new(client.clone(), namespace, hosts);
+    MachineController::new(client.clone(), observer, identity, health.clone())
+}
+
 /// Runs all controllers. Returns the error that ended one.
 async fn keep(
     client: Client,
-    (certificates, external, access): (
+    (certificates, external, access, has_machines): (
         certificates::Settings,
         Option<ExternalPair>,
         tokens::Settings,
+        bool,
     ),
     identity: String,
     health: Health,
@@ -84,7 +112,8 @@ async fn keep(
     );
     let tokens = TokenController::new(client.clone(), observer, access, &identity, health.clone());
     let certificates = CertificateController::new(client, certificates, &identity, health, shown)
-        .with_external(external);
+        .with_external(external)
+        .with_machines(has_machines);
     tokio::select! {
         error = tokens.run() => error.into(),
         error = certificates.run() => error.into(),

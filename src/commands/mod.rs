@@ -6,6 +6,7 @@ pub mod administrators;
 pub mod approve;
 pub mod bootstrap;
 pub mod certs;
+mod cluster_machines;
 mod cluster_store;
 pub mod cmp;
 pub mod controller;

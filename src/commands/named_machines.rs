@@ -1,4 +1,5 @@
-//! The commands `machines add` and `machines rearm`: machines with a separate token and pointer config.
+//! The commands `machines add` and `machines rearm`: machines with a separate token and pointer config, in a directory or
+//! a cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +10,13 @@ use model::access::{MachineToken, Network};
 use model::objects::{FIRST_BOOT_MACHINE_VERSION, MAX_NAME_BYTES, Overlay, is_object_name};
 use model::pointer_config::PointerConfig;
 use pki::Host;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 use time::OffsetDateTime;
 
+use super::cluster_machines::{ClusterMachines, secret_name};
 use super::{print_line, tell};
+use crate::controllers::NAMESPACE;
 use crate::files::replace::{self, PUBLIC};
 use crate::store::machine_files::WantedMachine;
 use crate::store::state_directory::StateDirectory;
@@ -32,8 +36,13 @@ pub struct AddSettings {
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
     /// Directory of the manifests that `serve` reads
-    #[arg(long, value_name = "DIR")]
-    manifests: PathBuf,
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present_any = ["kubeconfig", "in_cluster"],
+        conflicts_with_all = ["kubeconfig", "in_cluster"]
+    )]
+    manifests: Option<PathBuf>,
     #[command(flatten)]
     state: StateFlags,
 }
@@ -47,15 +56,29 @@ pub struct RearmSettings {
     state: StateFlags,
 }
 
-/// The state directory of `serve`.
+/// The state directory of `serve`, or a cluster.
 #[derive(Debug, Args)]
 struct StateFlags {
     /// Where `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,
+    /// Use the cluster's FirstBootMachines instead, with this kubeconfig
+    #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
+    kubeconfig: Option<PathBuf>,
+    /// Use the cluster's FirstBootMachines instead, with the pod's service account
+    #[arg(long, conflicts_with_all = ["state_dir", "kubeconfig"])]
+    in_cluster: bool,
 }
 
 impl StateFlags {
+    /// Connects to the cluster, if the flags name one.
+    fn cluster(&self) -> anyhow::Result<Option<ClusterMachines>> {
+        match (&self.kubeconfig, self.in_cluster) {
+            (None, false) => Ok(None),
+            (kubeconfig, _) => ClusterMachines::connect(kubeconfig.clone()).map(Some),
+        }
+    }
+
     /// Opens an existing directory: a typo must not create a new one.
     fn open(&self) -> anyhow::Result<StateDirectory> {
         open_state(&self.state_dir)
@@ -85,18 +108,57 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 /// There is a manifest of this name, `serve` has not run yet, or a file cannot be written.
 pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pool, addresses, overlay, manifests, state } = settings;
+    let overlay = overlay.as_deref().map(read_overlay).transpose()?;
+    if let Some(cluster) = state.cluster()? {
+        return add_to(&cluster, name, &spec(pool, addresses, overlay));
+    }
+    // clap requires it without a cluster.
+    let manifests = manifests.as_deref().unwrap_or(Path::new("."));
     ensure!(manifests.is_dir(), "--manifests {}: directory not found", manifests.display());
     let manifest = manifests.join(format!("machine-{name}.yaml"));
     ensure!(!manifest.exists(), "{}: the machine exists already", manifest.display());
-    let overlay = overlay.as_deref().map(read_overlay).transpose()?;
     let state = state.open()?;
     let place = place(&state, pool)?;
     let wanted = WantedMachine { name, pool, rearm: None };
     state.keep_machine(wanted, None, (&place.0, place.1), now)?;
+    let overlay = overlay.map(|config| overlay_lines(&config)).transpose()?;
     let text = manifest_of(name, pool, addresses) + &overlay.unwrap_or_default();
     replace::replace(&manifest, text.as_bytes(), PUBLIC)?;
     print_line(&format!("wrote {}", manifest.display()));
-    print_ways(&state, name)
+    let path = state.machine_pointer_path(name);
+    let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
+    print_line(&format!("its pointer config, with its token: {}", path.display()));
+    print_line("");
+    print_ways(&path.display().to_string(), &text, name);
+    Ok(())
+}
+
+/// Makes a machine's object in a cluster, and prints how to boot by it.
+fn add_to(cluster: &ClusterMachines, name: &str, spec: &Value) -> anyhow::Result<()> {
+    let text = cluster.add(name, spec)?;
+    let (secret, file) = (secret_name(name), format!("{name}.ign"));
+    print_line(&format!("created FirstBootMachine {NAMESPACE}/{name}"));
+    print_line(&format!("its pointer config, with its token: Secret {NAMESPACE}/{secret}"));
+    print_line("");
+    print_line("Write it to a file:");
+    print_line(&format!(
+        "  kubectl get secret {secret} --namespace {NAMESPACE} \\\n    \
+         --output go-template='{{{{.data.userData | base64decode}}}}' > {file}"
+    ));
+    print_ways(&file, &text, name);
+    Ok(())
+}
+
+/// The spec of a machine's object.
+fn spec(pool: &str, addresses: &[Network], overlay: Option<Value>) -> Value {
+    let mut spec = json!({"pool": pool});
+    if !addresses.is_empty() {
+        spec["addresses"] = addresses.iter().map(ToString::to_string).collect();
+    }
+    if let Some(overlay) = overlay {
+        spec["overlay"] = overlay;
+    }
+    spec
 }
 
 /// The text of a machine's manifest. Its values are in quotes, because `1` is a name too.
@@ -111,13 +173,17 @@ fn manifest_of(name: &str, pool: &str, addresses: &[Network]) -> String {
     )
 }
 
-/// Reads an Ignition config, and returns it as the last lines of a manifest. JSON is YAML too.
-fn read_overlay(path: &Path) -> anyhow::Result<String> {
+/// Reads an Ignition config.
+fn read_overlay(path: &Path) -> anyhow::Result<Value> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let overlay = Overlay::new(text);
     let overlay = overlay.map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    let config: serde_json::Value = serde_json::from_str(overlay.as_str())?;
-    let lines = serde_json::to_string_pretty(&config)?.replace('\n', "\n    ");
+    Ok(serde_json::from_str(overlay.as_str())?)
+}
+
+/// The last lines of a manifest with an overlay. JSON is YAML too.
+fn overlay_lines(config: &Value) -> anyhow::Result<String> {
+    let lines = serde_json::to_string_pretty(config)?.replace('\n', "\n    ");
     Ok(format!("  overlay:\n    {lines}\n"))
 }
 
@@ -133,14 +199,10 @@ fn place(state: &StateDirectory, pool: &str) -> anyhow::Result<(Host, u16)> {
     Ok((host, url.port_u16().unwrap_or(443)))
 }
 
-/// Prints the pointer config's place, and how installers take it.
-fn print_ways(state: &StateDirectory, name: &str) -> anyhow::Result<()> {
-    let path = state.machine_pointer_path(name);
-    let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
-    let (file, hash) = (path.display(), HEXLOWER.encode(&Sha512::digest(&text)));
+/// Prints how installers take the pointer config in `file`.
+fn print_ways(file: &str, text: &[u8], name: &str) {
+    let hash = HEXLOWER.encode(&Sha512::digest(text));
     for line in [
-        format!("its pointer config, with its token: {file}"),
-        String::new(),
         "Install it from a system that has the file:".to_owned(),
         format!("  coreos-installer install /dev/sda --ignition-file {file}"),
         "Or from a system that fetches it from your web server:".to_owned(),
@@ -159,7 +221,6 @@ fn print_ways(state: &StateDirectory, name: &str) -> anyhow::Result<()> {
     ] {
         print_line(&line);
     }
-    Ok(())
 }
 
 /// Has the server arm a machine's token again.
@@ -168,6 +229,12 @@ fn print_ways(state: &StateDirectory, name: &str) -> anyhow::Result<()> {
 /// There is no such machine.
 pub fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RearmSettings { name, state } = settings;
+    let value = now.unix_timestamp_nanos().to_string();
+    if let Some(cluster) = state.cluster()? {
+        cluster.rearm(name, &value)?;
+        print_line(&format!("{name}: the controller arms the token within seconds"));
+        return Ok(());
+    }
     let state = state.open()?;
     match state.machine_token(name)? {
         None => bail!("machine {name} not found"),
@@ -178,7 +245,7 @@ pub fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()
         }
         Some(_) => {}
     }
-    state.ask_to_arm(name, &now.unix_timestamp_nanos().to_string())?;
+    state.ask_to_arm(name, &value)?;
     print_line(&format!("{name}: a running server arms the token within seconds"));
     Ok(())
 }

@@ -31,7 +31,7 @@ use crate::server::readiness::Readiness;
 use crate::serving::answers::Answers;
 use crate::serving::approvals::MachineApprovals;
 use crate::serving::latest::Latest;
-use crate::serving::machine_tokens::MachineTokens;
+use crate::serving::named_machines::UsedTokens;
 use crate::serving::peers;
 use crate::serving::peers::Part;
 use crate::serving::publish::Served;
@@ -58,7 +58,7 @@ pub(super) struct Sources {
     pub(super) served: watch::Receiver<Option<Arc<Served>>>,
     pub(super) ledger: Ledger,
     /// Tokens of machines with names, if this process keeps them.
-    pub(super) named: Option<Arc<MachineTokens>>,
+    pub(super) named: Option<UsedTokens>,
     pub(super) approvals: Arc<MachineApprovals>,
     pub(super) nodes: NodeIndex,
     pub(super) history: History,
@@ -295,7 +295,7 @@ impl Sources {
             degraded,
             pools,
             machines: Arc::clone(&machines.lines),
-            named_machines: self.named.as_ref().map(|it| it.list()).unwrap_or_default(),
+            named_machines: self.named.as_ref().map(UsedTokens::list).unwrap_or_default(),
             waiting_machines: machines.waiting.clone(),
             approved_machines: self.approvals.list_approved(),
             silent_servers: machines.silent.clone(),

@@ -103,6 +103,7 @@ impl RenderSettings {
             })?,
             token_dir: self.bootstrap_token_dir.clone(),
             cache_dir: None,
+            machines: false,
             registry_credentials: None,
         })
     }

@@ -109,6 +109,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
             judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now)
         })),
         local: Some(local),
+        window: settings.window,
     };
     server::block_on(async {
         let mut server = Server::start(server).await?;

@@ -34,12 +34,13 @@ use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::approval_keeper::ApprovalKeeper;
 use crate::serving::approvals::WaitingCount;
+use crate::serving::cluster_tokens::ClusterTokens;
 use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
 use crate::serving::live_reads::LiveReads;
 use crate::serving::machine_keeper::MachineKeeper;
 use crate::serving::machine_tokens::MachineTokens;
-use crate::serving::named_machines::NamedMachines;
+use crate::serving::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::overlays::Overlays;
 use crate::serving::pair_secret::until_mounted;
 use crate::serving::pipeline::{Changes, LocalState, Pipeline};
@@ -118,7 +119,9 @@ impl Server {
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
         let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
-        let (local, named) = local_state(settings.local, ports, &publisher);
+        let own = local_state(settings.local, ports, &publisher);
+        let (local, named) =
+            with_cluster_machines(own, &mut tasks, &source, settings.window, &publisher);
         let served = publisher.served();
         let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
@@ -239,8 +242,32 @@ fn local_state(
         machines: Some(MachineKeeper::new(of_machines, state.clone(), host.clone(), port)),
         pointers: Some(PointerWriter::new(state, host, port)),
         overlays: Some(Arc::clone(&overlays)),
+        cluster: None,
     };
-    (local, NamedMachines { tokens: Some(named), overlays: Some(overlays), approvals })
+    let tokens = Some(UsedTokens::Directory(named));
+    (local, NamedMachines { tokens, overlays: Some(overlays), approvals })
+}
+
+/// Adds the machines with names of a cluster, if they are served.
+fn with_cluster_machines(
+    (mut local, mut named): (LocalState, NamedMachines),
+    tasks: &mut Tasks,
+    source: &Source,
+    window: Window,
+    publisher: &Publisher,
+) -> (LocalState, NamedMachines) {
+    let Some(records) = source.machine_records(&super::process_name('_')) else {
+        return (local, named);
+    };
+    let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
+    let overlays = Arc::new(Overlays::new(reporting.status.degraded.clone()));
+    let tokens = Arc::new(ClusterTokens::new(records, window, reporting, history));
+    tasks.spawn("the task that records uses of tokens", Arc::clone(&tokens).keep());
+    local.overlays = Some(Arc::clone(&overlays));
+    local.cluster = Some(Arc::clone(&tokens));
+    named.overlays = Some(overlays);
+    named.tokens = Some(UsedTokens::Cluster(tokens));
+    (local, named)
 }
 
 struct Parts {

@@ -72,6 +72,8 @@ pub struct ServerSettings {
     pub pointers: Option<JudgePointers>,
     /// State that this process manages, if it has a state directory.
     pub local: Option<Local>,
+    /// Time for which a machine's token of a cluster stays open after its first use.
+    pub window: Window,
 }
 
 /// State directory of a server.

@@ -6,9 +6,9 @@
 //!                     └───────────────────────────────────────────┘
 //! ```
 //!
-//! [`certificates`] manages certificates and the CAs in user data, [`tokens`] the tokens in user data, [`registry_ca`]
-//! the merged ConfigMap of registry CAs, [`rendered_pools`] the configurations of pools, and [`issuer`] signs certificate
-//! requests; all run in the loop of `runtime`.
+//! [`certificates`] manages certificates and the CAs in user data, [`tokens`] the tokens in user data, [`machines`] the
+//! tokens and user data of machines with names, [`registry_ca`] the merged ConfigMap of registry CAs, [`rendered_pools`]
+//! the configurations of pools, and [`issuer`] signs certificate requests; all run in the loop of `runtime`.
 //! Watches only wake it. Each look reads all inputs again, and every write has the version that was read as its
 //! precondition. So no change of another client is lost, and the process can end after any write. A malformed object is
 //! an error with its name, and nothing is written.
@@ -16,6 +16,8 @@
 pub mod certificates;
 pub mod issuer;
 mod known;
+pub mod machines;
+mod object_conditions;
 mod refusals;
 pub mod registry_ca;
 pub mod rendered_pools;

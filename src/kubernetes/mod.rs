@@ -12,5 +12,6 @@ pub(crate) mod write;
 
 pub use apply::Applied;
 pub use error::ControlError;
+pub(crate) use error::api_error;
 pub use health::Health;
 pub use write::{Malformed, ObjectName};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -110,11 +110,14 @@ pub(crate) struct MergePatch<V> {
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct PatchedMetadata {
     #[serde(flatten)]
     precondition: Precondition,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner_references: Option<Vec<OwnerReference>>,
 }
 
 impl<V> MergePatch<V> {
@@ -123,7 +126,14 @@ impl<V> MergePatch<V> {
         annotations: BTreeMap<String, String>,
         data: BTreeMap<&'static str, Option<V>>,
     ) -> Self {
-        Self { metadata: PatchedMetadata { precondition, annotations }, data }
+        let metadata = PatchedMetadata { precondition, annotations, owner_references: None };
+        Self { metadata, data }
+    }
+
+    /// The same, and the object belongs to `owner` alone.
+    pub(crate) fn owned_by(mut self, owner: OwnerReference) -> Self {
+        self.metadata.owner_references = Some(vec![owner]);
+        self
     }
 }
 

@@ -29,7 +29,7 @@ use super::pool_name::PoolName;
 use super::source_buckets::SourceBuckets;
 use crate::serving::answers::Answers;
 use crate::serving::approvals::MachineApprovals;
-use crate::serving::machine_tokens::MachineTokens;
+use crate::serving::named_machines::UsedTokens;
 use crate::telemetry::{Metrics, PoolLabel};
 
 /// Number of failed attempts that a source has at once.
@@ -53,7 +53,7 @@ const TOO_MANY: &str = "too many failed attempts from this address";
 #[derive(Debug)]
 pub struct Authorizer {
     policy: Arc<ArcSwap<Policy>>,
-    machines: Option<Arc<MachineTokens>>,
+    machines: Option<UsedTokens>,
     approvals: Arc<MachineApprovals>,
     attempts: SourceBuckets,
 }
@@ -145,7 +145,7 @@ impl Authorizer {
     #[must_use]
     pub(crate) fn new(
         policy: Arc<ArcSwap<Policy>>,
-        machines: Option<Arc<MachineTokens>>,
+        machines: Option<UsedTokens>,
         approvals: Arc<MachineApprovals>,
     ) -> Self {
         Self { policy, machines, approvals, attempts: SourceBuckets::new(BURST, REFILL) }
@@ -174,7 +174,7 @@ impl Authorizer {
     /// The machine whose token a request has.
     fn machine(&self, verdict: &Verdict) -> Option<MachineRequest> {
         let Ok(Proof::Machine(name)) = &verdict.judged else { return None };
-        let tokens = Arc::clone(self.machines.as_ref()?);
+        let tokens = self.machines.clone()?;
         Some(MachineRequest { tokens, name: Arc::clone(name) })
     }
 

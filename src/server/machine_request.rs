@@ -11,38 +11,24 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use model::access::Refusal;
 
-use crate::serving::machine_tokens::MachineTokens;
+use crate::serving::named_machines::UsedTokens;
 
 /// A request of a machine by its name.
 #[derive(Debug)]
 pub(super) struct MachineRequest {
-    pub(super) tokens: Arc<MachineTokens>,
+    pub(super) tokens: UsedTokens,
     pub(super) name: Arc<str>,
 }
 
 impl MachineRequest {
     /// Checks that the token is open.
     pub(super) async fn check(&self) -> Result<(), Refusal> {
-        if self.tokens.is_open(&self.name) {
-            return Ok(());
-        }
-        // It is stored that the token is spent.
-        self.blocking(MachineTokens::check).await
+        self.tokens.check(&self.name).await
     }
 
-    /// Records that an answer begins for `address`, on disk before it returns.
+    /// Records that an answer begins for `address`, stored before it returns.
     pub(super) async fn begin(&self, address: IpAddr) -> Result<(), Refusal> {
-        self.blocking(move |tokens, name| tokens.begin(name, address)).await
-    }
-
-    async fn blocking(
-        &self,
-        work: impl FnOnce(&MachineTokens, &str) -> Result<(), Refusal> + Send + 'static,
-    ) -> Result<(), Refusal> {
-        let (tokens, name) = (Arc::clone(&self.tokens), Arc::clone(&self.name));
-        let work = tokio::task::spawn_blocking(move || work(&tokens, &name));
-        // The task is not cancelled, and a panic ends the process.
-        work.await.unwrap_or(Err(Refusal::NotStored))
+        self.tokens.begin(&self.name, address).await
     }
 
     /// The response, which records when it was taken whole.

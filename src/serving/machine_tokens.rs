@@ -14,6 +14,7 @@ use model::access::{MachineToken, Refusal};
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;
 
+use super::shared_tokens::{report_shared, shared_line, tell_shared};
 use crate::store::state_directory::StateDirectory;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
@@ -193,15 +194,7 @@ impl MachineTokens {
     }
 
     fn tell_shared(&self, name: &str, address: IpAddr) {
-        tracing::warn!(
-            machine = name,
-            %address,
-            fix = "if the machine has one address, someone has copied its pointer config: remove its \
-                   FirstBootMachine",
-            "the token of a machine is used from another address"
-        );
-        let what = format!("machine {name}: its token is used from another address, {address}");
-        self.history.note(what, OffsetDateTime::now_utc());
+        tell_shared(&self.history, name, address);
         self.report_shared();
     }
 
@@ -212,16 +205,9 @@ impl MachineTokens {
             let token = entry.token();
             let addresses = token.usage.addresses();
             let is_shared = addresses.len() > 1 && token.revoked.is_none();
-            is_shared.then(|| {
-                let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-                format!("machine {name}: used from {}", addresses.join(", "))
-            })
+            is_shared.then(|| shared_line(name, addresses))
         });
-        let lines: Vec<_> = lines.collect();
-        let count = lines.len().try_into().unwrap_or(i64::MAX);
-        self.reporting.metrics.machine_tokens_shared.set(count);
-        Condition::of_all("tokens of machines that were copied", &lines)
-            .note(&self.reporting.status.degraded);
+        report_shared(&self.reporting, &lines.collect::<Vec<_>>());
     }
 
     /// The machines by name, for people.

@@ -3,6 +3,8 @@
 pub mod answers;
 pub(crate) mod approval_keeper;
 pub(crate) mod approvals;
+pub(crate) mod cluster_tokens;
+mod cluster_use;
 pub(crate) mod latest;
 pub(crate) mod ledger_file;
 pub mod live_reads;
@@ -16,6 +18,7 @@ pub(crate) mod pipeline;
 pub(crate) mod pointer_writer;
 pub(crate) mod publish;
 pub(crate) mod serving_pair;
+mod shared_tokens;
 pub mod tls;
 pub mod tls_policy;
 pub mod token_cache;

@@ -1,15 +1,86 @@
 //! Parts of serving that judge single machines.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use model::access::Refusal;
+use model::overview::NamedMachine;
+
 use super::approvals::MachineApprovals;
+use super::cluster_tokens::ClusterTokens;
 use super::machine_tokens::MachineTokens;
 use super::overlays::Overlays;
 
-/// Parts that requests and pages share with the pipeline. Without a state directory there are approvals only.
+/// Parts that requests and pages share with the pipeline. Where machines have no names there are approvals only.
 #[derive(Debug, Clone, Default)]
 pub struct NamedMachines {
-    pub(crate) tokens: Option<Arc<MachineTokens>>,
+    pub(crate) tokens: Option<UsedTokens>,
     pub(crate) overlays: Option<Arc<Overlays>>,
     pub(crate) approvals: Arc<MachineApprovals>,
+}
+
+/// Tokens of machines with their use, by where it is stored.
+#[derive(Debug, Clone)]
+pub(crate) enum UsedTokens {
+    /// In a state directory.
+    Directory(Arc<MachineTokens>),
+    /// In the objects of a cluster.
+    Cluster(Arc<ClusterTokens>),
+}
+
+impl UsedTokens {
+    /// Checks that a machine's token is open.
+    ///
+    /// # Errors
+    /// The token is spent, or gone.
+    pub(crate) async fn check(&self, name: &Arc<str>) -> Result<(), Refusal> {
+        match self {
+            Self::Directory(tokens) if tokens.is_open(name) => Ok(()),
+            // It is stored that the token is spent.
+            Self::Directory(tokens) => blocking(tokens, name, MachineTokens::check).await,
+            Self::Cluster(tokens) if tokens.is_open(name) => Ok(()),
+            Self::Cluster(tokens) => tokens.check(name).await,
+        }
+    }
+
+    /// Records that an answer begins for `address`, before it returns.
+    ///
+    /// # Errors
+    /// The token is spent meanwhile, or its use cannot be stored.
+    pub(crate) async fn begin(&self, name: &Arc<str>, address: IpAddr) -> Result<(), Refusal> {
+        match self {
+            Self::Directory(tokens) => {
+                blocking(tokens, name, move |tokens, name| tokens.begin(name, address)).await
+            }
+            Self::Cluster(tokens) => tokens.begin(name, address).await,
+        }
+    }
+
+    /// Records that an answer was taken whole.
+    pub(crate) fn take(&self, name: &str) {
+        match self {
+            Self::Directory(tokens) => tokens.take(name),
+            Self::Cluster(tokens) => tokens.take_whole(name),
+        }
+    }
+
+    /// The machines by name, for people.
+    #[must_use]
+    pub(crate) fn list(&self) -> Vec<NamedMachine> {
+        match self {
+            Self::Directory(tokens) => tokens.list(),
+            Self::Cluster(tokens) => tokens.list(),
+        }
+    }
+}
+
+async fn blocking(
+    tokens: &Arc<MachineTokens>,
+    name: &Arc<str>,
+    work: impl FnOnce(&MachineTokens, &str) -> Result<(), Refusal> + Send + 'static,
+) -> Result<(), Refusal> {
+    let (tokens, name) = (Arc::clone(tokens), Arc::clone(name));
+    let work = tokio::task::spawn_blocking(move || work(&tokens, &name));
+    // The task is not cancelled, and a panic ends the process.
+    work.await.unwrap_or(Err(Refusal::NotStored))
 }

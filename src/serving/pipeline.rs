@@ -21,6 +21,7 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 
 use super::approval_keeper::ApprovalKeeper;
+use super::cluster_tokens::ClusterTokens;
 use super::machine_keeper::{KeptMachines, MachineKeeper};
 use super::overlays::Overlays;
 use super::pointer_writer::PointerWriter;
@@ -44,7 +45,7 @@ pub(crate) struct Pipeline {
     history: History,
 }
 
-/// State that this process manages: approvals, and what is in a state directory, if it has one.
+/// State that this process manages: approvals, what is in a state directory, if it has one, and of a cluster's machines.
 #[derive(Default)]
 pub(crate) struct LocalState {
     pub(crate) approvals: Option<ApprovalKeeper>,
@@ -52,6 +53,8 @@ pub(crate) struct LocalState {
     pub(crate) pointers: Option<PointerWriter>,
     pub(crate) machines: Option<MachineKeeper>,
     pub(crate) overlays: Option<Arc<Overlays>>,
+    /// Tokens of machines in a cluster.
+    pub(crate) cluster: Option<Arc<ClusterTokens>>,
 }
 
 /// Sources of changes: the newest state of each part, `None` before it was read.
@@ -134,10 +137,14 @@ impl Pipeline {
     /// the policy that follows is in force.
     fn keep_machines(&mut self) {
         let Self { local, known, .. } = self;
-        let (Some(keeper), Some(inputs)) = (&mut local.machines, &known.inputs) else { return };
+        let Some(inputs) = &known.inputs else { return };
         if let Some(overlays) = &local.overlays {
             overlays.take(&inputs.machines);
         }
+        if let Some(tokens) = &local.cluster {
+            known.machines = tokens.take(&inputs.machines, &inputs.machine_states);
+        }
+        let Some(keeper) = &mut local.machines else { return };
         let KeptMachines { known: machines, attention } = keeper.keep(&inputs.machines);
         known.machines = machines;
         self.degrade("machines", &attention);

@@ -205,6 +205,7 @@ impl Directory {
             pools,
             machine_configs,
             machines,
+            machine_states: BTreeMap::new(),
             layering,
             shared,
             tls_profile,

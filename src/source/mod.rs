@@ -18,7 +18,7 @@ use model::ledger::{FailureReport, NodeIndex};
 use model::objects::SecretName;
 use tokio::sync::{mpsc, watch};
 
-use self::cluster::{Cluster, LiveRequest, NamedSecret};
+use self::cluster::{Cluster, LiveRequest, MachineRecords, NamedSecret};
 use self::directory::{Directory, Layout, OpenError};
 use crate::kubernetes::client::ConnectError;
 use crate::telemetry::Reporting;
@@ -90,6 +90,15 @@ impl Source {
         match self {
             Self::Directory(_) => None,
             Self::Cluster(cluster) => Some(cluster.publish_failures(identity, reports)),
+        }
+    }
+
+    /// The records of uses of machines' tokens in a cluster, if machines with names are served.
+    #[must_use]
+    pub fn machine_records(&self, identity: &str) -> Option<MachineRecords> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Cluster(cluster) => cluster.machine_records(identity),
         }
     }
 

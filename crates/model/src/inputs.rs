@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::access::machine::MachineState;
 use crate::escape::{REASON, cut, escaped};
 use crate::objects::{
     ControllerConfig, Defect, FirstBootMachine, MachineConfig, MachineConfigPool, MachineOsBuild,
@@ -39,6 +40,8 @@ pub struct Inputs {
     pub machine_configs: BTreeMap<String, Arc<MachineConfig>>,
     /// Machines with a name, by it.
     pub machines: BTreeMap<String, Arc<FirstBootMachine>>,
+    /// States of their objects in a cluster, which has their tokens. Empty for a directory.
+    pub machine_states: BTreeMap<String, Arc<MachineState>>,
     /// Layered images of pools.
     pub layering: Layering,
     /// Values that all pools share.

@@ -66,20 +66,18 @@ pub(super) async fn delete_request(
     }
 }
 
-/// Writes user data, some Secrets concurrently, and returns the result for each.
+/// Writes user data, some Secrets concurrently, and returns the result for each by its name in `state`.
 pub(super) async fn apply_pointers(
     client: &Client,
     state: &ClusterState,
     policy: &Policy,
     writes: Vec<Write>,
-) -> Vec<(ObjectName, Result<Applied, ControlError>)> {
+) -> Vec<(String, Result<Applied, ControlError>)> {
     let writes = writes.into_iter().filter_map(|write| match &write {
-        Write::Pointer { name, .. } => {
-            Some((ObjectName::secret(&state.user_data_namespace, name), write))
-        }
+        Write::Pointer { name, .. } => Some((name.clone(), write)),
         _ => None,
     });
-    let results = writes
-        .map(async |(object, write)| (object, apply_write(client, state, policy, &write).await));
+    let results =
+        writes.map(async |(name, write)| (name, apply_write(client, state, policy, &write).await));
     futures_util::stream::iter(results).buffer_unordered(WRITES).collect().await
 }

@@ -39,6 +39,7 @@ pub use self::external_pair::{
 pub use self::infrastructure::Infrastructure;
 pub use self::issuer_ref::{IssuerRef, NoIssuer};
 pub use self::key_algorithms::KeyAlgorithms;
+pub(in crate::controllers) use self::names::USER_DATA;
 pub use self::names::{CA, SERVING};
 pub use self::observe::Observer;
 pub use self::reference_names::ReferenceNames;
@@ -52,6 +53,7 @@ pub(in crate::controllers) use self::objects::user_data_write;
 use self::report::Report;
 pub(in crate::controllers) use self::secret::stored_pair;
 pub(in crate::controllers) use self::state::user_data;
+pub(in crate::controllers) use self::user_data::{managed_name, managed_pointer};
 use pki::issue::request_ca;
 use pki::{
     Asking, CertificateKind, Generate, Host, IssueError, LEFT_OUT, Next, Policy, Step, Warning,
@@ -158,6 +160,13 @@ impl CertificateController {
         self
     }
 
+    /// Sets whether there are machines with names, whose user data has the CAs too.
+    #[must_use]
+    pub fn with_machines(mut self, are_there: bool) -> Self {
+        self.observer = self.observer.with_machines(are_there);
+        self
+    }
+
     /// Runs forever. Returns the error that ended it.
     pub async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
@@ -198,11 +207,12 @@ impl CertificateController {
     }
 
     async fn write_user_data(&mut self, state: &ClusterState, writes: Vec<Write>) {
-        for (secret, result) in apply_pointers(&self.client, state, &self.policy, writes).await {
+        for (name, result) in apply_pointers(&self.client, state, &self.policy, writes).await {
+            let secret = state.user_data_object(&name);
             if result.is_err() {
                 self.health.metrics.failures.inc();
             }
-            match self.refusals.note(&secret.name, result) {
+            match self.refusals.note(&name, result) {
                 Noted::Written => {
                     self.health.metrics.user_data_written.inc();
                     self.report.user_data_written(&secret).await;
@@ -326,7 +336,7 @@ impl Reconciler for CertificateController {
             (Err(error), _) => Err(IssueError::NoKey(error.to_string())),
         };
         let next = next(&certificates, &self.policy, now, generate)?;
-        self.report.duties(&state.user_data_namespace, &duties).await;
+        self.report.duties(&state, &duties).await;
         self.health
             .metrics
             .user_data_left_alone(duties.values().filter_map(Assessment::left_alone));

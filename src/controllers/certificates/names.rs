@@ -31,7 +31,7 @@ pub(super) const PREVIOUS: &str = "previous-cas.pem";
 /// Key of the previous CAs in older releases. The next write of the CA removes it.
 pub(super) const PREVIOUS_BEFORE: &str = "lineage.pem";
 /// Key of user data in a Secret.
-pub(super) const USER_DATA: &str = "userData";
+pub(in crate::controllers) const USER_DATA: &str = "userData";
 
 /// Label of user data that is derived from the bundle.
 pub(super) const MANAGED: &str =

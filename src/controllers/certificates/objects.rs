@@ -157,7 +157,7 @@ pub(in crate::controllers) fn user_data_write(
     name: &str,
     text: &[u8],
 ) -> Result<SecretWrite, Malformed> {
-    let object = ObjectName::secret(&state.user_data_namespace, name);
+    let object = state.user_data_object(name);
     let text = ByteString(text.to_vec());
     let change = match state.user_data.get(name) {
         Some(present) => Change::Patch(MergePatch::new(

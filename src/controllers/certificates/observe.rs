@@ -18,7 +18,7 @@ use super::names::{
     CA, CA_REQUEST, RELEASE_IMAGE_PAIR, ROOT, ROOT_NAMESPACE, SERVING, SERVING_COPY,
 };
 use super::reference_names::is_azure;
-use super::state::{ClusterState, Pool};
+use super::state::{ClusterState, OF_MACHINES, Pool};
 use super::user_data::is_user_data;
 use crate::controllers::runtime::Watched;
 use crate::kubernetes::ControlError;
@@ -34,6 +34,7 @@ pub struct Observer {
     hosts: Vec<Host>,
     issuer: Option<IssuerRef>,
     external: Option<ExternalPair>,
+    has_machines: bool,
 }
 
 impl Observer {
@@ -41,7 +42,8 @@ impl Observer {
     /// in the cluster.
     #[must_use]
     pub fn new(client: Client, user_data_namespace: String, hosts: Vec<Host>) -> Self {
-        Self { client, user_data_namespace, hosts, issuer: None, external: None }
+        let (issuer, external, has_machines) = (None, None, false);
+        Self { client, user_data_namespace, hosts, issuer, external, has_machines }
     }
 
     /// Sets the issuer of CAs.
@@ -54,6 +56,12 @@ impl Observer {
     #[must_use]
     pub fn with_external(self, external: Option<ExternalPair>) -> Self {
         Self { external, ..self }
+    }
+
+    /// Sets whether to read the user data of machines with names.
+    #[must_use]
+    pub fn with_machines(self, has_machines: bool) -> Self {
+        Self { has_machines, ..self }
     }
 
     /// Reads all objects of a plan.
@@ -80,8 +88,21 @@ impl Observer {
             release_image_pair,
             pki: pki.map(|pki| pki.data),
             hosts: self.hosts.clone(),
-            ..self.observe_user_data().await?
+            ..self.observe_all_user_data().await?
         })
+    }
+
+    /// The same as [`Self::observe_user_data`], with the user data of machines with names.
+    async fn observe_all_user_data(&self) -> Result<ClusterState, ControlError> {
+        let mut state = self.observe_user_data().await?;
+        if self.has_machines {
+            let all = ObjectName::secret(NAMESPACE, "*");
+            let secrets = Api::<Secret>::namespaced(self.client.clone(), NAMESPACE);
+            let found = list(&secrets, &all, is_of_machine).await?;
+            let named = |secret: Secret| (format!("{OF_MACHINES}{}", secret.name_any()), secret);
+            state.user_data.extend(found.into_iter().map(named));
+        }
+        Ok(state)
     }
 
     /// Reads the objects as the controller does, with its own or an external serving pair.
@@ -115,6 +136,38 @@ impl Observer {
             pools: self.pools().await?,
             ..ClusterState::default()
         })
+    }
+
+    /// Reads what pointer configs are made of; other fields stay empty.
+    pub(in crate::controllers) async fn observe_pointers(
+        &self,
+    ) -> Result<ClusterState, ControlError> {
+        let map = async |namespace, name| {
+            read::<ConfigMap>(&self.client, &ObjectName::config_map(namespace, name)).await
+        };
+        let ca = ObjectName::secret(NAMESPACE, CA);
+        Ok(ClusterState {
+            ca: read::<Secret>(&self.client, &ca).await?,
+            bundle: map(NAMESPACE, CA).await?,
+            root: map(ROOT_NAMESPACE, ROOT).await?,
+            infrastructure: self.infrastructure().await?,
+            pools: self.pools().await?,
+            hosts: self.hosts.clone(),
+            ..ClusterState::default()
+        })
+    }
+
+    /// Objects that [`Self::observe_pointers`] reads.
+    pub(in crate::controllers) fn watched_pointers() -> Vec<Watched> {
+        let map =
+            |namespace, name| Watched::core::<ConfigMap>(ObjectName::config_map(namespace, name));
+        vec![
+            Watched::core::<Secret>(ObjectName::secret(NAMESPACE, CA)),
+            map(NAMESPACE, CA),
+            map(ROOT_NAMESPACE, ROOT),
+            Watched::custom(Infrastructure::object(), infrastructures()),
+            Watched::custom(all_pools(), pools()),
+        ]
     }
 
     /// Objects whose changes trigger another look.
@@ -200,6 +253,12 @@ impl Observer {
         let pools = list(&api(&self.client, &all.namespace, &pools()), &all, |_| true).await?;
         Ok(pools.iter().map(pool).collect::<Result<_, _>>()?)
     }
+}
+
+/// Returns `true` for the Secret of a machine with a name.
+fn is_of_machine(secret: &Secret) -> bool {
+    is_user_data(&secret.name_any())
+        && secret.owner_references().iter().any(|owner| owner.kind == "FirstBootMachine")
 }
 
 fn pool(object: &PartialObjectMeta<DynamicObject>) -> Result<Pool, Malformed> {

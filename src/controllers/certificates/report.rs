@@ -11,6 +11,7 @@ use super::super::NAMESPACE;
 use super::internal_release_image::{self, Decision, Waits};
 use super::issuer_ref::IssuerRef;
 use super::names::{CA, SERVING};
+use super::state::ClusterState;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 use crate::telemetry::log_attention;
@@ -37,7 +38,11 @@ impl Report {
     }
 
     /// Reports once for each Secret why it is not edited.
-    pub(super) async fn duties(&mut self, namespace: &str, duties: &BTreeMap<String, Assessment>) {
+    pub(super) async fn duties(
+        &mut self,
+        state: &ClusterState,
+        duties: &BTreeMap<String, Assessment>,
+    ) {
         let left_alone =
             duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
         let reported = std::mem::replace(&mut self.left_alone, left_alone.collect());
@@ -52,7 +57,7 @@ impl Report {
                 "does not update user data"
             );
             let note = format!("user data is not updated: {reason}");
-            let object = ObjectName::secret(namespace, name);
+            let object = state.user_data_object(name);
             self.events.publish(EventType::Warning, "left-alone", &object, &note).await;
         }
     }

@@ -18,7 +18,11 @@ use super::names::{
     ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
 use super::secret::{annotation, is_unused, stored_pair, value};
+use crate::controllers::NAMESPACE;
 use crate::kubernetes::write::{Malformed, ObjectName};
+
+/// Prefix of the names of user data that single machines have.
+pub(super) const OF_MACHINES: &str = "machines/";
 
 /// A pool that owns user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +47,8 @@ pub struct ClusterState {
     /// ConfigMap with the CA of an older installation.
     pub root: Option<ConfigMap>,
     pub infrastructure: Infrastructure,
-    /// Secrets with user data, by name.
+    /// Secrets with user data, by name. Those of machines with names are in the controller's namespace, and have
+    /// [`OF_MACHINES`] before it.
     pub user_data: BTreeMap<String, Secret>,
     /// Namespace of the user data.
     pub user_data_namespace: String,
@@ -132,7 +137,15 @@ impl ClusterState {
     /// Name of a Secret with user data in messages.
     #[must_use]
     pub fn user_data_title(&self, name: &str) -> String {
-        ObjectName::secret(&self.user_data_namespace, name).to_string()
+        self.user_data_object(name).to_string()
+    }
+
+    /// The Secret with user data of this name.
+    pub(in crate::controllers) fn user_data_object(&self, name: &str) -> ObjectName {
+        match name.strip_prefix(OF_MACHINES) {
+            Some(name) => ObjectName::secret(NAMESPACE, name),
+            None => ObjectName::secret(&self.user_data_namespace, name),
+        }
     }
 
     /// CAs of the bundle.

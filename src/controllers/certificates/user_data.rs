@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use ignition::{POINTER_SPEC, pointer};
 use k8s_openapi::api::core::v1::Secret;
 use model::pointer_config::{Assessment, Authorization, PointerConfig};
-use pki::Certificate;
+use pki::{Certificate, Host};
 
 use super::names::MANAGED;
-use super::state::{ClusterState, Pool, user_data};
+use super::state::{ClusterState, OF_MACHINES, Pool, user_data};
 use crate::kubernetes::write::Malformed;
 
 const PORT: u16 = 22623;
@@ -29,10 +29,15 @@ impl ClusterState {
             let config = PointerConfig::read(user_data(secret));
             duties.insert(name.clone(), config.assess(&trusted, &known));
         }
-        let host = self.infrastructure.pointer_host.as_ref().or(self.hosts.first());
+        for (name, secret) in
+            self.user_data.iter().filter(|(name, _)| name.starts_with(OF_MACHINES))
+        {
+            let config = PointerConfig::read(user_data(secret));
+            duties.insert(name.clone(), config.assess(&trusted, &known));
+        }
         for pool in &self.pools {
             let name = managed_name(&pool.name);
-            let url = host.map(|host| format!("https://{host}:{PORT}/config/{}", pool.name));
+            let url = self.pointer_url(&pool.name);
             let present = self.user_data.get(&name).map(user_data).unwrap_or_default();
             let config = PointerConfig::read(present);
             // Without a known host, any existing one counts as right.
@@ -54,6 +59,21 @@ impl ClusterState {
         Ok(duties)
     }
 
+    /// URL of a pool's config in pointer configs, if a host of the servers is known.
+    fn pointer_url(&self, pool: &str) -> Option<String> {
+        Some(Self::url(self.pointer_host()?, pool))
+    }
+
+    /// Host in pointer configs, if one is known.
+    pub(in crate::controllers) fn pointer_host(&self) -> Option<&Host> {
+        self.infrastructure.pointer_host.as_ref().or(self.hosts.first())
+    }
+
+    /// URL of a pool's config at a host.
+    pub(in crate::controllers) fn url(host: &Host, pool: &str) -> String {
+        format!("https://{host}:{PORT}/config/{pool}")
+    }
+
     /// Pool of a managed Secret.
     #[must_use]
     pub fn owner(&self, secret: &str) -> Option<&Pool> {
@@ -70,7 +90,7 @@ fn is_machine_sets(name: &str) -> bool {
     name.ends_with("-user-data")
 }
 
-fn managed_name(pool: &str) -> String {
+pub(in crate::controllers) fn managed_name(pool: &str) -> String {
     format!("{pool}-user-data-managed")
 }
 
@@ -89,7 +109,7 @@ fn with_token_of(before: &PointerConfig<'_>, pool: &str, new: Vec<u8>) -> Vec<u8
     }
 }
 
-fn managed_pointer(url: &str, trusted: &[Certificate]) -> Vec<u8> {
+pub(in crate::controllers) fn managed_pointer(url: &str, trusted: &[Certificate]) -> Vec<u8> {
     let pem: String = trusted.iter().map(Certificate::to_pem).collect();
     pointer(url, pem.as_bytes(), POINTER_SPEC).to_string().into_bytes()
 }

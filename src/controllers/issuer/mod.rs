@@ -40,14 +40,12 @@ use self::enrolments::{Enrolments, Progress};
 use self::issuer_spec::{IssuerKind, IssuerName};
 use self::issuers::{Issuer, IssuerReader, Signer};
 use self::kinds::{Kind, certificate_requests, issuers_of, signing_requests};
-use self::objects::{
-    Condition, RequestSeen, bytes, certificate_request, conditions_with, signing_request, status,
-    time_text,
-};
+use self::objects::{RequestSeen, bytes, certificate_request, signing_request, status};
 use self::policy::Grant;
 use self::round::Round;
 use super::NAMESPACE;
 use super::certificates::{CA, SERVING};
+use super::object_conditions::{Condition, conditions_with, time_text};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;

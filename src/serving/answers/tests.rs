@@ -28,6 +28,7 @@ fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -> Inputs {
         pools: [("worker".to_owned(), Arc::new(serde_json::from_value(pool).unwrap()))].into(),
         machine_configs: [("rendered".to_owned(), config)].into(),
         machines: BTreeMap::new(),
+        machine_states: BTreeMap::new(),
         layering: Layering::default(),
         shared: Arc::new(Shared::default()),
         tls_profile: None,

@@ -272,6 +272,7 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
         pools: pools.iter().map(pool).collect(),
         machine_configs: BTreeMap::new(),
         machines: BTreeMap::new(),
+        machine_states: BTreeMap::new(),
         layering: Layering::default(),
         shared: Arc::new(Shared::default()),
         tls_profile: None,

@@ -30,11 +30,14 @@ pub(super) enum Kind {
     RegistryCas,
     /// The object with the TLS profile of the cluster.
     ApiServer,
+    /// Machines with names, in the namespace of the servers.
+    FirstBootMachine,
 }
 
 /// Place of a kind in the API.
 struct Place {
     group: &'static str,
+    version: &'static str,
     kind: &'static str,
     plural: &'static str,
     namespace: Option<&'static str>,
@@ -46,7 +49,8 @@ struct Place {
 
 impl Place {
     const fn new(group: &'static str, kind: &'static str, plural: &'static str) -> Self {
-        Self { group, kind, plural, namespace: None, name: None, may_be_absent: false }
+        let (version, namespace, name) = ("v1", None, None);
+        Self { group, version, kind, plural, namespace, name, may_be_absent: false }
     }
 
     const fn within(self, namespace: &'static str) -> Self {
@@ -57,13 +61,17 @@ impl Place {
         Self { name: Some(name), ..self }
     }
 
+    const fn version(self, version: &'static str) -> Self {
+        Self { version, ..self }
+    }
+
     const fn optional(self) -> Self {
         Self { may_be_absent: true, ..self }
     }
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::MachineConfigPool,
         Self::MachineConfig,
         Self::ControllerConfig,
@@ -74,6 +82,7 @@ impl Kind {
         Self::Route,
         Self::RegistryCas,
         Self::ApiServer,
+        Self::FirstBootMachine,
     ];
 
     fn place(self) -> Place {
@@ -96,6 +105,12 @@ impl Kind {
             Self::ApiServer => Place::new("config.openshift.io", "APIServer", "apiservers")
                 .named("cluster")
                 .optional(),
+            Self::FirstBootMachine => {
+                Place::new("machine-config-server.io", "FirstBootMachine", "firstbootmachines")
+                    .version("v1alpha1")
+                    .within(OPERATOR_NAMESPACE)
+                    .optional()
+            }
             Self::Route => Place::new("route.openshift.io", "Route", "routes")
                 .within(REGISTRY_NAMESPACE)
                 .optional(),
@@ -132,8 +147,8 @@ impl Kind {
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
-        let Place { group, kind, plural, namespace, .. } = self.place();
-        let resource = client::resource(group, "v1", kind, plural);
+        let Place { group, version, kind, plural, namespace, .. } = self.place();
+        let resource = client::resource(group, version, kind, plural);
         client::api(client, namespace.unwrap_or_default(), &resource)
     }
 
@@ -150,10 +165,9 @@ impl Kind {
         let mut value: Value = serde_json::from_str(json.get()).unwrap_or_default();
         if let Value::Object(fields) = &mut value {
             // Items in lists of core kinds have no `kind` and `apiVersion`.
-            let version = if place.group.is_empty() {
-                "v1".to_owned()
-            } else {
-                format!("{}/v1", place.group)
+            let version = match place.group {
+                "" => place.version.to_owned(),
+                group => format!("{group}/{}", place.version),
             };
             fields.insert("apiVersion".to_owned(), version.into());
             fields.insert("kind".to_owned(), place.kind.into());

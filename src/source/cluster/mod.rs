@@ -18,6 +18,7 @@ mod failure_events;
 mod kind;
 mod kubeconfig;
 mod live;
+mod machine_records;
 mod nodes;
 mod registry_cas;
 mod report;
@@ -45,6 +46,7 @@ use super::cluster::token::TokenFiles;
 use crate::kubernetes::client::{self, ConnectError};
 use crate::telemetry::Reporting;
 
+pub use super::cluster::machine_records::{MachineRecords, RecordError};
 pub use super::cluster::registry_cas::{MapSeen, RegistryCaMap};
 pub use super::cluster::report::LiveRequest;
 pub use super::cluster::secrets::NamedSecret;
@@ -67,6 +69,8 @@ pub struct Settings {
     pub cache_dir: Option<PathBuf>,
     /// Secret with the registry credentials for machines of all enforced pools; `None` reads no Secret.
     pub registry_credentials: Option<SecretName>,
+    /// True if machines with names are served.
+    pub machines: bool,
 }
 
 /// A connection to a cluster.
@@ -78,6 +82,7 @@ pub struct Cluster {
     cache: Option<Cache>,
     registry_credentials: Option<SecretName>,
     live_requests: Option<mpsc::Receiver<LiveRequest>>,
+    machines: bool,
 }
 
 impl Cluster {
@@ -91,6 +96,7 @@ impl Cluster {
             cache: settings.cache_dir.map(Cache::new),
             registry_credentials: settings.registry_credentials,
             live_requests: None,
+            machines: settings.machines,
         })
     }
 
@@ -117,6 +123,12 @@ impl Cluster {
         failure_events::publish(self.client.clone(), identity, reports)
     }
 
+    /// The records of uses of machines' tokens, if machines with names are served. `identity` is the name of this process.
+    #[must_use]
+    pub fn machine_records(&self, identity: &str) -> Option<MachineRecords> {
+        self.machines.then(|| MachineRecords::new(self.client.clone(), identity))
+    }
+
     /// Follows one Secret.
     #[must_use]
     pub fn secret(&self, name: SecretName) -> NamedSecret {
@@ -135,7 +147,7 @@ impl Cluster {
 
     /// Sends the inputs after each change, forever.
     pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
-        let Self { client, kubeconfig, apiserver_url, mut token, cache, .. } = self;
+        let Self { client, kubeconfig, apiserver_url, mut token, cache, machines, .. } = self;
         // Without a sender nothing comes.
         let mut live_requests = self.live_requests.unwrap_or_else(|| mpsc::channel(1).1);
         let (sender, mut reports) = mpsc::channel(256);
@@ -143,7 +155,8 @@ impl Cluster {
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
         let mut session = Session::new(client, apiserver_url, sender, reporting, inputs)
             .with_registry_credentials(self.registry_credentials)
-            .with_kubeconfig(kubeconfig);
+            .with_kubeconfig(kubeconfig)
+            .with_machines(machines);
         if let Some(cache) = cache {
             session.restore(cache);
         }

@@ -66,6 +66,8 @@ pub(super) struct Session {
     inputs: watch::Sender<Option<Inputs>>,
     /// True if the inputs may have changed.
     is_changed: bool,
+    /// Kinds that are watched.
+    kinds: Vec<Kind>,
 }
 
 impl Session {
@@ -98,6 +100,7 @@ impl Session {
             reporting,
             inputs,
             is_changed: true,
+            kinds: Kind::ALL.to_vec(),
         }
     }
 
@@ -111,12 +114,21 @@ impl Session {
         Self { kubeconfig, ..self }
     }
 
+    /// Sets whether machines with names are watched.
+    pub(super) fn with_machines(mut self, is_on: bool) -> Self {
+        if !is_on {
+            self.kinds.retain(|kind| *kind != Kind::FirstBootMachine);
+            self.view.absent(Kind::FirstBootMachine);
+        }
+        self
+    }
+
     /// Restarts all watches, each with a list.
     pub(super) fn start_watches(&mut self) {
         self.secrets.clear();
         self.watches.abort_all();
         self.watches = JoinSet::new();
-        for kind in Kind::ALL {
+        for &kind in &self.kinds {
             self.watches.spawn(watching::watch(kind, self.client.clone(), self.sender.clone()));
         }
     }
@@ -344,7 +356,8 @@ impl Session {
     /// Restores an earlier server's inputs, and starts caching.
     pub(super) fn restore(&mut self, cache: Cache) {
         match cache.load() {
-            Ok(Some(snapshot)) => {
+            Ok(Some(mut snapshot)) => {
+                snapshot.objects.retain(|kind, _| self.kinds.contains(kind));
                 tracing::info!(
                     machine_configs = snapshot.machine_configs.len(),
                     "serving from the cache until the cluster is read"

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use model::access::machine::MachineState;
 use model::inputs::{Inputs, Layering, Problem, ServingMode, Shared, served_configuration};
 use model::objects::SecretName;
-use model::objects::{Defect, MachineConfigPool, Object};
+use model::objects::{Defect, FirstBootMachine, MachineConfigPool, Object};
 use model::registry_ca::{self, Cas, Refused};
 use serde_json::value::RawValue;
 
@@ -52,6 +53,8 @@ struct Entry {
     json: Box<RawValue>,
     /// Last good object.
     object: Option<Object>,
+    /// State of a machine's object.
+    state: Option<Arc<MachineState>>,
     problem: Option<Defect>,
 }
 
@@ -201,7 +204,8 @@ impl ClusterView {
             mode: ServingMode::Cluster,
             pools,
             machine_configs,
-            machines: BTreeMap::new(),
+            machines: self.machines(),
+            machine_states: self.machine_states(),
             layering,
             shared: Arc::clone(&self.shared),
             tls_profile: self.objects(Kind::ApiServer).find_map(|object| {
@@ -240,6 +244,8 @@ impl ClusterView {
             }
             objects.is_read = true;
         }
+        // An earlier server may have served no machines with names.
+        self.kinds.entry(Kind::FirstBootMachine).or_default().is_read = true;
         self.want_configs();
         self.read_registries();
         self.configs.restore(snapshot.machine_configs);
@@ -268,6 +274,20 @@ impl ClusterView {
     fn objects(&self, kind: Kind) -> impl Iterator<Item = &Object> {
         let objects = self.kinds.get(&kind);
         objects.into_iter().flat_map(|o| o.by_name.values().filter_map(|e| e.object.as_ref()))
+    }
+
+    fn machines(&self) -> BTreeMap<String, Arc<FirstBootMachine>> {
+        let machine = |object: &Object| {
+            let Object::FirstBootMachine(machine) = object else { return None };
+            Some((machine.name().to_owned(), Arc::clone(machine)))
+        };
+        self.objects(Kind::FirstBootMachine).filter_map(machine).collect()
+    }
+
+    fn machine_states(&self) -> BTreeMap<String, Arc<MachineState>> {
+        let objects = self.kinds.get(&Kind::FirstBootMachine).into_iter();
+        let entries = objects.flat_map(|objects| &objects.by_name);
+        entries.filter_map(|(name, entry)| Some((name.clone(), entry.state.clone()?))).collect()
     }
 
     fn pools(&self) -> impl Iterator<Item = &Arc<MachineConfigPool>> {
@@ -327,12 +347,20 @@ impl Objects {
     fn keep(&mut self, kind: Kind, item: Item) {
         let Some(json) = item.json else { return };
         let last_good = self.by_name.remove(&item.name).and_then(|entry| entry.object);
-        let (object, problem) = match kind.decode(&json) {
-            Ok(object) => (Some(object), None),
-            Err(error) => (last_good, Some(error.defect())),
+        let (object, problem) = match (kind.decode(&json), last_good) {
+            // A new status leaves the machine as it was.
+            (Ok(Object::FirstBootMachine(new)), Some(Object::FirstBootMachine(before)))
+                if new == before =>
+            {
+                (Some(Object::FirstBootMachine(before)), None)
+            }
+            (Ok(object), _) => (Some(object), None),
+            (Err(error), last_good) => (last_good, Some(error.defect())),
         };
+        let state = (kind == Kind::FirstBootMachine).then(|| MachineState::read(json.get()).ok());
+        let state = state.flatten().map(Arc::new);
         let Item { name, version, .. } = item;
-        self.by_name.insert(name, Entry { version, json, object, problem });
+        self.by_name.insert(name, Entry { version, json, object, state, problem });
     }
 }
 

@@ -118,6 +118,13 @@ fn choices() -> Vec<Choice> {
             json!({"server": {"failureReports": true}}),
             &[("kubernetes", &["failure-reports"])],
         ),
+        choice(
+            json!({"controller": {"enabled": true}, "machines": {"enabled": true}}),
+            &[
+                ("kubernetes", &["first-boot-machines"]),
+                ("controller", &["first-boot-machines-controller"]),
+            ],
+        ),
         choice(json!({"monitoring": {"server": true}}), &[("kubernetes", &["monitoring"])]),
         choice(
             json!({"platform": "openshift", "monitoring": {"server": true},

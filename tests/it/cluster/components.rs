@@ -28,10 +28,15 @@ fn container(objects: &[Value]) -> &Value {
 /// Whose a component's objects are: what they have as `app.kubernetes.io/name`, by which they are deleted.
 fn owner(component: &str, object: &Value) -> String {
     let of = match component {
-        "failure-reports" | "monitoring" | "one-ledger" | "registry-auth" => "",
+        "failure-reports"
+        | "first-boot-machines"
+        | "monitoring"
+        | "one-ledger"
+        | "registry-auth" => "",
         "ca-from-issuer"
         | "controller-monitoring"
         | "external-pair"
+        | "first-boot-machines-controller"
         | "render-pools"
         | "secret-types" => "-controller",
         "node-ca-monitoring" | "node-registry-auth" => "-node-ca",

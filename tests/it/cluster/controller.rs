@@ -10,6 +10,7 @@ mod failures;
 mod issued;
 mod lifecycle;
 mod lockouts;
+mod machines;
 mod rights;
 mod rotations;
 mod secret_types;

@@ -74,6 +74,7 @@ impl Site {
             apiserver_url: "https://api-int.example.com:6443".to_owned(),
             token_dir: self.directory.path().join("token"),
             cache_dir: Some(self.cache()),
+            machines: false,
             registry_credentials: secret.map(|name| name.parse().expect("a name")),
         }))
         .await

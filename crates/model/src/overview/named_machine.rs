@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::moment::moment;
 use crate::access::MachineToken;
-use crate::access::machine::{Moment, Stage, Window};
+use crate::access::machine::{Moment, Stage, Usage, Window};
 
 /// A machine with a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -62,18 +62,26 @@ impl NamedMachine {
     /// The machine `name` at `now`.
     #[must_use]
     pub fn of(name: &str, token: &MachineToken, window: Window, now: Moment) -> Self {
-        let state = match token.usage.stage(window, now) {
-            _ if token.revoked.is_some() => TokenState::Revoked,
-            Stage::Armed => TokenState::Armed,
-            Stage::Begun | Stage::Taken(_) => TokenState::Open,
-            Stage::Spent => TokenState::Spent,
-        };
+        let machine = Self::used(name, &token.pool, &token.usage, (window, now));
+        match token.revoked {
+            Some(_) => Self { token: TokenState::Revoked, ..machine },
+            None => machine,
+        }
+    }
+
+    /// The machine `name` with a token that was used like this.
+    #[must_use]
+    pub fn used(name: &str, pool: &str, usage: &Usage, (window, now): (Window, Moment)) -> Self {
         Self {
             name: name.to_owned(),
-            pool: token.pool.clone(),
-            token: state,
-            taken: token.usage.taken(),
-            addresses: token.usage.addresses().iter().copied().collect(),
+            pool: pool.to_owned(),
+            token: match usage.stage(window, now) {
+                Stage::Armed => TokenState::Armed,
+                Stage::Begun | Stage::Taken(_) => TokenState::Open,
+                Stage::Spent => TokenState::Spent,
+            },
+            taken: usage.taken(),
+            addresses: usage.addresses().iter().copied().collect(),
         }
     }
 

@@ -150,6 +150,7 @@ mod tests {
             pools: [(pool.name().to_owned(), Arc::new(pool))].into(),
             machine_configs: ["old", "new"].map(machine_config).into(),
             machines: std::collections::BTreeMap::new(),
+            machine_states: std::collections::BTreeMap::new(),
             layering: Layering::default(),
             shared: Arc::new(Shared {
                 controller_config: Some(crate::objects::ControllerConfig::default()),

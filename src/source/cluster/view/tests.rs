@@ -171,3 +171,41 @@ fn what_was_kept_is_what_is_served_after_a_restart() {
     fetch(&mut restarted, "two", Some(&config("two", "2")));
     assert_eq!(served(&mut restarted), worker("two"));
 }
+
+#[test]
+fn a_machine_stays_the_same_while_its_status_changes() {
+    let mut view = read();
+    let machine = |version: &str, status: &Value| {
+        json!({
+            "metadata": {"name": "n", "uid": "u", "resourceVersion": version},
+            "spec": {"pool": "worker"}, "status": status,
+        })
+    };
+    list(&mut view, Kind::FirstBootMachine, &[machine("1", &json!({}))]);
+    let before = view.inputs(None).unwrap();
+    let used = machine("2", &json!({"armings": 1}));
+    view.apply(Kind::FirstBootMachine, Change::Applied(item(&used)));
+    let now = view.inputs(None).unwrap();
+    assert!(Arc::ptr_eq(&before.machines["n"], &now.machines["n"]));
+    assert_eq!(now.machine_states["n"].resource_version, "2");
+    // One that cannot be read any longer keeps its last good machine, and is a problem.
+    let mut broken = machine("3", &json!({}));
+    broken["spec"] = json!({});
+    view.apply(Kind::FirstBootMachine, Change::Applied(item(&broken)));
+    let now = view.inputs(None).unwrap();
+    assert!(Arc::ptr_eq(&before.machines["n"], &now.machines["n"]));
+    let place = "FirstBootMachine openshift-machine-config-operator/n";
+    assert!(now.problems.iter().any(|problem| problem.place == place), "{:?}", now.problems);
+    view.apply(Kind::FirstBootMachine, Change::Deleted("n".to_owned()));
+    let now = view.inputs(None).unwrap();
+    assert!(now.machines.is_empty() && now.machine_states.is_empty());
+}
+
+#[test]
+fn a_cache_of_a_server_without_machines_is_enough() {
+    let mut snapshot = read().snapshot();
+    snapshot.objects.remove(&Kind::FirstBootMachine);
+    let mut view = ClusterView::default();
+    view.restore(snapshot);
+    assert!(view.inputs(None).is_some());
+}

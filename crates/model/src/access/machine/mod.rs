@@ -15,10 +15,12 @@
 //! A token is judged in every mode of access, because it says who asks.
 
 mod known;
+mod status;
 mod token;
 mod usage;
 
 pub use known::{KnownMachine, KnownMachines};
+pub use status::{MachineState, MachineStatus, RecordedUse};
 pub use token::{Armed, MachineToken};
 pub(super) use usage::TOLERANCE;
 pub use usage::{Begun, MAX_ADDRESSES, Moment, Stage, Usage, Window};

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use super::status::RecordedUse;
+
 /// Difference between clocks that counts as correct.
 pub(in crate::access) const TOLERANCE: Duration = Duration::from_secs(300);
 /// Minimum time from the first answer on after which a token is spent even if no answer was taken whole. It is no shorter
@@ -149,6 +151,42 @@ impl Usage {
         !std::mem::replace(&mut self.is_spent, true)
     }
 
+    /// The use for other servers, with the end of the window by this one's clock; `None` before the first answer. Until an
+    /// answer was taken whole, the last one counts as that: its server can die before it reports that.
+    #[must_use]
+    pub fn record(&self, window: Window) -> Option<RecordedUse> {
+        let last = self.taken.or(self.last)?;
+        Some(RecordedUse {
+            first: self.begun.unwrap_or(last),
+            last,
+            until: last.checked_add(time::Duration::try_from(window.0).ok()?),
+            spent: self.is_spent,
+            addresses: self.addresses.clone(),
+        })
+    }
+
+    /// Adds what another server, or this one earlier, has recorded.
+    pub fn learn(&mut self, recorded: &RecordedUse) {
+        let RecordedUse { first, last, spent, addresses, .. } = recorded;
+        self.is_spent |= spent;
+        for address in addresses {
+            if self.addresses.len() < MAX_ADDRESSES {
+                self.addresses.insert(address.to_canonical());
+            }
+        }
+        let is_own = [self.last, self.taken].contains(&Some(*last));
+        if self.begun.is_none_or(|begun| *first < begun) {
+            (self.begun, self.begun_up) = (Some(*first), None);
+        }
+        if is_own {
+            return;
+        }
+        self.last = self.last.or(Some(*last));
+        if self.taken.is_none_or(|taken| *last < taken) {
+            (self.taken, self.taken_up) = (Some(*last), None);
+        }
+    }
+
     /// Time at which an answer was first taken whole.
     #[must_use]
     pub fn taken(&self) -> Option<OffsetDateTime> {
@@ -271,6 +309,52 @@ mod tests {
         assert!(at(&found, 0, 0) && at(&found, 3_599, 0) && !at(&found, 3_600, 0));
         assert!(at(&found, -300, 0) && !at(&found, -301, 0) && !at(&found, -86_400, 0));
         assert!(!at(&found, 99_999_999, 0));
+    }
+
+    #[test]
+    fn servers_agree_on_what_one_of_them_has_recorded() {
+        let recorded = |usage: &Usage| usage.record(WINDOW).unwrap();
+        let mut first = Usage::default();
+        assert_eq!(first.record(WINDOW), None);
+        first.begin(address(1), after(0));
+        // Another server counts the answer as taken, because the first one may die.
+        let mut second = Usage::default();
+        second.learn(&recorded(&first));
+        assert_eq!(second.stage(WINDOW, after(10)), Stage::Taken(NOON));
+        assert_eq!(second.stage(WINDOW, after(3_600)), Stage::Spent);
+        // The one that gives it knows better, until it was taken.
+        let before = first.clone();
+        first.learn(&recorded(&before));
+        assert_eq!(first, before);
+        assert_eq!(first.stage(WINDOW, after(3_600)), Stage::Begun);
+        first.begin(address(1), after(600));
+        assert_eq!(recorded(&first).last, NOON + Duration::from_secs(600));
+        // An answer of the second one within the window does not extend it.
+        assert!(!second.begin(address(1), after(1_200)).is_changed);
+        assert!(second.begin(address(2), after(1_200)).is_newly_shared);
+        assert_eq!(recorded(&second).last, NOON);
+        first.learn(&recorded(&second));
+        assert_eq!(first.addresses().len(), 2);
+        assert_eq!(first.stage(WINDOW, after(3_600)), Stage::Spent);
+    }
+
+    #[test]
+    fn two_servers_that_could_not_tell_each_other_end_at_the_earlier_window() {
+        let (mut first, mut second) = (Usage::default(), Usage::default());
+        first.begin(address(1), after(0));
+        first.take(after(1));
+        second.begin(address(1), after(1_000));
+        second.take(after(1_001));
+        let of_first = first.record(WINDOW).unwrap();
+        second.learn(&of_first);
+        assert_eq!(second.stage(WINDOW, after(3_600)), Stage::Taken(of_first.last));
+        assert_eq!(second.stage(WINDOW, after(3_601)), Stage::Spent);
+        assert_eq!(second.record(WINDOW).unwrap().first, NOON);
+        first.learn(&second.record(WINDOW).unwrap());
+        assert_eq!(first.record(WINDOW).unwrap(), of_first);
+        second.spend();
+        first.learn(&second.record(WINDOW).unwrap());
+        assert_eq!(first.stage(WINDOW, after(2)), Stage::Spent);
     }
 
     #[test]

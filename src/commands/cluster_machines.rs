@@ -1,0 +1,139 @@
+//! Machines with names in a cluster, for commands: their objects, from which the controller makes all else.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use model::objects::{FIRST_BOOT_MACHINE_VERSION, REARM_ANNOTATION};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use crate::controllers::NAMESPACE;
+use crate::kubernetes::client::{self, reason};
+use crate::kubernetes::watch::{ObjectSeen, ObjectWatch};
+
+/// Maximum time for the controller to make a token.
+const LONGEST: Duration = Duration::from_secs(30);
+const KIND: &str = "FirstBootMachine";
+
+/// A client of the cluster, with a runtime for its answers.
+pub(super) struct ClusterMachines {
+    runtime: Runtime,
+    client: Client,
+}
+
+impl ClusterMachines {
+    /// Connects by a kubeconfig, or by the pod's service account.
+    pub(super) fn connect(kubeconfig: Option<PathBuf>) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let client = runtime.block_on(client::connect(kubeconfig))?;
+        Ok(Self { runtime, client })
+    }
+
+    /// Creates a machine's object, and waits for its pointer config, which it returns.
+    pub(super) fn add(&self, name: &str, spec: &Value) -> Result<Vec<u8>> {
+        self.runtime.block_on(async {
+            self.create(name, spec).await?;
+            let ready = timeout(LONGEST, self.until_ready(name)).await;
+            let missing = || {
+                format!(
+                    "{KIND} {NAMESPACE}/{name}: created, and the controller has made no token within {} s; run it with --first-boot-machines",
+                    LONGEST.as_secs()
+                )
+            };
+            ready.with_context(missing)??;
+            self.pointer(name).await
+        })
+    }
+
+    /// Has the controller arm a machine's token again.
+    pub(super) fn rearm(&self, name: &str, value: &str) -> Result<()> {
+        let change = json!({"metadata": {"annotations": {REARM_ANNOTATION: value}}});
+        let params = PatchParams::default();
+        self.runtime.block_on(async {
+            let patched = self.machines().patch(name, &params, &Patch::Merge(&change)).await;
+            match patched {
+                Ok(_) => Ok(()),
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    Err(anyhow!("machine {name} not found"))
+                }
+                Err(error) => Err(failed(name, &error)),
+            }
+        })
+    }
+
+    fn machines(&self) -> Api<DynamicObject> {
+        client::api(&self.client, NAMESPACE, &kind())
+    }
+
+    async fn create(&self, name: &str, spec: &Value) -> Result<()> {
+        let object = json!({
+            "apiVersion": FIRST_BOOT_MACHINE_VERSION, "kind": KIND,
+            "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+        });
+        let object: DynamicObject = serde_json::from_value(object)?;
+        match self.machines().create(&PostParams::default(), &object).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                bail!("{KIND} {NAMESPACE}/{name}: the machine exists already")
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                bail!(
+                    "the cluster has no {KIND}s: apply deploy/components/first-boot-machines first"
+                )
+            }
+            Err(error) => Err(failed(name, &error)),
+        }
+    }
+
+    async fn until_ready(&self, name: &str) -> Result<()> {
+        let mut watch = ObjectWatch::new(self.machines(), name);
+        loop {
+            let object = match watch.next().await {
+                ObjectSeen::Present(object) => object,
+                ObjectSeen::Absent => bail!("{KIND} {NAMESPACE}/{name}: was removed"),
+                ObjectSeen::Failed(failure) => {
+                    bail!("{KIND} {NAMESPACE}/{name}: {}", failure.reason)
+                }
+            };
+            let conditions = object.data["status"]["conditions"].as_array().cloned();
+            let ready = conditions.into_iter().flatten().find(|it| it["type"] == "Ready");
+            match ready {
+                Some(ready) if ready["status"] == "True" => return Ok(()),
+                Some(ready) => {
+                    let message = ready["message"].as_str().unwrap_or_default();
+                    bail!("{KIND} {NAMESPACE}/{name}: created, and has no token: {message}")
+                }
+                None => {}
+            }
+        }
+    }
+
+    async fn pointer(&self, name: &str) -> Result<Vec<u8>> {
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), NAMESPACE);
+        let secret = secret_name(name);
+        let read = secrets.get(&secret).await;
+        let read =
+            read.map_err(|error| anyhow!("Secret {NAMESPACE}/{secret}: {}", reason(&error)))?;
+        let text = read.data.and_then(|mut data| data.remove("userData"));
+        text.map(|text| text.0)
+            .with_context(|| format!("Secret {NAMESPACE}/{secret}: has no userData"))
+    }
+}
+
+/// Name of the Secret with a machine's pointer config.
+pub(super) fn secret_name(machine: &str) -> String {
+    format!("{machine}-user-data-managed")
+}
+
+fn kind() -> ApiResource {
+    client::resource("machine-config-server.io", "v1alpha1", KIND, "firstbootmachines")
+}
+
+fn failed(name: &str, error: &kube::Error) -> anyhow::Error {
+    anyhow!("{KIND} {NAMESPACE}/{name}: {}", reason(error))
+}

@@ -1,0 +1,320 @@
+//! Makes a token and a pointer config for each machine with a name, and arms tokens again.
+//!
+//! [`plan`] decides; after one write the machine's objects are read again. Servers record the use of a token in the same
+//! status: each write has the version that was read as its precondition.
+
+mod objects;
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use kube::api::ApiResource;
+use kube::runtime::events::EventType;
+use model::access::{Token, generate};
+use model::escape::{REASON, cut};
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use self::objects::{KIND, Machine, machine, machine_object, secret_object};
+use self::plan::{Seen, Shared, Step, next};
+use super::NAMESPACE;
+use super::certificates::Observer;
+use super::known::{AllMetadata, Known};
+use super::runtime::{self, Reconciler, Requeue, Watched};
+use crate::kubernetes::apply::{Applied, apply, apply_status, read, read_custom};
+use crate::kubernetes::client::resource;
+use crate::kubernetes::events::Events;
+use crate::kubernetes::write::{ObjectName, StatusPatch};
+use crate::kubernetes::{ControlError, Health};
+use crate::telemetry::conditions::Condition;
+
+/// Maximum number of writes for a machine in one look.
+const MAX_STEPS: usize = 8;
+/// Machines that are read and written at the same time.
+const AT_ONCE: usize = 8;
+/// Minimum time between two reads of what all pointer configs are made of.
+const BETWEEN_READS: Duration = Duration::from_secs(1);
+/// Wait before another attempt for a machine whose Secret was refused or whose objects keep changing.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Settings of the controller.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// Make a token and a pointer config for each FirstBootMachine in the namespace of the controller
+    #[arg(long, help_heading = "Access")]
+    first_boot_machines: bool,
+}
+
+impl Settings {
+    /// True if machines get tokens.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.first_boot_machines
+    }
+}
+
+/// Makes tokens and pointer configs of machines with names.
+pub struct MachineController {
+    client: Client,
+    observer: Observer,
+    events: Events,
+    health: Health,
+    machines: Known,
+    secrets: Known,
+    shared: Option<(Instant, Shared)>,
+    looked: BTreeMap<String, Looked>,
+    /// Tokens whose hash is written, and whose Secret is not.
+    pending: Mutex<BTreeMap<String, Token>>,
+}
+
+type Versions = [Option<String>; 2];
+
+/// Result of the last look at a machine.
+struct Looked {
+    /// Versions of its object and its Secret.
+    versions: Versions,
+    /// Reason why it has no token, or no pointer config, as it was reported.
+    fault: Option<String>,
+    /// Time of the next look without a change.
+    again: Option<OffsetDateTime>,
+}
+
+impl MachineController {
+    /// Creates a controller that has not looked yet. `identity` is this process' name in events.
+    #[must_use]
+    pub fn new(client: Client, observer: Observer, identity: &str, health: Health) -> Self {
+        Self {
+            events: Events::new(client.clone(), identity),
+            client,
+            observer,
+            health,
+            machines: Known::default(),
+            secrets: Known::default(),
+            shared: None,
+            looked: BTreeMap::new(),
+            pending: Mutex::default(),
+        }
+    }
+
+    /// Runs forever. Returns the error that ended it.
+    pub async fn run(self) -> ControlError {
+        let (client, health) = (self.client.clone(), self.health.clone());
+        Box::pin(runtime::run(self, &client, &health)).await
+    }
+
+    /// Reads what all pointer configs are made of, unless that was just done. If it has changed, all machines are due.
+    /// The second value is the time until it must be read again.
+    async fn read_shared(&mut self) -> Result<(Shared, Option<Duration>), ControlError> {
+        if let Some((at, shared)) = &self.shared
+            && let Some(wait) = BETWEEN_READS.checked_sub(at.elapsed())
+        {
+            return Ok((shared.clone(), Some(wait)));
+        }
+        let shared = Shared::of(&self.observer.observe_pointers().await?)?;
+        if self.shared.as_ref().is_some_and(|(_, before)| *before != shared) {
+            self.looked.values_mut().for_each(|looked| looked.versions = [None, None]);
+        }
+        self.shared = Some((Instant::now(), shared.clone()));
+        Ok((shared, None))
+    }
+
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<String, Token>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a token until its Secret is written.
+    fn keep_pending(&self, name: &str, token: Option<Token>) {
+        match token {
+            Some(token) => drop(self.pending().insert(name.to_owned(), token)),
+            None => drop(self.pending().remove(name)),
+        }
+    }
+
+    /// Reads a machine's object and its Secret, with their versions; `None` if the object is gone or being deleted.
+    async fn read(
+        &self,
+        name: &str,
+    ) -> Result<Option<(Machine, Option<Secret>, Versions)>, ControlError> {
+        let object = read_custom(&self.client, &machine_object(name), &kind()).await?;
+        let Some(object) = object else { return Ok(None) };
+        let secret = read::<Secret>(&self.client, &secret_object(name)).await?;
+        let versions =
+            [version(&object.metadata), secret.as_ref().and_then(|it| version(&it.metadata))];
+        let machine = machine(object.metadata, object.data)?;
+        Ok((!machine.is_deleted).then_some((machine, secret, versions)))
+    }
+
+    /// Looks at a machine until nothing is left to write. `None` if it is gone.
+    async fn look(&self, name: &str, shared: &Shared) -> Result<Option<Looked>, ControlError> {
+        let mut refused: Option<String> = None;
+        for _ in 0..MAX_STEPS {
+            let Some((machine, secret, versions)) = self.read(name).await? else {
+                return Ok(None);
+            };
+            let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
+            let now = OffsetDateTime::now_utc();
+            let pending = self.pending().get(name).cloned();
+            let seen = Seen {
+                machine: &machine,
+                secret: secret.as_ref(),
+                pending: pending.as_ref(),
+                refused: refused.as_deref(),
+            };
+            match next(&seen, shared, &fresh, now)? {
+                Step::Token(token, status) => {
+                    let patch = machine.status_patch(status);
+                    let applied = self.write_status(name, &patch).await?;
+                    self.keep_pending(name, (applied == Applied::Done).then_some(token));
+                }
+                Step::Arm(status) => {
+                    let patch = machine.status_patch(status);
+                    if self.write_status(name, &patch).await? == Applied::Done {
+                        tracing::info!(machine = name, "armed the token of a machine again");
+                    }
+                }
+                Step::Secret(write) => match apply::<Secret, _>(&self.client, &write).await {
+                    Ok(Applied::Done) => {
+                        tracing::info!(machine = name, object = %write.object, "wrote the pointer config of a machine");
+                    }
+                    Ok(Applied::Superseded) => {}
+                    Err(error) if error.is_for_good() => {
+                        refused = Some(cut(&error.to_string(), REASON).into_owned());
+                    }
+                    Err(error) => return Err(error),
+                },
+                Step::Report { status, is_ready, reason, until } => {
+                    if let Some(status) = status {
+                        let patch = machine.status_patch(status);
+                        if self.write_status(name, &patch).await? == Applied::Superseded {
+                            continue;
+                        }
+                    }
+                    let fault = (!is_ready).then_some(reason);
+                    self.tell(&machine, fault.as_deref()).await;
+                    let again = until.or_else(|| refused.as_ref().map(|_| now + RETRY));
+                    if fault.is_none() {
+                        self.keep_pending(name, None);
+                    }
+                    return Ok(Some(Looked { versions, fault, again }));
+                }
+            }
+        }
+        let again = Some(OffsetDateTime::now_utc() + RETRY);
+        Ok(Some(Looked { versions: [None, None], fault: None, again }))
+    }
+
+    async fn write_status(&self, name: &str, patch: &StatusPatch) -> Result<Applied, ControlError> {
+        apply_status(&self.client, &kind(), &machine_object(name), patch).await
+    }
+
+    /// Reports a new fault of a machine, or its end.
+    async fn tell(&self, machine: &Machine, fault: Option<&str>) {
+        let name = &machine.name;
+        let before = self.looked.get(name).and_then(|looked| looked.fault.as_deref());
+        match fault {
+            Some(fault) if before != Some(fault) => {
+                tracing::warn!(
+                    machine = name,
+                    reason = fault,
+                    fix = "correct the FirstBootMachine, or what the reason names",
+                    "a machine has no valid token or pointer config"
+                );
+                let reference = machine.reference();
+                self.events
+                    .publish_about(EventType::Warning, "machine-not-ready", &reference, fault)
+                    .await;
+            }
+            None if before.is_some() => {
+                tracing::info!(machine = name, "the machine has a token and a pointer config now");
+            }
+            _ => {}
+        }
+    }
+
+    /// Machines that must be looked at.
+    fn due(
+        &self,
+        machines: &AllMetadata,
+        secrets: &AllMetadata,
+        now: OffsetDateTime,
+    ) -> Vec<String> {
+        let is_due = |name: &String, metadata: &ObjectMeta| {
+            let Some(looked) = self.looked.get(name) else { return true };
+            let secret = secrets.get(&secret_object(name).name);
+            let versions = [version(metadata), secret.and_then(|it| version(it))];
+            looked.versions != versions || looked.again.is_some_and(|again| again <= now)
+        };
+        let due = machines.iter().filter(|(name, metadata)| is_due(name, metadata));
+        due.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn report(&self) {
+        let line = |(name, looked): (&String, &Looked)| {
+            Some(format!("machine {name}: {}", looked.fault.as_ref()?))
+        };
+        let lines: Vec<_> = self.looked.iter().filter_map(line).collect();
+        Condition::of_all("machines", &lines).note(&self.health.status.degraded);
+    }
+}
+
+impl Reconciler for MachineController {
+    const KEEPS: &'static str = "machines";
+
+    fn watched(&self) -> Vec<Watched> {
+        let machines = Watched::custom(machine_object("*"), kind()).known_to(&self.machines);
+        let secrets = ObjectName::secret(NAMESPACE, "*");
+        let secrets = Watched::core::<Secret>(secrets).known_to(&self.secrets);
+        Observer::watched_pointers().into_iter().chain([machines, secrets]).collect()
+    }
+
+    async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
+        let (Some(machines), Some(secrets)) = (self.machines.all(), self.secrets.all()) else {
+            return Ok(Requeue::Resync);
+        };
+        self.looked.retain(|name, _| machines.contains_key(name));
+        self.pending().retain(|name, _| machines.contains_key(name));
+        if machines.is_empty() {
+            self.report();
+            return Ok(Requeue::Resync);
+        }
+        let (shared, read_again) = self.read_shared().await?;
+        let now = OffsetDateTime::now_utc();
+        let due: BTreeSet<_> = self.due(&machines, &secrets, now).into_iter().collect();
+        let this = &*self;
+        let looks = due.into_iter().map(async |name| {
+            let looked = this.look(&name, &shared).await;
+            (name, looked)
+        });
+        let done: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+        let mut failure = None;
+        for (name, looked) in done {
+            match looked {
+                Ok(Some(looked)) => drop(self.looked.insert(name, looked)),
+                Ok(None) => drop(self.looked.remove(&name)),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        self.report();
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let again = self.looked.values().filter_map(|looked| looked.again).min();
+        let requeue = again.map_or(Requeue::Resync, |again| Requeue::at(again, now));
+        Ok(read_again.map_or(requeue, |wait| requeue.or_after(wait)))
+    }
+}
+
+fn kind() -> ApiResource {
+    resource("machine-config-server.io", "v1alpha1", KIND, "firstbootmachines")
+}
+
+fn version(metadata: &ObjectMeta) -> Option<String> {
+    metadata.resource_version.clone()
+}

@@ -1,0 +1,179 @@
+//! Objects of machines with names, read and written. The module does no I/O.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use model::access::machine::MachineStatus;
+use model::access::{Token, TokenHash};
+use model::objects::{FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, Object};
+use model::pointer_config::{Authorization, PointerConfig};
+use serde_json::{Map, Value, json};
+
+use super::super::NAMESPACE;
+use crate::controllers::certificates::{USER_DATA, managed_name, user_data};
+use crate::kubernetes::write::{
+    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite, StatusPatch,
+};
+
+pub(super) const KIND: &str = "FirstBootMachine";
+
+/// A machine's object, with the precondition of its writes.
+pub(super) struct Machine {
+    pub(super) name: String,
+    pub(super) precondition: Precondition,
+    pub(super) generation: i64,
+    pub(super) is_deleted: bool,
+    /// The machine, or the reason why the object cannot be used.
+    pub(super) read: Result<FirstBootMachine, String>,
+    pub(super) status: MachineStatus,
+    /// The object without its metadata.
+    pub(super) data: Value,
+}
+
+/// Name of a machine's object in messages; `*` for all.
+pub(super) fn machine_object(name: &str) -> ObjectName {
+    ObjectName::new(KIND, NAMESPACE, name)
+}
+
+/// Name of the Secret with a machine's pointer config.
+pub(super) fn secret_object(machine: &str) -> ObjectName {
+    ObjectName::secret(NAMESPACE, &managed_name(machine))
+}
+
+/// Reads a machine's object, its data without the metadata. A status that cannot be read is made again.
+pub(super) fn machine(metadata: ObjectMeta, data: Value) -> Result<Machine, Malformed> {
+    let name = metadata.name.clone().unwrap_or_default();
+    let precondition = Precondition::of(&machine_object(&name), &metadata)?;
+    let value = json!({
+        "apiVersion": FIRST_BOOT_MACHINE_VERSION, "kind": KIND,
+        "metadata": {"name": name, "annotations": metadata.annotations.unwrap_or_default()},
+        "spec": data["spec"],
+    });
+    let read = match Object::from_value(value) {
+        Ok(Some(Object::FirstBootMachine(machine))) => Ok(FirstBootMachine::clone(&machine)),
+        Ok(_) => Err("is of another kind".to_owned()),
+        Err(error) => Err(error.defect().reason),
+    };
+    let status = serde_json::from_value(data["status"].clone()).unwrap_or_default();
+    Ok(Machine {
+        name,
+        precondition,
+        generation: metadata.generation.unwrap_or_default(),
+        is_deleted: metadata.deletion_timestamp.is_some(),
+        read,
+        status,
+        data,
+    })
+}
+
+impl Machine {
+    /// The object in Events.
+    pub(super) fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(FIRST_BOOT_MACHINE_VERSION.to_owned()),
+            kind: Some(KIND.to_owned()),
+            name: Some(self.name.clone()),
+            namespace: Some(NAMESPACE.to_owned()),
+            uid: Some(self.precondition.uid.clone()),
+            ..ObjectReference::default()
+        }
+    }
+
+    /// A write of status fields.
+    pub(super) fn status_patch(&self, status: Map<String, Value>) -> StatusPatch {
+        StatusPatch { metadata: self.precondition.clone(), status }
+    }
+
+    /// Returns `true` if a Secret was made for a machine of this name.
+    pub(super) fn has_made(&self, secret: &Secret) -> bool {
+        self.owner_of(secret).is_some()
+    }
+
+    /// The token in a Secret for `pool` that was made for this very object.
+    pub(super) fn token_in(&self, secret: &Secret, pool: &str) -> Option<Token> {
+        let is_own = self.owner_of(secret).is_some_and(|it| it.uid == self.precondition.uid);
+        let fetches = PointerConfig::read(user_data(secret)).written_fetches();
+        let fetch = fetches.into_iter().find(|fetch| fetch.pool == pool).filter(|_| is_own)?;
+        let Authorization::Bearer(credential) = fetch.authorization else { return None };
+        Token::read(&credential)
+    }
+
+    fn owner_of<'a>(&self, secret: &'a Secret) -> Option<&'a OwnerReference> {
+        let mut owners = secret.metadata.owner_references.iter().flatten();
+        owners.find(|owner| {
+            owner.kind == KIND
+                && owner.api_version == FIRST_BOOT_MACHINE_VERSION
+                && owner.name == self.name
+        })
+    }
+
+    /// The write of the Secret with the pointer config `text`. A Secret of an earlier object of this name becomes this one's.
+    pub(super) fn secret_write(
+        &self,
+        present: Option<&Secret>,
+        text: Vec<u8>,
+    ) -> Result<SecretWrite, Malformed> {
+        let object = secret_object(&self.name);
+        let change = match present {
+            Some(present) => {
+                let precondition = Precondition::of(&object, &present.metadata)?;
+                let data = [(USER_DATA, Some(ByteString(text)))].into();
+                let patch = MergePatch::new(precondition, BTreeMap::new(), data);
+                Change::Patch(patch.owned_by(self.owner()))
+            }
+            None => Change::Create(self.secret(&object, text)),
+        };
+        Ok(ObjectWrite { object, change })
+    }
+
+    fn owner(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: FIRST_BOOT_MACHINE_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            name: self.name.clone(),
+            uid: self.precondition.uid.clone(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }
+    }
+
+    fn secret(&self, object: &ObjectName, text: Vec<u8>) -> Secret {
+        let data = [
+            ("disableTemplating".to_owned(), ByteString(b"true\n".to_vec())),
+            (USER_DATA.to_owned(), ByteString(text)),
+        ];
+        Secret {
+            metadata: ObjectMeta {
+                name: Some(object.name.clone()),
+                namespace: Some(object.namespace.clone()),
+                owner_references: Some(vec![self.owner()]),
+                ..ObjectMeta::default()
+            },
+            type_: Some("Opaque".to_owned()),
+            data: Some(data.into()),
+            ..Secret::default()
+        }
+    }
+}
+
+/// Status fields of a token that has just been made or armed again: `use` is removed.
+pub(super) fn armed_status(
+    machine: &Machine,
+    pool: &str,
+    token: TokenHash,
+    rearm: Option<&str>,
+) -> Map<String, Value> {
+    let mut status = Map::new();
+    let mut set = |name: &str, value: Value| drop(status.insert(name.to_owned(), value));
+    set("pool", json!(pool));
+    set("tokenSHA256", json!(token));
+    set("armings", json!(machine.status.armings + 1));
+    set("use", Value::Null);
+    set("state", json!("Armed"));
+    if let Some(rearm) = rearm {
+        set("rearm", json!(rearm));
+    }
+    status
+}

@@ -1,0 +1,433 @@
+//! Tokens of single machines in a cluster, while they are used.
+//!
+//! ```text
+//!  watch ─────> take ──> Entry <── begin, take whole ── request
+//!                          │
+//!  status of the object <──┴── a use that others must know: written before its answer
+//! ```
+//!
+//! Servers agree through the status of the machine's object. A use is written with the version that was read as its
+//! precondition: after a conflict the object is read again, with what other servers have recorded meanwhile. While the
+//! API server is unreachable, a use is kept here and written later.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use model::access::machine::{Begun, KnownMachine, MachineState, Moment, Stage, Window};
+use model::access::{KnownMachines, Refusal, TokenHash};
+use model::objects::FirstBootMachine;
+use model::overview::{History, NamedMachine};
+use time::OffsetDateTime;
+use tokio::sync::Notify;
+
+use super::cluster_use::ClusterUse;
+use super::shared_tokens::{report_shared, shared_line, shared_note, tell_shared};
+use crate::source::cluster::{MachineRecords, RecordError};
+use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
+
+/// Subject of the records in readiness.
+const USES: &str = "use of machines' tokens";
+/// Maximum number of conflicts with other servers within a request.
+const MAX_TRIES: usize = 8;
+/// Maximum number of revoked tokens that are remembered, so that their holders are refused for good.
+const MAX_REVOKED: usize = 1_024;
+/// Wait before the next attempt to write the uses that could not be written.
+const RETRY: Duration = Duration::from_secs(2);
+
+type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
+type States = BTreeMap<String, Arc<MachineState>>;
+
+/// Tokens of a cluster's machines with their use.
+pub(crate) struct ClusterTokens {
+    entries: ArcSwap<BTreeMap<Arc<str>, Arc<Entry>>>,
+    /// Tokens that were revoked or replaced while this process runs, the latest last.
+    revoked: Mutex<VecDeque<(TokenHash, KnownMachine)>>,
+    window: Window,
+    records: Arc<MachineRecords>,
+    started: Instant,
+    reporting: Reporting,
+    history: History,
+    unsaved: Notify,
+}
+
+/// Token of one machine.
+struct Entry {
+    name: Arc<str>,
+    known: Mutex<ClusterUse>,
+    /// Locked while a use is written. The other lock is held for moments only.
+    writing: tokio::sync::Mutex<()>,
+}
+
+/// Result of an attempt to write a use.
+enum Written {
+    /// It is written, or was before.
+    Done(Option<Arc<MachineState>>),
+    /// There is something newer to decide by.
+    Again,
+    /// The API server is unreachable.
+    Later,
+}
+
+impl std::fmt::Debug for ClusterTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterTokens").finish_non_exhaustive()
+    }
+}
+
+impl ClusterTokens {
+    /// Creates an empty set, whose uses are written to `records`.
+    pub(crate) fn new(
+        records: MachineRecords,
+        window: Window,
+        reporting: Reporting,
+        history: History,
+    ) -> Self {
+        Self {
+            entries: ArcSwap::default(),
+            revoked: Mutex::default(),
+            window,
+            records: Arc::new(records),
+            started: Instant::now(),
+            reporting,
+            history,
+            unsaved: Notify::new(),
+        }
+    }
+
+    /// Uses these objects from this call on, and returns their tokens.
+    pub(super) fn take(&self, machines: &Machines, states: &States) -> KnownMachines {
+        let before = self.entries.load_full();
+        let mut entries = BTreeMap::new();
+        for (name, state) in states {
+            match before.get(&**name) {
+                Some(entry) => {
+                    self.see(entry, state);
+                    entries.insert(Arc::clone(&entry.name), Arc::clone(entry));
+                }
+                None => {
+                    if let Some(known) = ClusterUse::of(state) {
+                        let name: Arc<str> = name.as_str().into();
+                        entries.insert(Arc::clone(&name), Entry::new(name, known));
+                    }
+                }
+            }
+        }
+        for (name, entry) in before.iter().filter(|(name, _)| !entries.contains_key(*name)) {
+            self.revoke(name, &entry.known());
+        }
+        self.entries.store(Arc::new(entries));
+        self.report_shared();
+        self.known(machines)
+    }
+
+    /// Takes in a state of a machine's object.
+    fn see(&self, entry: &Entry, state: &Arc<MachineState>) {
+        let mut known = entry.known();
+        if let Some(replaced) = known.see(state) {
+            self.revoke(&entry.name, &replaced);
+        }
+    }
+
+    fn revoke(&self, name: &Arc<str>, known: &ClusterUse) {
+        let mut revoked = lock(&self.revoked);
+        let machine = known.machine(name, &[], true);
+        revoked.retain(|(hash, _)| *hash != known.token);
+        revoked.push_back((known.token, machine));
+        let over = revoked.len().saturating_sub(MAX_REVOKED);
+        revoked.drain(..over);
+    }
+
+    /// The tokens by their hashes.
+    fn known(&self, machines: &Machines) -> KnownMachines {
+        let mut known: Vec<_> = lock(&self.revoked).iter().cloned().collect();
+        for (name, entry) in self.entries.load().iter() {
+            let object = machines.get(&**name);
+            let used = entry.known();
+            // Without a readable object its restrictions are unknown. With another pool the token is about to be replaced.
+            let is_revoked =
+                used.is_deleted() || object.is_none_or(|object| object.pool() != used.pool);
+            let networks = object.map(|object| object.networks()).unwrap_or_default();
+            known.push((used.token, used.machine(name, networks, is_revoked)));
+        }
+        known.into_iter().collect()
+    }
+
+    fn now(&self) -> Moment {
+        Moment { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
+    }
+
+    fn entry(&self, name: &str) -> Result<Arc<Entry>, Refusal> {
+        self.entries.load().get(name).cloned().ok_or(Refusal::Revoked)
+    }
+
+    fn stage(&self, known: &ClusterUse) -> Stage {
+        known.usage.stage(self.window, self.now())
+    }
+
+    /// Returns `true` if [`Self::check`] would return at once.
+    pub(crate) fn is_open(&self, name: &str) -> bool {
+        self.entry(name).is_ok_and(|entry| self.stage(&entry.known()) != Stage::Spent)
+    }
+
+    /// Checks that a machine's token is open. A token that has just been found spent is recorded as spent.
+    ///
+    /// # Errors
+    /// The token is spent, or gone.
+    pub(crate) async fn check(&self, name: &str) -> Result<(), Refusal> {
+        let entry = self.entry(name)?;
+        if self.stage(&entry.known()) != Stage::Spent {
+            return Ok(());
+        }
+        let _writing = entry.writing.lock().await;
+        let is_new = entry.known().spend();
+        if is_new {
+            // It is refused anyway. The record is for other servers, and clocks that are set back.
+            entry.known().keep_for_later(OffsetDateTime::now_utc());
+            self.unsaved.notify_one();
+        }
+        Err(Refusal::Spent)
+    }
+
+    /// Records that an answer begins for `address`, before it returns.
+    ///
+    /// # Errors
+    /// The token is spent or gone meanwhile, or the API server refuses the record.
+    pub(crate) async fn begin(&self, name: &str, address: IpAddr) -> Result<(), Refusal> {
+        let entry = self.entry(name)?;
+        let _writing = entry.writing.lock().await;
+        let token = entry.known().token;
+        for _ in 0..MAX_TRIES {
+            let (now, mut next) = (self.now(), entry.known().clone());
+            if next.is_deleted() || next.token != token {
+                return Err(Refusal::Revoked);
+            }
+            if self.stage(&next) == Stage::Spent {
+                return Err(Refusal::Spent);
+            }
+            let Begun { is_newly_shared, .. } = next.usage.begin(address, now);
+            let written = if next.is_due(self.window) {
+                self.write(&entry, &next).await?
+            } else {
+                Written::Done(None)
+            };
+            if let Written::Again = written {
+                continue;
+            }
+            // An answer can have been taken whole while this was written, so the copy is not put back.
+            entry.known().usage.begin(address, now);
+            match written {
+                Written::Done(Some(state)) => self.see(&entry, &state),
+                Written::Later => {
+                    entry.known().keep_for_later(now.wall);
+                    self.unsaved.notify_one();
+                }
+                Written::Done(None) | Written::Again => {}
+            }
+            if is_newly_shared {
+                tell_shared(&self.history, name, address);
+                self.report_shared();
+            }
+            return Ok(());
+        }
+        Err(Refusal::NotStored)
+    }
+
+    /// Records that an answer was taken whole, in memory: other servers count its beginning as that.
+    pub(crate) fn take_whole(&self, name: &str) {
+        if let Ok(entry) = self.entry(name) {
+            entry.known().usage.take(self.now());
+        }
+    }
+
+    /// Writes a use to the status of the machine's object.
+    async fn write(&self, entry: &Entry, next: &ClusterUse) -> Result<Written, Refusal> {
+        let Some(recorded) = next.usage.record(self.window) else { return Ok(Written::Done(None)) };
+        let name = &*entry.name;
+        let mut result = self.records.write(name, &next.state, &recorded).await;
+        let is_written = result.is_ok();
+        if let Err(RecordError::Superseded) = result {
+            result = self.records.read(name).await;
+        }
+        let failure = match result {
+            Ok(state) if is_written => {
+                self.report_unrecorded(None);
+                self.tell_added(name, next, &recorded.addresses);
+                return Ok(Written::Done(Some(Arc::new(state))));
+            }
+            Ok(state) => {
+                self.see(entry, &Arc::new(state));
+                return Ok(Written::Again);
+            }
+            Err(RecordError::Superseded) => return Ok(Written::Again),
+            Err(RecordError::Gone) => return Err(Refusal::Revoked),
+            Err(RecordError::Unreachable(reason)) => {
+                self.report_unrecorded(Some(reason));
+                return Ok(Written::Later);
+            }
+            Err(RecordError::Refused(reason)) => reason,
+        };
+        self.report_refused(name, failure);
+        Err(Refusal::NotStored)
+    }
+
+    fn report_unrecorded(&self, reason: Option<String>) {
+        let condition = Condition::new(USES, reason);
+        condition.report_failure(&self.reporting.status.degraded, |reason| {
+            tracing::warn!(
+                reason,
+                fix = "check the API server and the network to it",
+                "cannot record uses of machines' tokens yet, serving the machines"
+            );
+        });
+    }
+
+    fn report_refused(&self, name: &str, reason: String) {
+        let condition = Condition::failed(USES, reason);
+        condition.report_failure(&self.reporting.status.degraded, |reason| {
+            tracing::error!(
+                machine = name,
+                reason,
+                fix =
+                    "grant the service account get of firstbootmachines and patch of their status",
+                "cannot record the use of a machine's token; its machine gets 503 until then"
+            );
+        });
+    }
+
+    /// Publishes an Event for each address that a write has added to those before.
+    fn tell_added(&self, name: &str, next: &ClusterUse, addresses: &BTreeSet<IpAddr>) {
+        if addresses.len() < 2 {
+            return;
+        }
+        for address in addresses.iter().filter(|address| !next.was_recorded(address)) {
+            self.warn(name, next, "token-used-elsewhere", shared_note(name, *address));
+        }
+    }
+
+    /// Publishes an Event, without a wait for it: a machine may wait for its answer.
+    fn warn(&self, name: &str, known: &ClusterUse, reason: &'static str, note: String) {
+        let (records, name) = (Arc::clone(&self.records), name.to_owned());
+        let uid = known.state.uid.clone();
+        tokio::spawn(async move { records.warn(&name, &uid, reason, &note).await });
+    }
+
+    /// Writes the uses that could not be written at their time, forever.
+    pub(crate) async fn keep(self: Arc<Self>) {
+        loop {
+            self.unsaved.notified().await;
+            while !self.save_all().await {
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+
+    /// Writes all uses that wait. Returns `true` if none is left.
+    async fn save_all(&self) -> bool {
+        let entries = self.entries.load_full();
+        let mut is_done = true;
+        for entry in entries.values().filter(|entry| entry.known().unsaved.is_some()) {
+            let _writing = entry.writing.lock().await;
+            match self.save(entry).await {
+                Written::Done(_) => {}
+                Written::Again => is_done = false,
+                // The others would wait as long.
+                Written::Later => return false,
+            }
+        }
+        is_done
+    }
+
+    /// Writes a use that waits.
+    async fn save(&self, entry: &Entry) -> Written {
+        for number in 0..MAX_TRIES {
+            let next = entry.known().clone();
+            let Some(since) = next.unsaved else { return Written::Done(None) };
+            match self.write(entry, &next).await {
+                Ok(Written::Done(state)) => {
+                    entry.known().unsaved = None;
+                    if let Some(state) = state {
+                        self.see(entry, &state);
+                    }
+                    return Written::Done(None);
+                }
+                Ok(Written::Again) if number == 0 => self.compare(entry, &next, since),
+                Ok(Written::Again) => {}
+                Ok(Written::Later) => return Written::Later,
+                // Its object is gone.
+                Err(Refusal::Revoked) => {
+                    entry.known().unsaved = None;
+                    return Written::Done(None);
+                }
+                Err(_) => return Written::Again,
+            }
+        }
+        Written::Again
+    }
+
+    /// Compares a use that waited with what other servers have recorded meanwhile.
+    fn compare(&self, entry: &Entry, waiting: &ClusterUse, since: OffsetDateTime) {
+        let (name, known) = (&entry.name, entry.known().clone());
+        let own = waiting.usage.addresses();
+        let is_shared = known.usage.addresses().len() > 1;
+        if let Some(address) = own.first().filter(|it| own.len() == 1 && !known.was_recorded(it))
+            && is_shared
+        {
+            tell_shared(&self.history, name, *address);
+            self.report_shared();
+        }
+        if known.others_ended_before(since, self.window) && !waiting.is_spent() {
+            let note = format!(
+                "machine {name}: its token was used again after it was spent, while the API server was unreachable"
+            );
+            tracing::warn!(
+                machine = %name,
+                fix = "if it was not armed again, someone has copied its pointer config: remove \
+                       its FirstBootMachine",
+                "the token of a machine was used after it was spent, while the API server was unreachable"
+            );
+            self.history.note(note.clone(), OffsetDateTime::now_utc());
+            self.warn(name, &known, "token-used-again", note);
+        }
+    }
+
+    /// Reports the tokens that were used from several addresses.
+    fn report_shared(&self) {
+        let entries = self.entries.load();
+        let lines = entries.iter().filter_map(|(name, entry)| {
+            let known = entry.known();
+            let addresses = known.usage.addresses();
+            (addresses.len() > 1).then(|| shared_line(name, addresses))
+        });
+        report_shared(&self.reporting, &lines.collect::<Vec<_>>());
+    }
+
+    /// The machines by name, for people.
+    #[must_use]
+    pub(crate) fn list(&self) -> Vec<NamedMachine> {
+        let now = (self.window, self.now());
+        let entries = self.entries.load();
+        let line = |(name, entry): (&Arc<str>, &Arc<Entry>)| {
+            let known = entry.known();
+            NamedMachine::used(name, &known.pool, &known.usage, now)
+        };
+        entries.iter().map(line).collect()
+    }
+}
+
+impl Entry {
+    fn new(name: Arc<str>, known: ClusterUse) -> Arc<Self> {
+        Arc::new(Self { name, known: Mutex::new(known), writing: tokio::sync::Mutex::default() })
+    }
+
+    fn known(&self) -> MutexGuard<'_, ClusterUse> {
+        lock(&self.known)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,117 @@
+//! Writes the uses of machines' tokens into the status of their objects.
+//!
+//! Each write has the version that was read as its precondition, so that servers see each other's uses.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::EventType;
+use kube::{Api, Client};
+use model::access::machine::{MachineState, RecordedUse};
+use model::objects::{FIRST_BOOT_MACHINE_VERSION, OPERATOR_NAMESPACE};
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+
+use super::kind::{Kind, Raw};
+use crate::kubernetes::events::Events;
+use crate::kubernetes::write::{Precondition, StatusPatch};
+use crate::kubernetes::{ControlError, ObjectName, api_error};
+
+/// Maximum time for a request: a machine waits for it.
+const LONGEST: Duration = Duration::from_secs(3);
+
+/// Records of a cluster's machines.
+pub struct MachineRecords {
+    machines: Api<Raw>,
+    events: Events,
+}
+
+/// Reasons why a use is not recorded.
+#[derive(Debug)]
+pub enum RecordError {
+    /// The object has changed since it was read.
+    Superseded,
+    /// The object does not exist any longer.
+    Gone,
+    /// The API server is unreachable or in trouble.
+    Unreachable(String),
+    /// The API server refuses the request.
+    Refused(String),
+}
+
+impl std::fmt::Debug for MachineRecords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MachineRecords").finish_non_exhaustive()
+    }
+}
+
+impl MachineRecords {
+    /// Creates a writer; `identity` is the name of this process in events.
+    pub(super) fn new(client: Client, identity: &str) -> Self {
+        let machines = Kind::FirstBootMachine.api(&client);
+        Self { machines, events: Events::new(client, identity) }
+    }
+
+    /// Reads the present state of a machine's object.
+    pub(crate) async fn read(&self, name: &str) -> Result<MachineState, RecordError> {
+        within(name, self.machines.get(name)).await
+    }
+
+    /// Records a use in the object that was read as `state`. Returns the object's new state.
+    pub(crate) async fn write(
+        &self,
+        name: &str,
+        state: &MachineState,
+        recorded: &RecordedUse,
+    ) -> Result<MachineState, RecordError> {
+        let MachineState { uid, resource_version, .. } = state;
+        let status: Map<String, Value> =
+            [("use".to_owned(), json!(recorded))].into_iter().collect();
+        let (uid, resource_version) = (uid.clone(), resource_version.clone());
+        let patch = StatusPatch { metadata: Precondition { uid, resource_version }, status };
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        within(name, self.machines.patch_status(name, &params, &patch)).await
+    }
+
+    /// Publishes an Event about a machine. A failure is only logged.
+    pub(crate) async fn warn(&self, name: &str, uid: &str, reason: &str, note: &str) {
+        let object = ObjectReference {
+            api_version: Some(FIRST_BOOT_MACHINE_VERSION.to_owned()),
+            kind: Some("FirstBootMachine".to_owned()),
+            name: Some(name.to_owned()),
+            namespace: Some(OPERATOR_NAMESPACE.to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectReference::default()
+        };
+        self.events.publish_about(EventType::Warning, reason, &object, note).await;
+    }
+}
+
+async fn within(
+    name: &str,
+    request: impl Future<Output = kube::Result<Raw>>,
+) -> Result<MachineState, RecordError> {
+    let object = ObjectName::new("FirstBootMachine", OPERATOR_NAMESPACE, name);
+    let Ok(answer) = timeout(LONGEST, request).await else {
+        let seconds = LONGEST.as_secs();
+        return Err(RecordError::Unreachable(format!("{object}: no answer within {seconds} s")));
+    };
+    let raw = answer.map_err(|error| refusal(&object, error))?;
+    let state = MachineState::read(raw.json.get());
+    state.map_err(|error| RecordError::Refused(format!("{object}: {error}")))
+}
+
+fn refusal(object: &ObjectName, error: kube::Error) -> RecordError {
+    match &error {
+        kube::Error::Api(status) if status.code == 409 => return RecordError::Superseded,
+        kube::Error::Api(status) if status.code == 404 => return RecordError::Gone,
+        _ => {}
+    }
+    let error: ControlError = api_error(object)(error);
+    if error.is_for_good() {
+        RecordError::Refused(error.to_string())
+    } else {
+        RecordError::Unreachable(error.to_string())
+    }
+}
