@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
 use model::merged_pool::GENERATED_BY;
-use model::objects::{MachineConfig, MachineConfigPool};
-use model::rendered_pools::{Prepare, RenderedConfig};
+use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL};
+use model::rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig};
 use serde_json::{Map, Value, json};
 
 use crate::controllers::known::AllMetadata;
@@ -19,8 +19,6 @@ use crate::kubernetes::write::{
 pub(super) const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
 const POOL_KIND: &str = "MachineConfigPool";
 const CONFIG_KIND: &str = "MachineConfig";
-/// The generator of this controller's MachineConfigs; its version follows.
-const GENERATOR: &str = "machine-config-server/";
 /// Annotation of a rendered MachineConfig; see [`RenderedConfig::Own`].
 const REVISION: &str = "machineconfiguration.openshift.io/rendered-revision";
 
@@ -66,29 +64,22 @@ pub(super) fn machine_config(object: DynamicObject) -> Result<MachineConfig, Str
 }
 
 /// True for a MachineConfig that pools can select: it is not rendered itself.
-pub(super) fn is_source(metadata: &ObjectMeta) -> bool {
-    owner(metadata).is_none() && !is_own(metadata)
+pub(super) fn is_source(name: &str, metadata: &ObjectMeta) -> bool {
+    !origin(metadata).is_rendered(name)
 }
 
 /// All MachineConfigs, by their origin.
 pub(super) fn rendered(all: &AllMetadata) -> impl Iterator<Item = (String, RenderedConfig)> {
-    all.iter().map(|(name, metadata)| (name.clone(), kind(metadata)))
+    all.iter().map(|(name, it)| (name.clone(), RenderedConfig::of(name, &origin(it))))
 }
 
-fn kind(metadata: &ObjectMeta) -> RenderedConfig {
-    if is_own(metadata) {
-        let revision = annotation(metadata, REVISION).parse().unwrap_or_default();
-        let pool_uid = owner(metadata).map(|owner| owner.uid.clone()).unwrap_or_default();
-        return RenderedConfig::Own { pool_uid, revision };
+fn origin(metadata: &ObjectMeta) -> Origin<'_> {
+    Origin {
+        owner: owner(metadata).map(|owner| (owner.name.as_str(), owner.uid.as_str())),
+        generated_by: annotation(metadata, GENERATED_BY),
+        revision: annotation(metadata, REVISION),
+        has_role: metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(ROLE_LABEL)),
     }
-    match annotation(metadata, GENERATED_BY) {
-        "" => RenderedConfig::Custom,
-        _ => RenderedConfig::Generated,
-    }
-}
-
-fn is_own(metadata: &ObjectMeta) -> bool {
-    annotation(metadata, GENERATED_BY).starts_with(GENERATOR)
 }
 
 fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {

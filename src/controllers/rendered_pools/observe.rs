@@ -110,12 +110,13 @@ impl Sources {
         client: &Client,
         all: &AllMetadata,
     ) -> Result<(), ControlError> {
-        let is_there = |name: &String| all.get(name).is_some_and(|metadata| is_source(metadata));
+        let is_there =
+            |name: &String| all.get(name).is_some_and(|metadata| is_source(name, metadata));
         self.0.retain(|name, _| is_there(name));
         let changed = all.iter().filter(|(name, metadata)| {
             let version = metadata.resource_version.as_deref();
             let known = self.0.get(*name).map(|source| source.version.as_str());
-            is_source(metadata) && (known.is_none() || known != version)
+            is_source(name, metadata) && (known.is_none() || known != version)
         });
         let (kind, names) = (&configs(), changed.map(|(name, _)| name.clone()));
         let names: Vec<String> = names.collect();

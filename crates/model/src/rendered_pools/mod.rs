@@ -16,7 +16,7 @@ mod state;
 
 pub use plan::{Hold, PoolPlan, Prepare, Rendering, plan};
 pub use retention::{MAX_UNNAMED, expired};
-pub use state::{PoolState, RenderedConfig, RenderedConfigs};
+pub use state::{GENERATOR, Origin, PoolState, RenderedConfig, RenderedConfigs};
 
 #[cfg(test)]
 mod tests;

@@ -24,6 +24,42 @@ pub struct PoolState {
     pub last_set: Option<String>,
 }
 
+/// The generator of this controller's MachineConfigs; its version follows.
+pub const GENERATOR: &str = "machine-config-server/";
+/// Number of digits at the end of a rendered MachineConfig's name.
+const DIGITS: usize = 32;
+
+/// Metadata of a MachineConfig that show who made it, and for which pool.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Origin<'a> {
+    /// Name and UID of the pool that owns it.
+    pub owner: Option<(&'a str, &'a str)>,
+    /// Value of [`GENERATED_BY`](crate::merged_pool::GENERATED_BY), empty without the annotation.
+    pub generated_by: &'a str,
+    /// Value of the annotation with the revision.
+    pub revision: &'a str,
+    /// True if it has the label that pools select MachineConfigs by.
+    pub has_role: bool,
+}
+
+impl Origin<'_> {
+    /// True for a MachineConfig named `name` that was rendered for a pool, and is no part of one. A copy has another
+    /// name or a role.
+    #[must_use]
+    pub fn is_rendered(&self, name: &str) -> bool {
+        let is_of = |(pool, _): (&str, &str)| is_rendered_name(name, pool);
+        self.owner.is_some_and(is_of) && !self.generated_by.is_empty() && !self.has_role
+    }
+}
+
+fn is_rendered_name(name: &str, pool: &str) -> bool {
+    let digits = name.strip_prefix("rendered-").and_then(|rest| rest.strip_prefix(pool));
+    let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+    digits
+        .and_then(|rest| rest.strip_prefix('-'))
+        .is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(is_digit))
+}
+
 /// A MachineConfig that is made for a pool or might be, by its metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RenderedConfig {
@@ -38,6 +74,23 @@ pub enum RenderedConfig {
     Generated,
     /// An administrator made it.
     Custom,
+}
+
+impl RenderedConfig {
+    /// Tells who made the MachineConfig named `name`.
+    #[must_use]
+    pub fn of(name: &str, origin: &Origin<'_>) -> Self {
+        match origin.owner {
+            Some((_, uid))
+                if origin.is_rendered(name) && origin.generated_by.starts_with(GENERATOR) =>
+            {
+                let revision = origin.revision.parse().unwrap_or_default();
+                Self::Own { pool_uid: uid.to_owned(), revision }
+            }
+            _ if origin.generated_by.is_empty() => Self::Custom,
+            _ => Self::Generated,
+        }
+    }
 }
 
 /// MachineConfigs by name.

@@ -91,6 +91,37 @@ fn what_others_decide_is_left_to_them_and_reported() {
 }
 
 #[test]
+fn only_what_has_owner_annotation_and_name_and_no_role_is_ours() {
+    let name = format!("rendered-worker-{}", "0123456789abcdef".repeat(2));
+    let own = Origin {
+        owner: Some(("worker", "u")),
+        generated_by: "machine-config-server/0.1.0",
+        revision: "7",
+        has_role: false,
+    };
+    let ours = RenderedConfig::Own { pool_uid: "u".to_owned(), revision: 7 };
+    assert_eq!(RenderedConfig::of(&name, &own), ours);
+    let generated = RenderedConfig::Generated;
+    let longer = format!("{name}0");
+    for (name, origin, is_rendered, expected) in [
+        // Copies that administrators made of it.
+        ("50-mine", own, false, &generated),
+        (&name[..], Origin { has_role: true, ..own }, false, &generated),
+        (&longer, own, false, &generated),
+        (&name[..name.len() - 1], own, false, &generated),
+        (&name.to_uppercase(), own, false, &generated),
+        (&name.replace("worker", "infra"), own, false, &generated),
+        (&name, Origin { owner: None, ..own }, false, &generated),
+        (&name, Origin { generated_by: "", ..own }, false, &RenderedConfig::Custom),
+        // One of the machine config operator.
+        (&name, Origin { generated_by: "4c1f2e", ..own }, true, &generated),
+    ] {
+        assert_eq!(RenderedConfig::of(name, &origin), *expected, "{name} {origin:?}");
+        assert_eq!(origin.is_rendered(name), is_rendered, "{name} {origin:?}");
+    }
+}
+
+#[test]
 fn the_latest_and_all_that_is_named_are_kept() {
     let mut there: RenderedConfigs =
         (0..30).map(|revision| (format!("r{revision:02}"), own(revision))).collect();
