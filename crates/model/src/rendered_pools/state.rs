@@ -16,12 +16,18 @@ pub struct PoolState {
     pub spec: String,
     /// The MachineConfig that `status.configuration` names, empty for none.
     pub status: String,
+    /// The one of these two that servers serve.
+    pub served: String,
     /// True if the configuration stays: an administrator paused the pool, or is deleting it.
     pub is_paused: bool,
     /// Result of merging its MachineConfigs, or the reason that there is none.
     pub merged: Result<Arc<MachineConfig>, String>,
+    /// Results of merging that this process still has, of those that the pool names.
+    pub known: Vec<Arc<MachineConfig>>,
     /// The MachineConfig that this process set it to last.
     pub last_set: Option<String>,
+    /// The MachineConfig that this process set its status to last.
+    pub last_served: Option<String>,
 }
 
 /// The generator of this controller's MachineConfigs; its version follows.
@@ -69,6 +75,8 @@ pub enum RenderedConfig {
         pool_uid: String,
         /// Number that grows with each rendering of the pool.
         revision: u64,
+        /// True if its contents were read and are not those of its name.
+        is_changed: bool,
     },
     /// Another controller generated it.
     Generated,
@@ -85,7 +93,7 @@ impl RenderedConfig {
                 if origin.is_rendered(name) && origin.generated_by.starts_with(GENERATOR) =>
             {
                 let revision = origin.revision.parse().unwrap_or_default();
-                Self::Own { pool_uid: uid.to_owned(), revision }
+                Self::Own { pool_uid: uid.to_owned(), revision, is_changed: false }
             }
             _ if origin.generated_by.is_empty() => Self::Custom,
             _ => Self::Generated,
