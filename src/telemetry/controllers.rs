@@ -60,6 +60,8 @@ pub struct ControllerMetrics {
     pub tokens_attention: Gauge<i64, AtomicI64>,
     /// Times that a pool was set to a rendered MachineConfig.
     pub pools_rendered: Counter,
+    /// Rendered MachineConfigs that another client changed or deleted, and that were written again.
+    pub rendered_restored: Counter,
     /// Merges of the MachineConfigs of a pool.
     pub pools_merged: Counter,
     /// Pools that are not set to what their MachineConfigs come to.
@@ -141,6 +143,11 @@ impl ControllerMetrics {
             "pools_rendered",
             "Times that a pool was set to a rendered MachineConfig",
             self.pools_rendered.clone(),
+        );
+        registry.register(
+            "rendered_restored",
+            "Rendered MachineConfigs that another client changed or deleted, written again",
+            self.rendered_restored.clone(),
         );
         registry.register(
             "pools_merged",

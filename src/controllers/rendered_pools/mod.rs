@@ -1,38 +1,47 @@
 //! Renders the pools of a cluster where no machine config operator does: merges the MachineConfigs of each, and sets the
 //! pool to the result.
 //!
-//! [`model::rendered_pools`] decides. A rendered MachineConfig is there before a pool names it; each write has the version
-//! that was read as its precondition. While the operator's controller is there, nothing is written.
+//! [`model::rendered_pools`] decides. A rendered MachineConfig is there before a pool names it, and has the contents of
+//! its name while one does; each write has the version that was read as its precondition. While the operator's
+//! controller is there, nothing is written.
 
 mod ledgers;
 mod objects;
 mod observe;
+mod repairs;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use clap::Args;
+use futures_util::future::OptionFuture;
 use futures_util::{StreamExt as _, stream};
 use kube::Client;
+use model::inputs::{ServingMode, served_configuration};
 use model::merged_pool::{MergedPools, Unmergeable};
-use model::objects::InvalidSelector;
-use model::rendered_pools::{PoolPlan, PoolState, RenderedConfigs, Rendering, expired, plan};
+use model::objects::{InvalidSelector, MachineConfig, MachineConfigPool};
+use model::rendered_pools::{
+    Fault, PoolPlan, PoolState, Prepare, RenderedConfigs, Rendering, Set, expired, faults, plan,
+};
 use tokio::time::Instant;
 
 use self::ledgers::Asked;
 use self::objects::{
-    Pool, PrepareWrite, config_object, delete_write, pool_object, pool_write, prepare_write,
-    rendered,
+    Pool, config_object, delete_write, pool_object, prepare_write, rendered, spec_write,
+    status_write,
 };
 use self::observe::{
-    Sources, configs, expect_no_operator, pools, read_controller_config, read_pools, watched,
+    Contents, Sources, configs, expect_no_operator, pools, read_controller_config, read_pools,
+    watched,
 };
-use self::report::{Attention, Report};
+use self::repairs::Repairs;
+use self::report::{Attention, Publisher, Report};
 use super::known::{AllMetadata, Known};
 use super::refusals::{Noted, Refusals};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::flags::host_and_port;
-use crate::kubernetes::apply::{Applied, apply_custom, apply_fields};
+use crate::kubernetes::apply::{Applied, apply_custom, apply_fields, apply_status};
 use crate::kubernetes::{ControlError, Health};
 
 pub use self::ledgers::{Answer, Ledgers};
@@ -41,6 +50,10 @@ pub use self::ledgers::{Answer, Ledgers};
 const AT_ONCE: usize = 8;
 /// Wait until the watches show what other clients wrote.
 const ANOTHER_LOOK: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Reason to wait before a MachineConfig is restored once more.
+const CHANGED_AGAIN: &str =
+    "was restored, and another client changed its contents again: stop that client";
 
 /// Settings of rendering.
 #[derive(Debug, Clone, Args)]
@@ -80,11 +93,19 @@ pub struct PoolController {
     client: Client,
     health: Health,
     report: Report,
+    /// Publishes events while [`Self::run`] runs.
+    publisher: Option<Publisher>,
     known: Known,
     sources: Sources,
+    contents: Contents,
     merged: MergedPools,
-    /// The MachineConfig that each pool was set to.
+    /// The last result of merging of each pool, and those that its spec or status still names.
+    results: BTreeMap<String, Vec<Arc<MachineConfig>>>,
+    /// The MachineConfig that each pool's spec was set to.
     last_set: BTreeMap<String, String>,
+    /// The MachineConfig that each pool's status was set to.
+    last_served: BTreeMap<String, String>,
+    repairs: Repairs,
     /// Rendered MachineConfigs that could not be written, or whose pools could not, with the reason.
     refusals: Refusals,
     refused: BTreeMap<String, String>,
@@ -95,14 +116,20 @@ impl PoolController {
     /// A controller that has not looked yet. `identity` is this process' name, in events.
     #[must_use]
     pub fn new(client: Client, ledgers: Option<Ledgers>, identity: &str, health: Health) -> Self {
+        let (report, publisher) = Report::new(client.clone(), identity, health.clone());
         Self {
-            report: Report::new(client.clone(), identity, health.clone()),
+            report,
+            publisher: Some(publisher),
             client,
             health,
             known: Known::default(),
             sources: Sources::default(),
+            contents: Contents::default(),
             merged: MergedPools::default(),
+            results: BTreeMap::new(),
             last_set: BTreeMap::new(),
+            last_served: BTreeMap::new(),
+            repairs: Repairs::default(),
             refusals: Refusals::default(),
             refused: BTreeMap::new(),
             ledgers: Asked::new(ledgers),
@@ -110,19 +137,34 @@ impl PoolController {
     }
 
     /// Renders the pools until that fails. Returns the reason.
-    pub async fn run(self) -> ControlError {
+    pub async fn run(mut self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
-        Box::pin(runtime::run(self, &client, &health)).await
+        let publisher = OptionFuture::from(self.publisher.take().map(Publisher::run));
+        tokio::select! {
+            error = Box::pin(runtime::run(self, &client, &health)) => error,
+            Some(never) = publisher => match never {},
+        }
     }
 
-    /// Merges the pools that are not paused.
+    /// Merges all pools: the result for a paused one may be what it names already.
     async fn merge(&mut self, pools: &[Pool], all: &AllMetadata) -> Result<(), ControlError> {
         self.sources.update(&self.client, all).await?;
         let images = read_controller_config(&self.client).await?;
         let before = self.merged.merges();
-        let merged = pools.iter().filter(|pool| !pool.is_paused).map(|pool| &pool.object);
-        self.merged.update(merged, &self.sources.machine_configs(), images.as_ref());
+        let objects = pools.iter().map(|pool| &pool.object);
+        self.merged.update(objects, &self.sources.machine_configs(), images.as_ref());
         self.health.metrics.pools_merged.inc_by(self.merged.merges() - before);
+        let mut earlier = std::mem::take(&mut self.results);
+        for pool in pools {
+            let name = pool.object.name();
+            let mut results = earlier.remove(name).unwrap_or_default();
+            let now = self.merged.get(name).and_then(Result::ok);
+            results.retain(|it| {
+                names(pool).contains(it.name()) && now.is_none_or(|now| now.name() != it.name())
+            });
+            results.extend(now.cloned());
+            self.results.insert(name.to_owned(), results);
+        }
         Ok(())
     }
 
@@ -139,18 +181,62 @@ impl PoolController {
             uid: uid.clone(),
             spec: pool.spec_configuration().to_owned(),
             status: pool.status_configuration().to_owned(),
+            served: served(pool).to_owned(),
             is_paused: *is_paused || is_meant,
             merged: match (unread, merged) {
                 (Some(reason), _) => Err(reason),
                 (None, Some(merged)) => merged.cloned().map_err(ToString::to_string),
-                (None, None) => Err("paused".to_owned()),
+                (None, None) => Err("new".to_owned()),
             },
+            known: self.results.get(name).cloned().unwrap_or_default(),
             last_set: self.last_set.get(name).cloned(),
+            last_served: self.last_served.get(name).cloned(),
         }
     }
 
     fn states(&self, pools: &[Pool], all: &AllMetadata) -> Vec<PoolState> {
         pools.iter().map(|pool| self.state(pool, all)).collect()
+    }
+
+    fn rendered(&self, all: &AllMetadata) -> RenderedConfigs {
+        rendered(all, |name| self.contents.is_changed(name))
+    }
+
+    /// Plans the writes of pools, and finds what keeps others from it.
+    fn plans<'a>(
+        &self,
+        pools: &'a [Pool],
+        all: &AllMetadata,
+    ) -> (Attention, Vec<(&'a Pool, Rendering)>) {
+        let (rendered, now) = (self.rendered(all), Instant::now());
+        let (mut attention, mut renderings) = (Attention::default(), Vec::new());
+        for pool in pools.iter().filter(|pool| !pool.is_deleted) {
+            let state = self.state(pool, all);
+            match plan(&state, &rendered) {
+                PoolPlan::Render(rendering) => {
+                    renderings.push((pool, rendering));
+                    continue;
+                }
+                PoolPlan::Hold(hold) => attention.add(pool, &hold.to_string()),
+                PoolPlan::Keep => {}
+            }
+            for fault in faults(&state, &rendered) {
+                match fault {
+                    Fault::Mendable(rendering) => renderings.push((pool, rendering)),
+                    Fault::Lost(loss) => attention.add(pool, &loss.to_string()),
+                }
+            }
+        }
+        renderings.retain(|(pool, rendering)| {
+            let name = rendering.machine_config.name();
+            let is_repair = matches!(rendering.prepare, Some(Prepare::Repair(_)));
+            let is_waiting = is_repair && self.repairs.is_waiting(name, now);
+            if is_waiting {
+                attention.add(pool, &format!("MachineConfig {name} {CHANGED_AGAIN}"));
+            }
+            !is_waiting
+        });
+        (attention, renderings)
     }
 
     /// Makes the writes of pools, several pools at a time. Returns true if another client came first.
@@ -181,15 +267,14 @@ impl PoolController {
                 self.health.metrics.failures.inc();
             }
             match self.refusals.note(config, result) {
-                Noted::Written if rendering.is_set => {
+                Noted::Written => {
                     self.refused.remove(config);
-                    self.last_set.insert(pool.object.name().to_owned(), config.to_owned());
-                    self.report.rendered(pool, &rendering).await;
+                    self.written(pool, &rendering);
                 }
                 Noted::Refused(error) => {
                     self.refused.insert(config.to_owned(), error);
                 }
-                Noted::Written | Noted::Nothing => {}
+                Noted::Nothing => {}
             }
         }
         Ok(is_superseded)
@@ -201,26 +286,61 @@ impl PoolController {
         rendering: &Rendering,
         all: &AllMetadata,
     ) -> Result<Applied, ControlError> {
-        let Rendering { machine_config, prepare, is_set } = rendering;
-        let present = all.get(machine_config.name()).map(|metadata| &**metadata);
-        let prepared = match prepare_write(pool, machine_config, *prepare, present)? {
-            PrepareWrite::Create(write) => apply_custom(&self.client, &configs(), &write).await?,
-            PrepareWrite::Patch(patch) => {
-                let (object, patch) = *patch;
-                apply_fields(&self.client, &configs(), &object, &patch).await?
+        let Rendering { machine_config, prepare, set } = rendering;
+        let config = machine_config.name();
+        if let Some(prepare) = prepare {
+            let present = all.get(config).map(|metadata| &**metadata);
+            let write = prepare_write(pool, machine_config, *prepare, present)?;
+            let prepared = apply_custom(&self.client, &configs(), &write).await?;
+            if prepared == Applied::Superseded {
+                return Ok(prepared);
             }
-        };
-        if prepared == Applied::Superseded || !is_set {
-            return Ok(prepared);
         }
-        let sources = self.merged.sources(pool.object.name());
-        let patch = pool_write(pool, machine_config.name(), &sources);
-        apply_fields(&self.client, &pools(), &pool_object(pool.object.name()), &patch).await
+        let (name, kind) = (pool.object.name(), pools());
+        let (object, sources) = (pool_object(name), self.merged.sources(name));
+        match set {
+            None => Ok(Applied::Done),
+            Some(Set::Spec) => {
+                let patch = spec_write(pool, config, &sources);
+                apply_fields(&self.client, &kind, &object, &patch).await
+            }
+            Some(Set::Status) => {
+                let patch = status_write(pool, config, &sources);
+                apply_status(&self.client, &kind, &object, &patch).await
+            }
+        }
+    }
+
+    /// Takes note of writes that succeeded.
+    fn written(&mut self, pool: &Pool, rendering: &Rendering) {
+        let (name, config) = (pool.object.name(), rendering.machine_config.name());
+        match rendering.prepare {
+            Some(Prepare::Repair(_)) => {
+                self.repairs.made(config, Instant::now());
+                self.contents.forget(config);
+                self.report.restored(pool, config);
+            }
+            Some(Prepare::Create(_)) if rendering.set.is_none() => {
+                self.report.restored(pool, config);
+            }
+            _ => {}
+        }
+        match rendering.set {
+            None => {}
+            Some(Set::Spec) => {
+                self.last_set.insert(name.to_owned(), config.to_owned());
+                self.report.rendered(pool, rendering);
+            }
+            Some(Set::Status) => {
+                self.last_served.insert(name.to_owned(), config.to_owned());
+                self.report.served(pool, config);
+            }
+        }
     }
 
     /// Deletes the rendered MachineConfigs that nothing needs.
     async fn expire(&mut self, pools: &[Pool], all: &AllMetadata) -> Result<(), ControlError> {
-        let rendered: RenderedConfigs = rendered(all).collect();
+        let rendered = self.rendered(all);
         let candidates = self.states(pools, all);
         let candidates = expired(&candidates, &rendered, &BTreeSet::new());
         let Some(served) = self.ledgers.served(&candidates).await else { return Ok(()) };
@@ -255,7 +375,8 @@ impl Reconciler for PoolController {
         if let Err(error) = expect_no_operator(&self.client).await {
             // A configuration that the operator sets is no conflict after it is gone.
             self.last_set.clear();
-            self.report.attention(Attention::default()).await;
+            self.last_served.clear();
+            self.report.attention(Attention::default());
             return Err(error);
         }
         let Some(all) = self.known.all() else { return Ok(Requeue::Resync) };
@@ -263,18 +384,14 @@ impl Reconciler for PoolController {
         let is_active =
             |name: &String| pools.iter().any(|it| it.object.name() == name && !it.is_paused);
         self.last_set.retain(|name, _| is_active(name));
+        self.last_served.retain(|name, _| is_active(name));
         self.merge(&pools, &all).await?;
-        let rendered: RenderedConfigs = rendered(&all).collect();
-        let (mut attention, mut renderings) = (Attention::default(), Vec::new());
+        let named = pools.iter().flat_map(names).map(str::to_owned).collect();
+        self.contents.update(&self.client, &all, &named).await?;
+        self.repairs.retain(|name| self.contents.is_changed(name));
+        let (mut attention, renderings) = self.plans(&pools, &all);
         for unread in &unread {
             attention.add_unread(unread);
-        }
-        for pool in &pools {
-            match plan(&self.state(pool, &all), &rendered) {
-                PoolPlan::Keep => {}
-                PoolPlan::Hold(hold) => attention.add(pool, hold.to_string()),
-                PoolPlan::Render(rendering) => renderings.push((pool, rendering)),
-            }
         }
         let configs =
             renderings.iter().map(|(pool, it)| (*pool, it.machine_config.name().to_owned()));
@@ -282,14 +399,26 @@ impl Reconciler for PoolController {
         let is_superseded = self.render(renderings, &all).await?;
         for (pool, config) in configs {
             if let Some(reason) = self.refused.get(&config) {
-                attention.add(pool, reason.clone());
+                attention.add(pool, reason);
             }
         }
-        self.report.attention(attention).await;
+        self.report.attention(attention);
         if unread.is_empty() {
             self.expire(&pools, &all).await?;
         }
         let requeue = if is_superseded { Requeue::After(ANOTHER_LOOK) } else { Requeue::Resync };
-        Ok(self.refusals.requeue(requeue, Instant::now()))
+        let now = Instant::now();
+        Ok(self.repairs.requeue(self.refusals.requeue(requeue, now), now))
     }
+}
+
+/// The MachineConfig that servers serve for a pool, empty for none.
+fn served(pool: &MachineConfigPool) -> &str {
+    served_configuration(ServingMode::Cluster, pool)
+}
+
+/// The MachineConfigs that a pool's machines get or are meant to get.
+fn names(pool: &Pool) -> BTreeSet<&str> {
+    let names = [pool.object.spec_configuration(), served(&pool.object)];
+    names.into_iter().filter(|name| !name.is_empty()).collect()
 }

@@ -1,26 +1,26 @@
 //! Objects of rendered pools, read and written, without I/O.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
 use model::merged_pool::GENERATED_BY;
-use model::objects::{MachineConfig, MachineConfigPool};
-use model::rendered_pools::{Prepare, RenderedConfig};
+use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL};
+use model::rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig, RenderedConfigs};
 use serde_json::{Map, Value, json};
 
 use crate::controllers::known::AllMetadata;
 use crate::kubernetes::apply::CustomWrite;
 use crate::kubernetes::write::{
     Change, FieldsMetadata, FieldsPatch, Malformed, ObjectName, ObjectWrite, Precondition,
+    StatusPatch,
 };
 
 pub(super) const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
 const POOL_KIND: &str = "MachineConfigPool";
 const CONFIG_KIND: &str = "MachineConfig";
-/// The generator of this controller's MachineConfigs; its version follows.
-const GENERATOR: &str = "machine-config-server/";
 /// Annotation of a rendered MachineConfig; see [`RenderedConfig::Own`].
 const REVISION: &str = "machineconfiguration.openshift.io/rendered-revision";
 
@@ -30,6 +30,7 @@ pub(super) struct Pool {
     pub(super) object: MachineConfigPool,
     pub(super) uid: String,
     pub(super) is_paused: bool,
+    pub(super) is_deleted: bool,
     precondition: Precondition,
 }
 
@@ -53,8 +54,9 @@ pub(super) fn pool(object: DynamicObject) -> Result<Pool, Malformed> {
         "spec": data["spec"], "status": data["status"],
     });
     let pool = serde_json::from_value(value).map_err(|error| name.malformed(error.to_string()))?;
-    let is_paused = is_paused || metadata.deletion_timestamp.is_some();
-    Ok(Pool { object: pool, uid: precondition.uid.clone(), is_paused, precondition })
+    let is_deleted = metadata.deletion_timestamp.is_some();
+    let (uid, is_paused) = (precondition.uid.clone(), is_paused || is_deleted);
+    Ok(Pool { object: pool, uid, is_paused, is_deleted, precondition })
 }
 
 /// Reads a MachineConfig, or returns the reason that it is malformed.
@@ -66,29 +68,34 @@ pub(super) fn machine_config(object: DynamicObject) -> Result<MachineConfig, Str
 }
 
 /// True for a MachineConfig that pools can select: it is not rendered itself.
-pub(super) fn is_source(metadata: &ObjectMeta) -> bool {
-    owner(metadata).is_none() && !is_own(metadata)
+pub(super) fn is_source(name: &str, metadata: &ObjectMeta) -> bool {
+    !origin(metadata).is_rendered(name)
 }
 
-/// All MachineConfigs, by their origin.
-pub(super) fn rendered(all: &AllMetadata) -> impl Iterator<Item = (String, RenderedConfig)> {
-    all.iter().map(|(name, metadata)| (name.clone(), kind(metadata)))
+/// True for a rendered MachineConfig of this controller.
+pub(super) fn is_own(name: &str, metadata: &ObjectMeta) -> bool {
+    matches!(RenderedConfig::of(name, &origin(metadata)), RenderedConfig::Own { .. })
 }
 
-fn kind(metadata: &ObjectMeta) -> RenderedConfig {
-    if is_own(metadata) {
-        let revision = annotation(metadata, REVISION).parse().unwrap_or_default();
-        let pool_uid = owner(metadata).map(|owner| owner.uid.clone()).unwrap_or_default();
-        return RenderedConfig::Own { pool_uid, revision };
+/// All MachineConfigs, by their origin. `is_changed` tells of one of this controller if its contents were changed.
+pub(super) fn rendered(all: &AllMetadata, is_changed: impl Fn(&str) -> bool) -> RenderedConfigs {
+    let of = |(name, metadata): (&String, &Arc<ObjectMeta>)| {
+        let mut config = RenderedConfig::of(name, &origin(metadata));
+        if let RenderedConfig::Own { is_changed: it, .. } = &mut config {
+            *it = is_changed(name);
+        }
+        (name.clone(), config)
+    };
+    all.iter().map(of).collect()
+}
+
+fn origin(metadata: &ObjectMeta) -> Origin<'_> {
+    Origin {
+        owner: owner(metadata).map(|owner| (owner.name.as_str(), owner.uid.as_str())),
+        generated_by: annotation(metadata, GENERATED_BY),
+        revision: annotation(metadata, REVISION),
+        has_role: metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(ROLE_LABEL)),
     }
-    match annotation(metadata, GENERATED_BY) {
-        "" => RenderedConfig::Custom,
-        _ => RenderedConfig::Generated,
-    }
-}
-
-fn is_own(metadata: &ObjectMeta) -> bool {
-    annotation(metadata, GENERATED_BY).starts_with(GENERATOR)
 }
 
 fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {
@@ -102,42 +109,49 @@ fn owner(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     owners.find(|owner| owner.kind == POOL_KIND && owner.controller == Some(true))
 }
 
-/// The write that makes a rendered MachineConfig, or gives an existing one to `pool`. `present` is the metadata of
-/// the existing one.
+/// The write that makes a rendered MachineConfig, or writes all of an existing one and gives it to `pool`. `present` is
+/// the metadata of the existing one, whose labels stay.
 pub(super) fn prepare_write(
     pool: &Pool,
     config: &MachineConfig,
     prepare: Prepare,
     present: Option<&ObjectMeta>,
-) -> Result<PrepareWrite, Malformed> {
+) -> Result<CustomWrite, Malformed> {
     let object = config_object(config.name());
-    let (Prepare::Create(revision) | Prepare::Reuse(revision)) = prepare;
-    let metadata = own_metadata(pool, revision);
-    if let Prepare::Reuse(_) = prepare {
-        let present = present.ok_or_else(|| object.malformed("was not read"))?;
-        let precondition = Precondition::of(&object, present)?;
-        let metadata = FieldsMetadata { precondition, fields: metadata };
-        return Ok(PrepareWrite::Patch(Box::new((
-            object,
-            FieldsPatch { metadata, spec: Map::new() },
-        ))));
-    }
     let failed = |error: serde_json::Error| object.malformed(error.to_string());
     let mut value = serde_json::to_value(config).map_err(failed)?;
-    for (key, field) in metadata {
-        match (value["metadata"].get_mut(&key), field) {
-            (Some(Value::Object(present)), Value::Object(fields)) => present.extend(fields),
-            (_, field) => value["metadata"][key] = field,
+    let (revision, present) = match prepare {
+        Prepare::Create(revision) => (revision, None),
+        Prepare::Reuse(revision) | Prepare::Repair(revision) => {
+            let present = present.ok_or_else(|| object.malformed("was not read"))?;
+            // The version is the precondition.
+            Precondition::of(&object, present)?;
+            (revision, Some(serde_json::to_value(present).map_err(failed)?))
         }
+    };
+    let mut metadata = Value::Object(Map::new());
+    let ours = [value["metadata"].take(), Value::Object(own_metadata(pool, revision))];
+    for layer in present.into_iter().chain(ours) {
+        set_fields(&mut metadata, layer);
     }
-    let change = Change::Create(serde_json::from_value(value).map_err(failed)?);
-    Ok(PrepareWrite::Create(Box::new(ObjectWrite { object, change })))
+    value["metadata"] = metadata;
+    let new = serde_json::from_value(value).map_err(failed)?;
+    let change = match prepare {
+        Prepare::Create(_) => Change::Create(new),
+        Prepare::Reuse(_) | Prepare::Repair(_) => Change::Replace(new),
+    };
+    Ok(ObjectWrite { object, change })
 }
 
-/// A write to a rendered MachineConfig.
-pub(super) enum PrepareWrite {
-    Create(Box<CustomWrite>),
-    Patch(Box<(ObjectName, FieldsPatch)>),
+/// Sets fields of metadata; annotations that are not named stay.
+fn set_fields(metadata: &mut Value, fields: Value) {
+    let Value::Object(fields) = fields else { return };
+    for (key, field) in fields {
+        match (metadata.get_mut(&key), field) {
+            (Some(Value::Object(present)), Value::Object(fields)) => present.extend(fields),
+            (_, field) => metadata[key] = field,
+        }
+    }
 }
 
 fn own_metadata(pool: &Pool, revision: u64) -> Map<String, Value> {
@@ -153,17 +167,26 @@ fn own_metadata(pool: &Pool, revision: u64) -> Map<String, Value> {
         .collect()
 }
 
-/// The write that sets a pool to a rendered MachineConfig, made of `sources`.
-pub(super) fn pool_write(pool: &Pool, config: &str, sources: &BTreeSet<&str>) -> FieldsPatch {
+/// The write that sets a pool's spec to a rendered MachineConfig, made of `sources`.
+pub(super) fn spec_write(pool: &Pool, config: &str, sources: &BTreeSet<&str>) -> FieldsPatch {
+    let precondition = pool.precondition.clone();
+    FieldsPatch {
+        metadata: FieldsMetadata { precondition, fields: Map::new() },
+        spec: configuration(config, sources),
+    }
+}
+
+/// The write that sets a pool's status to a rendered MachineConfig, made of `sources`.
+pub(super) fn status_write(pool: &Pool, config: &str, sources: &BTreeSet<&str>) -> StatusPatch {
+    StatusPatch { metadata: pool.precondition.clone(), status: configuration(config, sources) }
+}
+
+fn configuration(config: &str, sources: &BTreeSet<&str>) -> Map<String, Value> {
     let reference =
         |name: &&str| json!({"apiVersion": API_VERSION, "kind": CONFIG_KIND, "name": name});
     let source: Vec<Value> = sources.iter().map(reference).collect();
     let configuration = json!({"name": config, "source": source});
-    let precondition = pool.precondition.clone();
-    FieldsPatch {
-        metadata: FieldsMetadata { precondition, fields: Map::new() },
-        spec: [("configuration".to_owned(), configuration)].into_iter().collect(),
-    }
+    [("configuration".to_owned(), configuration)].into_iter().collect()
 }
 
 /// The write that deletes a rendered MachineConfig that was read.

@@ -1,16 +1,17 @@
 //! Reads the objects that rendered pools depend on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
 use kube::api::{ApiResource, DynamicObject};
+use model::merged_pool::has_contents_of_name;
 use model::objects::{ControllerConfig, LabelSelector, MachineConfig};
 use serde_json::Map;
 
-use super::objects::{Pool, config_object, is_source, machine_config, pool, pool_object};
+use super::objects::{Pool, config_object, is_own, is_source, machine_config, pool, pool_object};
 use crate::controllers::NAMESPACE;
 use crate::controllers::known::AllMetadata;
 use crate::controllers::runtime::Watched;
@@ -94,6 +95,67 @@ pub(super) async fn read_controller_config(
     Ok(Some(read.map_err(|error| object.malformed(error.to_string()))?))
 }
 
+/// Reads MachineConfigs, some at a time, and returns name, version and what `keep` keeps of each. Those that are gone are
+/// omitted: the metadata will show the deletion.
+async fn read_configs<T>(
+    client: &Client,
+    names: Vec<String>,
+    keep: impl Fn(DynamicObject) -> T,
+) -> Result<Vec<(String, String, T)>, ControlError> {
+    let (kind, keep) = (&configs(), &keep);
+    let reads = names.into_iter().map(async |name| {
+        let object = read_custom(client, &config_object(&name), kind).await?;
+        Ok::<_, ControlError>(object.map(|object| {
+            let version = object.metadata.resource_version.clone().unwrap_or_default();
+            (name, version, keep(object))
+        }))
+    });
+    let read: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).try_collect().await?;
+    Ok(read.into_iter().flatten().collect())
+}
+
+/// Results of comparing the contents of MachineConfigs with their names. Each is read once a change and not kept.
+#[derive(Default)]
+pub(super) struct Contents(BTreeMap<String, Content>);
+
+struct Content {
+    version: String,
+    is_changed: bool,
+}
+
+impl Contents {
+    /// Reads those of `named` that are new or changed, and forgets all others.
+    pub(super) async fn update(
+        &mut self,
+        client: &Client,
+        all: &AllMetadata,
+        named: &BTreeSet<String>,
+    ) -> Result<(), ControlError> {
+        self.0.retain(|name, _| named.contains(name));
+        let unread = named.iter().filter(|name| {
+            let metadata = all.get(*name).filter(|metadata| is_own(name, metadata));
+            let known = self.0.get(*name).map(|content| content.version.as_str());
+            metadata.is_some_and(|it| known.is_none() || known != it.resource_version.as_deref())
+        });
+        let is_changed =
+            |object| !machine_config(object).is_ok_and(|config| has_contents_of_name(&config));
+        let read = read_configs(client, unread.cloned().collect(), is_changed);
+        for (name, version, is_changed) in read.await? {
+            self.0.insert(name, Content { version, is_changed });
+        }
+        Ok(())
+    }
+
+    /// Forgets one that was written.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
+    pub(super) fn is_changed(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|content| content.is_changed)
+    }
+}
+
 /// The MachineConfigs that pools may be made of, each read once a change.
 #[derive(Default)]
 pub(super) struct Sources(BTreeMap<String, Source>);
@@ -110,25 +172,17 @@ impl Sources {
         client: &Client,
         all: &AllMetadata,
     ) -> Result<(), ControlError> {
-        let is_there = |name: &String| all.get(name).is_some_and(|metadata| is_source(metadata));
+        let is_there =
+            |name: &String| all.get(name).is_some_and(|metadata| is_source(name, metadata));
         self.0.retain(|name, _| is_there(name));
         let changed = all.iter().filter(|(name, metadata)| {
             let version = metadata.resource_version.as_deref();
             let known = self.0.get(*name).map(|source| source.version.as_str());
-            is_source(metadata) && (known.is_none() || known != version)
+            is_source(name, metadata) && (known.is_none() || known != version)
         });
-        let (kind, names) = (&configs(), changed.map(|(name, _)| name.clone()));
-        let names: Vec<String> = names.collect();
-        let reads = names.into_iter().map(async |name| {
-            let read = read_custom(client, &config_object(&name), kind).await?;
-            Ok::<_, ControlError>((name, read))
-        });
-        let reads = stream::iter(reads).buffer_unordered(AT_ONCE);
-        for (name, object) in reads.try_collect::<Vec<_>>().await? {
-            // The metadata will show the deletion.
-            let Some(object) = object else { continue };
-            let version = object.metadata.resource_version.clone().unwrap_or_default();
-            let read = machine_config(object).map(Arc::new);
+        let names = changed.map(|(name, _)| name.clone()).collect();
+        let read = read_configs(client, names, |object| machine_config(object).map(Arc::new));
+        for (name, version, read) in read.await? {
             self.0.insert(name, Source { version, read });
         }
         Ok(())

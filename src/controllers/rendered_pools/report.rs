@@ -1,20 +1,48 @@
 //! Reports of rendered pools: log, events, readiness and metrics.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::pending;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::EventType;
 use model::rendered_pools::Rendering;
+use tokio::sync::mpsc;
 
 use super::objects::{Pool, reference};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{Health, Malformed};
 use crate::telemetry::conditions::Condition;
 
+/// Maximum number of events that wait for the API server.
+const MAX_WAITING: usize = 1_000;
+
+/// Publishes the events of a [`Report`] one after another, beside it, so that no pool waits for another one's.
+pub(super) struct Publisher {
+    events: Events,
+    waiting: mpsc::Receiver<Event>,
+}
+
+struct Event {
+    type_: EventType,
+    reason: &'static str,
+    pool: ObjectReference,
+    note: String,
+}
+
+impl Publisher {
+    pub(super) async fn run(mut self) -> Infallible {
+        while let Some(Event { type_, reason, pool, note }) = self.waiting.recv().await {
+            self.events.publish_about(type_, reason, &pool, &note).await;
+        }
+        pending().await
+    }
+}
+
 /// Reporter, which knows what it reported before.
 pub(super) struct Report {
-    events: Events,
+    events: mpsc::Sender<Event>,
     health: Health,
     /// Reasons that pools are not rendered, by pool, as they were reported.
     reported: BTreeMap<String, String>,
@@ -25,8 +53,13 @@ pub(super) struct Report {
 pub(super) struct Attention(BTreeMap<String, (Option<ObjectReference>, String)>);
 
 impl Attention {
-    pub(super) fn add(&mut self, pool: &Pool, reason: String) {
-        self.0.insert(pool.object.name().to_owned(), (Some(reference(pool)), reason));
+    pub(super) fn add(&mut self, pool: &Pool, reason: &str) {
+        let new = || (Some(reference(pool)), String::new());
+        let (_, reasons) = self.0.entry(pool.object.name().to_owned()).or_insert_with(new);
+        if !reasons.is_empty() {
+            reasons.push_str("; ");
+        }
+        reasons.push_str(reason);
     }
 
     pub(super) fn add_unread(&mut self, unread: &Malformed) {
@@ -35,12 +68,20 @@ impl Attention {
 }
 
 impl Report {
-    pub(super) fn new(client: Client, identity: &str, health: Health) -> Self {
-        Self { events: Events::new(client, identity), health, reported: BTreeMap::new() }
+    pub(super) fn new(client: Client, identity: &str, health: Health) -> (Self, Publisher) {
+        let (events, waiting) = mpsc::channel(MAX_WAITING);
+        let report = Self { events, health, reported: BTreeMap::new() };
+        (report, Publisher { events: Events::new(client, identity), waiting })
+    }
+
+    fn event(&self, type_: EventType, reason: &'static str, pool: ObjectReference, note: String) {
+        if self.events.try_send(Event { type_, reason, pool, note }).is_err() {
+            tracing::debug!(reason, "dropped an event, because too many wait for the API server");
+        }
     }
 
     /// Reports the reason that a pool is not rendered, once for each pool and reason.
-    pub(super) async fn attention(&mut self, attention: Attention) {
+    pub(super) fn attention(&mut self, attention: Attention) {
         let line = |(pool, (_, reason)): (&String, &(_, String))| {
             format!("MachineConfigPool {pool}: {reason}")
         };
@@ -59,7 +100,7 @@ impl Report {
                 "cannot render the pool, keeping its last configuration"
             );
             if let Some(object) = object {
-                self.events.publish_about(EventType::Warning, "not-rendered", object, reason).await;
+                self.event(EventType::Warning, "not-rendered", object.clone(), reason.clone());
             }
         }
         for pool in self.reported.keys().filter(|pool| !attention.0.contains_key(*pool)) {
@@ -70,13 +111,41 @@ impl Report {
     }
 
     /// Reports that a pool was set to a rendered MachineConfig.
-    pub(super) async fn rendered(&self, pool: &Pool, rendering: &Rendering) {
+    pub(super) fn rendered(&self, pool: &Pool, rendering: &Rendering) {
         let (name, before) = (pool.object.name(), pool.object.spec_configuration());
         let config = rendering.machine_config.name();
         self.health.metrics.pools_rendered.inc();
         tracing::info!(pool = name, config, before, "set the pool to a rendered MachineConfig");
         let note = format!("set spec.configuration to MachineConfig {config}");
-        self.events.publish_about(EventType::Normal, "rendered", &reference(pool), &note).await;
+        self.event(EventType::Normal, "rendered", reference(pool), note);
+    }
+
+    /// Reports that a pool's status was set to the rendered MachineConfig in its spec.
+    pub(super) fn served(&self, pool: &Pool, config: &str) {
+        let (name, before) = (pool.object.name(), pool.object.status_configuration());
+        tracing::info!(
+            pool = name,
+            config,
+            before,
+            "set the pool's status, so that servers serve the rendered MachineConfig"
+        );
+        let note = format!("set status.configuration to MachineConfig {config}");
+        self.event(EventType::Normal, "rendered", reference(pool), note);
+    }
+
+    /// Reports that a rendered MachineConfig was written again.
+    pub(super) fn restored(&self, pool: &Pool, config: &str) {
+        let name = pool.object.name();
+        self.health.metrics.rendered_restored.inc();
+        tracing::warn!(
+            pool = name,
+            config,
+            fix = "change the MachineConfigs that the pool selects instead",
+            "restored a rendered MachineConfig that another client changed or deleted"
+        );
+        let note =
+            format!("restored MachineConfig {config}, which another client changed or deleted");
+        self.event(EventType::Warning, "restored", reference(pool), note);
     }
 
     /// Reports the reason that nothing is deleted, or with `None` that all ledgers answered.
@@ -95,5 +164,29 @@ impl Report {
                 }
             },
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn pools_do_not_wait_for_events_that_the_api_server_does_not_take() {
+        let silent = tower::service_fn(|_: http::Request<Body>| {
+            pending::<Result<http::Response<Body>, std::io::Error>>()
+        });
+        let client = Client::new(silent, "default");
+        let (report, publisher) = Report::new(client, "test", Health::default());
+        let publisher = tokio::spawn(publisher.run());
+        for _ in 0..2 * MAX_WAITING {
+            let (pool, note) = (ObjectReference::default(), "note".to_owned());
+            report.event(EventType::Normal, "rendered", pool, note);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(report.events.capacity(), 0, "the rest is dropped");
+        publisher.abort();
     }
 }

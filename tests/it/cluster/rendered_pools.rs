@@ -2,6 +2,7 @@
 //! `deploy/components/render-pools` gives it.
 
 mod others;
+mod repairs;
 mod retention;
 
 use std::time::Duration;
@@ -244,10 +245,11 @@ fn the_component_gives_the_rights_that_rendering_takes_and_no_others() {
     let account = "machine-config-server-controller";
     let group = "machineconfiguration.openshift.io";
     let namespace = "openshift-machine-config-operator";
-    let configs = ["get", "list", "watch", "create", "patch", "delete"];
-    let objects: [(String, &str, &[&str]); 8] = [
+    let configs = ["get", "list", "watch", "create", "update", "delete"];
+    let objects: [(String, &str, &[&str]); 9] = [
         (format!("{group}/machineconfigs"), "", &configs),
         (format!("{group}/machineconfigpools"), "", &["list", "watch", "patch"]),
+        (format!("{group}/machineconfigpools//status"), "", &["patch"]),
         (format!("{group}/controllerconfigs/machine-config-controller"), "", &configs[..3]),
         (format!("{group}/controllerconfigs"), "", &[]),
         ("apps/deployments/machine-config-controller".to_owned(), namespace, &configs[..3]),

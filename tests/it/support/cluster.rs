@@ -217,7 +217,7 @@ impl Cluster {
     }
 
     /// Returns `true` if a service account in the operator's namespace has the permission `verb` for `GROUP/RESOURCE`,
-    /// or `GROUP/RESOURCE/NAME`.
+    /// `GROUP/RESOURCE/NAME`, or `GROUP/RESOURCE//SUBRESOURCE`.
     pub(crate) fn may(&self, account: &str, verb: &str, object: &str, namespace: &str) -> bool {
         let parts: Vec<&str> = object.split('/').collect();
         let review = json!({
@@ -228,6 +228,7 @@ impl Cluster {
                 "resourceAttributes": {
                     "verb": verb, "group": parts[0], "resource": parts[1],
                     "name": parts.get(2).copied().unwrap_or_default(), "namespace": namespace,
+                    "subresource": parts.get(3).copied().unwrap_or_default(),
                 },
             },
         });

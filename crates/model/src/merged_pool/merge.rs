@@ -108,8 +108,18 @@ pub(super) fn chosen<'a>(
     })
 }
 
-/// Half of a SHA-256, with as many digits as the render controller uses in names.
+/// True if a MachineConfig's name ends with the digest of its contents, as [`merge()`] names it.
+#[must_use]
+pub fn has_contents_of_name(config: &MachineConfig) -> bool {
+    let named = config.name().rsplit_once('-').map_or("", |(_, digest)| digest);
+    digest(&config.spec).is_ok_and(|digest| digest == named)
+}
+
+/// Half of a SHA-256, with as many digits as the render controller uses in names. An API server changes the order of
+/// fields, so they are sorted.
 fn digest(spec: &MachineConfigSpec) -> serde_json::Result<String> {
-    let digest = Sha256::digest(serde_json::to_vec(spec)?);
+    let mut spec = serde_json::to_value(spec)?;
+    spec.sort_all_objects();
+    let digest = Sha256::digest(serde_json::to_vec(&spec)?);
     Ok(HEXLOWER.encode(&digest[..16]))
 }

@@ -24,7 +24,7 @@ mod pools;
 mod select;
 mod unmergeable;
 
-pub use merge::{GENERATED_BY, merge};
+pub use merge::{GENERATED_BY, has_contents_of_name, merge};
 pub use origins::{Member, Origin, origins};
 pub use parsed::ParsedMachineConfig;
 pub use pools::MergedPools;

@@ -238,10 +238,35 @@ fn the_name_is_by_pool_and_contents() {
     let b = file("b", json!({"path": "/b", "contents": {"source": "data:,b"}}));
     let both = name("p", &[a.clone(), b.clone()]);
     assert_eq!(both, name("p", &[b.clone(), a.clone()]));
-    assert_eq!(both, "rendered-p-0c4a1369e448c94d33da6143e80e6f25");
+    assert_eq!(both, "rendered-p-6c4ae96c400ed5387074a322672530a3");
     let other = file("b", json!({"path": "/b", "contents": {"source": "data:,c"}}));
     assert_ne!(both, name("p", &[a.clone(), other]));
     assert_eq!(both.strip_prefix("rendered-p"), name("q", &[a, b]).strip_prefix("rendered-q"));
+}
+
+#[test]
+fn a_name_tells_whether_the_contents_were_changed_but_for_the_order_of_fields() {
+    let a = file("a", json!({"path": "/a", "mode": 420, "contents": {"source": "data:,a"}}));
+    let a = ParsedMachineConfig::new(&a);
+    let merged = serde_json::to_value(merge("p", &[&a], None).unwrap()).unwrap();
+    let is_intact = |config: Value| has_contents_of_name(&serde_json::from_value(config).unwrap());
+    let mut sorted = merged.clone();
+    sorted.sort_all_objects();
+    assert_ne!(sorted.to_string(), merged.to_string());
+    assert!(is_intact(merged.clone()) && is_intact(sorted));
+    for (place, value) in [
+        ("/spec/config/storage/files/0/mode", json!(384)),
+        ("/spec/config/storage/files/0/unknown", json!(1)),
+        ("/spec/kernelArguments", json!(["quiet"])),
+        ("/spec/fips", json!(true)),
+        ("/spec", json!(null)),
+        ("/metadata/name", json!("rendered")),
+    ] {
+        let mut changed = merged.clone();
+        let (parent, key) = place.rsplit_once('/').unwrap();
+        changed.pointer_mut(parent).unwrap()[key] = value;
+        assert!(!is_intact(changed), "{place}");
+    }
 }
 
 #[test]

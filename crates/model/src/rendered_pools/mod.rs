@@ -7,16 +7,17 @@
 //!  boot ledgers ────────────────────┴── expired ──> those to delete
 //! ```
 //!
-//! A rendered MachineConfig is there before a pool names it. One that is there already gets a new revision first: a
-//! controller that planned to delete it, and was held up, has its write refused then.
+//! A rendered MachineConfig is there before a pool names it. One that is there already is written as a whole first,
+//! with a new revision: nobody knows what it contains, and a controller that planned to delete it, and was held up, has
+//! its write refused then.
 
 mod plan;
 mod retention;
 mod state;
 
-pub use plan::{Hold, PoolPlan, Prepare, Rendering, plan};
+pub use plan::{Fault, Hold, Loss, PoolPlan, Prepare, Rendering, Set, faults, plan};
 pub use retention::{MAX_UNNAMED, expired};
-pub use state::{PoolState, RenderedConfig, RenderedConfigs};
+pub use state::{GENERATOR, Origin, PoolState, RenderedConfig, RenderedConfigs};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! Plan for a pool.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::state::{PoolState, RenderedConfig, RenderedConfigs};
@@ -22,9 +23,9 @@ pub struct Rendering {
     /// The rendered MachineConfig.
     pub machine_config: Arc<MachineConfig>,
     /// Write to the rendered MachineConfig.
-    pub prepare: Prepare,
-    /// True if the pool does not name it yet.
-    pub is_set: bool,
+    pub prepare: Option<Prepare>,
+    /// Write to the pool.
+    pub set: Option<Set>,
 }
 
 /// Write to a rendered MachineConfig, with its new revision.
@@ -32,8 +33,44 @@ pub struct Rendering {
 pub enum Prepare {
     /// Creates it.
     Create(u64),
-    /// Sets owner and revision of an existing one.
+    /// Writes all of an existing one, whatever it contains, with this pool as its owner.
     Reuse(u64),
+    /// The same for one whose contents another client changed.
+    Repair(u64),
+}
+
+/// Field of a pool that is set to a rendered MachineConfig.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Set {
+    /// The spec.
+    Spec,
+    /// The status, which keeps servers at an earlier one.
+    Status,
+}
+
+/// Fault of a MachineConfig that a pool keeps.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    /// This controller can write it again.
+    Mendable(Rendering),
+    /// It is lost, or its contents are.
+    Lost(Loss),
+}
+
+/// Loss of a MachineConfig that a pool keeps.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Loss {
+    /// It does not exist.
+    #[error(
+        "it names MachineConfig {0}, which does not exist: create it, or have the pool rendered again"
+    )]
+    Missing(String),
+    /// Another client changed it.
+    #[error(
+        "it names MachineConfig {0}, whose contents are not those that its name was made of: restore it, or have \
+         the pool rendered again"
+    )]
+    Changed(String),
 }
 
 /// Reason that a pool is not set to the result of its MachineConfigs.
@@ -54,6 +91,12 @@ pub enum Hold {
          spec.configuration"
     )]
     Contested(String),
+    /// Another client sets the pool's status too.
+    #[error(
+        "another client set status.configuration back to MachineConfig {0}, which servers serve: remove \
+         status.configuration, or pause the pool to keep it"
+    )]
+    SetBack(String),
     /// The name of the rendered MachineConfig is taken.
     #[error("MachineConfig {0} exists, and this controller did not make it: delete or rename it")]
     Taken(String),
@@ -73,18 +116,57 @@ pub fn plan(pool: &PoolState, configs: &RenderedConfigs) -> PoolPlan {
         Err(reason) => return PoolPlan::Hold(Hold::Unmergeable(reason.clone())),
     };
     let is_named = pool.spec == merged.name();
+    let revision = next_revision(pool, configs);
     let prepare = match configs.get(merged.name()) {
-        Some(RenderedConfig::Own { pool_uid, .. }) if is_named && *pool_uid == pool.uid => {
-            return PoolPlan::Keep;
+        Some(RenderedConfig::Own { pool_uid, is_changed, .. })
+            if is_named && *pool_uid == pool.uid =>
+        {
+            is_changed.then_some(Prepare::Repair(revision))
         }
-        Some(RenderedConfig::Own { .. }) => Prepare::Reuse(next_revision(pool, configs)),
+        Some(RenderedConfig::Own { .. }) => Some(Prepare::Reuse(revision)),
         Some(RenderedConfig::Generated | RenderedConfig::Custom) => {
             return PoolPlan::Hold(Hold::Taken(merged.name().to_owned()));
         }
-        None => Prepare::Create(next_revision(pool, configs)),
+        None => Some(Prepare::Create(revision)),
     };
-    let machine_config = Arc::clone(merged);
-    PoolPlan::Render(Rendering { machine_config, prepare, is_set: !is_named })
+    let set = if !is_named {
+        Some(Set::Spec)
+    } else if prepare.is_none() && pool.served != pool.spec {
+        if pool.last_served.as_ref() == Some(&pool.spec) {
+            return PoolPlan::Hold(Hold::SetBack(pool.served.clone()));
+        }
+        Some(Set::Status)
+    } else {
+        None
+    };
+    if prepare.is_none() && set.is_none() {
+        return PoolPlan::Keep;
+    }
+    PoolPlan::Render(Rendering { machine_config: Arc::clone(merged), prepare, set })
+}
+
+/// Faults of the MachineConfigs that a pool keeps, because it is paused or held.
+#[must_use]
+pub fn faults(pool: &PoolState, configs: &RenderedConfigs) -> Vec<Fault> {
+    let kept = BTreeSet::from([&pool.spec, &pool.served]);
+    let kept = kept.into_iter().filter(|name| !name.is_empty());
+    kept.filter_map(|name| fault(pool, name, configs)).collect()
+}
+
+fn fault(pool: &PoolState, name: &str, configs: &RenderedConfigs) -> Option<Fault> {
+    let revision = next_revision(pool, configs);
+    let (prepare, loss) = match configs.get(name) {
+        None => (Prepare::Create(revision), Loss::Missing(name.to_owned())),
+        Some(RenderedConfig::Own { is_changed: true, .. }) => {
+            (Prepare::Repair(revision), Loss::Changed(name.to_owned()))
+        }
+        Some(_) => return None,
+    };
+    let Some(known) = pool.known.iter().find(|known| known.name() == name) else {
+        return Some(Fault::Lost(loss));
+    };
+    let machine_config = Arc::clone(known);
+    Some(Fault::Mendable(Rendering { machine_config, prepare: Some(prepare), set: None }))
 }
 
 /// Reason to leave the configuration to another client.
@@ -99,7 +181,7 @@ fn held_by_others(pool: &PoolState, configs: &RenderedConfigs) -> Option<Hold> {
 
 fn next_revision(pool: &PoolState, configs: &RenderedConfigs) -> u64 {
     let revisions = configs.values().filter_map(|config| match config {
-        RenderedConfig::Own { pool_uid, revision } if *pool_uid == pool.uid => Some(*revision),
+        RenderedConfig::Own { pool_uid, revision, .. } if *pool_uid == pool.uid => Some(*revision),
         _ => None,
     });
     revisions.max().unwrap_or_default().saturating_add(1)

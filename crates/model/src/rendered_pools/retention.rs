@@ -22,7 +22,7 @@ pub fn expired<'a>(
     named.extend(served.iter().map(String::as_str));
     let mut unnamed: BTreeMap<&str, Vec<(Reverse<u64>, &str)>> = BTreeMap::new();
     for (name, config) in configs {
-        if let RenderedConfig::Own { pool_uid, revision } = config
+        if let RenderedConfig::Own { pool_uid, revision, .. } = config
             && !named.contains(name.as_str())
         {
             unnamed.entry(pool_uid).or_default().push((Reverse(*revision), name));

@@ -16,14 +16,25 @@ fn pool(spec: &str, merged: Arc<MachineConfig>) -> PoolState {
         uid: "u".to_owned(),
         spec: spec.to_owned(),
         status: String::new(),
+        served: spec.to_owned(),
         is_paused: false,
         merged: Ok(merged),
+        known: Vec::new(),
         last_set: None,
+        last_served: None,
     }
 }
 
 fn own(revision: u64) -> RenderedConfig {
-    RenderedConfig::Own { pool_uid: "u".to_owned(), revision }
+    of_pool("u", revision)
+}
+
+fn of_pool(uid: &str, revision: u64) -> RenderedConfig {
+    RenderedConfig::Own { pool_uid: uid.to_owned(), revision, is_changed: false }
+}
+
+fn changed(revision: u64) -> RenderedConfig {
+    RenderedConfig::Own { pool_uid: "u".to_owned(), revision, is_changed: true }
 }
 
 fn configs<const N: usize>(configs: [(&str, RenderedConfig); N]) -> RenderedConfigs {
@@ -35,11 +46,15 @@ fn told(plan: &PoolPlan) -> String {
     match plan {
         PoolPlan::Keep => "keep".to_owned(),
         PoolPlan::Hold(hold) => hold.to_string(),
-        PoolPlan::Render(Rendering { machine_config, prepare, is_set }) => {
-            let set = if *is_set { ", set" } else { "" };
-            format!("{prepare:?} {}{set}", machine_config.name())
-        }
+        PoolPlan::Render(rendering) => writes(rendering),
     }
+}
+
+fn writes(Rendering { machine_config, prepare, set }: &Rendering) -> String {
+    let prepare = prepare.map(|prepare| format!("{prepare:?}"));
+    let set = set.map(|set| format!("{set:?}"));
+    let writes: Vec<String> = prepare.into_iter().chain(set).collect();
+    format!("{}: {}", machine_config.name(), writes.join(", "))
 }
 
 #[test]
@@ -47,25 +62,73 @@ fn a_pool_is_set_to_what_its_machine_configs_come_to() {
     let there = configs([
         ("a", own(3)),
         ("b", own(4)),
-        ("stranger", RenderedConfig::Own { pool_uid: "other".to_owned(), revision: 9 }),
+        ("altered", changed(2)),
+        ("stranger", of_pool("other", 9)),
         ("theirs", RenderedConfig::Generated),
         ("custom", RenderedConfig::Custom),
     ]);
     for (pool, expected) in [
-        (pool("", merged("new")), "Create(5) new, set"),
+        (pool("", merged("new")), "new: Create(5), Spec"),
         (pool("a", merged("a")), "keep"),
-        (pool("a", merged("b")), "Reuse(5) b, set"),
-        (pool("b", merged("new")), "Create(5) new, set"),
+        (pool("a", merged("b")), "b: Reuse(5), Spec"),
+        (pool("b", merged("new")), "new: Create(5), Spec"),
         // It is gone, or was never there.
-        (pool("lost", merged("lost")), "Create(5) lost"),
-        (pool("lost", merged("a")), "Reuse(5) a, set"),
+        (pool("lost", merged("lost")), "lost: Create(5)"),
+        (pool("lost", merged("a")), "a: Reuse(5), Spec"),
         // An earlier pool of this name left it behind.
-        (pool("stranger", merged("stranger")), "Reuse(5) stranger"),
-        (pool("theirs", merged("a")), "Reuse(5) a, set"),
+        (pool("stranger", merged("stranger")), "stranger: Reuse(5)"),
+        (pool("theirs", merged("a")), "a: Reuse(5), Spec"),
+        // Another client changed it.
+        (pool("altered", merged("altered")), "altered: Repair(5)"),
+        (pool("a", merged("altered")), "altered: Reuse(5), Spec"),
+        // Servers serve what the status names, until it names the same.
+        (serves("old", pool("a", merged("a"))), "a: Status"),
+        (serves("old", pool("a", merged("b"))), "b: Reuse(5), Spec"),
+        (serves("old", pool("altered", merged("altered"))), "altered: Repair(5)"),
+        (PoolState { is_paused: true, ..serves("old", pool("a", merged("a"))) }, "keep"),
         (PoolState { is_paused: true, ..pool("", merged("new")) }, "keep"),
         (PoolState { merged: Err("conflict".to_owned()), ..pool("a", merged("a")) }, "conflict"),
     ] {
         assert_eq!(told(&plan(&pool, &there)), expected, "{pool:?}");
+    }
+}
+
+fn serves(served: &str, pool: PoolState) -> PoolState {
+    PoolState { status: served.to_owned(), served: served.to_owned(), ..pool }
+}
+
+#[test]
+fn what_a_pool_keeps_is_written_again_if_its_contents_are_known_and_reported_otherwise() {
+    let there = configs([
+        ("a", own(3)),
+        ("altered", changed(4)),
+        ("theirs", RenderedConfig::Generated),
+        ("custom", RenderedConfig::Custom),
+    ]);
+    let held = |spec: &str| PoolState { is_paused: true, ..pool(spec, merged("b")) };
+    let knows =
+        |pool: PoolState| PoolState { known: ["altered", "lost"].map(merged).into(), ..pool };
+    for (pool, expected) in [
+        (held(""), &[][..]),
+        (held("a"), &[]),
+        (held("theirs"), &[]),
+        (serves("custom", held("a")), &[]),
+        (held("lost"), &["it names MachineConfig lost, which does not exist"]),
+        (serves("lost", held("a")), &["it names MachineConfig lost, which does not exist"]),
+        (held("altered"), &["it names MachineConfig altered, whose contents are not"]),
+        (knows(held("altered")), &["altered: Repair(5)"]),
+        (knows(held("lost")), &["lost: Create(5)"]),
+        (knows(serves("altered", held("lost"))), &["altered: Repair(5)", "lost: Create(5)"]),
+    ] {
+        let faults = faults(&pool, &there);
+        assert_eq!(faults.len(), expected.len(), "{pool:?}");
+        for (fault, expected) in faults.iter().zip(expected) {
+            let fault = match fault {
+                Fault::Mendable(rendering) => writes(rendering),
+                Fault::Lost(loss) => loss.to_string(),
+            };
+            assert!(fault.starts_with(expected), "{fault} {pool:?}");
+        }
     }
 }
 
@@ -86,8 +149,43 @@ fn what_others_decide_is_left_to_them_and_reported() {
     // Once is a start, twice is a fight.
     let fought = PoolState { last_set: Some("a".to_owned()), ..pool("theirs", merged("a")) };
     assert_eq!(hold(&fought), Some(Hold::Contested("theirs".to_owned())));
+    let set_back = serves("old", pool("a", merged("a")));
+    let set_back = PoolState { last_served: Some("a".to_owned()), ..set_back };
+    assert_eq!(hold(&set_back), Some(Hold::SetBack("old".to_owned())));
+    let rendered_anew = PoolState { last_served: Some("b".to_owned()), ..set_back };
+    assert_eq!(hold(&rendered_anew), None);
     let given_back = PoolState { spec: String::new(), ..fought };
     assert_eq!(hold(&given_back), None);
+}
+
+#[test]
+fn only_what_has_owner_annotation_and_name_and_no_role_is_ours() {
+    let name = format!("rendered-worker-{}", "0123456789abcdef".repeat(2));
+    let own = Origin {
+        owner: Some(("worker", "u")),
+        generated_by: "machine-config-server/0.1.0",
+        revision: "7",
+        has_role: false,
+    };
+    assert_eq!(RenderedConfig::of(&name, &own), of_pool("u", 7));
+    let generated = RenderedConfig::Generated;
+    let longer = format!("{name}0");
+    for (name, origin, is_rendered, expected) in [
+        // Copies that administrators made of it.
+        ("50-mine", own, false, &generated),
+        (&name[..], Origin { has_role: true, ..own }, false, &generated),
+        (&longer, own, false, &generated),
+        (&name[..name.len() - 1], own, false, &generated),
+        (&name.to_uppercase(), own, false, &generated),
+        (&name.replace("worker", "infra"), own, false, &generated),
+        (&name, Origin { owner: None, ..own }, false, &generated),
+        (&name, Origin { generated_by: "", ..own }, false, &RenderedConfig::Custom),
+        // One of the machine config operator.
+        (&name, Origin { generated_by: "4c1f2e", ..own }, true, &generated),
+    ] {
+        assert_eq!(RenderedConfig::of(name, &origin), *expected, "{name} {origin:?}");
+        assert_eq!(origin.is_rendered(name), is_rendered, "{name} {origin:?}");
+    }
 }
 
 #[test]
@@ -153,6 +251,14 @@ impl Store {
         true
     }
 
+    fn tamper(&mut self, name: &str) {
+        self.version += 1;
+        if let Some((version, RenderedConfig::Own { is_changed, .. })) = self.configs.get_mut(name)
+        {
+            (*version, *is_changed) = (self.version, true);
+        }
+    }
+
     /// The writes of a controller that looks at it.
     fn planned(&self, wanted: &str) -> Vec<Write> {
         let (version, uid, spec) = &self.pool;
@@ -162,14 +268,14 @@ impl Store {
         let mut writes = Vec::new();
         if let PoolPlan::Render(rendering) = plan(&state, &there) {
             let name = rendering.machine_config.name().to_owned();
-            let own = |revision| RenderedConfig::Own { pool_uid: uid.clone(), revision };
-            writes.push(match rendering.prepare {
+            let own = |revision| of_pool(uid, revision);
+            writes.extend(rendering.prepare.map(|prepare| match prepare {
                 Prepare::Create(revision) => Write::Create(name.clone(), own(revision)),
-                Prepare::Reuse(revision) => {
+                Prepare::Reuse(revision) | Prepare::Repair(revision) => {
                     Write::Reuse(name.clone(), self.configs[&name].0, own(revision))
                 }
-            });
-            writes.extend(rendering.is_set.then_some(Write::Set(name, *version)));
+            }));
+            writes.extend(rendering.set.map(|_| Write::Set(name, *version)));
         }
         let gone = expired(&[state], &there, &BTreeSet::new());
         writes.extend(
@@ -191,6 +297,8 @@ enum Event {
     Write(usize),
     /// It is killed.
     Kill(usize),
+    /// Another client changes the contents of a rendered MachineConfig.
+    Tamper(u8),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -200,6 +308,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         8 => (0..2_usize).prop_map(Event::Look),
         16 => (0..2_usize).prop_map(Event::Write),
         1 => (0..2_usize).prop_map(Event::Kill),
+        3 => (0..16_u8).prop_map(Event::Tamper),
     ];
     prop::collection::vec(event, 1..400)
 }
@@ -223,6 +332,7 @@ proptest! {
                 }
                 Event::Look(controller) => queues[controller] = store.planned(&wanted),
                 Event::Kill(controller) => queues[controller].clear(),
+                Event::Tamper(name) => store.tamper(&format!("r{name:02}")),
                 Event::Write(controller) => {
                     let queue = &mut queues[controller];
                     if !queue.is_empty() {
@@ -245,7 +355,14 @@ proptest! {
         let mut store = Store::default();
         store.pool.1 = "u0".to_owned();
         for event in events {
-            let Event::Change(to) = event else { continue };
+            let to = match event {
+                Event::Change(to) => to,
+                Event::Tamper(name) => {
+                    store.tamper(&format!("r{name:02}"));
+                    continue;
+                }
+                _ => continue,
+            };
             let wanted = format!("r{to:02}");
             for _ in 0..2 {
                 for write in store.planned(&wanted) {
@@ -254,6 +371,9 @@ proptest! {
                 prop_assert_eq!(&store.pool.2, &wanted);
             }
             prop_assert!(store.planned(&wanted).is_empty());
+            let named = &store.configs[&wanted].1;
+            let is_intact = matches!(named, RenderedConfig::Own { is_changed: false, .. });
+            prop_assert!(is_intact, "{named:?}");
             prop_assert!(store.configs.len() <= MAX_UNNAMED + 1);
         }
     }

@@ -1,6 +1,6 @@
 //! Others who write the same objects: the machine config operator, administrators, a second controller.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ROLE, Site, machine_config, marker_soon, told, untold};
 use crate::cluster::server;
@@ -31,7 +31,7 @@ impl Site {
         self.cluster().create(&deployments(), &deployment);
     }
 
-    /// Sets the pool to a MachineConfig as the operator does.
+    /// Sets the pool to a MachineConfig as the operator does that has updated no machine yet.
     fn render_as_operator(&self, name: &str, marker: &str) {
         let mut config = machine_config(name, "/etc/marker", marker);
         config["metadata"] = json!({"name": name, "annotations": {
@@ -39,6 +39,16 @@ impl Site {
         }});
         self.cluster().create(CONFIGS, &config);
         self.set(name);
+        self.set_status(name);
+    }
+
+    fn set_status(&self, name: &str) {
+        let status = json!({"configuration": {"name": name}, "updatedMachineCount": 0});
+        self.cluster().patch(&format!("{POOLS}/worker/status"), &json!({"status": status}));
+    }
+
+    fn status(&self) -> Value {
+        self.worker()["status"]["configuration"]["name"].clone()
     }
 
     fn set(&self, name: &str) {
@@ -84,6 +94,21 @@ fn the_operator_takes_the_pools_over_and_gives_them_back() {
     wait_for("ours", || (server::marker(&server, "worker").as_deref() == Ok("two")).then_some(()));
     untold(&controller, "rendered pools");
     assert!(site.config("rendered-worker-theirs").is_some(), "it is not ours to delete");
+    // Nobody else writes the status that servers go by.
+    assert_eq!(site.status().as_str(), site.named().as_deref());
+    site.change("60-marker", "/etc/marker", "three");
+    marker_soon(&server, "three");
+
+    // A client that writes it nevertheless is not fought.
+    site.set_status("rendered-worker-theirs");
+    told(&controller, "set status.configuration back to MachineConfig rendered-worker-theirs");
+    assert_eq!(site.status(), "rendered-worker-theirs");
+    let paused = |is_paused: bool| json!({"spec": {"paused": is_paused}});
+    site.cluster().patch(&format!("{POOLS}/worker"), &paused(true));
+    untold(&controller, "MachineConfigPool worker");
+    assert_eq!(site.status(), "rendered-worker-theirs");
+    site.cluster().patch(&format!("{POOLS}/worker"), &paused(false));
+    marker_soon(&server, "three");
 }
 
 #[test]

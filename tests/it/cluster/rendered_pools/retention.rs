@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Site, marker_soon};
+use super::{ROLE, Site, machine_config, marker_soon};
 use crate::cluster::server;
 use crate::support::rendered::{CONFIGS, POOLS};
+use crate::support::server::Server;
 use crate::support::wait_for;
 
 /// Those that are kept though nothing names them.
@@ -20,10 +21,14 @@ impl Site {
         names.filter(|name| name.starts_with("rendered-")).map(str::to_owned).collect()
     }
 
-    fn change_often(&self, server: &crate::support::server::Server, prefix: &str, times: usize) {
+    fn change_often(&self, server: &Server, prefix: &str, times: usize) {
+        self.change_one_often(server, "60-marker", prefix, times);
+    }
+
+    fn change_one_often(&self, server: &Server, name: &str, prefix: &str, times: usize) {
         for time in 0..times {
             let marker = format!("{prefix}-{time}");
-            self.change("60-marker", "/etc/marker", &marker);
+            self.change(name, "/etc/marker", &marker);
             wait_for(&marker, || {
                 (server::marker(server, "worker").as_ref() == Ok(&marker)).then_some(())
             });
@@ -65,6 +70,31 @@ fn the_latest_are_kept_and_those_that_machines_got() {
     assert!(site.rendered().len() > KEPT + 2);
     assert_eq!(controller.readiness().0, 200);
     marker_soon(&server, "b-1");
+}
+
+#[test]
+fn a_copy_of_a_rendered_one_is_the_administrators_and_stays() {
+    let site = Site::new();
+    site.machine_config("60-marker", "/etc/marker", "first");
+    let server = site.server();
+    let ledger = server.metrics().address().to_string();
+    let controller = site.start(&["--ledgers", &ledger]);
+    let mut copy = site.config(&site.renamed("")).expect("a rendered MachineConfig");
+    let metadata = copy["metadata"].as_object_mut().expect("metadata");
+    metadata.retain(|key, _| ["annotations", "ownerReferences"].contains(&key.as_str()));
+    metadata.insert("name".to_owned(), json!("70-mine"));
+    metadata.insert("labels".to_owned(), json!({ROLE: "worker"}));
+    // As if its pool were gone: of such a pool nothing is kept.
+    metadata["ownerReferences"][0]["uid"] = json!("gone");
+    copy["spec"] = machine_config("", "/etc/marker", "mine")["spec"].clone();
+    site.cluster().create(CONFIGS, &copy);
+
+    marker_soon(&server, "mine");
+    site.change_one_often(&server, "70-mine", "mine", KEPT + 3);
+    wait_for("the oldest to go", || {
+        controller.log().contains("deleted a MachineConfig").then_some(())
+    });
+    assert!(site.config("70-mine").is_some());
 }
 
 #[test]

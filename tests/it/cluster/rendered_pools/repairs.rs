@@ -1,0 +1,119 @@
+//! Rendered MachineConfigs that another client changed or deleted.
+
+use serde_json::json;
+
+use super::{Site, marker_soon, told, untold};
+use crate::cluster::controller::Controller;
+use crate::cluster::server;
+use crate::support::rendered::{CONFIGS, POOLS};
+use crate::support::server::Server;
+use crate::support::wait_for;
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
+
+impl Site {
+    /// Kills a controller and starts another one, which knows nothing.
+    fn start_again(&self, controller: Controller) -> Controller {
+        self.kill(controller);
+        self.start(&[])
+    }
+
+    fn kill(&self, controller: Controller) {
+        drop(controller);
+        self.cluster().delete(LEASE);
+    }
+
+    fn pause(&self, is_paused: bool) {
+        let spec = json!({"spec": {"paused": is_paused}});
+        self.cluster().patch(&format!("{POOLS}/worker"), &spec);
+    }
+
+    fn lose(&self, name: &str) {
+        self.cluster().delete(&format!("{CONFIGS}/{name}"));
+    }
+}
+
+fn served(server: &Server, expected: &str) {
+    wait_for(expected, || {
+        (server::marker(server, "worker").as_deref() == Ok(expected)).then_some(())
+    });
+}
+
+#[test]
+fn one_that_was_edited_is_restored_also_by_a_controller_that_comes_later() {
+    let site = Site::new();
+    site.machine_config("60-marker", "/etc/marker", "one");
+    let controller = site.start(&[]);
+    let server = site.server();
+    served(&server, "one");
+    let first = site.renamed("");
+    let good = site.config(&first).expect("it")["spec"].clone();
+    let is_good = || site.config(&first).is_some_and(|config| config["spec"] == good);
+    let restored = || wait_for("it to be restored", || is_good().then_some(()));
+
+    site.change(&first, "/etc/marker", "edited");
+    restored();
+    wait_for("the warning", || {
+        controller.log().contains("restored a rendered MachineConfig").then_some(())
+    });
+    assert!(controller.metrics().contains("mcs_rendered_restored_total 1\n"));
+    let argument = json!({"spec": {"kernelArguments": ["quiet"]}});
+    site.cluster().patch(&format!("{CONFIGS}/{first}"), &argument);
+    restored();
+
+    // While no controller runs.
+    site.kill(controller);
+    let field = json!({"spec": {"config": {"passwd": {"users": [{"name": "mallory"}]}}}});
+    site.cluster().patch(&format!("{CONFIGS}/{first}"), &field);
+    let controller = site.start(&[]);
+    restored();
+    served(&server, "one");
+
+    // While no pool names it.
+    site.change("60-marker", "/etc/marker", "two");
+    served(&server, "two");
+    site.change(&first, "/etc/marker", "edited");
+    site.change("60-marker", "/etc/marker", "one");
+    marker_soon(&server, "one");
+    assert!(is_good());
+
+    // A paused pool keeps one that nobody can make again.
+    site.pause(true);
+    site.change("60-marker", "/etc/marker", "three");
+    let controller = site.start_again(controller);
+    wait_for("a start", || controller.is_active().then_some(()));
+    site.change(&first, "/etc/marker", "edited");
+    told(&controller, &format!("it names MachineConfig {first}, whose contents are not those"));
+    site.pause(false);
+    served(&server, "three");
+    untold(&controller, "MachineConfigPool worker");
+}
+
+#[test]
+fn one_that_a_paused_pool_names_is_made_again_or_reported() {
+    let site = Site::new();
+    site.machine_config("60-marker", "/etc/marker", "one");
+    let controller = site.start(&[]);
+    let first = site.renamed("");
+    site.pause(true);
+    site.lose(&first);
+    wait_for("it to be made again", || site.config(&first));
+    // By a controller that merges the same, and by one that has the last result.
+    let controller = site.start_again(controller);
+    site.lose(&first);
+    wait_for("it to be made again", || site.config(&first));
+    site.change("60-marker", "not-absolute", "one");
+    site.lose(&first);
+    wait_for("it to be made again", || site.config(&first));
+
+    site.change("60-marker", "/etc/marker", "two");
+    let controller = site.start_again(controller);
+    wait_for("a start", || controller.is_active().then_some(()));
+    let lost = format!("MachineConfigPool worker: it names MachineConfig {first}, which does not");
+    site.lose(&first);
+    told(&controller, &lost);
+    assert!(controller.metrics().contains("mcs_pools_attention 1\n"));
+    site.pause(false);
+    site.renamed(&first);
+    untold(&controller, "MachineConfigPool worker");
+}
