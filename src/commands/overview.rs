@@ -1,6 +1,6 @@
 //! Builds the overview from the state of the server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
@@ -347,8 +347,7 @@ impl Sources {
         let min = |pool: &str| rules.min_ignition(pool).map(|min| min.version);
         let machines = PoolMachines::by_pool(lines, min);
         let served = self.served.borrow().clone();
-        let problems = served.iter().flat_map(|served| &served.inputs.problems);
-        let problems: BTreeMap<_, _> = problems.map(|it| (&*it.place, &it.reason)).collect();
+        let problem = |pool: &str| served.as_ref()?.inputs.problem_of_pool(pool).map(str::to_owned);
         pools
             .map(|pool| {
                 let machines = machines.get(&*pool.name).copied().unwrap_or_default();
@@ -357,10 +356,7 @@ impl Sources {
                     configuration: pool.configuration,
                     access: policy.modes.of(&pool.name).to_string(),
                     // A pool that cannot be merged is served as it was.
-                    problem: problems
-                        .get(&*format!("MachineConfigPool {}", pool.name))
-                        .map(|reason| (*reason).clone())
-                        .or(pool.problem),
+                    problem: problem(&pool.name).or(pool.problem),
                     specs: pool.versions.iter().map(ToString::to_string).collect(),
                     oldest_ignition: machines.oldest_ignition.map(|it| it.to_string()),
                     min_ignition: rules.min_ignition(&pool.name).map(|it| it.to_string()),

@@ -68,7 +68,10 @@ pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result
             let known: Vec<_> = inputs.pools.keys().map(String::as_str).collect();
             Cause::PoolUnknown(format!("{pool}, only {}", known.join(", ")))
         }
-        reason => Cause::NoConfigYet(reason.to_string()),
+        reason => {
+            let problem = inputs.problem_of_pool(pool).map(str::to_owned);
+            Cause::NoConfigYet(problem.unwrap_or_else(|| reason.to_string()))
+        }
     })?;
     let render = |spec| render(&selected, spec, Form::Plain, &CompressedContents::default());
     render(spec).map_err(|error| {

@@ -64,7 +64,12 @@ impl Reported {
         let entries = registry_ca::read(map);
         for entry in entries.refused.iter().filter(|entry| !self.refused.contains(entry)) {
             let reason = entry.to_string();
-            tracing::error!(place = entry.place, reason, "ignored an entry, using the others");
+            tracing::error!(
+                place = entry.place,
+                reason,
+                fix = "correct this entry of the ConfigMap",
+                "ignored an entry, using the others"
+            );
         }
         self.refused.clone_from(&entries.refused);
         entries

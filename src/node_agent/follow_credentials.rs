@@ -57,7 +57,12 @@ pub async fn follow_credentials(
 fn log_refused(place: &str, refused: &[Refused], known: &mut Vec<Refused>) {
     for entry in refused.iter().filter(|entry| !known.contains(entry)) {
         let reason = entry.to_string();
-        tracing::error!(place, reason, "ignored an entry, using the others");
+        tracing::error!(
+            place,
+            reason,
+            fix = "correct this entry of the Secret",
+            "ignored an entry, using the others"
+        );
     }
     *known = refused.to_vec();
 }

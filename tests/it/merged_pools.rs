@@ -313,6 +313,9 @@ fn a_merged_machine_config_is_printed_and_explained() {
     let reported = String::from_utf8_lossy(&conflict.stderr).into_owned();
     assert!(conflict.status.success() && reported.contains("99-site"), "{conflict:?}");
     assert!(text(&conflict).contains("/etc/motd/today"), "{conflict:?}");
+    let refused = run(&["render", "worker", "."], directory.path());
+    let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && reported.contains("99-site"), "{refused:?}");
 
     let nobody = run(&["render", "nobody", ".", "--machine-config"], directory.path());
     assert_eq!(nobody.status.code(), Some(1));

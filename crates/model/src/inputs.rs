@@ -62,6 +62,15 @@ pub struct Inputs {
     pub warnings: Vec<Problem>,
 }
 
+impl Inputs {
+    /// Reason why a pool cannot be served as it is written, if it has a problem.
+    #[must_use]
+    pub fn problem_of_pool(&self, pool: &str) -> Option<&str> {
+        let is_of_pool = |it: &&Problem| it.place.strip_prefix("MachineConfigPool ") == Some(pool);
+        self.problems.iter().find(is_of_pool).map(|problem| &*problem.reason)
+    }
+}
+
 /// Objects that decide if machines of a pool boot straight into a layered image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layering {
