@@ -29,9 +29,8 @@ use utoipa::OpenApi;
 use crate::server::events;
 use crate::server::readiness::Readiness;
 use crate::serving::answers::Answers;
-use crate::serving::approvals::MachineApprovals;
 use crate::serving::latest::Latest;
-use crate::serving::named_machines::UsedTokens;
+use crate::serving::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::peers;
 use crate::serving::peers::Part;
 use crate::serving::publish::Served;
@@ -57,9 +56,7 @@ pub(super) struct Sources {
     pub(super) policy: Arc<ArcSwap<access::Policy>>,
     pub(super) served: watch::Receiver<Option<Arc<Served>>>,
     pub(super) ledger: Ledger,
-    /// Tokens of machines with names, if this process keeps them.
-    pub(super) named: Option<UsedTokens>,
-    pub(super) approvals: Arc<MachineApprovals>,
+    pub(super) named: NamedMachines,
     pub(super) nodes: NodeIndex,
     pub(super) history: History,
     pub(super) chain: ShownChain,
@@ -227,7 +224,7 @@ async fn description() -> Response {
 }
 
 async fn part(State(sources): State<Arc<Sources>>) -> Json<Part> {
-    let (machines, waiting) = (sources.ledger.machines(), sources.approvals.list_waiting());
+    let (machines, waiting) = (sources.ledger.machines(), sources.named.approvals.list_waiting());
     Json(Part { server: sources.name.clone(), machines, waiting })
 }
 
@@ -295,9 +292,9 @@ impl Sources {
             degraded,
             pools,
             machines: Arc::clone(&machines.lines),
-            named_machines: self.named.as_ref().map(UsedTokens::list).unwrap_or_default(),
+            named_machines: self.named.tokens.as_ref().map(UsedTokens::list).unwrap_or_default(),
             waiting_machines: machines.waiting.clone(),
-            approved_machines: self.approvals.list_approved(),
+            approved_machines: self.named.approvals.list_approved(),
             silent_servers: machines.silent.clone(),
             certificates: chain.iter().map(certificate).collect(),
             pointers: judged.pointers,
@@ -314,7 +311,7 @@ impl Sources {
     }
 
     async fn gather(&self, now: OffsetDateTime) -> Gathered {
-        let (mut silent, mut waiting) = (Vec::new(), self.approvals.list_waiting());
+        let (mut silent, mut waiting) = (Vec::new(), self.named.approvals.list_waiting());
         let machines = match &self.peers {
             None => self.ledger.machines(),
             Some(peers) => {

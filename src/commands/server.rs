@@ -100,7 +100,7 @@ pub(super) fn block_on(server: impl Future<Output = anyhow::Result<()>>) -> anyh
 impl Server {
     /// Binds the ports, reads the inputs and starts all tasks.
     pub(super) async fn start(settings: ServerSettings) -> anyhow::Result<Self> {
-        let ServerSettings { options, access, .. } = settings;
+        let ServerSettings { options, access, read_live_after: after, .. } = settings;
         let (metrics, status) = <(Arc<Metrics>, Status)>::default();
         let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
         let (history, mut tasks) = (History::default(), Tasks::default());
@@ -113,8 +113,7 @@ impl Server {
         let profile = options.follows_profile.then(|| pair.profile_follower(options.policy));
         let (of_answers, of_history) = (Arc::clone(&answers), history.clone());
         let publisher = Publisher::new(of_answers, reporting.clone(), profile, of_history);
-        let (mut source, first) = open(settings.source).await?;
-        let live_reads = read_live(settings.read_live_after, &publisher, &mut source);
+        let (source, first, live_reads) = open(settings.source, after, &publisher).await?;
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
@@ -132,8 +131,7 @@ impl Server {
             policy: Arc::clone(&policy),
             served: served.clone(),
             ledger: ledger.clone(),
-            named: named.tokens.clone(),
-            approvals: Arc::clone(&named.approvals),
+            named: named.clone(),
             nodes,
             history,
             chain,
@@ -147,8 +145,7 @@ impl Server {
         let pages = pages(&answers, &reporting, &ledger, sources);
         let connections = metrics.administrators.clone();
         let administrators = options.listen.administrators.serving(pages, connections);
-        let approvals = Arc::clone(&named.approvals);
-        let auth = Arc::new(Authorizer::new(policy, named.tokens.clone(), approvals));
+        let auth = Arc::new(Authorizer::new(policy, named.clone()));
         let machines =
             Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
         Ok(Self {
@@ -198,21 +195,21 @@ fn read_pair(
     Ok(ServingPair::read(files, has_secret, policy, reporting, history.clone())?)
 }
 
-/// Opens the source, which for a directory reads all of it.
-async fn open(source: source::Settings) -> Result<(Source, Option<Inputs>), source::SourceError> {
-    let _progress = Progress::start("reading the inputs");
-    Source::open(source).await
-}
-
-/// Bound for the age of what a cluster's watches reported, if there is one.
-fn read_live(
+/// Opens the source, which for a directory reads all of it. With `after`, a cluster is read again before an answer if
+/// it was not for this time.
+async fn open(
+    source: source::Settings,
     after: Option<Duration>,
     publisher: &Publisher,
-    source: &mut Source,
-) -> Option<LiveReads> {
-    let (live_reads, requests) = LiveReads::new(after?, publisher.live_reads());
-    source.take_live_requests(requests);
-    Some(live_reads)
+) -> Result<(Source, Option<Inputs>, Option<LiveReads>), source::SourceError> {
+    let _progress = Progress::start("reading the inputs");
+    let (mut source, first) = Source::open(source).await?;
+    let live_reads = after.map(|after| {
+        let (live_reads, requests) = LiveReads::new(after, publisher.live_reads());
+        source.take_live_requests(requests);
+        live_reads
+    });
+    Ok((source, first, live_reads))
 }
 
 /// Managers of approvals and of the state directory, if there is one, with what requests use of them.
@@ -420,7 +417,7 @@ fn pages(
 ) -> Router {
     let (answers, Reporting { metrics, status }) = (Arc::clone(answers), reporting.clone());
     let (ledger, of_metrics) = (ledger.clone(), Arc::clone(&answers));
-    let approvals = Arc::clone(&sources.approvals);
+    let approvals = Arc::clone(&sources.named.approvals);
     let encode = move || {
         let waiting = approvals.count_waiting().into_iter();
         let label = |(pool, count): (Arc<str>, WaitingCount)| {

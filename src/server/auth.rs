@@ -28,8 +28,7 @@ use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::source_buckets::SourceBuckets;
 use crate::serving::answers::Answers;
-use crate::serving::approvals::MachineApprovals;
-use crate::serving::named_machines::UsedTokens;
+use crate::serving::named_machines::NamedMachines;
 use crate::telemetry::{Metrics, PoolLabel};
 
 /// Number of failed attempts that a source has at once.
@@ -53,8 +52,7 @@ const TOO_MANY: &str = "too many failed attempts from this address";
 #[derive(Debug)]
 pub struct Authorizer {
     policy: Arc<ArcSwap<Policy>>,
-    machines: Option<UsedTokens>,
-    approvals: Arc<MachineApprovals>,
+    machines: NamedMachines,
     attempts: SourceBuckets,
 }
 
@@ -135,20 +133,16 @@ fn refusal_of(pool: String, refusal: Refusal, label: PoolLabel, metrics: &Metric
 impl Default for Authorizer {
     /// Judges each request by a policy without restrictions.
     fn default() -> Self {
-        Self::new(Arc::default(), None, Arc::default())
+        Self::new(Arc::default(), NamedMachines::default())
     }
 }
 
 impl Authorizer {
     /// Judges each request by the present `policy`, those of single machines by the use of their tokens, and those of
-    /// machines that need approval by `approvals`.
+    /// machines that need approval by their approval.
     #[must_use]
-    pub(crate) fn new(
-        policy: Arc<ArcSwap<Policy>>,
-        machines: Option<UsedTokens>,
-        approvals: Arc<MachineApprovals>,
-    ) -> Self {
-        Self { policy, machines, approvals, attempts: SourceBuckets::new(BURST, REFILL) }
+    pub(crate) fn new(policy: Arc<ArcSwap<Policy>>, machines: NamedMachines) -> Self {
+        Self { policy, machines, attempts: SourceBuckets::new(BURST, REFILL) }
     }
 
     /// Holds a machine that may have its config, needs approval and has none.
@@ -166,7 +160,7 @@ impl Authorizer {
             proof: verdict.judged.as_ref().ok(),
             ignition: IgnitionVersion::of_user_agent(user_agent(headers)),
         };
-        if !self.approvals.admit(&asked) {
+        if !self.machines.approvals.admit(&asked) {
             verdict.broken_rule = Some(BrokenRule::NotApproved);
         }
     }
@@ -174,7 +168,7 @@ impl Authorizer {
     /// The machine whose token a request has.
     fn machine(&self, verdict: &Verdict) -> Option<MachineRequest> {
         let Ok(Proof::Machine(name)) = &verdict.judged else { return None };
-        let tokens = self.machines.clone()?;
+        let tokens = self.machines.tokens.clone()?;
         Some(MachineRequest { tokens, name: Arc::clone(name) })
     }
 
