@@ -85,12 +85,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 
     let of_pointers = state.clone();
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
-    let local = Local {
-        state: state.clone(),
-        host: pointer_host.clone(),
-        tokens: settings.tokens,
-        window: settings.window,
-    };
+    let local = Local { state: state.clone(), host: pointer_host.clone(), tokens: settings.tokens };
     let manifests = settings.manifests.clone();
     let server = ServerSettings {
         source: source::Settings::Directory(Layout::Tree {

@@ -118,7 +118,7 @@ impl Server {
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
         let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
-        let own = local_state(settings.local, ports, &publisher);
+        let own = local_state(settings.local, settings.window, ports, &publisher);
         let (local, named) =
             with_cluster_machines(own, &mut tasks, &source, settings.window, &publisher);
         let served = publisher.served();
@@ -215,21 +215,21 @@ async fn open(
 /// Managers of approvals and of the state directory, if there is one, with what requests use of them.
 fn local_state(
     local: Option<Local>,
+    window: Window,
     ports: Ports,
     publisher: &Publisher,
 ) -> (LocalState, NamedMachines) {
     let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
     let approvals = Arc::default();
-    let keep = |state, window| {
+    let keep = |state| {
         let (approvals, history) = (Arc::clone(&approvals), history.clone());
         Some(ApprovalKeeper::new(approvals, state, window, history))
     };
-    let Some(Local { state, host, tokens, window }) = local else {
-        let local =
-            LocalState { approvals: keep(None, Window::default()), ..LocalState::default() };
+    let Some(Local { state, host, tokens }) = local else {
+        let local = LocalState { approvals: keep(None), ..LocalState::default() };
         return (local, NamedMachines { approvals, ..NamedMachines::default() });
     };
-    let keeper = keep(Some(state.clone()), window);
+    let keeper = keep(Some(state.clone()));
     let named = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
     let overlays = Arc::new(Overlays::new(publisher.reporting().status.degraded.clone()));
     let (of_machines, port) = (Arc::clone(&named), ports.secure);

@@ -72,7 +72,7 @@ pub struct ServerSettings {
     pub pointers: Option<JudgePointers>,
     /// State that this process manages, if it has a state directory.
     pub local: Option<Local>,
-    /// Time for which a machine's token of a cluster stays open after its first use.
+    /// Time for which a machine's token stays open after its first use, and for which an approval holds.
     pub window: Window,
 }
 
@@ -82,8 +82,6 @@ pub struct Local {
     /// Host in its pointer configs.
     pub host: Host,
     pub tokens: RotationPolicy,
-    /// Time for which a machine's token stays open after its first use.
-    pub window: Window,
 }
 
 #[derive(Default)]

@@ -134,7 +134,7 @@ impl ClusterTokens {
 
     fn revoke(&self, name: &Arc<str>, known: &ClusterUse) {
         let mut revoked = lock(&self.revoked);
-        let machine = known.machine(name, &[], true);
+        let machine = known.machine(name, None, true);
         revoked.retain(|(hash, _)| *hash != known.token);
         revoked.push_back((known.token, machine));
         let over = revoked.len().saturating_sub(MAX_REVOKED);
@@ -150,8 +150,7 @@ impl ClusterTokens {
             // Without a readable object its restrictions are unknown. With another pool the token is about to be replaced.
             let is_revoked =
                 used.is_deleted() || object.is_none_or(|object| object.pool() != used.pool);
-            let networks = object.map(|object| object.networks()).unwrap_or_default();
-            known.push((used.token, used.machine(name, networks, is_revoked)));
+            known.push((used.token, used.machine(name, object.map(|it| &**it), is_revoked)));
         }
         known.into_iter().collect()
     }

@@ -1,13 +1,13 @@
 //! Use of a machine's token as a server of a cluster knows it: its own part, and what is recorded of all.
 
-use core::net::IpAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::access::TokenHash;
 use model::access::machine::{
     KnownMachine, MachineState, MachineStatus, RecordedUse, Usage, Window,
 };
-use model::network::Network;
+use model::objects::FirstBootMachine;
 use time::{Duration, OffsetDateTime};
 
 /// Minimum time between two records that only differ in the last answer. A machine that never takes one whole asks more
@@ -126,14 +126,15 @@ impl ClusterUse {
     pub(super) fn machine(
         &self,
         name: &Arc<str>,
-        networks: &[Network],
+        object: Option<&FirstBootMachine>,
         is_revoked: bool,
     ) -> KnownMachine {
         KnownMachine {
             name: Arc::clone(name),
             pool: self.pool.clone(),
-            networks: networks.to_vec(),
+            networks: object.map(|it| it.networks().to_vec()).unwrap_or_default(),
             is_revoked,
+            needs_approval: object.is_some_and(FirstBootMachine::needs_approval),
         }
     }
 }
