@@ -64,9 +64,9 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     let hosts = hosts(&settings.hosts, &own_hosts());
     // The best host for machines elsewhere comes first.
     let pointer_host = hosts[0].clone();
-    if let Ok(false) = settings.manifests.try_exists() {
-        let manifests = settings.manifests.display();
-        bail!("{manifests}: no such directory: make it, or correct DIR of `serve DIR`");
+    // Nothing is made for a directory that is mistyped.
+    if let Err(error) = std::fs::metadata(&settings.manifests) {
+        bail!("{}: {error}", settings.manifests.display());
     }
     let state = StateDirectory::of_this_server(&settings.state)?;
     let (known_pools, pools) = watch::channel(None);

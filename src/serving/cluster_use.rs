@@ -1,6 +1,6 @@
 //! Use of a machine's token as a server of a cluster knows it: its own part, and what is recorded of all.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use model::access::TokenHash;

@@ -125,14 +125,19 @@ impl MachineTokens {
             return Ok(());
         }
         let _writing = lock(&entry.writing);
-        let mut token = entry.token().clone();
-        if token.usage.stage(self.window, now) == Stage::Spent && token.usage.spend() {
-            // It is refused anyway, and stored at the next request where that fails now.
-            if self.store(name, &token).is_ok() {
-                *entry.token() = token;
-            }
+        let token = entry.token().clone();
+        if token.usage.stage(self.window, now) == Stage::Spent {
+            self.spend(name, &entry, token);
         }
         Err(Refusal::Spent)
+    }
+
+    /// Stores that a token is spent, while the lock for writing is held.
+    fn spend(&self, name: &str, entry: &Entry, mut token: MachineToken) {
+        // It is refused anyway, and stored at the next request where that fails now.
+        if token.usage.spend() && self.store(name, &token).is_ok() {
+            *entry.token() = token;
+        }
     }
 
     /// Returns `true` if [`Self::check`] would return at once.
@@ -150,6 +155,7 @@ impl MachineTokens {
         let writing = lock(&entry.writing);
         let (now, mut token) = (self.now(), entry.token().clone());
         if token.usage.stage(self.window, now) == Stage::Spent {
+            self.spend(name, &entry, token);
             return Err(Refusal::Spent);
         }
         if token.revoked.is_some() {

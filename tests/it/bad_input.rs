@@ -48,9 +48,11 @@ fn serve(directory: &Path, state: &Path, more: &[&str]) -> String {
 
 #[test]
 fn a_missing_directory_is_named() {
-    let state = tempfile::tempdir().expect("a temporary folder");
-    let line = serve(Path::new("/nowhere/at/all"), state.path(), &[]);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let state = directory.path().join("certs");
+    let line = serve(Path::new("/nowhere/at/all"), &state, &[]);
     assert!(line.contains("/nowhere/at/all: No such file or directory"), "{line}");
+    assert!(!state.exists(), "nothing is made for a directory that is mistyped");
 }
 
 #[test]

@@ -151,12 +151,12 @@ fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
 fn a_selector_that_selects_nothing_any_more_leaves_the_last_config() {
     let directory = directory();
     let server = Server::serve(directory.path(), &[]);
-    assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Welcome"));
+    assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Hello"));
     write(directory.path(), "pool.yaml", &POOL.replace("role: worker", "role: wroker"));
     wait_for("the selector to be reported", || {
         server.log().contains("no MachineConfig has the labels").then_some(())
     });
-    assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Welcome"));
+    assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Hello"));
 }
 
 #[test]

@@ -260,3 +260,42 @@ fn an_overlay_from_a_file_is_checked_before_it_is_written() {
     assert_eq!(output.status.code(), Some(1), "{lines}");
     assert!(lines.contains("FirstBootMachine rack-9: /etc/pool: "), "{lines}");
 }
+
+/// Of a size that clusters have, with contents that do not compress to nothing.
+fn large() -> Value {
+    let file = |number: u32| {
+        let contents = format!("data:,{}", format!("key-{number}%20%3D%20value%0A").repeat(120));
+        json!({"path": format!("/etc/large/{number}"), "mode": 420, "contents": {"source": contents}})
+    };
+    let files: Vec<_> = (0..170).map(file).collect();
+    json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}})
+}
+
+#[test]
+fn a_boot_with_an_overlay_costs_at_most_twice_one_without() {
+    const MACHINES: u32 = 150;
+    let site = Site::new();
+    put_pool(&site, "00-worker", &large());
+    for number in 0..MACHINES {
+        let mut own = own();
+        own["storage"]["files"][0]["contents"]["source"] = json!(format!("data:,rack-{number}"));
+        site.put_machine(&format!("own-{number}"), &json!({"pool": "worker", "overlay": own}));
+        site.put_machine(&format!("plain-{number}"), &json!({"pool": "worker"}));
+    }
+    let server = site.serve(&[]);
+    let client = site.tls(&server);
+    // Each boots once: nothing of its answer was kept before.
+    let cost = |kind: &str| {
+        let credentials: Vec<_> =
+            (0..MACHINES).map(|number| site.credential(&format!("{kind}-{number}"))).collect();
+        assert_eq!(get_known(&client, "worker", &credentials[0]).status, 200);
+        let before = server.cpu_ticks();
+        for credential in &credentials[1..] {
+            assert_eq!(get_known(&client, "worker", credential).status, 200);
+        }
+        server.cpu_ticks() - before
+    };
+    let [plain, own] = ["plain", "own"].map(cost);
+    println!("{own} ticks with an overlay, {plain} without");
+    assert!(own <= 2 * plain + 2, "{own} ticks with an overlay, {plain} without");
+}

@@ -186,6 +186,10 @@ impl Browser {
         loop {
             let answer = self.message();
             if answer["id"] == self.number {
+                // Asked while a page made way for the next one.
+                if answer["error"]["message"] == "Inspected target navigated or closed" {
+                    return self.ask(method, parameters);
+                }
                 assert!(answer.get("error").is_none(), "{method}: {answer}");
                 return answer["result"].clone();
             }

@@ -259,6 +259,12 @@ impl Cluster {
             body.len()
         );
         let client = Client::tls(self.address, self.pair.pem.as_bytes());
+        if method == "GET" {
+            // It gives up without an answer where etcd is slow.
+            return wait_for("an answer from the API server", || {
+                client.exchange(request.as_bytes()).ok()
+            });
+        }
         client.exchange(request.as_bytes()).expect("an answer from the API server")
     }
 

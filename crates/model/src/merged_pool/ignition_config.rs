@@ -147,7 +147,8 @@ fn other_hash(merged: &Merged<'_>, config: &Config) -> Option<(Vec<String>, Conf
             return None;
         }
         // Contents from elsewhere, or packed, are verified by the machine alone.
-        let bytes = data_url::decode(source).ok().filter(|_| contents.compression.is_none())?;
+        let is_packed = contents.compression.as_deref().is_some_and(|it| !it.is_empty());
+        let bytes = data_url::decode(source).ok().filter(|_| !is_packed)?;
         let found = match hash.split_once('-')? {
             ("sha512", _) => format!("sha512-{}", HEXLOWER.encode(&Sha512::digest(&bytes))),
             ("sha256", _) => format!("sha256-{}", HEXLOWER.encode(&Sha256::digest(&bytes))),
