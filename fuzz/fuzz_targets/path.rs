@@ -24,6 +24,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let _inside = runtime.enter();
     let router = router(Arc::new(Machines {
         answers,
+        live_reads: None,
         named: NamedMachines::default(),
         metrics,
         status: Status::default(),
