@@ -88,6 +88,11 @@ impl Files {
         self.is_strict
     }
 
+    /// Returns `true` if a file was read, or an attempt was made: not while another process writes a new one.
+    pub(super) fn was_read(&self, path: &Path) -> bool {
+        self.known.contains_key(path)
+    }
+
     /// Starts a scan, which skips files that changed within `settle` before `now`.
     pub(super) fn begin(&mut self, now: SystemTime, settle: Duration) {
         self.seen.clear();

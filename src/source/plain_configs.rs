@@ -72,6 +72,9 @@ impl PlainConfigs {
                 })
                 // A file that was never readable must not keep a server from starting.
                 .inspect_err(|reason| problems.push(Problem::part(&place, reason)));
+            if !files.was_read(path) {
+                continue;
+            }
             let Some(plain) = read.ok().or(last).or_else(|| Plain::unreadable(root, path, pool))
             else {
                 continue;

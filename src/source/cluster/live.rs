@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use tokio::sync::mpsc;
 
 use super::kind::{Kind, Raw};
-use super::report::{Item, LiveRead, LiveRequest, Report};
+use super::report::{Item, LiveList, LiveRead, LiveRequest, Report};
 use crate::kubernetes::client::{self, found, reason};
 
 /// Kinds that choose a pool's MachineConfig and its image.
@@ -33,7 +33,7 @@ pub(super) async fn read(
     let _ = reports.send(report).await;
 }
 
-async fn lists(kubeconfig: Option<PathBuf>) -> Result<Vec<(Kind, Vec<Item>)>, String> {
+async fn lists(kubeconfig: Option<PathBuf>) -> Result<Vec<LiveList>, String> {
     let client = client::connect(kubeconfig).await.map_err(|error| error.to_string())?;
     let mut lists = Vec::new();
     for kind in KINDS {
@@ -43,7 +43,11 @@ async fn lists(kubeconfig: Option<PathBuf>) -> Result<Vec<(Kind, Vec<Item>)>, St
 }
 
 /// Lists a kind, without a resource version: the answer is not from the API server's cache.
-async fn list(kind: Kind, client: &Client) -> kube::Result<Option<(Kind, Vec<Item>)>> {
+async fn list(kind: Kind, client: &Client) -> kube::Result<Option<LiveList>> {
     let listed = found(kind.api::<Raw>(client).list(&ListParams::default()).await)?;
-    Ok(listed.map(|list| (kind, list.items.into_iter().map(Item::from).collect())))
+    Ok(listed.map(|list| LiveList {
+        kind,
+        version: list.metadata.resource_version.unwrap_or_default(),
+        items: list.items.into_iter().map(Item::from).collect(),
+    }))
 }

@@ -32,8 +32,17 @@ pub type LiveRequest = oneshot::Sender<u64>;
 /// Result of a read on request.
 #[derive(Debug)]
 pub(super) struct LiveRead {
-    pub(super) lists: Vec<(Kind, Vec<Item>)>,
+    pub(super) lists: Vec<LiveList>,
     pub(super) request: LiveRequest,
+}
+
+/// All objects of a kind at one time.
+#[derive(Debug)]
+pub(super) struct LiveList {
+    pub(super) kind: Kind,
+    /// Resource version of the list: what is newer is not in it.
+    pub(super) version: String,
+    pub(super) items: Vec<Item>,
 }
 
 /// An object in a list or a change.

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::cache::Snapshot;
 use super::configs::Configs;
 use super::kind::Kind;
-use super::report::{Change, Item};
+use super::report::{Change, Item, LiveList};
 use crate::source::credentials::SeenCredentials;
 use crate::source::secret_seen::SecretSeen;
 
@@ -84,7 +84,9 @@ impl ClusterView {
                 objects.retain(kind, |name| listed.contains(name));
                 objects.is_read = true;
             }
-            Change::Applied(item) => objects.keep_newer(kind, item),
+            Change::Applied(item) => {
+                objects.keep_newer(kind, item);
+            }
             Change::Deleted(deleted) => objects.retain(kind, |name| name != deleted),
         }
         match kind {
@@ -94,20 +96,15 @@ impl ClusterView {
         }
     }
 
-    /// Applies lists that were read apart from the watches. Returns `true` if they differ from what the watches have
-    /// reported.
-    pub(super) fn read_live(&mut self, lists: Vec<(Kind, Vec<Item>)>) -> bool {
+    /// Applies lists that were read apart from the watches, which may be ahead of them or behind. Returns `true` if they
+    /// have something new.
+    pub(super) fn read_live(&mut self, lists: Vec<LiveList>) -> bool {
         let mut is_changed = false;
-        for (kind, items) in lists {
-            let is_known = self.kinds.get(&kind).is_some_and(|objects| objects.is_like(&items));
-            if !is_known {
-                is_changed = true;
-                self.apply(kind, Change::ListBegins);
-                for item in items {
-                    self.apply(kind, Change::Listed(item));
-                }
-                self.apply(kind, Change::ListEnds);
-            }
+        for LiveList { kind, version, items } in lists {
+            is_changed |= self.kinds.entry(kind).or_default().learn(kind, &version, items);
+        }
+        if is_changed {
+            self.want_configs();
         }
         self.live_reads += u64::from(is_changed);
         is_changed
@@ -326,22 +323,35 @@ impl Objects {
         }
     }
 
-    /// Returns `true` if a list has nothing new, or another one is being read.
-    fn is_like(&self, items: &[Item]) -> bool {
-        let is_known = |item: &Item| {
-            self.by_name.get(&item.name).is_some_and(|entry| entry.version == item.version)
+    /// Applies a list that was read apart from the watch, and returns true if it has something new.
+    fn learn(&mut self, kind: Kind, version: &str, items: Vec<Item>) -> bool {
+        let listed: BTreeSet<String> = items.iter().map(|item| item.name.clone()).collect();
+        let mut is_changed = false;
+        for item in items {
+            is_changed |= self.keep_newer(kind, item);
+        }
+        let is_there = |name: &String, entry: &Entry| {
+            listed.contains(name) || is_newer(&entry.version, version)
         };
-        self.listing.is_some() || (items.len() == self.by_name.len() && items.iter().all(is_known))
+        let gone: BTreeSet<String> = self
+            .by_name
+            .iter()
+            .filter(|(name, entry)| !is_there(name, entry))
+            .map(|(name, _)| name.clone())
+            .collect();
+        self.retain(kind, |name| !gone.contains(name));
+        is_changed || !gone.is_empty()
     }
 
-    /// Applies a change, unless it is older than what a read on request has found.
-    fn keep_newer(&mut self, kind: Kind, item: Item) {
-        let known = self.by_name.get(&item.name).and_then(|entry| entry.version.parse().ok());
-        let is_older =
-            known.zip(item.version.parse().ok()).is_some_and(|it: (u64, u64)| it.1 < it.0);
-        if !is_older {
+    /// Applies an object unless a newer one is known, and returns true if it was applied: a watch and a read on request
+    /// can each be behind the other.
+    fn keep_newer(&mut self, kind: Kind, item: Item) -> bool {
+        let known = self.by_name.get(&item.name);
+        let is_new = known.is_none_or(|known| is_newer(&item.version, &known.version));
+        if is_new {
             self.keep(kind, item);
         }
+        is_new
     }
 
     fn keep(&mut self, kind: Kind, item: Item) {
@@ -361,6 +371,14 @@ impl Objects {
         let state = state.flatten().map(Arc::new);
         let Item { name, version, .. } = item;
         self.by_name.insert(name, Entry { version, json, object, state, problem });
+    }
+}
+
+/// Returns `true` if a resource version is later than another one. Those that are no numbers are taken as later.
+fn is_newer(version: &str, than: &str) -> bool {
+    match (version.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(version), Ok(than)) => version > than,
+        _ => true,
     }
 }
 

@@ -209,3 +209,40 @@ fn a_cache_of_a_server_without_machines_is_enough() {
     view.restore(snapshot);
     assert!(view.inputs(None).is_some());
 }
+
+#[test]
+fn a_read_on_request_and_a_watch_can_each_be_behind_the_other() {
+    let kind = Kind::MachineConfigPool;
+    let at = |version: &str, name: &str, configuration: &str| {
+        let mut pool = pool(name, configuration);
+        pool["metadata"]["resourceVersion"] = json!(version);
+        item(&pool)
+    };
+    let mut view = read();
+    let live = |view: &mut ClusterView, version: &str, items: Vec<Item>| {
+        view.read_live(vec![LiveList { kind, version: version.to_owned(), items }])
+    };
+    assert_eq!(served(&mut view), worker("one"));
+    // The read is ahead: its inputs count once its config is there.
+    assert!(live(&mut view, "20", vec![at("20", "worker", "two")]));
+    assert_eq!(view.inputs(None).unwrap().live_reads, 0);
+    assert_eq!(served(&mut view), worker("one"));
+    fetch(&mut view, "two", Some(&config("two", "2")));
+    assert_eq!(served(&mut view), worker("two"));
+    assert_eq!(view.inputs(None).unwrap().live_reads, 1);
+    // The watch comes later with what was before.
+    view.apply(kind, Change::Applied(at("10", "worker", "one")));
+    assert_eq!(served(&mut view), worker("two"));
+    assert!(!live(&mut view, "25", vec![at("20", "worker", "two")]), "nothing is new");
+    // The watch is ahead: the answer of a read that was under way changes nothing.
+    view.apply(kind, Change::Applied(at("30", "worker", "three")));
+    view.apply(kind, Change::Applied(at("31", "infra", "three")));
+    fetch(&mut view, "three", Some(&config("three", "3")));
+    let now = served(&mut view);
+    assert_eq!(now.len(), 2);
+    assert!(!live(&mut view, "25", vec![at("20", "worker", "two")]));
+    assert_eq!(served(&mut view), now);
+    // What a later list does not have is gone.
+    assert!(live(&mut view, "40", vec![at("30", "worker", "three")]));
+    assert_eq!(served(&mut view), worker("three"));
+}
