@@ -182,13 +182,18 @@ impl ClusterTokens {
             return Ok(());
         }
         let _writing = entry.writing.lock().await;
+        self.spend(&entry);
+        Err(Refusal::Spent)
+    }
+
+    /// Has it recorded that a token is spent, while the lock for writing is held: for other servers, and for clocks that
+    /// are set back.
+    fn spend(&self, entry: &Entry) {
         let is_new = entry.known().spend();
         if is_new {
-            // It is refused anyway. The record is for other servers, and clocks that are set back.
             entry.known().keep_for_later(OffsetDateTime::now_utc());
             self.unsaved.notify_one();
         }
-        Err(Refusal::Spent)
     }
 
     /// Records that an answer begins for `address`, before it returns.
@@ -205,6 +210,7 @@ impl ClusterTokens {
                 return Err(Refusal::Revoked);
             }
             if self.stage(&next) == Stage::Spent {
+                self.spend(&entry);
                 return Err(Refusal::Spent);
             }
             let Begun { is_newly_shared, .. } = next.usage.begin(address, now);
