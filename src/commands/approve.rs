@@ -1,7 +1,6 @@
 //! The command `machines approve`.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
@@ -18,7 +17,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::certs::date;
 use super::machines::ask;
-use super::named_machines::{name, open_state};
+use super::named_machines::{StateFlags, name, open_state};
 use super::print_line;
 use crate::flags::host_and_port;
 use crate::kubernetes::client;
@@ -38,15 +37,8 @@ pub struct ApproveSettings {
     /// Metrics address of a server, which knows the machine that waits at the address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8797", value_parser = host_and_port)]
     from: String,
-    /// Where `serve` keeps its certificates and pointer configs
-    #[arg(long, value_name = "DIR", default_value = "certs")]
-    state_dir: PathBuf,
-    /// Approve the machine in the cluster of this kubeconfig instead
-    #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
-    kubeconfig: Option<PathBuf>,
-    /// Approve the machine in the cluster of the pod's service account instead
-    #[arg(long, conflicts_with_all = ["state_dir", "kubeconfig"])]
-    in_cluster: bool,
+    #[command(flatten)]
+    state: StateFlags,
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,7 +58,7 @@ fn name_or_address(text: &str) -> Result<String, String> {
 /// # Errors
 /// The machine or its pool is not known, or the approval cannot be written.
 pub fn run(settings: &ApproveSettings, now: OffsetDateTime) -> anyhow::Result<()> {
-    let ApproveSettings { state_dir, kubeconfig, in_cluster, .. } = settings;
+    let StateFlags { state_dir, kubeconfig, in_cluster } = &settings.state;
     let subject = subject(settings)?;
     if kubeconfig.is_some() || *in_cluster {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -58,16 +58,16 @@ pub struct RearmSettings {
 
 /// The state directory of `serve`, or a cluster.
 #[derive(Debug, Args)]
-struct StateFlags {
+pub(super) struct StateFlags {
     /// Where `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
-    state_dir: PathBuf,
-    /// Use the cluster's FirstBootMachines instead, with this kubeconfig
+    pub(super) state_dir: PathBuf,
+    /// Use the cluster's objects instead, with this kubeconfig
     #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
-    kubeconfig: Option<PathBuf>,
-    /// Use the cluster's FirstBootMachines instead, with the pod's service account
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Use the cluster's objects instead, with the pod's service account
     #[arg(long, conflicts_with_all = ["state_dir", "kubeconfig"])]
-    in_cluster: bool,
+    pub(super) in_cluster: bool,
 }
 
 impl StateFlags {

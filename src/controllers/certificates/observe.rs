@@ -123,18 +123,10 @@ impl Observer {
     pub(in crate::controllers) async fn observe_user_data(
         &self,
     ) -> Result<ClusterState, ControlError> {
-        let map = async |namespace, name| {
-            read::<ConfigMap>(&self.client, &ObjectName::config_map(namespace, name)).await
-        };
-        let ca = ObjectName::secret(NAMESPACE, CA);
         Ok(ClusterState {
-            ca: read::<Secret>(&self.client, &ca).await?,
-            bundle: map(NAMESPACE, CA).await?,
-            root: map(ROOT_NAMESPACE, ROOT).await?,
             user_data: self.user_data().await?,
             user_data_namespace: self.user_data_namespace.clone(),
-            pools: self.pools().await?,
-            ..ClusterState::default()
+            ..self.observe_cas().await?
         })
     }
 
@@ -142,6 +134,15 @@ impl Observer {
     pub(in crate::controllers) async fn observe_pointers(
         &self,
     ) -> Result<ClusterState, ControlError> {
+        Ok(ClusterState {
+            infrastructure: self.infrastructure().await?,
+            hosts: self.hosts.clone(),
+            ..self.observe_cas().await?
+        })
+    }
+
+    /// Reads the CAs and the pools.
+    async fn observe_cas(&self) -> Result<ClusterState, ControlError> {
         let map = async |namespace, name| {
             read::<ConfigMap>(&self.client, &ObjectName::config_map(namespace, name)).await
         };
@@ -150,9 +151,7 @@ impl Observer {
             ca: read::<Secret>(&self.client, &ca).await?,
             bundle: map(NAMESPACE, CA).await?,
             root: map(ROOT_NAMESPACE, ROOT).await?,
-            infrastructure: self.infrastructure().await?,
             pools: self.pools().await?,
-            hosts: self.hosts.clone(),
             ..ClusterState::default()
         })
     }
