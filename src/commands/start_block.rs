@@ -174,6 +174,24 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_cannot_be_served_is_named_before_the_others() {
+        let faults = [("rack".to_owned(), "no MachineConfig has the labels".to_owned())];
+        let block = StartBlock {
+            program: "machine-config-server",
+            manifests: Path::new("manifests"),
+            host: &"mcs.example.com".parse().unwrap(),
+            ports: PORTS,
+            bundle: Path::new("certs/ca.crt"),
+            pointers: &[("rack".to_owned(), PathBuf::from("certs/user-data/rack.ign"))],
+            faults: &faults,
+        };
+        let lines = block.lines(TerminalStyle::PLAIN);
+        let fault =
+            "Correct pool rack before you start its machines: no MachineConfig has the labels";
+        assert!(lines.iter().any(|line| line == fault), "{lines:#?}");
+    }
+
+    #[test]
     fn a_terminal_gets_colours_and_a_name_cannot_write_any() {
         let style = TerminalStyle { width: Some(80), is_coloured: true };
         let lines = lines(PORTS, &["a\u{1b}[31mb"], style);

@@ -91,6 +91,31 @@ fn a_page_without_a_stream_looks_again_every_few_seconds() {
 }
 
 #[test]
+fn a_page_says_that_its_server_is_dead_and_shows_at_last_what_a_selection_held_back() {
+    let server = sample_cluster();
+    let mut browser = open(&server);
+    let shows = |browser: &mut crate::support::browser::Browser, text: &str| {
+        let text = format!("document.body.textContent.includes('{text}')");
+        wait_for(&text, || (browser.evaluate(&text) == true).then_some(()));
+    };
+    shows(&mut browser, "Live: changes appear by themselves");
+    // The update is asked for, and waits for the selection.
+    browser.evaluate(
+        "document.getSelection().selectAllChildren(document.getElementById('machines-live'))",
+    );
+    boot(&server, 10);
+    let elsewhere = "document.getElementById('boots-section').textContent.includes('1 served')";
+    wait_for("the boot", || (browser.evaluate(elsewhere) == true).then_some(()));
+    let there = "document.getElementById('machines-live').textContent.includes('127.0.0.10')";
+    assert_eq!(browser.evaluate(there), false, "it was replaced under the selection");
+    browser.evaluate("document.getSelection().removeAllRanges()");
+    wait_for("the machine", || (browser.evaluate(there) == true).then_some(()));
+    // Dropping it kills it.
+    drop(server);
+    shows(&mut browser, "The server does not answer");
+}
+
+#[test]
 fn two_hundred_streams_that_nobody_reads_are_no_more_than_there_are_places() {
     let server = sample_cluster();
     let before = server.resident_bytes();

@@ -247,6 +247,29 @@ fn a_machines_page_has_each_request_and_no_markup_of_others() {
 }
 
 #[test]
+fn what_an_enforced_pool_would_refuse_is_said_in_words_of_a_machine_that_got_its_config() {
+    let ledger = Ledger::default();
+    let line = |answer| {
+        let request = Request {
+            address: "192.0.2.7".parse().unwrap(),
+            pool: "worker",
+            user_agent: "Ignition/2.14.0",
+            spec: Some(ignition::SpecVersion::V3_4),
+            without_tls: false,
+            answer,
+            would_be_refused: Some("plain-port"),
+        };
+        ledger.asked(&request, NOON);
+        let machine = ledger.machines().remove(0);
+        let standing = machine.standing(None, NOON);
+        MachineLine { machine, standing }
+    };
+    assert_eq!(line(Err((503, "no pool has this name"))).would_be_refused(), None);
+    let served = line(Ok(("rendered-worker-1", "etag"))).would_be_refused();
+    assert_eq!(served.as_deref(), Some("request on the port without TLS"));
+}
+
+#[test]
 fn the_headline_is_no_better_than_what_is_below_it() {
     let of = |not_ready: &[&str], degraded: &[&str], silent: &[&str], machines: u32| {
         let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
