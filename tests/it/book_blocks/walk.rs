@@ -122,7 +122,7 @@ impl Page {
         self.filled_in.iter().fold(text.to_owned(), |text, (word, own)| text.replace(word, own))
     }
 
-    /// Types a command. What only looks is typed again until it shows what it should.
+    /// Types a command. What can be repeated is typed again until it shows what it should.
     fn enter(&self, shell: &mut Shell, command: &str, expected: &str) -> Result<(), String> {
         if is_server(command) {
             shell.serve(command)?;
@@ -134,7 +134,7 @@ impl Page {
             });
         }
         let mut run = || self.right(command, expected, &shell.run(command));
-        if only_looks(command) { until(run) } else { run() }
+        if can_be_repeated(command) { until(run) } else { run() }
     }
 
     fn right(&self, command: &str, expected: &str, outcome: &Outcome) -> Result<(), String> {
@@ -153,8 +153,8 @@ impl Page {
     }
 }
 
-/// Parts of commands that change nothing.
-const LOOKS: [&str; 10] = [
+/// Parts of commands that can be typed again: they change nothing, or kubectl refuses them in the second of the same one before.
+const REPEATABLE: [&str; 11] = [
     "curl ",
     " get ",
     " logs ",
@@ -165,10 +165,11 @@ const LOOKS: [&str; 10] = [
     " list",
     "cmp enroll",
     "ls /",
+    " rollout restart ",
 ];
 
-fn only_looks(command: &str) -> bool {
-    LOOKS.iter().any(|part| command.contains(part))
+fn can_be_repeated(command: &str) -> bool {
+    REPEATABLE.iter().any(|part| command.contains(part))
 }
 
 fn until(mut attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
