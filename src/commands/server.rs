@@ -174,7 +174,10 @@ impl Server {
         until_stopped(&mut self.tasks, self.shutdown_delay, out_of_service).await?;
         tracing::info!("shutting down, draining connections");
         if !self.machines.stop().await {
-            tracing::warn!("closed connections that did not finish in time");
+            tracing::warn!(
+                fix = "nothing needs to be done: their machines request again",
+                "closed connections that did not finish in time"
+            );
         }
         if let Some(file) = self.ledger_file {
             file.save();
@@ -500,6 +503,10 @@ fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     if let Err(error) = raised {
-        tracing::warn!(%error, "cannot raise the limit of open files");
+        tracing::warn!(
+            %error,
+            fix = "raise it before the start, by ulimit -n or LimitNOFILE= of the unit",
+            "cannot raise the limit of open files"
+        );
     }
 }

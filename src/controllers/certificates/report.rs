@@ -128,8 +128,12 @@ impl Report {
             && self.waits != waits
         {
             let object = internal_release_image::object();
-            tracing::warn!(%object, %reason, "cannot renew the serving certificate of the internal \
-                release image");
+            tracing::warn!(
+                %object,
+                %reason,
+                fix = reason.fix(),
+                "cannot renew the serving certificate of the internal release image"
+            );
         }
         self.waits = waits;
     }
