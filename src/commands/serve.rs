@@ -17,7 +17,7 @@ use pki::{Asked, Host, Policy, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
-use super::certs::{located, log_left_out, log_step};
+use super::certs::{log_left_out, log_step};
 use super::server::{
     self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings, ServingOptions,
 };
@@ -259,8 +259,8 @@ impl Renewal {
     /// Logs new warnings.
     fn take(&mut self, attention: Vec<Warning>) {
         let new = attention.iter().filter(|it| !self.attention.contains(it));
-        let files = self.state.key_files();
-        new.for_each(|it| log_attention(it, &located(it, &files)));
+        let [ca, serving] = self.state.key_files();
+        new.for_each(|it| log_attention(it, it.object(&ca, &serving)));
         self.attention = attention;
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use clap::Args;
 use ignition::{Form, SpecVersion};
+use model::access::{AccessMode, BootRules, WantedModes};
 use model::inputs::{Inputs, Problem};
 use model::objects::FirstBootMachine;
 use model::render::{select, with_overlay};
@@ -72,8 +73,9 @@ impl Report {
     fn of(inputs: &Inputs, is_strict: bool) -> Self {
         let pools: Vec<_> = inputs.pools.keys().map(|pool| PoolReport::of(inputs, pool)).collect();
         let lines = |problems: &[Problem]| problems.iter().map(Line::of).collect::<Vec<_>>();
-        let (mut problems, warnings) = (lines(&inputs.problems), lines(&inputs.warnings));
+        let (mut problems, mut warnings) = (lines(&inputs.problems), lines(&inputs.warnings));
         problems.extend(overlay_problems(inputs));
+        warnings.extend(annotation_faults(inputs));
         let is_valid = !pools.is_empty()
             && pools.iter().all(|pool| pool.problem.is_none())
             && problems.is_empty()
@@ -114,6 +116,18 @@ impl PoolReport {
             problem: problem.map(|cause| cause.to_string()),
         }
     }
+}
+
+/// Annotations of pools about access and machines that are not understood.
+fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Line> {
+    let (pools, off) = (&inputs.pools, AccessMode::Off);
+    let (_, modes) = WantedModes::read(pools, off, &WantedModes::default(), None);
+    let (_, rules) = BootRules::read(pools, None, &BootRules::default());
+    let line = |fault: String| {
+        let (place, reason) = fault.split_once(": ")?;
+        Some(Line { place: place.to_owned(), reason: reason.to_owned() })
+    };
+    modes.into_iter().chain(rules).filter_map(line)
 }
 
 /// Overlays that cannot be merged into the configs of their pools.
