@@ -67,6 +67,8 @@ pub(super) struct Server {
     pub(super) ports: Ports,
     /// Served inputs, after each change.
     pub(super) served: watch::Receiver<Option<Arc<Served>>>,
+    /// The same, once faults of the pools are logged.
+    pub(super) checked: watch::Receiver<Option<Arc<Served>>>,
     pub(super) reporting: Reporting,
     /// Background tasks that run forever.
     pub(super) tasks: Tasks,
@@ -121,7 +123,7 @@ impl Server {
         let own = local_state(settings.local, settings.window, ports, &publisher);
         let (local, named) =
             with_cluster_machines(own, &mut tasks, &source, settings.window, &publisher);
-        let served = publisher.served();
+        let (served, checked) = (publisher.served(), publisher.checked());
         let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
 
@@ -151,6 +153,7 @@ impl Server {
         Ok(Self {
             ports,
             served,
+            checked,
             tasks,
             machines: serving(machines, options.limits, options.balancers),
             listeners,
@@ -298,6 +301,9 @@ fn follow_source(
     let mut pipeline = Pipeline::new(rules, known, local, policy, publisher);
     // The first client finds the answers ready.
     if let Some(inputs) = first {
+        // A first token for each of thousands of pools takes seconds.
+        let many = inputs.pools.len();
+        let _progress = Progress::start(&format!("rendering {many} pools, and writing tokens"));
         pipeline.take_inputs(inputs);
     }
     if let Some(cache) = cache {

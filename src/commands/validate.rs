@@ -8,13 +8,15 @@ use bytes::Bytes;
 use clap::Args;
 use ignition::{Form, SpecVersion};
 use model::access::{AccessMode, BootRules, WantedModes};
+use model::escape::escaped;
 use model::inputs::{Inputs, Problem};
 use model::objects::FirstBootMachine;
 use model::render::{select, with_overlay};
+use model::table::{Color, TerminalStyle};
 use serde::Serialize;
 
-use super::print_line;
 use super::rendering::{read_usable, rendered};
+use super::{print_line, terminal};
 
 #[derive(Debug, Args)]
 pub struct ValidateSettings {
@@ -64,7 +66,7 @@ pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
     if json {
         print_line(&serde_json::to_string(&report)?);
     } else {
-        report.lines().iter().for_each(|line| print_line(line));
+        terminal::print(&report.lines(terminal::look()));
     }
     Ok(report.is_valid)
 }
@@ -83,25 +85,25 @@ impl Report {
         Self { is_valid, pools, problems, warnings }
     }
 
-    fn lines(&self) -> Vec<String> {
+    /// Escaped lines in the style of the output.
+    fn lines(&self, style: TerminalStyle) -> Vec<String> {
+        let line = |ink, text: String| style.paint(ink, &escaped(&text));
         let mut lines = Vec::new();
         for PoolReport { name, configuration, problem } in &self.pools {
-            lines.push(match (problem, configuration) {
-                (Some(problem), _) => format!("pool {name}: {problem}"),
-                (None, configuration) => {
-                    format!(
-                        "pool {name}: OK, serves {}",
-                        configuration.as_deref().unwrap_or_default()
-                    )
-                }
+            let configuration = configuration.as_deref().unwrap_or_default();
+            lines.push(match problem {
+                Some(problem) => line(Color::Bad, format!("pool {name}: {problem}")),
+                None => line(Color::Good, format!("pool {name}: OK, serves {configuration}")),
             });
         }
         if self.pools.is_empty() {
-            lines.push("no MachineConfigPool found: nothing would be served".to_owned());
+            let text = "no MachineConfigPool found: nothing would be served";
+            lines.push(line(Color::Bad, text.to_owned()));
         }
-        lines.extend(self.problems.iter().map(|line| format!("{}: {}", line.place, line.reason)));
-        let warnings = self.warnings.iter();
-        lines.extend(warnings.map(|it| format!("warning: {}: {}", it.place, it.reason)));
+        let problems = self.problems.iter();
+        lines.extend(problems.map(|it| line(Color::Bad, format!("{}: {}", it.place, it.reason))));
+        let warning = |it: &Line| format!("warning: {}: {}", it.place, it.reason);
+        lines.extend(self.warnings.iter().map(|it| line(Color::Notable, warning(it))));
         lines
     }
 }
