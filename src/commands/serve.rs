@@ -17,7 +17,7 @@ use pki::{Asked, Host, Policy, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
-use super::certs::{located, log_left_out, log_step};
+use super::certs::{log_left_out, log_step};
 use super::server::{
     self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings, ServingOptions,
 };
@@ -111,7 +111,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         let announcer =
             Announcer { state, host: pointer_host, ports: server.ports, manifests, known_pools };
         let renewal = renewal.keep(requeue_at, server.reporting.clone());
-        let announce = announcer.follow(server.served.clone());
+        let announce = announcer.follow(server.served.clone(), server.checked.clone());
         server.tasks.spawn("the task that follows pools", announce);
         server.tasks.spawn("the task that renews certificates", renewal);
         server.run().await
@@ -139,14 +139,23 @@ struct Announcer {
 }
 
 impl Announcer {
-    async fn follow(self, mut served: watch::Receiver<Option<Arc<Served>>>) {
-        let mut is_announced = false;
+    async fn follow(
+        self,
+        served: watch::Receiver<Option<Arc<Served>>>,
+        mut checked: watch::Receiver<Option<Arc<Served>>>,
+    ) {
+        // The next steps are below the first warnings, where they are seen.
+        let announce = async {
+            let first = checked.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
+            first.inspect(|served| self.announce(served));
+        };
+        tokio::join!(announce, self.follow_pools(served));
+    }
+
+    async fn follow_pools(&self, mut served: watch::Receiver<Option<Arc<Served>>>) {
         loop {
             if let Some(served) = served.borrow_and_update().as_ref() {
                 self.tell_pools(&served.inputs);
-                if !std::mem::replace(&mut is_announced, true) {
-                    self.announce(served);
-                }
             }
             if served.changed().await.is_err() {
                 return;
@@ -259,8 +268,8 @@ impl Renewal {
     /// Logs new warnings.
     fn take(&mut self, attention: Vec<Warning>) {
         let new = attention.iter().filter(|it| !self.attention.contains(it));
-        let files = self.state.key_files();
-        new.for_each(|it| log_attention(it, &located(it, &files)));
+        let [ca, serving] = self.state.key_files();
+        new.for_each(|it| log_attention(it, it.object(&ca, &serving)));
         self.attention = attention;
     }
 

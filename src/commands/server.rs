@@ -67,6 +67,8 @@ pub(super) struct Server {
     pub(super) ports: Ports,
     /// Served inputs, after each change.
     pub(super) served: watch::Receiver<Option<Arc<Served>>>,
+    /// The same, once faults of the pools are logged.
+    pub(super) checked: watch::Receiver<Option<Arc<Served>>>,
     pub(super) reporting: Reporting,
     /// Background tasks that run forever.
     pub(super) tasks: Tasks,
@@ -121,7 +123,7 @@ impl Server {
         let own = local_state(settings.local, settings.window, ports, &publisher);
         let (local, named) =
             with_cluster_machines(own, &mut tasks, &source, settings.window, &publisher);
-        let served = publisher.served();
+        let (served, checked) = (publisher.served(), publisher.checked());
         let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
 
@@ -151,6 +153,7 @@ impl Server {
         Ok(Self {
             ports,
             served,
+            checked,
             tasks,
             machines: serving(machines, options.limits, options.balancers),
             listeners,
@@ -174,7 +177,10 @@ impl Server {
         until_stopped(&mut self.tasks, self.shutdown_delay, out_of_service).await?;
         tracing::info!("shutting down, draining connections");
         if !self.machines.stop().await {
-            tracing::warn!("closed connections that did not finish in time");
+            tracing::warn!(
+                fix = "nothing needs to be done: their machines request again",
+                "closed connections that did not finish in time"
+            );
         }
         if let Some(file) = self.ledger_file {
             file.save();
@@ -295,6 +301,9 @@ fn follow_source(
     let mut pipeline = Pipeline::new(rules, known, local, policy, publisher);
     // The first client finds the answers ready.
     if let Some(inputs) = first {
+        // A first token for each of thousands of pools takes seconds.
+        let many = inputs.pools.len();
+        let _progress = Progress::start(&format!("rendering {many} pools, and writing tokens"));
         pipeline.take_inputs(inputs);
     }
     if let Some(cache) = cache {
@@ -500,6 +509,10 @@ fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     if let Err(error) = raised {
-        tracing::warn!(%error, "cannot raise the limit of open files");
+        tracing::warn!(
+            %error,
+            fix = "raise it before the start, by ulimit -n or LimitNOFILE= of the unit",
+            "cannot raise the limit of open files"
+        );
     }
 }

@@ -7,13 +7,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use clap::Args;
 use ignition::{Form, SpecVersion};
+use model::access::{AccessMode, BootRules, WantedModes};
+use model::escape::escaped;
 use model::inputs::{Inputs, Problem};
 use model::objects::FirstBootMachine;
 use model::render::{select, with_overlay};
+use model::table::{Color, TerminalStyle};
 use serde::Serialize;
 
-use super::print_line;
 use super::rendering::{read_usable, rendered};
+use super::{print_line, terminal};
 
 #[derive(Debug, Args)]
 pub struct ValidateSettings {
@@ -63,7 +66,7 @@ pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
     if json {
         print_line(&serde_json::to_string(&report)?);
     } else {
-        report.lines().iter().for_each(|line| print_line(line));
+        terminal::print(&report.lines(terminal::look()));
     }
     Ok(report.is_valid)
 }
@@ -72,8 +75,9 @@ impl Report {
     fn of(inputs: &Inputs, is_strict: bool) -> Self {
         let pools: Vec<_> = inputs.pools.keys().map(|pool| PoolReport::of(inputs, pool)).collect();
         let lines = |problems: &[Problem]| problems.iter().map(Line::of).collect::<Vec<_>>();
-        let (mut problems, warnings) = (lines(&inputs.problems), lines(&inputs.warnings));
+        let (mut problems, mut warnings) = (lines(&inputs.problems), lines(&inputs.warnings));
         problems.extend(overlay_problems(inputs));
+        warnings.extend(annotation_faults(inputs));
         let is_valid = !pools.is_empty()
             && pools.iter().all(|pool| pool.problem.is_none())
             && problems.is_empty()
@@ -81,25 +85,25 @@ impl Report {
         Self { is_valid, pools, problems, warnings }
     }
 
-    fn lines(&self) -> Vec<String> {
+    /// Escaped lines in the style of the output.
+    fn lines(&self, style: TerminalStyle) -> Vec<String> {
+        let line = |ink, text: String| style.paint(ink, &escaped(&text));
         let mut lines = Vec::new();
         for PoolReport { name, configuration, problem } in &self.pools {
-            lines.push(match (problem, configuration) {
-                (Some(problem), _) => format!("pool {name}: {problem}"),
-                (None, configuration) => {
-                    format!(
-                        "pool {name}: OK, serves {}",
-                        configuration.as_deref().unwrap_or_default()
-                    )
-                }
+            let configuration = configuration.as_deref().unwrap_or_default();
+            lines.push(match problem {
+                Some(problem) => line(Color::Bad, format!("pool {name}: {problem}")),
+                None => line(Color::Good, format!("pool {name}: OK, serves {configuration}")),
             });
         }
         if self.pools.is_empty() {
-            lines.push("no MachineConfigPool found: nothing would be served".to_owned());
+            let text = "no MachineConfigPool found: nothing would be served";
+            lines.push(line(Color::Bad, text.to_owned()));
         }
-        lines.extend(self.problems.iter().map(|line| format!("{}: {}", line.place, line.reason)));
-        let warnings = self.warnings.iter();
-        lines.extend(warnings.map(|it| format!("warning: {}: {}", it.place, it.reason)));
+        let problems = self.problems.iter();
+        lines.extend(problems.map(|it| line(Color::Bad, format!("{}: {}", it.place, it.reason))));
+        let warning = |it: &Line| format!("warning: {}: {}", it.place, it.reason);
+        lines.extend(self.warnings.iter().map(|it| line(Color::Notable, warning(it))));
         lines
     }
 }
@@ -114,6 +118,18 @@ impl PoolReport {
             problem: problem.map(|cause| cause.to_string()),
         }
     }
+}
+
+/// Annotations of pools about access and machines that are not understood.
+fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Line> {
+    let (pools, off) = (&inputs.pools, AccessMode::Off);
+    let (_, modes) = WantedModes::read(pools, off, &WantedModes::default(), None);
+    let (_, rules) = BootRules::read(pools, None, &BootRules::default());
+    let line = |fault: String| {
+        let (place, reason) = fault.split_once(": ")?;
+        Some(Line { place: place.to_owned(), reason: reason.to_owned() })
+    };
+    modes.into_iter().chain(rules).filter_map(line)
 }
 
 /// Overlays that cannot be merged into the configs of their pools.

@@ -89,8 +89,12 @@ impl DirectoryWatch {
             }
         });
         let watcher = watcher.inspect_err(|error| {
-            tracing::warn!(%error, interval = ?POLL, "no file notifications, reading files \
-                periodically");
+            tracing::warn!(
+                %error,
+                interval = ?POLL,
+                fix = "raise the sysctl fs.inotify.max_user_instances",
+                "no file notifications, reading files periodically"
+            );
         });
         let directory = |path: PathBuf| Directory {
             path: absolute(&path),
@@ -238,7 +242,12 @@ fn watch(
     match watcher.watch(directory, mode) {
         Ok(()) => *present = identity,
         Err(error) => {
-            tracing::warn!(folder = %directory.display(), %error, "cannot watch the directory");
+            tracing::warn!(
+                folder = %directory.display(),
+                %error,
+                fix = "raise the sysctl fs.inotify.max_user_watches, or let this user read the directory",
+                "cannot watch the directory"
+            );
         }
     }
 }

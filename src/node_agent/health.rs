@@ -112,7 +112,12 @@ impl Health {
     fn path_looked(&self, path: &str, problem: Option<String>) {
         Condition::new(path.to_owned(), problem).report(&self.status.not_ready, |reason| {
             if let Some(reason) = reason {
-                tracing::error!(path, reason, "cannot update the path");
+                tracing::error!(
+                    path,
+                    reason,
+                    fix = "remove what is in the way, or make the path writable; it is tried again",
+                    "cannot update the path"
+                );
             } else {
                 tracing::info!(path, "path is up to date again");
             }

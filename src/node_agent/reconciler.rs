@@ -278,7 +278,11 @@ impl Reconciler {
                 report.removed.push(host.clone());
                 if !is_gone {
                     let path = self.path.join(name);
-                    tracing::warn!(folder = %path.display(), "kept a directory with other files");
+                    tracing::warn!(
+                        folder = %path.display(),
+                        fix = "delete the directory if nothing uses its files",
+                        "kept a directory with other files"
+                    );
                 }
             }
             Action::Forget => {

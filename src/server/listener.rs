@@ -171,7 +171,11 @@ impl Accepting {
             let (stream, peer) = match listener.socket.accept().await {
                 Ok((stream, peer)) => (stream, canonical(peer)),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    tracing::warn!(
+                        %error,
+                        fix = "raise the limit that the error names, or lower --max-connections",
+                        "cannot accept a connection"
+                    );
                     tokio::time::sleep(BREATHER).await;
                     continue;
                 }

@@ -34,8 +34,12 @@ impl LedgerFile {
             Ok(machines) => file.ledger.absorb(machines),
             Err(error) => {
                 let path = file.path();
-                tracing::error!(path = %path.display(), %error, "cannot read the boot ledger, \
-                    starting an empty one");
+                tracing::error!(
+                    path = %path.display(),
+                    %error,
+                    fix = "copy the file if you need it: the server overwrites it",
+                    "cannot read the boot ledger, starting an empty one"
+                );
             }
         }
         file.written = Mutex::new(file.ledger.changes());
@@ -55,7 +59,11 @@ impl LedgerFile {
             let forgotten = self.ledger.forgotten();
             if forgotten > reported {
                 let machines = forgotten - reported;
-                tracing::warn!(machines, "boot ledger is full, removed the oldest machines");
+                tracing::warn!(
+                    machines,
+                    fix = "find the oldest machines in the log; the ledger keeps the last 10,000",
+                    "boot ledger is full, removed the oldest machines"
+                );
                 reported = forgotten;
             }
         }

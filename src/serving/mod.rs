@@ -1,5 +1,6 @@
 //! Turns inputs, records of tokens and keys into answers.
 
+mod access_faults;
 pub mod answers;
 pub(crate) mod approval_keeper;
 pub(crate) mod approvals;

@@ -20,6 +20,7 @@ use model::snapshot::{AccessRules, Known, Snapshot};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
+use super::access_faults::AccessFault;
 use super::approval_keeper::ApprovalKeeper;
 use super::cluster_tokens::ClusterTokens;
 use super::machine_keeper::{KeptMachines, MachineKeeper};
@@ -147,7 +148,7 @@ impl Pipeline {
         let Some(keeper) = &mut local.machines else { return };
         let KeptMachines { known: machines, attention } = keeper.keep(&inputs.machines);
         known.machines = machines;
-        self.degrade("machines", &attention);
+        self.degrade(AccessFault::Machines, &attention);
     }
 
     /// Reads who is approved, before the rules are in force by which machines need it.
@@ -215,7 +216,7 @@ impl Pipeline {
             policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
         };
         let Kept { records, attention } = local.keeper.as_mut()?.keep(&wanted.understood(), accept);
-        self.degrade("tokens", &attention);
+        self.degrade(AccessFault::Tokens, &attention);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.reporting.metrics.tokens_attention.set(count);
         records
@@ -255,10 +256,10 @@ impl Pipeline {
         let records = self.known.records.as_ref();
         let (wanted, faults) =
             WantedModes::read(&inputs.pools, self.rules.mode, &self.wanted, records);
-        self.degrade("access", &faults);
+        self.degrade(AccessFault::Modes, &faults);
         let (boot_rules, faults) =
             BootRules::read(&inputs.pools, self.rules.min_ignition, &self.boot_rules);
-        self.degrade("rules about machines", &faults);
+        self.degrade(AccessFault::Rules, &faults);
         self.boot_rules = boot_rules;
         self.keep_approvals();
         if wanted != self.wanted {
@@ -272,13 +273,13 @@ impl Pipeline {
     fn report(&self, before: &Modes, now: &Modes) {
         let held: Vec<_> =
             now.held().map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
-        self.degrade("access is audited instead of enforced", &held);
+        self.degrade(AccessFault::Audited, &held);
         let waiting = now.waiting().map(|(pool, why)| {
             format!(
                 "pool {pool}: {why}; until then, only a known token opens it, other requests get 503"
             )
         });
-        self.degrade("access is not known", &waiting.collect::<Vec<_>>());
+        self.degrade(AccessFault::Unknown, &waiting.collect::<Vec<_>>());
         let label = |(pool, asked): (_, AccessMode)| (pool, asked.label(), now.of(pool).label());
         self.reporting.metrics.access_modes(self.wanted.restricted().map(label));
         let (before, now) = (before.enforced(), now.enforced());
@@ -293,16 +294,9 @@ impl Pipeline {
         }
     }
 
-    fn degrade(&self, thing: &'static str, reasons: &[String]) {
-        let condition = Condition::of_all(thing, reasons);
-        condition.report_failure(&self.reporting.status.degraded, |reason| {
-            tracing::warn!(
-                what = thing,
-                reason,
-                fix = "run machine-config-server tokens list, which names each fault",
-                "access control needs an administrator"
-            );
-        });
+    fn degrade(&self, fault: AccessFault, reasons: &[String]) {
+        let condition = Condition::of_all(fault.thing(), reasons);
+        condition.report_failure(&self.reporting.status.degraded, |reason| fault.log(reason));
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct Publisher {
     known: Vec<Problem>,
     warned: Vec<Problem>,
     served: watch::Sender<Option<Arc<Served>>>,
+    checked: watch::Sender<Option<Arc<Served>>>,
     live_reads: watch::Sender<u64>,
     history: History,
 }
@@ -43,8 +44,8 @@ impl Publisher {
         profile: Option<ProfileFollower>,
         history: History,
     ) -> Self {
-        let (known, warned, served, live_reads) = Default::default();
-        Self { answers, reporting, profile, known, warned, served, live_reads, history }
+        let (known, warned, served, checked, live_reads) = Default::default();
+        Self { answers, reporting, profile, known, warned, served, checked, live_reads, history }
     }
 
     pub(crate) fn reporting(&self) -> &Reporting {
@@ -60,6 +61,11 @@ impl Publisher {
         self.served.subscribe()
     }
 
+    /// Served inputs whose pools were rendered, and their faults logged.
+    pub(crate) fn checked(&self) -> watch::Receiver<Option<Arc<Served>>> {
+        self.checked.subscribe()
+    }
+
     /// [`Inputs::live_reads`] of the served inputs.
     pub(crate) fn live_reads(&self) -> watch::Receiver<u64> {
         self.live_reads.subscribe()
@@ -70,6 +76,7 @@ impl Publisher {
     pub(crate) fn after_changes(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut served = self.served.subscribe();
         let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
+        let checked = self.checked.clone();
         let (mut known, mut exposed) = (BTreeMap::new(), BTreeMap::new());
         async move {
             while served.changed().await.is_ok() {
@@ -98,6 +105,7 @@ impl Publisher {
                         .for_each(|(pool, places)| warn_exposed(pool, places));
                     exposed = found;
                 });
+                checked.send_replace(Some(now_served));
             }
         }
     }

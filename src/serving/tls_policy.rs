@@ -158,7 +158,12 @@ impl TlsPolicy {
 pub fn warn_passed_over(passed_over: &[String]) {
     if !passed_over.is_empty() {
         let names = passed_over.join(",");
-        tracing::warn!(names, "ignored cipher suites that the TLS library does not have");
+        tracing::warn!(
+            names,
+            fix =
+                "remove the names from --tls-cipher-suites or the TLS profile of APIServer cluster",
+            "ignored cipher suites that the TLS library does not have"
+        );
     }
 }
 

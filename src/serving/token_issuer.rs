@@ -74,7 +74,12 @@ impl TokenIssuer {
 
     fn tell_passed_over(&self) {
         for key in self.tokens.passed_over() {
-            tracing::warn!(path = %self.path.display(), key, "ignored a key of signed tokens");
+            tracing::warn!(
+                path = %self.path.display(),
+                key,
+                fix = "remove the key, or replace it by one that verifies signatures of tokens",
+                "ignored a key of signed tokens"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use model::access::rotation::RotationPolicy;
+use model::access::rotation::{Reason, RotationPolicy};
 use model::access::{AccessMode, Records};
 use time::OffsetDateTime;
 
@@ -16,6 +16,8 @@ use crate::store::token_files::TokensReconciled;
 /// Waits between two looks, short enough for a changed clock.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
+/// Number of pools that a line of the log names.
+const LISTED: usize = 5;
 /// Wait after a failed look.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -58,9 +60,7 @@ impl TokenKeeper {
         self.seen = self.state.token_stamps(SystemTime::now());
         match self.state.reconcile_tokens(wanted, &self.policy, now, accept) {
             Ok(TokensReconciled { done, attention, requeue_at, records }) => {
-                for reason in &done {
-                    tracing::info!(%reason, "updated the tokens");
-                }
+                log_done(&done);
                 self.requeue_at = requeue_at;
                 Kept { records: Some(records), attention }
             }
@@ -109,5 +109,49 @@ impl TokenKeeper {
                 return;
             }
         }
+    }
+}
+
+/// Logs the steps that were done, those of single pools in one line together.
+fn log_done(done: &[Reason]) {
+    let first = pools(done, |reason| match reason {
+        Reason::First(pool) => Some(pool),
+        _ => None,
+    });
+    let old = pools(done, |reason| match reason {
+        Reason::Due(pool) => Some(pool),
+        _ => None,
+    });
+    for (reason, pools) in [("the pools had no token", first), ("their tokens were old", old)] {
+        if !pools.is_empty() {
+            tracing::info!(pools = pools.len(), names = named(&pools), reason, "made tokens");
+        }
+    }
+    for reason in done.iter().filter(|it| !matches!(it, Reason::First(_) | Reason::Due(_))) {
+        tracing::info!(%reason, "updated the tokens");
+    }
+}
+
+fn pools(done: &[Reason], pool: impl Fn(&Reason) -> Option<&String>) -> Vec<&str> {
+    done.iter().filter_map(|reason| pool(reason).map(String::as_str)).collect()
+}
+
+/// The first names of a list.
+fn named(names: &[&str]) -> String {
+    let listed = names[..names.len().min(LISTED)].join(", ");
+    match names.len().saturating_sub(LISTED) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_many_pools_are_bounded() {
+        assert_eq!(named(&["a", "b"]), "a, b");
+        assert_eq!(named(&["a"; 7]), "a, a, a, a, a and 2 more");
     }
 }

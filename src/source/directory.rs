@@ -163,7 +163,11 @@ impl Directory {
             let scan = self.scan(now, SETTLE, being_written);
             let failure = scan.as_ref().err().map(ToString::to_string);
             Condition::new("inputs", failure).report_failure(not_ready, |error| {
-                tracing::error!(%error, "cannot read the inputs, using what was read before");
+                tracing::error!(
+                    %error,
+                    fix = "restore the directory, or make it readable for this server",
+                    "cannot read the inputs, using what was read before"
+                );
             });
             let Ok(scan) = scan else { return Scanned::Settled };
             if scan.is_changed {

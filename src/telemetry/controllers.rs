@@ -222,12 +222,36 @@ impl ControllerMetrics {
     }
 }
 
-/// Logs a warning about certificates. `text` includes the object's name, if it has one.
-pub(crate) fn log_attention(attention: &Warning, text: &str) {
-    let (what, fix) = (attention.label(), attention.fix());
-    if attention.is_warning() {
-        tracing::warn!(what, reason = text, fix, "certificates need an administrator");
-    } else {
-        tracing::error!(what, reason = text, fix, "certificates need an administrator");
+/// Logs a warning about certificates; `object` is the file, object or certificate that has the fault.
+pub(crate) fn log_attention(attention: &Warning, object: &str) {
+    use tracing::{error, warn};
+    let (what, fix, reason) = (attention.label(), attention.fix(), attention.to_string());
+    match attention {
+        Warning::Ca(_) => error!(what, object, reason, fix, "cannot use the signing CA"),
+        Warning::Serving(_) | Warning::ServingExpired | Warning::External { .. } => {
+            error!(what, object, reason, fix, "cannot use the serving certificate");
+        }
+        Warning::ClockBehind { .. } => {
+            error!(what, object, reason, fix, "the clock is behind the newest signing CA");
+        }
+        Warning::WeakKey { .. } => error!(what, object, reason, fix, "a key in use is weak"),
+        Warning::Refused(_) => {
+            error!(what, object, reason, fix, "refused a change of the certificates");
+        }
+        Warning::Issuer { .. } => {
+            error!(what, object, reason, fix, "the issuer does not issue a signing CA");
+        }
+        Warning::LockedOut(_) => {
+            error!(what, object, reason, fix, "a pointer config cannot boot a machine");
+        }
+        Warning::Trust { .. } | Warning::TrustUnread { .. } => {
+            error!(what, object, reason, fix, "omitted CAs from pointer configs");
+        }
+        Warning::OutOfReach { .. } => {
+            warn!(what, object, reason, fix, "cannot update the CAs of a pointer config");
+        }
+        Warning::UserData { .. } => {
+            warn!(what, object, reason, fix, "user data is too large for a platform");
+        }
     }
 }

@@ -61,6 +61,7 @@ impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
                     most = MAX_LINES,
                     most_of_one_source = MAX_PER_SOURCE,
                     seconds,
+                    fix = "count them by the metrics; find a client with many in the lines before",
                     "omitted log lines"
                 );
             });

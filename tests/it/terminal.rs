@@ -86,3 +86,25 @@ fn a_server_on_a_terminal_starts_in_colours() {
     terminal.shows("\u{1b}[1mServing ");
     terminal.shows("\u{1b}[32mNext: ");
 }
+
+#[test]
+fn the_next_steps_are_below_the_warnings_of_the_start() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let [secure, metrics] = free_ports();
+    let sample = in_repository("ignition-fixtures");
+    let arguments = format!(
+        "serve {} --state-dir {} --host localhost --secure-port {} --insecure-port 0 \
+         --metrics-address {metrics}",
+        sample.display(),
+        state.path().display(),
+        secure.port(),
+    );
+    let mut terminal = OnTerminal::run(&arguments);
+    terminal.shows("The same with curl:");
+    let at = |text: &str| terminal.seen.find(text).unwrap_or_else(|| panic!("{}", terminal.seen));
+    assert!(at("served config contains secrets") < at("Serving 4 pools"), "{}", terminal.seen);
+    let made: Vec<_> = terminal.seen.lines().filter(|line| line.contains("made tokens")).collect();
+    assert!(matches!(made[..], [line] if line.contains("edge, master, rack, worker")), "{made:?}");
+    let mut judged = OnTerminal::run(&format!("validate {}", sample.display()));
+    judged.shows("\u{1b}[32mpool edge: OK");
+}

@@ -239,10 +239,15 @@ impl Certificate {
         self.subject_name == other.subject_name && self.has_key_of(other)
     }
 
+    /// Returns `true` if the certificate says that it is a CA's.
+    pub(super) fn is_ca(&self) -> bool {
+        self.extensions.basic_constraints.as_ref().is_some_and(|found| found.ca)
+    }
+
     /// Reason why a CA with this certificate cannot issue any, regardless of its key.
     pub(super) fn signing_fault(&self) -> Option<Unusable> {
         let extensions = &self.extensions;
-        if !extensions.basic_constraints.as_ref().is_some_and(|found| found.ca) {
+        if !self.is_ca() {
             return Some(Unusable::NoCa);
         }
         if extensions.forbids_signing {

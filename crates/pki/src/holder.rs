@@ -26,8 +26,9 @@ impl Holder {
     /// A machine that trusts one CA alone.
     #[must_use]
     pub fn of_one(ca: &Certificate) -> Self {
+        let kind = if ca.is_ca() { "" } else { "the serving certificate " };
         Self {
-            name: format!("a pointer config that trusts only \"{}\"", ca.title()),
+            name: format!("a pointer config that trusts only {kind}\"{}\"", ca.title()),
             trusted: vec![ca.clone()],
             hosts: Vec::new(),
         }

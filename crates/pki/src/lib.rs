@@ -71,6 +71,6 @@ pub use usage::{UnknownUsage, Usage};
 pub use warning::{CertificateKind, Refusal, Refused, USER_DATA_LIMITS, Warning};
 pub use weak_key::{Weakness, weakness};
 pub use writes::{
-    Asking, LEFT_OUT, MAX_STEPS, Next, Write, dry_run, lockouts_of, next, pointer_warnings,
-    reported_lockouts, trusted_by_somebody,
+    Asking, LEFT_OUT, LEFT_OUT_FIX, MAX_STEPS, Next, Write, dry_run, lockouts_of, next,
+    pointer_warnings, reported_lockouts, trusted_by_somebody,
 };

@@ -32,7 +32,10 @@ pub enum CertificateKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Machines that can boot now could not afterwards.
-    #[error("{}; use --force to do it regardless", reported(.0))]
+    #[error(
+        "{}; hand out the newest pointer configs first, or use --force to do it regardless",
+        reported(.0)
+    )]
     LocksOut(Vec<Lockout>),
     /// The chain would be too long.
     #[error(
@@ -256,6 +259,25 @@ impl Warning {
                 "remove older CAs with `certs distrust`, or use another \
                 platform's user data"
             }
+        }
+    }
+
+    /// File, object or certificate that has the fault; `ca` and `serving` are the places of the signing CA and the
+    /// serving certificate.
+    #[must_use]
+    pub fn object<'a>(&'a self, ca: &'a str, serving: &'a str) -> &'a str {
+        match self {
+            Self::Ca(_) | Self::ClockBehind { .. } => ca,
+            Self::Refused(refused) if refused.what == CertificateKind::Ca => ca,
+            Self::Serving(_) | Self::ServingExpired | Self::Refused(_) => serving,
+            Self::External { name, .. }
+            | Self::WeakKey { name, .. }
+            | Self::Issuer { issuer: name, .. }
+            | Self::LockedOut(Lockout { holder: name, .. })
+            | Self::Trust { name, .. }
+            | Self::TrustUnread { name, .. }
+            | Self::OutOfReach { name }
+            | Self::UserData { name, .. } => name,
         }
     }
 

@@ -26,6 +26,9 @@ pub const MAX_STEPS: usize = 32;
 /// Explanation for entries of [`Write::left_out`].
 pub const LEFT_OUT: &str = "it has expired, and newer ones need the space";
 
+/// Next step of an administrator after [`LEFT_OUT`].
+pub const LEFT_OUT_FIX: &str = "give machines that trust nothing newer a pointer config of today";
+
 /// One object to be stored. It replaces the previous one as a whole, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::plan::renewal;
 use pki::{
-    self, Certificate, Host, LEFT_OUT, Next, Policy, Step, StoredPair, Warning, next,
+    self, Certificate, Host, LEFT_OUT, LEFT_OUT_FIX, Next, Policy, Step, StoredPair, Warning, next,
     reported_lockouts,
 };
 use time::OffsetDateTime;
@@ -199,7 +199,7 @@ pub(super) fn located(attention: &Warning, [ca, serving]: &[String; 2]) -> Strin
 /// Logs keys and pairs that were removed from the store.
 pub(super) fn log_left_out(left_out: &[String]) {
     for what in left_out {
-        tracing::warn!(what, reason = LEFT_OUT, "removed from the CA store");
+        tracing::warn!(what, reason = LEFT_OUT, fix = LEFT_OUT_FIX, "removed from the CA store");
     }
 }
 

@@ -62,7 +62,11 @@ pub(super) async fn delete_request(
     let (_, kind) = ca_requests();
     let write = CustomWrite { object, change: Change::Delete(precondition) };
     if let Err(error) = apply_custom(client, &kind, &write).await {
-        tracing::warn!(%error, "cannot delete a CertificateRequest that was replaced");
+        tracing::warn!(
+            %error,
+            fix = "allow the controller to delete CertificateRequests, or delete it",
+            "cannot delete a CertificateRequest that was replaced"
+        );
     }
 }
 

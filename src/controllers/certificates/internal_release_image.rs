@@ -80,6 +80,19 @@ pub(super) enum Waits {
     Ca,
 }
 
+impl Waits {
+    /// Next step of an administrator.
+    pub(super) const fn fix(self) -> &'static str {
+        match self {
+            Self::Secret => "restore the Secret from a backup of the cluster",
+            Self::Names => "set status.apiServerInternalURI of Infrastructure cluster",
+            Self::Ca => {
+                "run machine-config-server certs check, which says what is wrong with the CA"
+            }
+        }
+    }
+}
+
 pub(super) fn decide(
     state: &ClusterState,
     policy: &Policy,

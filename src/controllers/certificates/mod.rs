@@ -56,8 +56,8 @@ pub(in crate::controllers) use self::state::user_data;
 pub(in crate::controllers) use self::user_data::{managed_name, managed_pointer};
 use pki::issue::request_ca;
 use pki::{
-    Asking, CertificateKind, Generate, Host, IssueError, LEFT_OUT, Next, Policy, Step, Warning,
-    Write, next,
+    Asking, CertificateKind, Generate, Host, IssueError, LEFT_OUT, LEFT_OUT_FIX, Next, Policy,
+    Step, Warning, Write, next,
 };
 
 use super::refusals::{Noted, Refusals};
@@ -188,7 +188,13 @@ impl CertificateController {
         let before = state.ca.as_ref().map(stored_pair);
         for write in &writes {
             for what in write.left_out(before.as_ref()) {
-                tracing::warn!(name = CA, what, reason = LEFT_OUT, "removed from the CA store");
+                tracing::warn!(
+                    name = CA,
+                    what,
+                    reason = LEFT_OUT,
+                    fix = LEFT_OUT_FIX,
+                    "removed from the CA store"
+                );
             }
             match apply_write(&self.client, state, &self.policy, write).await? {
                 Applied::Done => {}

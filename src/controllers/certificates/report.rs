@@ -67,7 +67,7 @@ impl Report {
         let reported = std::mem::replace(&mut self.attention, attention.to_vec());
         for attention in self.attention.iter().filter(|attention| !reported.contains(attention)) {
             let note = attention.to_string();
-            log_attention(attention, &note);
+            log_attention(attention, attention.object(CA, SERVING));
             let name = match attention {
                 Warning::Ca(_) | Warning::ClockBehind { .. } | Warning::Issuer { .. } => CA,
                 Warning::Refused(refused) if refused.what == CertificateKind::Ca => CA,
@@ -128,8 +128,12 @@ impl Report {
             && self.waits != waits
         {
             let object = internal_release_image::object();
-            tracing::warn!(%object, %reason, "cannot renew the serving certificate of the internal \
-                release image");
+            tracing::warn!(
+                %object,
+                %reason,
+                fix = reason.fix(),
+                "cannot renew the serving certificate of the internal release image"
+            );
         }
         self.waits = waits;
     }

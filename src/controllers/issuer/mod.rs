@@ -306,7 +306,11 @@ impl Reconciler for IssuerController {
         conditions::Condition::of_all("statuses", &round.refused)
             .counted_by(&metrics.failures)
             .report_failure(&status.degraded, |news| {
-                tracing::error!(reason = news, "cannot write the status of requests");
+                tracing::error!(
+                    reason = news,
+                    fix = "correct what the API server refuses; the requests are tried again",
+                    "cannot write the status of requests"
+                );
             });
         match round.failure.take() {
             Some(error) => Err(error),

@@ -164,8 +164,9 @@ impl TokenController {
         for line in now.difference(&self.reported) {
             tracing::warn!(
                 reason = line,
-                fix = "run machine-config-server tokens list, which names each fault",
-                "tokens need an administrator"
+                fix = "do what the reason names; machine-config-server tokens list has the tokens, \
+                    and the pointer configs without one",
+                "cannot give each pointer config a valid token"
             );
             self.events.publish(EventType::Warning, "tokens", &object, line).await;
         }

@@ -280,6 +280,7 @@ impl Pool {
             let before = before.map_err(|_| refusal.clone())?;
             tracing::error!(
                 pool = %self.name, spec = %version, reason = %refusal, served = %before.configuration,
+                fix = "correct what /readyz on the metrics address names for this pool",
                 "serving the previous config"
             );
             Ok(self.pending(&before))

@@ -52,7 +52,12 @@ pub(super) async fn follow(
         Condition::new(thing.clone(), failure).report_failure(
             &reporting.status.degraded,
             |reason| {
-                tracing::error!(secret = thing, reason, "cannot read the records of tokens");
+                tracing::error!(
+                    secret = thing,
+                    reason,
+                    fix = "run machine-config-server controller --access, which keeps this Secret",
+                    "cannot read the records of tokens"
+                );
             },
         );
     }

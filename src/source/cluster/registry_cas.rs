@@ -70,6 +70,7 @@ impl MapSeen {
         };
         tracing::error!(
             reason,
+            fix = "correct the ConfigMap, or run the controller, which writes it",
             "cannot read the ConfigMap of registry CAs, keeping what was read before"
         );
         Self::Unreadable(reason)

@@ -154,6 +154,7 @@ impl Session {
                 tracing::warn!(
                     machine_config = name,
                     reason,
+                    fix = "check the API server, and the server's right to get MachineConfigs",
                     "cannot fetch a MachineConfig, retrying"
                 );
             }
@@ -367,7 +368,11 @@ impl Session {
             Ok(None) => {}
             Err(error) => {
                 self.reporting.metrics.cache_failures.inc();
-                tracing::error!(%error, "cannot use the cache, continuing without it");
+                tracing::error!(
+                    %error,
+                    fix = "empty the directory of --cache-dir, or make it readable",
+                    "cannot use the cache, continuing without it"
+                );
             }
         }
         let (sender, snapshots) = watch::channel(Snapshot::default());

@@ -5,10 +5,12 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{ACCESS, annotate, assert_refused, credential, get, printed, with_annotated_pool};
+use super::{
+    ACCESS, annotate, assert_refused, credential, enforcing, get, printed, with_annotated_pool,
+};
 use crate::support::http::Client;
 use crate::support::in_repository;
-use crate::support::server::Server;
+use crate::support::server::{Server, binary};
 use crate::support::{wait_asking, wait_for};
 
 #[test]
@@ -33,6 +35,29 @@ fn a_pool_says_itself_how_much_it_is_restricted() {
         "{line}"
     );
     wait_for("it to be closed still", || (status("worker") == 401).then_some(()));
+    wait_for("it to be logged", || {
+        let log = server.log();
+        let line = log.lines().find(|line| line.contains("cannot read a pool's access mode"))?;
+        line.contains("fix=\"correct the annotation").then_some(())
+    });
+    let output = binary().arg("validate").arg(manifests.path()).output().expect("the built binary");
+    let judged = printed(&output);
+    assert!(judged.contains(&format!("warning: pool worker: {ACCESS}: expected off")), "{judged}");
+}
+
+#[test]
+fn a_pool_that_does_not_exist_is_logged_as_such() {
+    let server = enforcing(&[]);
+    let credential = credential(&server, "worker");
+    for credential in [None, Some(&*credential)] {
+        assert_eq!(get(&server.tls(), "wroker", credential).status, 503);
+    }
+    wait_for("both in the log", || {
+        let log = server.log();
+        let refused =
+            |line: &&str| line.contains("wroker") && line.contains("pool unknown to this server");
+        (log.lines().filter(refused).count() == 2).then_some(())
+    });
 }
 
 #[test]
@@ -49,7 +74,7 @@ fn enforcing_waits_for_pointer_configs_that_lack_a_token() {
     old["storage"] = json!({"files": [{"path": "/etc/rack"}]});
     let path = state.path().join("user-data/rack-7.ign");
     fs::write(&path, old.to_string()).expect("a writable folder");
-    let mut command = crate::support::server::binary();
+    let mut command = binary();
     command.arg("serve").arg(&sample).arg("--state-dir").arg(state.path());
     command.args(["--host", "localhost", "--access", "enforce"]);
     let server = Server::prepared(command).until_ready();
@@ -109,7 +134,7 @@ fn a_pointer_config_of_ours_in_an_older_spec_is_lifted() {
 fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
     let state = tempfile::tempdir().expect("a temporary folder");
     for start in 0..4 {
-        let mut command = crate::support::server::binary();
+        let mut command = binary();
         command.arg("serve").arg(in_repository("ignition-fixtures"));
         command.arg("--state-dir").arg(state.path());
         command.args(["--host", "localhost", "--access", "enforce"]);
@@ -126,7 +151,7 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
         if start == 2 {
             fs::write(state.path().join("access.json"), "{\"tokens\": [")
                 .expect("a writable folder");
-            let mut command = crate::support::server::binary();
+            let mut command = binary();
             command.arg("serve").arg(in_repository("ignition-fixtures"));
             command.arg("--state-dir").arg(state.path());
             command.args(["--host", "localhost", "--access", "enforce"]);
@@ -149,7 +174,7 @@ fn what_strangers_can_read_is_reported_by_the_check_of_certificates() {
     let manifests = with_annotated_pool("worker", "enforce");
     let server = Server::serve(manifests.path(), &[]);
     credential(&server, "worker");
-    let mut command = crate::support::server::binary();
+    let mut command = binary();
     command.args(["certs", "check", "--state-dir"]).arg(server.state());
     let lines = printed(&command.output().expect("the built binary"));
     assert_eq!(lines.lines().count(), 1, "{lines}");

@@ -226,3 +226,16 @@ fn keys_that_others_can_read_are_reported() {
         place.certs(&["check"]).done();
     }
 }
+
+#[test]
+fn a_rotation_after_a_lost_key_names_who_needs_what_first() {
+    let place = Place::made(None);
+    let lost = place.certificates("ca.crt")[0].common_name.clone();
+    fs::rename(place.state().join("ca.key"), place.state().join("ca.key.lost")).expect("a file");
+    place.certs(&["rotate"]).refused(&[
+        &format!("a pointer config that trusts only \"{lost}\" cannot boot a machine"),
+        "a pointer config that trusts only the serving certificate \"",
+        "hand out the newest pointer configs first, or use --force",
+    ]);
+    place.certs(&["rotate", "--force"]).done();
+}

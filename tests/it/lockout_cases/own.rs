@@ -91,7 +91,7 @@ fn an_own_pair_with_only_what_machines_use_or_an_intermediate_is_served_unchange
             own.place.certs(arguments).refused(&[
                 "is refused (requested): afterwards ",
                 "cannot boot a machine",
-                "use --force to do it regardless",
+                "or use --force to do it regardless",
             ]);
             assert_eq!(identity(&own.place.file("tls.key")), pair);
         }

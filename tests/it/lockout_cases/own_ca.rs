@@ -143,7 +143,7 @@ fn an_own_ca_that_cannot_vouch_for_another_refuses_the_first_rotation_and_says_w
         place.certs(&["rotate", "--ca"]).refused(&[
             "a new signing CA is refused (requested): afterwards ",
             "cannot boot a machine",
-            "use --force to do it regardless",
+            "or use --force to do it regardless",
         ]);
         assert!(files.each_ref().map(|file| identity(file)) == before);
         place.assert_boots(&own);

@@ -135,9 +135,7 @@ fn log_fault(name: &str, line: &LogLine) -> Option<&'static str> {
     }
     let has = |names: &[&str]| line.fields.iter().any(|field| names.contains(&&**field));
     match &*line.level {
-        "error" if !has(&["error", "reason", "fix"]) => {
-            Some("an error has none of the fields `error`, `reason` and `fix`")
-        }
+        "error" | "warn" if !has(&["fix"]) => Some("a warning or an error has no field `fix`"),
         _ => None,
     }
 }
@@ -204,8 +202,9 @@ fn faults_of_log_lines_are_found() {
     assert!(fault(line("info", None, &[])));
     assert!(fault(line("info", Some("{it}"), &[])));
     assert!(fault(line("info", Some("it."), &[])));
-    assert!(fault(line("error", Some("it"), &["pool"])));
-    assert!(!fault(line("error", Some("it"), &["pool", "reason"])));
+    assert!(fault(line("error", Some("it"), &["pool", "reason"])));
+    assert!(fault(line("warn", Some("it"), &[])));
+    assert!(!fault(line("error", Some("it"), &["pool", "fix"])));
     assert!(!fault(line("info", Some("it"), &[])));
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::mode::{AccessMode, Waiting};
+use super::proof::Refusal;
 use super::records::{Records, Standing};
 
 /// Modes in force, with their reasons.
@@ -68,9 +69,16 @@ impl Modes {
         }
     }
 
-    /// Returns `true` if enough is known of a pool for a permanent refusal.
-    pub(super) fn are_known(&self, pool: &str) -> bool {
-        self.is_read && self.pools.contains_key(pool) && !self.waiting.contains_key(pool)
+    /// Reason why too little is known of a pool for a permanent refusal, `None` if enough is.
+    pub(super) fn unknown(&self, pool: &str) -> Option<Refusal> {
+        let is_waiting = !self.is_read || self.waiting.contains_key(pool);
+        match self.pools.contains_key(pool) {
+            true if is_waiting => Some(Refusal::NotRead),
+            true => None,
+            // Pools are read together.
+            false if self.pools.is_empty() => Some(Refusal::NotRead),
+            false => Some(Refusal::NoPool),
+        }
     }
 
     /// Pools that are neither open nor enforced, although the records were read.

@@ -143,6 +143,9 @@ pub enum Refusal {
     /// The tokens, or the state of the pool's pointer configs, have not been read yet.
     #[error("tokens of the pool not known yet")]
     NotRead,
+    /// The pool is restricted by default, and none of this name has been read.
+    #[error("pool unknown to this server")]
+    NoPool,
     /// The machine's Ignition is older than the pool accepts.
     #[error("Ignition older than the pool accepts")]
     OldIgnition,
@@ -156,7 +159,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All refusals.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::OtherNetwork,
         Self::PlainPort,
         Self::Missing,
@@ -171,6 +174,7 @@ impl Refusal {
         Self::NotStored,
         Self::TooMany,
         Self::NotRead,
+        Self::NoPool,
         Self::OldIgnition,
         Self::PoolPlainPort,
         Self::NotApproved,
@@ -194,6 +198,7 @@ impl Refusal {
             Self::NotStored => "not-stored",
             Self::TooMany => "too-many",
             Self::NotRead => "not-read",
+            Self::NoPool => "no-pool",
             Self::OldIgnition => "old-ignition",
             Self::PoolPlainPort => "pool-plain-port",
             Self::NotApproved => "not-approved",
@@ -212,7 +217,9 @@ impl Refusal {
         match self {
             Self::Unknown => RefusalCode::TokenUnknown,
             Self::TooMany => RefusalCode::TooManyAttempts,
-            Self::NotYet | Self::NotRead | Self::NotStored => RefusalCode::AccessUndecided,
+            Self::NotYet | Self::NotRead | Self::NoPool | Self::NotStored => {
+                RefusalCode::AccessUndecided
+            }
             Self::OldIgnition => RefusalCode::IgnitionTooOld,
             Self::PoolPlainPort => RefusalCode::PlainPortClosed,
             Self::NotApproved => RefusalCode::ApprovalPending,

@@ -114,10 +114,10 @@ pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Ve
 }
 
 fn judge(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Result<Proof, Refusal> {
-    by_rules(request, policy, now).map_err(|refusal| match refusal {
-        _ if !policy.modes.are_known(request.pool) => Refusal::NotRead,
-        _ if request.has_failed_often => Refusal::TooMany,
-        refusal => refusal,
+    by_rules(request, policy, now).map_err(|refusal| match policy.modes.unknown(request.pool) {
+        Some(unknown) => unknown,
+        None if request.has_failed_often => Refusal::TooMany,
+        None => refusal,
     })
 }
 

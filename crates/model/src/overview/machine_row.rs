@@ -17,7 +17,7 @@ pub fn machine_row(line: &MachineLine) -> Vec<String> {
     vec![
         line.machine.address.to_string(),
         line.standing.rank.label().to_owned(),
-        line.standing.words.clone(),
+        line.words(),
         line.pool().to_owned(),
         line.got().to_owned(),
         line.spec().to_owned(),
@@ -42,6 +42,15 @@ impl MachineLine {
     pub(crate) fn spec(&self) -> &'static str {
         let spec = self.machine.requests.as_ref().and_then(|requests| requests.spec);
         spec.map_or("", SpecVersion::as_str)
+    }
+
+    /// What the state means, and if an enforced pool would refuse the machine.
+    pub(crate) fn words(&self) -> String {
+        let words = &self.standing.words;
+        match self.would_be_refused() {
+            None => words.clone(),
+            Some(why) => format!("{words}; with access mode enforce it would be refused: {why}"),
+        }
     }
 
     /// Reason why an enforced pool would refuse a machine that got its config.

@@ -265,8 +265,12 @@ fn what_an_enforced_pool_would_refuse_is_said_in_words_of_a_machine_that_got_its
         MachineLine { machine, standing }
     };
     assert_eq!(line(Err((503, "no pool has this name"))).would_be_refused(), None);
-    let served = line(Ok(("rendered-worker-1", "etag"))).would_be_refused();
-    assert_eq!(served.as_deref(), Some("request on the port without TLS"));
+    let served = line(Ok(("rendered-worker-1", "etag")));
+    assert_eq!(served.would_be_refused().as_deref(), Some("request on the port without TLS"));
+    // On a terminal too.
+    let why = crate::overview::machine_row(&served).remove(2);
+    let would = "with access mode enforce it would be refused: request on the port without TLS";
+    assert!(why.ends_with(would), "{why}");
 }
 
 #[test]

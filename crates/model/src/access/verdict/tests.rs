@@ -67,8 +67,8 @@ fn a_request_is_let_in_or_refused_for_a_reason() {
         (request("worker", Credential::Bearer("secret")), Err(Refusal::Malformed)),
         (request("worker", Credential::Bearer(other.as_str())), Err(Refusal::Unknown)),
         (request("master", good), Err(Refusal::OtherPool)),
-        (request("nowhere", good), Err(Refusal::NotRead)),
-        (request("nowhere", Credential::Missing), Err(Refusal::NotRead)),
+        (request("nowhere", good), Err(Refusal::NoPool)),
+        (request("nowhere", Credential::Missing), Err(Refusal::NoPool)),
         (Request { is_private: false, ..request("worker", good) }, Err(Refusal::PlainPort)),
     ];
     for (request, expected) in cases {
@@ -99,6 +99,11 @@ fn before_tokens_are_read_nobody_is_let_in_nor_refused_for_good() {
             let verdict = decide(&request("worker", credential), &policy, NOON);
             let expected = (mode == AccessMode::Enforce).then_some(Refusal::NotRead);
             assert_eq!(verdict.refusal(), expected, "{mode} {credential:?}");
+            // A server that has read no pool does not know which exist.
+            let modes = modes(mode, &BTreeMap::new(), None);
+            let policy = Policy { modes, ..Policy::default() };
+            let verdict = decide(&request("worker", credential), &policy, NOON);
+            assert_eq!(verdict.refusal(), expected, "{mode} {credential:?}");
         }
         assert!(policy.modes.held().next().is_none());
         assert!(policy.modes.waiting().next().is_none());
@@ -120,7 +125,7 @@ fn between_two_rules_the_stricter_one_holds() {
         assert_eq!(both.enforced(), ["a", "b", "d", "e"].map(str::to_owned).into());
         assert_eq!(both.of("c"), AccessMode::Audit);
         // Refusals are temporary during a change of the rule.
-        let known: Vec<_> = ["a", "b", "d", "e"].map(|pool| both.are_known(pool)).into();
+        let known: Vec<_> = ["a", "b", "d", "e"].map(|pool| both.unknown(pool).is_none()).into();
         assert_eq!(known, [false, false, false, true]);
     }
 }
@@ -313,6 +318,7 @@ fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
         Refusal::NotStored,
         Refusal::TooMany,
         Refusal::NotRead,
+        Refusal::NoPool,
         Refusal::OldIgnition,
         Refusal::PoolPlainPort,
         Refusal::NotApproved,
