@@ -44,7 +44,7 @@ impl MachineLine {
         spec.map_or("", SpecVersion::as_str)
     }
 
-    /// What the state means, and if an enforced pool would refuse the machine.
+    /// Meaning of the state, and the reason why an enforced pool would refuse the machine, if it would.
     pub(crate) fn words(&self) -> String {
         let words = &self.standing.words;
         match self.would_be_refused() {
