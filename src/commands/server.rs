@@ -145,17 +145,16 @@ impl Server {
             gathered: Latest::default(),
         });
         let pages = pages(&answers, &reporting, &ledger, sources);
-        let connections = metrics.administrators.clone();
-        let administrators = options.listen.administrators.serving(pages, connections);
+        let administrators = options.listen.administrators;
+        let administrators = administrators.serving(pages, metrics.administrators.clone());
         let auth = Arc::new(Authorizer::new(policy, named.clone()));
-        let machines =
-            Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
+        let of = Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
         Ok(Self {
             ports,
             served,
             checked,
             tasks,
-            machines: serving(machines, options.limits, options.balancers),
+            machines: serving(of, options.limits, options.balancers),
             listeners,
             administrators,
             metrics_listener,

@@ -156,7 +156,11 @@ impl Directory {
         let not_ready = &reporting.status.not_ready;
         let watch = DirectoryWatch::new(self.layout.watched());
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
-            let scan = self.scan(SystemTime::now(), SETTLE, being_written);
+            let now = SystemTime::now();
+            if self.files.are_incomplete(now) {
+                return Scanned::Unsettled;
+            }
+            let scan = self.scan(now, SETTLE, being_written);
             let failure = scan.as_ref().err().map(ToString::to_string);
             Condition::new("inputs", failure).report_failure(not_ready, |error| {
                 tracing::error!(

@@ -19,6 +19,9 @@ use crate::parallel;
 
 /// Maximum depth of directories that are read. Deeper ones are reported.
 pub(super) const MAX_DEPTH: usize = 32;
+/// Time that a file must be missing before its objects are removed: git and some editors remove a file before they
+/// write it again.
+const REMOVED: Duration = Duration::from_millis(400);
 
 #[derive(Debug, Default)]
 struct File {
@@ -52,6 +55,8 @@ pub(super) struct Files {
     settle: Duration,
     changed: bool,
     unsettled: bool,
+    /// Time of the first look at which a file was missing.
+    missing_since: Option<SystemTime>,
     /// True if files with parts without effect are refused.
     is_strict: bool,
 }
@@ -65,6 +70,7 @@ impl Default for Files {
             settle: Duration::ZERO,
             changed: false,
             unsettled: false,
+            missing_since: None,
             is_strict: false,
         }
     }
@@ -100,6 +106,25 @@ impl Files {
         self.settle = settle;
         self.changed = false;
         self.unsettled = false;
+    }
+
+    /// Returns `true` while a good file is missing that may come back.
+    pub(super) fn are_incomplete(&mut self, now: SystemTime) -> bool {
+        let is_missing = |(path, file): (&PathBuf, &File)| {
+            let is_good =
+                file.problem.is_none() && (file.plain.is_some() || !file.objects.is_empty());
+            is_good && std::fs::metadata(path).is_err_and(|it| it.kind() == io::ErrorKind::NotFound)
+        };
+        if !self.known.iter().any(is_missing) {
+            self.missing_since = None;
+            return false;
+        }
+        let since = *self.missing_since.get_or_insert(now);
+        let may_return = now.duration_since(since).is_ok_and(|missing| missing < REMOVED);
+        if !may_return {
+            self.missing_since = None;
+        }
+        may_return
     }
 
     /// Ends a scan, and forgets missing files. Returns true if anything changed.

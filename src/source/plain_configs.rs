@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::inputs::Problem;
 use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL, is_object_name};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::files::{Files, ReadError};
 use super::manifest::config_warnings;
@@ -182,11 +182,6 @@ fn machine_config(
 ) -> Result<MachineConfig, String> {
     let reported = |error: serde_json::Error| format!("is not JSON: {error}");
     let config: &RawValue = serde_json::from_slice(bytes).map_err(reported)?;
-    if let Some(url) = pointed_at(config, pool) {
-        return Err(format!(
-            "is a pointer config, which fetches {url}, and not the config of a pool"
-        ));
-    }
     if !config.get().trim_start().starts_with('{') {
         return Err("is not a JSON object".to_owned());
     }
@@ -204,18 +199,6 @@ fn of_role(
     // Both parts are JSON.
     let text = format!(r#"{{"metadata": {metadata}, "spec": {{"config": {config}}}}}"#);
     serde_json::from_str(&text)
-}
-
-/// URL of this pool's config that the config itself points to: served, it would make machines fetch in a loop.
-fn pointed_at(config: &RawValue, pool: &str) -> Option<String> {
-    let config: Value = serde_json::from_str(config.get()).ok()?;
-    let referred = &config["ignition"]["config"];
-    let lists =
-        ["merge", "append"].map(|list| referred[list].as_array().cloned().unwrap_or_default());
-    let all = lists.into_iter().flatten().chain([referred["replace"].clone()]);
-    let mut sources = all.filter_map(|it| it["source"].as_str().map(str::to_owned));
-    let path = |source: &str| source.split(['?', '#']).next().unwrap_or_default().to_owned();
-    sources.find(|it| path(it).trim_end_matches('/').ends_with(&format!("/config/{pool}")))
 }
 
 #[cfg(test)]
@@ -242,18 +225,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_config_is_no_config_of_the_pool_that_it_leads_to() {
+    fn a_file_becomes_a_machine_config_of_its_pools_role() {
         let root = Path::new("/srv");
-        let read =
-            |text: &str| machine_config(root, &root.join("worker.ign"), "worker", text.as_bytes());
-        let pointer = |url: &str| {
-            json!({"ignition": {"version": "3.1.0", "config": {"merge": [{"source": url}]}}})
-                .to_string()
-        };
-        let refused = read(&pointer("https://mcs.example.com:22623/config/worker")).unwrap_err();
-        assert!(refused.contains("pointer config"), "{refused}");
-        assert!(read("{").unwrap_err().starts_with("is not JSON"));
-        let config = read(&pointer("https://configs.example.com/base.ign")).unwrap();
+        let read = |text: &[u8]| machine_config(root, &root.join("worker.ign"), "worker", text);
+        assert!(read(b"{").unwrap_err().starts_with("is not JSON"));
+        assert_eq!(read(b"null").unwrap_err(), "is not a JSON object");
+        let config = read(br#"{"ignition": {"version": "3.4.0"}}"#).unwrap();
         assert_eq!(config.name(), "worker.ign");
         assert_eq!(config.labels().unwrap()[ROLE_LABEL], "worker");
     }

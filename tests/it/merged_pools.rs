@@ -1,10 +1,11 @@
 //! Pools of a directory that name no rendered config: made of the MachineConfigs that they select, or of
 //! plain Ignition configs.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Output;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -150,6 +151,30 @@ fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
 }
 
 #[test]
+fn a_file_that_is_removed_and_written_again_is_served_all_the_time() {
+    let directory = directory();
+    let server = Server::serve(directory.path(), &[]);
+    let site = directory.path().join("site.json");
+    let text = fs::read_to_string(&site).expect("a file");
+    // A busy machine can make a gap too long, which says nothing.
+    let gap = Duration::from_millis(200);
+    let is_told = (0..20).any(|_| {
+        let removed = Instant::now();
+        fs::remove_file(&site).expect("a file");
+        let mut seen = BTreeSet::new();
+        while removed.elapsed() < gap {
+            seen.insert(served(&server, "worker", "/etc/motd"));
+        }
+        fs::write(&site, &text).expect("a writable folder");
+        let is_short = removed.elapsed() < gap * 3 / 2;
+        assert!(!is_short || seen == BTreeSet::from([Ok("Hello".to_owned())]), "{seen:?}");
+        served_soon(&server, "worker", "/etc/motd", Ok("Hello"));
+        is_short
+    });
+    assert!(is_told, "no gap was short");
+}
+
+#[test]
 fn a_selector_that_selects_nothing_any_more_leaves_the_last_config() {
     let directory = directory();
     let server = Server::serve(directory.path(), &[]);
@@ -180,7 +205,7 @@ fn plain_configs_are_pools_without_any_object() {
     let pointer = fs::read_to_string(server.state().join("user-data/rack.ign")).expect("a file");
     write(directory.path(), "rack/20-site.ign", &pointer);
     wait_for("the pointer config to be refused", || {
-        server.log().contains("is a pointer config").then_some(())
+        server.log().contains("it is a pointer config").then_some(())
     });
     assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("four"));
     write(directory.path(), "rack/20-site.ign", "null");
@@ -292,6 +317,19 @@ fn a_directory_is_judged_before_it_is_served() {
 }
 
 #[test]
+fn a_name_with_capitals_is_merged_in_the_render_controllers_order_and_reported() {
+    let directory = directory();
+    write(directory.path(), "a.json", &machine_config("A-a", &[("/etc/motd", "Capital")]));
+    let printed = run(&["render", "worker", ".", "--machine-config"], directory.path());
+    let merged: Value = serde_json::from_slice(&printed.stdout).expect("JSON");
+    let files = merged["spec"]["config"]["storage"]["files"].as_array().expect("files");
+    let motd = files.iter().find(|file| file["path"] == "/etc/motd").expect("a file");
+    assert_eq!(motd["contents"]["source"], "data:,Capital");
+    let judged = run(&["validate", "."], directory.path());
+    assert!(judged.status.success() && text(&judged).contains("has capitals"), "{judged:?}");
+}
+
+#[test]
 fn a_merged_machine_config_is_printed_and_explained() {
     let directory = directory();
     let printed = run(&["render", "worker", ".", "--machine-config"], directory.path());
@@ -338,5 +376,8 @@ fn two_directories_are_compared_pool_by_pool() {
     let changed = inspect(after);
     assert_eq!(changed.status.code(), Some(1));
     let reported = text(&changed);
-    assert!(reported.contains("~ file /etc/motd") && reported.contains("edge"), "{reported}");
+    assert!(reported.contains("~ file /etc/motd"), "{reported}");
+    // A new pool is all that its machines get.
+    assert!(reported.contains("without pool edge"), "{reported}");
+    assert!(reported.contains("+ file /etc/edge"), "{reported}");
 }

@@ -34,6 +34,12 @@ impl Inspection {
         Self { name: name.to_owned(), trace: Some(trace), machine: None, warnings: Vec::new() }
     }
 
+    /// A pool that does not exist, for the comparison with one that does.
+    pub(super) fn absent(name: &str) -> Self {
+        let machine = Some(Machine::default());
+        Self { name: name.to_owned(), trace: None, machine, warnings: Vec::new() }
+    }
+
     /// Prints the trace and the machine, as text or JSON.
     pub(super) fn show(&self, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
         if is_json {

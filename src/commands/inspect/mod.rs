@@ -65,15 +65,21 @@ fn inspected(
     Ok(if is_refused { ExitCode::FAILURE } else { code })
 }
 
-/// Differences of each pool in two directories. A pool in only one of them differs.
+/// Differences of each pool in two directories. A pool in only one of them is compared with nothing.
 fn differences(before: &Path, after: &Path, spec: SpecVersion) -> anyhow::Result<Difference> {
     let read = |directory: &Path| read_manifests(directory.to_owned(), false);
     let inputs = [read(before)?, read(after)?];
     let pools: BTreeSet<_> = inputs.iter().flat_map(|it| it.pools.keys()).collect();
     let mut all = Difference { is_any: false, json: json!({}), lines: Vec::new() };
     for pool in pools {
-        let got = by_inputs(&inputs[0], before, pool, spec);
-        let other = by_inputs(&inputs[1], after, pool, spec);
+        let [got, other] =
+            [(&inputs[0], before), (&inputs[1], after)].map(|(inputs, directory)| {
+                if inputs.pools.contains_key(pool) {
+                    by_inputs(inputs, directory, pool, spec)
+                } else {
+                    Inspection::absent(&format!("{} without pool {pool}", directory.display()))
+                }
+            });
         let Difference { is_any, json, lines } = Difference::between(&got, &other);
         all.is_any |= is_any;
         all.json[pool] = json;

@@ -27,6 +27,8 @@ pub(super) fn warnings(document: &Map<String, Value>) -> Vec<String> {
         && let Some(Value::Object(spec)) = document.get("spec")
     {
         reasons.extend(of_machine_config(spec));
+        let reason = || "metadata.name: has capitals, which an API server refuses".to_owned();
+        reasons.extend(name.contains(|c: char| c.is_ascii_uppercase()).then(reason));
     }
     let more = reasons.len().saturating_sub(MAX_NAMED);
     reasons.truncate(MAX_NAMED);

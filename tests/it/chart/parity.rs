@@ -125,6 +125,7 @@ fn choices() -> Vec<Choice> {
                 ("controller", &["first-boot-machines-controller"]),
             ],
         ),
+        choice(json!({"approval": {"restrict": true}}), &[("kubernetes", &["approval"])]),
         choice(json!({"monitoring": {"server": true}}), &[("kubernetes", &["monitoring"])]),
         choice(
             json!({"platform": "openshift", "monitoring": {"server": true},

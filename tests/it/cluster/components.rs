@@ -28,7 +28,8 @@ fn container(objects: &[Value]) -> &Value {
 /// Whose a component's objects are: what they have as `app.kubernetes.io/name`, by which they are deleted.
 fn owner(component: &str, object: &Value) -> String {
     let of = match component {
-        "failure-reports"
+        "approval"
+        | "failure-reports"
         | "first-boot-machines"
         | "monitoring"
         | "one-ledger"

@@ -11,9 +11,6 @@
 mod files;
 mod node;
 mod origins;
-mod place;
-
-use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -95,21 +92,6 @@ impl Merged<'_> {
     #[must_use]
     pub fn origins(&self) -> Vec<Origin> {
         origins::origins(&self.root, &self.parts)
-    }
-
-    /// Numbers of the configs from which the value at a place comes.
-    ///
-    /// A place is written as in errors, `storage.files[3].path`.
-    #[must_use]
-    pub fn said_by(&self, place: &str) -> BTreeSet<usize> {
-        place::said_by(&self.root, place)
-    }
-
-    /// Numbers of the configs involved in an error at a place. One config alone is valid, so if the value comes from
-    /// one, the surrounding values are included until there are several.
-    #[must_use]
-    pub fn concerned(&self, place: &str) -> BTreeSet<usize> {
-        place::concerned(&self.root, place)
     }
 }
 

@@ -244,25 +244,6 @@ fn what_is_merged_is_in_the_newest_spec_of_them_and_special_bits_keep_their_mean
 }
 
 #[test]
-fn two_valid_configs_may_make_an_invalid_one_and_both_are_concerned() {
-    let disk = |partition: Value| {
-        part(&json!({"storage": {"disks": [{"device": "/dev/a", "partitions": [partition]}]}}))
-    };
-    let other = part(&json!({"systemd": {"units": [{"name": "a.service"}]}}));
-    let first = disk(json!({"number": 1, "startMiB": 1, "sizeMiB": 10}));
-    let second = disk(json!({"number": 2, "startMiB": 5, "sizeMiB": 10}));
-    let merged = merge(&[&first, &other, &second], SpecVersion::V3_5);
-    let error = lowered(&merged).unwrap_err();
-    let place = error.place().unwrap();
-    assert!(place.starts_with("storage.disks[0].partitions["), "{place}");
-    assert_eq!(merged.concerned(place), [0, 2].into());
-    assert_eq!(merged.said_by("systemd.units[0].name"), [1].into());
-    assert_eq!(merged.said_by("systemd.units[0].contents"), [1].into());
-    assert_eq!(merged.concerned("systemd.units[0].name"), [0, 1, 2].into());
-    assert_eq!(merged.concerned("nothing[3]"), [0, 1, 2].into());
-}
-
-#[test]
 fn everything_knows_where_it_comes_from_and_what_it_covers() {
     let parts = [
         json!({

@@ -29,7 +29,7 @@ pub fn merge(
 ) -> Result<MachineConfig, Unmergeable> {
     let sources = ordered(sources)?;
     let kernel_type = kernel_type(&sources)?.to_owned();
-    let config = ignition_config(&sources)?;
+    let config = ignition_config(pool, &sources)?;
     let base = controller_config.map_or("", ControllerConfig::base_os_image);
     let base_extensions = controller_config.map_or("", ControllerConfig::base_os_extensions_image);
     let image = |image: Image, base: &str| {

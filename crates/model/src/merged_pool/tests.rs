@@ -139,7 +139,7 @@ fn values_that_conflict_by_their_paths_or_hashes_name_both_machine_configs() {
                     json!({"path": "/etc/systemd/system/u.service", "contents": {"source": "data:,"}}),
                 ),
             ],
-            "MachineConfigs a, c: merged into one, storage.files[1].path: /etc/systemd/system/u.service is written for \
+            "MachineConfigs a, c: merged into one, storage.files[0].path: /etc/systemd/system/u.service is written for \
              a systemd unit or drop-in",
         ),
         (
@@ -164,13 +164,39 @@ fn values_that_conflict_by_their_paths_or_hashes_name_both_machine_configs() {
 }
 
 #[test]
+fn a_config_that_fetches_its_own_pools_is_refused() {
+    let fetching = |url: &str| {
+        let config = json!({"version": "3.4.0", "config": {"merge": [{"source": url}]}});
+        [
+            file("a", json!({"path": "/f", "contents": {"source": "data:,"}})),
+            with("b", "ignition", config),
+        ]
+    };
+    assert!(merged(&fetching("https://mcs.example.com:22623/config/other")).is_ok());
+    assert_eq!(
+        refused(&fetching("https://mcs.example.com:22623/config/pool?token=secret")),
+        "MachineConfigs b: the config fetches https://mcs.example.com:22623/config/pool, which is this pool's own: it \
+         is a pointer config"
+    );
+}
+
+#[test]
+fn of_many_partitions_those_that_overlap_are_named() {
+    let partition = |name: &str, number: u8, start: u8| {
+        let partition = json!({"number": number, "startMiB": start, "sizeMiB": 9});
+        with(name, "storage", json!({"disks": [{"device": "/dev/a", "partitions": [partition]}]}))
+    };
+    let conflict = [("a", 1, 1), ("b", 2, 20), ("c", 3, 40), ("d", 4, 25), ("e", 5, 60)];
+    assert_eq!(
+        refused(&conflict.map(|(name, number, start)| partition(name, number, start))),
+        "MachineConfigs b, d: merged into one, storage.disks[0].partitions[0]: overlaps with another partition"
+    );
+}
+
+#[test]
 fn what_is_wrong_names_the_machine_configs_and_the_place() {
     let spec = |name: &str, spec: Value| machine_config(name, "worker", &spec);
     let empty = json!({"ignition": {"version": "3.4.0"}});
-    let partition = |name: &str, number: u8| {
-        let partition = json!({"number": number, "startMiB": 1, "sizeMiB": 9});
-        with(name, "storage", json!({"disks": [{"device": "/dev/a", "partitions": [partition]}]}))
-    };
     for (configs, message) in [
         (
             vec![file("a", json!({"path": "a"}))],
@@ -203,14 +229,6 @@ fn what_is_wrong_names_the_machine_configs_and_the_place() {
                 spec("c", json!({"kernelType": "realtime"})),
             ],
             "MachineConfigs a, c: extension kernel-devel needs kernelType default, not realtime",
-        ),
-        (
-            vec![
-                partition("b", 2),
-                file("a", json!({"path": "/a", "contents": {"source": "data:,"}})),
-                partition("c", 1),
-            ],
-            "MachineConfigs b, c: merged into one, storage.disks[0].partitions[0]: overlaps with another partition",
         ),
         (
             vec![

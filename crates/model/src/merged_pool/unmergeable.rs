@@ -111,6 +111,12 @@ pub enum Conflict {
         /// Path of the file.
         path: String,
     },
+    /// The config fetches the one of its pool, as a pointer config does. Machines would fetch forever.
+    #[error("the config fetches {url}, which is this pool's own: it is a pointer config")]
+    FetchesItself {
+        /// URL without its query.
+        url: String,
+    },
 }
 
 impl From<ignition::Error> for Unmergeable {

@@ -157,7 +157,9 @@ fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T,
         name: name.clone(),
         defect,
     };
-    if !name.is_empty() && !is_object_name(&name) {
+    // The names of MachineConfigs are in no path. The render controller's library accepts capitals, an API server does not.
+    let has_capitals = kind == "MachineConfig" && is_object_name(&name.to_ascii_lowercase());
+    if !name.is_empty() && !is_object_name(&name) && !has_capitals {
         return Err(malformed("metadata.name is not a valid name".into()));
     }
     if name.is_empty() && kind != "Config" && kind != "ControllerConfig" {

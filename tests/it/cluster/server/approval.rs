@@ -1,8 +1,11 @@
 //! Approval by an annotation of the pool, which all servers follow.
 
-use serde_json::json;
+use std::path::Path;
+
+use serde_json::{Value, json};
 
 use super::Site;
+use crate::support::cluster::{Cluster, NAMESPACE, overlay};
 use crate::support::rendered::POOLS;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
@@ -71,4 +74,99 @@ fn a_yes_counts_at_all_servers_for_one_machine_until_it_ends() {
     assert_eq!((status(&third, 3), status(&third, 2)), (200, 503));
     annotate(given, "2026-01-01T00:00:00Z");
     until(503, &third, 3);
+}
+
+/// A service account with the rights of the ClusterRole of its name.
+fn bound(cluster: &Cluster, account: &str) -> std::path::PathBuf {
+    let metadata = json!({"name": account, "namespace": NAMESPACE});
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
+    cluster.create(&path, &json!({"metadata": metadata}));
+    let (role, account_of) =
+        (format!("--clusterrole={account}"), format!("--serviceaccount={NAMESPACE}:{account}"));
+    cluster.kubectl(&["create", "clusterrolebinding", account, &role, &account_of]);
+    cluster.kubeconfig_of(account, NAMESPACE, cluster.address())
+}
+
+/// An editor of pools and machines, and a machine that needs approval.
+fn with_policy(cluster: &Cluster) -> [std::path::PathBuf; 2] {
+    for component in ["first-boot-machines", "approval"] {
+        let component = format!("deploy/components/{component}");
+        let mine = overlay("deploy/openshift", &[&component]);
+        cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+        cluster.serves_all_kinds();
+    }
+    let editor = json!({
+        "metadata": {"name": "editor"},
+        "rules": [{
+            "apiGroups": ["machineconfiguration.openshift.io", "machine-config-server.io"],
+            "resources": ["machineconfigpools", "firstbootmachines"],
+            "verbs": ["get", "patch", "create"],
+        }],
+    });
+    cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &editor);
+    ["editor", "machine-config-server-approver"].map(|name| bound(cluster, name))
+}
+
+#[test]
+fn who_approves_needs_a_right_where_the_policy_requires_it() {
+    let site = Site::with_worker();
+    let cluster = &site.cluster;
+    let [editor, approver] = with_policy(cluster);
+    let machine = json!({
+        "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
+        "metadata": {"name": "rack-7", "namespace": NAMESPACE},
+        "spec": {"pool": "worker", "approval": "required"},
+    });
+    let create = ["create", "-f", "-"];
+    cluster.kubectl_by(&editor, &create, &machine).expect("a right to create");
+    let objects = [
+        ("machineconfigpool/worker", "approved.machine-config-server.io/192.0.2.7", "pools"),
+        ("firstbootmachine/rack-7", "machine-config-server.io/approved", "machines"),
+    ];
+    let patch = |by: &Path, object: &str, change: &Value| {
+        let change = change.to_string();
+        let patch = ["-n", NAMESPACE, "patch", object, "--type=merge", "-p", &change];
+        cluster.kubectl_by(by, &patch, &Value::Null)
+    };
+    let annotated = |key: &str, value: Value| json!({"metadata": {"annotations": {key: value}}});
+    let mut minute = 0;
+    for (object, key, kind) in objects {
+        let said = wait_for("the policy to be in force", || {
+            minute += 1;
+            let time = format!("2026-11-25T12:{minute:02}:00Z");
+            patch(&editor, object, &annotated(key, json!(time))).err()
+        });
+        assert!(said.contains("takes the right to update") && said.contains(kind), "{said}");
+        // Everything else is as before, also taking an approval back.
+        patch(&editor, object, &annotated("other", json!("a"))).expect("no approval");
+        patch(&approver, object, &annotated(key, json!("2026-11-25T14:00:00Z")))
+            .expect("the right");
+        patch(&editor, object, &annotated("other", json!("b"))).expect("the approval stays");
+        patch(&editor, object, &annotated(key, Value::Null)).expect("less than before");
+    }
+    let required = |value: &str| annotated("machine-config-server.io/approval", json!(value));
+    patch(&editor, objects[0].0, &required("required")).expect("more than before");
+    patch(&editor, objects[0].0, &required("off")).expect_err("a refusal");
+    patch(&editor, objects[1].0, &json!({"spec": {"approval": null}})).expect_err("a refusal");
+    patch(&approver, objects[0].0, &required("off")).expect("the right");
+    let mut other = machine;
+    other["metadata"]["name"] = json!("rack-8");
+    other["metadata"]["annotations"] =
+        json!({"machine-config-server.io/approved": "2026-11-25T12:00:00Z"});
+    cluster.kubectl_by(&editor, &create, &other).expect_err("a refusal");
+
+    // The command needs the ClusterRole and nothing else.
+    let run = |by: &Path, machine: &str| {
+        let mut command = binary();
+        command.args(["machines", "approve", machine, "--kubeconfig"]).arg(by);
+        command.args(if machine.contains('.') { &["--pool", "worker"][..] } else { &[] });
+        command.output().expect("the built binary")
+    };
+    for machine in ["192.0.2.7", "rack-7"] {
+        let refused = run(&editor, machine);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("takes the right to update"), "{said}");
+        let given = run(&approver, machine);
+        assert!(given.status.success(), "{}", String::from_utf8_lossy(&given.stderr));
+    }
 }

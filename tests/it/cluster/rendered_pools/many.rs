@@ -1,0 +1,72 @@
+//! A hundred pools of thirty MachineConfigs: how long a change takes to be served.
+
+use serde_json::json;
+
+use super::{CONFIGS, POOLS, ROLE, SOON, Site, machine_config};
+use crate::cluster::server;
+use crate::support::server::Server;
+use crate::support::stopwatch::{HURRY, Stopwatch};
+use crate::support::wait_for;
+
+const MANY: usize = 100;
+/// Those of the role `worker`, which all pools select; one is the pool's.
+const SHARED: usize = 29;
+
+fn pool(number: usize) -> String {
+    format!("rack-{number}")
+}
+
+/// Custom pools, as documented for OpenShift: workers with more.
+fn with_many_pools() -> Site {
+    let site = Site::new();
+    for number in 0..SHARED {
+        let name = format!("{number:02}-shared");
+        site.machine_config(&name, &format!("/etc/shared-{number}"), &"x".repeat(2000));
+    }
+    for number in 0..MANY {
+        let name = pool(number);
+        let mut config = machine_config(&format!("90-{name}"), "/etc/marker", "one");
+        config["metadata"]["labels"][ROLE] = json!(name);
+        site.cluster().create(CONFIGS, &config);
+        let selector = json!({
+            "matchExpressions": [{"key": ROLE, "operator": "In", "values": ["worker", name]}],
+        });
+        let pool = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": name}, "spec": {"machineConfigSelector": selector},
+        });
+        site.cluster().create(POOLS, &pool);
+    }
+    site
+}
+
+fn served(server: &Server, pool: usize, expected: &str) {
+    wait_for(expected, || {
+        (server::marker(server, &self::pool(pool)).as_deref() == Ok(expected)).then_some(())
+    });
+}
+
+#[test]
+fn of_a_hundred_pools_those_that_select_a_change_are_served_soon() {
+    let site = with_many_pools();
+    let _controller = site.start(&[]);
+    let server = site.server();
+    for number in 0..MANY {
+        served(&server, number, "one");
+    }
+    let changed = Stopwatch::start();
+    let one = machine_config("90-rack-7", "/etc/marker", "two")["spec"].clone();
+    site.cluster().patch(&format!("{CONFIGS}/90-rack-7"), &json!({"spec": one}));
+    served(&server, 7, "two");
+    changed.within(SOON, "the change of one pool's MachineConfig");
+
+    let changed = Stopwatch::start();
+    site.change("00-shared", "/etc/shared-0", "three");
+    for number in 0..MANY {
+        wait_for("the change of what all pools select", || {
+            let body = server.plain().get(&format!("/config/{}", pool(number))).body;
+            String::from_utf8_lossy(&body).contains("data:,three").then_some(())
+        });
+    }
+    changed.within(SOON * HURRY, "a change of what all pools select");
+}
