@@ -27,6 +27,7 @@ pub mod render;
 mod rendering;
 pub mod serve;
 pub mod server;
+mod server_pipeline;
 mod server_settings;
 pub(crate) mod serving_flags;
 mod signals;

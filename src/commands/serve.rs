@@ -29,7 +29,7 @@ use crate::source;
 use crate::source::directory::Layout;
 use crate::store::state_directory::{Stamps, StateDirectory, StateError};
 use crate::telemetry::conditions::Condition;
-use crate::telemetry::{Reporting, log_attention};
+use crate::telemetry::{Reporting, log_attention, wait_until_written};
 
 /// Waits between two checks of the certificates: the shortest and the longest.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
@@ -179,6 +179,8 @@ impl Announcer {
             pointers: &served.pointer_configs,
             faults: &faults,
         };
+        // Lines of the log are written by a thread.
+        tokio::task::block_in_place(wait_until_written);
         terminal::print(&block.lines(terminal::look()));
     }
 

@@ -7,15 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use axum::Router;
-use model::access::Policy;
-use model::access::machine::Window;
 use model::inputs::Inputs;
 use model::ledger::{FailureReport, Ledger, NodeIndex};
 use model::objects::SecretName;
 use model::overview::History;
-use model::snapshot::{AccessRules, Known};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use time::OffsetDateTime;
 use tokio::sync::{mpsc, watch};
@@ -23,6 +20,7 @@ use tokio::sync::{mpsc, watch};
 use super::overview::{self, Sources};
 use super::pool_page;
 use super::progress::Progress;
+use super::server_pipeline::{Parts, follow_source, local_state, with_cluster_machines};
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::server::administrators::router;
@@ -32,24 +30,13 @@ use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
 use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
-use crate::serving::approval_keeper::ApprovalKeeper;
 use crate::serving::approvals::WaitingCount;
-use crate::serving::cluster_tokens::ClusterTokens;
 use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
 use crate::serving::live_reads::LiveReads;
-use crate::serving::machine_keeper::MachineKeeper;
-use crate::serving::machine_tokens::MachineTokens;
-use crate::serving::named_machines::{NamedMachines, UsedTokens};
-use crate::serving::overlays::Overlays;
 use crate::serving::pair_secret::until_mounted;
-use crate::serving::pipeline::{Changes, LocalState, Pipeline};
-use crate::serving::pointer_writer::PointerWriter;
 use crate::serving::publish::{Publisher, Served};
 use crate::serving::serving_pair::{ServingPair, ShownChain};
-use crate::serving::token_cache::TokenCache;
-use crate::serving::token_issuer::TokenIssuer;
-use crate::serving::token_keeper::TokenKeeper;
 use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
@@ -215,121 +202,6 @@ async fn open(
         live_reads
     });
     Ok((source, first, live_reads))
-}
-
-/// Managers of approvals and of the state directory, if there is one, with what requests use of them.
-fn local_state(
-    local: Option<Local>,
-    window: Window,
-    ports: Ports,
-    publisher: &Publisher,
-) -> (LocalState, NamedMachines) {
-    let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
-    let approvals = Arc::default();
-    let keep = |state| {
-        let (approvals, history) = (Arc::clone(&approvals), history.clone());
-        Some(ApprovalKeeper::new(approvals, state, window, history))
-    };
-    let Some(Local { state, host, tokens }) = local else {
-        let local = LocalState { approvals: keep(None), ..LocalState::default() };
-        return (local, NamedMachines { approvals, ..NamedMachines::default() });
-    };
-    let keeper = keep(Some(state.clone()));
-    let named = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
-    let overlays = Arc::new(Overlays::new(publisher.reporting().status.degraded.clone()));
-    let (of_machines, port) = (Arc::clone(&named), ports.secure);
-    let local = LocalState {
-        approvals: keeper,
-        keeper: Some(TokenKeeper::new(state.clone(), tokens)),
-        machines: Some(MachineKeeper::new(of_machines, state.clone(), host.clone(), port)),
-        pointers: Some(PointerWriter::new(state, host, port)),
-        overlays: Some(Arc::clone(&overlays)),
-        cluster: None,
-    };
-    let tokens = Some(UsedTokens::Directory(named));
-    (local, NamedMachines { tokens, overlays: Some(overlays), approvals })
-}
-
-/// Adds the machines with names of a cluster, if they are served.
-fn with_cluster_machines(
-    (mut local, mut named): (LocalState, NamedMachines),
-    tasks: &mut Tasks,
-    source: &Source,
-    window: Window,
-    publisher: &Publisher,
-) -> (LocalState, NamedMachines) {
-    let Some(records) = source.machine_records(&super::process_name('_')) else {
-        return (local, named);
-    };
-    let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
-    let overlays = Arc::new(Overlays::new(reporting.status.degraded.clone()));
-    let tokens = Arc::new(ClusterTokens::new(records, window, reporting, history));
-    tasks.spawn("the task that records uses of tokens", Arc::clone(&tokens).keep());
-    local.overlays = Some(Arc::clone(&overlays));
-    local.cluster = Some(Arc::clone(&tokens));
-    named.overlays = Some(overlays);
-    named.tokens = Some(UsedTokens::Cluster(tokens));
-    (local, named)
-}
-
-struct Parts {
-    access: AccessSettings,
-    rules: AccessRules,
-    local: LocalState,
-    policy: Arc<ArcSwap<Policy>>,
-    publisher: Publisher,
-}
-
-/// Publishes the first inputs, and follows the source, the tokens and the keys of another issuer.
-fn follow_source(
-    tasks: &mut Tasks,
-    parts: Parts,
-    source: Source,
-    first: Option<Inputs>,
-    reporting: &Reporting,
-) {
-    let Parts { access, rules, local, policy, publisher } = parts;
-    let AccessSettings { issuer, cache, .. } = access;
-    tasks.spawn("the task after changes of the inputs", publisher.after_changes());
-    let known = Known {
-        records: cache.as_ref().and_then(TokenCache::load),
-        signed: issuer.as_ref().map(TokenIssuer::tokens),
-        ..Known::default()
-    };
-    let are_known = known.records.is_some();
-    let mut pipeline = Pipeline::new(rules, known, local, policy, publisher);
-    // The first client finds the answers ready.
-    if let Some(inputs) = first {
-        // A first token for each of thousands of pools takes seconds.
-        let many = inputs.pools.len();
-        let _progress = Progress::start(&format!("rendering {many} pools, and writing tokens"));
-        pipeline.take_inputs(inputs);
-    }
-    if let Some(cache) = cache {
-        let keep = cache.keep(pipeline.known_tokens(), reporting.clone());
-        tasks.spawn("the task that manages tokens", keep);
-    }
-    let (keys, records, inputs) =
-        (watch::Sender::default(), watch::Sender::default(), watch::Sender::default());
-    let changes = Changes {
-        inputs: inputs.subscribe(),
-        records: records.subscribe(),
-        keys: keys.subscribe(),
-    };
-    if let Some(issuer) = issuer {
-        let follow = issuer.follow(keys, reporting.status.degraded.clone());
-        tasks.spawn("the task that follows the keys of signed tokens", follow);
-    }
-    if let Some(follow) = source.follow_tokens(are_known, records, reporting.clone()) {
-        let mut needs_tokens = pipeline.needs_tokens();
-        tasks.spawn("the task that follows tokens", async move {
-            // The pipeline runs as long as the server.
-            let _ = needs_tokens.wait_for(|needs| *needs).await;
-            follow.await;
-        });
-    }
-    tasks.spawn("the task that follows the inputs", source.follow(inputs, reporting.clone()));
-    tasks.spawn("the pipeline", pipeline.run(changes));
 }
 
 /// Follows the cluster's nodes, if there is a cluster. Returns their index.

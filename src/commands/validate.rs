@@ -126,10 +126,10 @@ fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Line> {
     let (_, modes) = WantedModes::read(pools, off, &WantedModes::default(), None);
     let (_, rules) = BootRules::read(pools, None, &BootRules::default());
     let line = |fault: String| {
-        let (place, reason) = fault.split_once(": ")?;
-        Some(Line { place: place.to_owned(), reason: reason.to_owned() })
+        let (place, reason) = fault.split_once(": ").unwrap_or(("annotations", &fault));
+        Line { place: place.to_owned(), reason: reason.to_owned() }
     };
-    modes.into_iter().chain(rules).filter_map(line)
+    modes.into_iter().chain(rules).map(line)
 }
 
 /// Overlays that cannot be merged into the configs of their pools.

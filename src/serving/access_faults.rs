@@ -66,7 +66,7 @@ impl AccessFault {
                 reason,
                 fix = "do what the reason names; /readyz on --metrics-address shows the pools until \
                     then",
-                "cannot decide who has access to a pool"
+                "cannot apply the access mode of a pool yet"
             ),
         }
     }

@@ -114,26 +114,19 @@ impl TokenKeeper {
 
 /// Logs the steps that were done, those of single pools in one line together.
 fn log_done(done: &[Reason]) {
-    let first = pools(done, |reason| match reason {
-        Reason::First(pool) => Some(pool),
-        _ => None,
-    });
-    let old = pools(done, |reason| match reason {
-        Reason::Due(pool) => Some(pool),
-        _ => None,
-    });
-    for (reason, pools) in [("the pools had no token", first), ("their tokens were old", old)] {
+    let (mut first, mut due) = (Vec::new(), Vec::new());
+    for reason in done {
+        match reason {
+            Reason::First(pool) => first.push(pool.as_str()),
+            Reason::Due(pool) => due.push(pool.as_str()),
+            reason => tracing::info!(%reason, "updated the tokens"),
+        }
+    }
+    for (reason, pools) in [("the pools had no token", first), ("their tokens were old", due)] {
         if !pools.is_empty() {
             tracing::info!(pools = pools.len(), names = named(&pools), reason, "made tokens");
         }
     }
-    for reason in done.iter().filter(|it| !matches!(it, Reason::First(_) | Reason::Due(_))) {
-        tracing::info!(%reason, "updated the tokens");
-    }
-}
-
-fn pools(done: &[Reason], pool: impl Fn(&Reason) -> Option<&String>) -> Vec<&str> {
-    done.iter().filter_map(|reason| pool(reason).map(String::as_str)).collect()
 }
 
 /// The first names of a list.

@@ -398,6 +398,29 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_missing_may_come_back_for_a_while() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool.json");
+        std::fs::write(&path, r#"{"kind": "MachineConfigPool", "metadata": {"name": "worker"}}"#)
+            .unwrap();
+        let start = SystemTime::now();
+        let mut files = Files::default();
+        files.begin(start, Duration::ZERO);
+        files.read_all(std::slice::from_ref(&path), &|_| false);
+        files.finish();
+        assert!(!files.are_incomplete(start));
+        std::fs::remove_file(&path).unwrap();
+        assert!(files.are_incomplete(start));
+        assert!(files.are_incomplete(start + REMOVED / 2));
+        // A clock that was set back must not hold it forever.
+        assert!(!files.are_incomplete(start - REMOVED));
+        assert!(files.are_incomplete(start) && !files.are_incomplete(start + REMOVED));
+        // A look without it forgets it.
+        files.begin(start, Duration::ZERO);
+        assert!(files.finish() && !files.are_incomplete(start));
+    }
+
+    #[test]
     fn links_that_lead_back_show_no_file_twice() {
         let above = tempfile::tempdir().unwrap();
         let root = above.path().join("root");

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
@@ -54,6 +54,8 @@ impl From<Verbosity> for Targets {
 pub fn init(verbosity: Verbosity) -> io::Result<Logs> {
     let is_coloured = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
     let (logs, queue) = Logs::start(io::stderr(), is_coloured)?;
+    // A process has one log.
+    let _ = QUEUE.set(Arc::clone(&queue));
     tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_writer(queue)
@@ -80,12 +82,28 @@ struct Queue {
     is_coloured: bool,
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// Notified when all lines are written.
+    written: Condvar,
+}
+
+/// Queue of this process.
+static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
+
+/// Waits until the lines so far are written, for a second at most, so that other output follows them.
+pub(crate) fn wait_until_written() {
+    if let Some(queue) = QUEUE.get() {
+        let unwritten = |waiting: &mut Waiting| waiting.is_writing || !waiting.bytes.is_empty();
+        // After the second, the other output comes first.
+        let _ = queue.written.wait_timeout_while(queue.lock(), LAST_LINES, unwritten);
+    }
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: Vec<u8>,
     dropped: u64,
+    /// True while the thread writes lines that it took.
+    is_writing: bool,
     ended: bool,
 }
 
@@ -125,7 +143,11 @@ impl Queue {
     /// Waits for lines and takes all of them; `None` after the end.
     fn next(&self) -> Option<Vec<u8>> {
         let idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.ended;
-        let waiting = self.lock();
+        let mut waiting = self.lock();
+        waiting.is_writing = false;
+        if waiting.bytes.is_empty() {
+            self.written.notify_all();
+        }
         let waiting =
             self.changed.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner);
         let gathering = |waiting: &mut Waiting| !waiting.ended;
@@ -137,6 +159,7 @@ impl Queue {
             return None;
         }
         let mut lines = std::mem::take(&mut waiting.bytes);
+        waiting.is_writing = true;
         let dropped = std::mem::take(&mut waiting.dropped);
         drop(waiting);
         if dropped > 0 {

@@ -13,6 +13,7 @@ pub use connections::ConnectionMetrics;
 pub use controllers::ControllerMetrics;
 pub(crate) use controllers::log_attention;
 pub use log_rate_limiter::LogRateLimiter;
+pub(crate) use logs::wait_until_written;
 pub use logs::{Logs, Verbosity, init as init_logs};
 pub use metrics::{Metrics, PoolLabel};
 pub use node_agent::NodeCaMetrics;

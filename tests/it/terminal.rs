@@ -88,7 +88,7 @@ fn a_server_on_a_terminal_starts_in_colours() {
 }
 
 #[test]
-fn the_tokens_of_many_pools_are_one_line_and_validate_has_colours() {
+fn the_next_steps_are_below_the_warnings_of_the_start_and_validate_has_colours() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let [secure, metrics] = free_ports();
     let sample = in_repository("ignition-fixtures");
@@ -101,6 +101,8 @@ fn the_tokens_of_many_pools_are_one_line_and_validate_has_colours() {
     );
     let mut terminal = OnTerminal::run(&arguments);
     terminal.shows("The same with curl:");
+    let at = |text: &str| terminal.seen.find(text).unwrap_or_else(|| panic!("{}", terminal.seen));
+    assert!(at("served config contains secrets") < at("Serving 4 pools"), "{}", terminal.seen);
     let made: Vec<_> = terminal.seen.lines().filter(|line| line.contains("made tokens")).collect();
     assert!(matches!(made[..], [line] if line.contains("edge, master, rack, worker")), "{made:?}");
     let mut judged = OnTerminal::run(&format!("validate {}", sample.display()));
