@@ -107,6 +107,35 @@ fn with_policy(cluster: &Cluster) -> [std::path::PathBuf; 2] {
     ["editor", "machine-config-server-approver"].map(|name| bound(cluster, name))
 }
 
+fn the_right_can_be_of_one_pool(cluster: &Cluster) {
+    let right = |resource: &str, verbs: Value, names: Value| {
+        json!({"apiGroups": ["machineconfiguration.openshift.io"], "resources": [resource],
+               "verbs": verbs, "resourceNames": names})
+    };
+    let role = json!({
+        "metadata": {"name": "of-worker"},
+        "rules": [right("machineconfigpools", json!(["get", "patch"]), json!([])),
+                  right("machineconfigpools/approval", json!(["update"]), json!(["worker"]))],
+    });
+    cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", &role);
+    let by = bound(cluster, "of-worker");
+    cluster.create(
+        POOLS,
+        &json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "edge"}, "spec": {},
+        }),
+    );
+    let approve = |pool: &str| {
+        let annotation = "approved.machine-config-server.io/192.0.2.9=2026-11-25T12:00:00Z";
+        let annotate = ["annotate", "machineconfigpool", pool, annotation];
+        cluster.kubectl_by(&by, &annotate, &Value::Null)
+    };
+    approve("worker").expect("the right");
+    let said = approve("edge").expect_err("a refusal");
+    assert!(said.contains("machineconfigpools/approval"), "{said}");
+}
+
 #[test]
 fn who_approves_needs_a_right_where_the_policy_requires_it() {
     let site = Site::with_worker();
@@ -136,7 +165,7 @@ fn who_approves_needs_a_right_where_the_policy_requires_it() {
             let time = format!("2026-11-25T12:{minute:02}:00Z");
             patch(&editor, object, &annotated(key, json!(time))).err()
         });
-        assert!(said.contains("takes the right to update") && said.contains(kind), "{said}");
+        assert!(said.contains("needs the right to update") && said.contains(kind), "{said}");
         // Everything else is as before, also taking an approval back.
         patch(&editor, object, &annotated("other", json!("a"))).expect("no approval");
         patch(&approver, object, &annotated(key, json!("2026-11-25T14:00:00Z")))
@@ -144,6 +173,7 @@ fn who_approves_needs_a_right_where_the_policy_requires_it() {
         patch(&editor, object, &annotated("other", json!("b"))).expect("the approval stays");
         patch(&editor, object, &annotated(key, Value::Null)).expect("less than before");
     }
+    the_right_can_be_of_one_pool(cluster);
     let required = |value: &str| annotated("machine-config-server.io/approval", json!(value));
     patch(&editor, objects[0].0, &required("required")).expect("more than before");
     patch(&editor, objects[0].0, &required("off")).expect_err("a refusal");
@@ -165,7 +195,7 @@ fn who_approves_needs_a_right_where_the_policy_requires_it() {
     for machine in ["192.0.2.7", "rack-7"] {
         let refused = run(&editor, machine);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(said.contains("takes the right to update"), "{said}");
+        assert!(said.contains("needs the right to update"), "{said}");
         let given = run(&approver, machine);
         assert!(given.status.success(), "{}", String::from_utf8_lossy(&given.stderr));
     }
