@@ -124,11 +124,18 @@ impl ClusterTokens {
         self.known(machines)
     }
 
-    /// Takes in a state of a machine's object.
+    /// Takes in a state of a machine's object, which may come from the watch before a use that waits is written.
     fn see(&self, entry: &Entry, state: &Arc<MachineState>) {
         let mut known = entry.known();
+        let waiting = known.unsaved.map(|since| (since, known.clone()));
         if let Some(replaced) = known.see(state) {
             self.revoke(&entry.name, &replaced);
+        }
+        // If the token was armed again, its earlier use no longer waits.
+        let now = known.unsaved.map(|_| known.clone());
+        drop(known);
+        if let (Some((since, waiting)), Some(known)) = (waiting, now) {
+            self.compare(&entry.name, &waiting, &known, since);
         }
     }
 
@@ -348,9 +355,11 @@ impl ClusterTokens {
 
     /// Writes a use that waits.
     async fn save(&self, entry: &Entry) -> Written {
-        for number in 0..MAX_TRIES {
+        for _ in 0..MAX_TRIES {
             let next = entry.known().clone();
-            let Some(since) = next.unsaved else { return Written::Done(None) };
+            if next.unsaved.is_none() {
+                return Written::Done(None);
+            }
             match self.write(entry, &next).await {
                 Ok(Written::Done(state)) => {
                     entry.known().unsaved = None;
@@ -359,7 +368,6 @@ impl ClusterTokens {
                     }
                     return Written::Done(None);
                 }
-                Ok(Written::Again) if number == 0 => self.compare(entry, &next, since),
                 Ok(Written::Again) => {}
                 Ok(Written::Later) => return Written::Later,
                 // Its object is gone.
@@ -373,9 +381,14 @@ impl ClusterTokens {
         Written::Again
     }
 
-    /// Compares a use that waited with what other servers have recorded meanwhile.
-    fn compare(&self, entry: &Entry, waiting: &ClusterUse, since: OffsetDateTime) {
-        let (name, known) = (&entry.name, entry.known().clone());
+    /// Compares a use that waits since `since` with what is known once other servers' record is seen.
+    fn compare(
+        &self,
+        name: &Arc<str>,
+        waiting: &ClusterUse,
+        known: &ClusterUse,
+        since: OffsetDateTime,
+    ) {
         let own = waiting.usage.addresses();
         let is_shared = known.usage.addresses().len() > 1;
         if let Some(address) = own.first().filter(|it| own.len() == 1 && !known.was_recorded(it))
@@ -395,7 +408,7 @@ impl ClusterTokens {
                 "the token of a machine was used after it was spent, while the API server was unreachable"
             );
             self.history.note(note.clone(), OffsetDateTime::now_utc());
-            self.warn(name, &known, "token-used-again", note);
+            self.warn(name, known, "token-used-again", note);
         }
     }
 
@@ -435,4 +448,69 @@ impl Entry {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::access::Token;
+    use model::access::machine::{MachineStatus, RecordedUse};
+
+    use super::*;
+    use crate::telemetry::conditions::Status;
+
+    const WINDOW: Duration = Duration::from_secs(4);
+
+    fn state(recorded: Option<RecordedUse>) -> States {
+        let token = Some(Token::new([1; 32]).hash());
+        let pool = "worker".to_owned();
+        let state = MachineState {
+            uid: "u".to_owned(),
+            resource_version: "1".to_owned(),
+            is_deleted: false,
+            status: Some(MachineStatus { pool, token, armings: 1, rearm: None, recorded }),
+        };
+        [("n".to_owned(), Arc::new(state))].into()
+    }
+
+    /// A use at another server that ended `ago`.
+    fn spent(ago: Duration) -> RecordedUse {
+        let last = OffsetDateTime::now_utc() - WINDOW - ago;
+        let addresses = [IpAddr::from([192, 0, 2, 1])].into();
+        RecordedUse { first: last, last, until: None, spent: true, addresses }
+    }
+
+    async fn used_without_the_api_server() -> ClusterTokens {
+        let records = MachineRecords::unreachable();
+        let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
+        let tokens = ClusterTokens::new(records, Window(WINDOW), reporting, History::default());
+        tokens.take(&Machines::new(), &state(None));
+        tokens.begin("n", [192, 0, 2, 1].into()).await.unwrap();
+        tokens
+    }
+
+    fn reports(tokens: &ClusterTokens) -> usize {
+        let (changes, _) = tokens.history.changes();
+        changes.iter().filter(|it| it.what.contains("again after it was spent")).count()
+    }
+
+    #[tokio::test]
+    async fn a_use_after_the_end_is_reported_once_also_if_the_watch_is_first() {
+        let tokens = used_without_the_api_server().await;
+        let ended = state(Some(spent(Duration::from_secs(60))));
+        tokens.take(&Machines::new(), &ended);
+        assert_eq!(reports(&tokens), 1);
+        assert_eq!(tokens.check("n").await, Err(Refusal::Spent));
+        // Read again after a conflict, it is another value.
+        tokens.take(&Machines::new(), &state(Some(spent(Duration::from_secs(60)))));
+        assert_eq!(reports(&tokens), 1);
+    }
+
+    #[tokio::test]
+    async fn a_use_within_the_window_is_no_use_after_the_end() {
+        let tokens = used_without_the_api_server().await;
+        let last = OffsetDateTime::now_utc();
+        let recorded = RecordedUse { first: last, last, spent: false, ..spent(Duration::ZERO) };
+        tokens.take(&Machines::new(), &state(Some(recorded)));
+        assert_eq!(reports(&tokens), 0);
+    }
 }

@@ -53,6 +53,13 @@ impl MachineRecords {
         Self { machines, events: Events::new(client, identity) }
     }
 
+    /// A writer whose API server is unreachable.
+    #[cfg(test)]
+    pub(crate) fn unreachable() -> Self {
+        let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:9"));
+        Self::new(Client::try_from(config).unwrap(), "test")
+    }
+
     /// Reads the present state of a machine's object.
     pub(crate) async fn read(&self, name: &str) -> Result<MachineState, RecordError> {
         within(name, self.machines.get(name)).await
