@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use clap::Args;
 use ignition::{Form, SpecVersion};
 use model::access::{AccessMode, BootRules, WantedModes};
 use model::escape::escaped;
 use model::inputs::{Inputs, Problem};
 use model::objects::FirstBootMachine;
-use model::render::{select, with_overlay};
+use model::render::{MergeBase, select};
 use model::table::{Color, TerminalStyle};
 use serde::Serialize;
 
@@ -134,11 +133,9 @@ fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Line> {
 
 /// Overlays that cannot be merged into the configs of their pools.
 fn overlay_problems(inputs: &Inputs) -> Vec<Line> {
-    let of_pools: BTreeMap<&String, Option<Bytes>> = inputs
-        .pools
-        .keys()
-        .map(|pool| (pool, rendered(inputs, pool, SpecVersion::NEWEST).ok()))
-        .collect();
+    let variant = (SpecVersion::NEWEST, Form::Plain);
+    let base = |pool: &String| MergeBase::new(&select(inputs, pool).ok()?, variant).ok();
+    let of_pools: BTreeMap<_, _> = inputs.pools.keys().map(|pool| (pool, base(pool))).collect();
     let problem = |machine: &Arc<FirstBootMachine>| {
         let place = format!("FirstBootMachine {}", machine.name());
         let Some(of_pool) = of_pools.get(&machine.pool().to_owned()) else {
@@ -146,9 +143,7 @@ fn overlay_problems(inputs: &Inputs) -> Vec<Line> {
         };
         // A pool that cannot be rendered is reported already.
         let (of_pool, overlay) = (of_pool.as_ref()?, machine.overlay()?);
-        let of_pool = str::from_utf8(of_pool).ok()?;
-        let variant = (SpecVersion::NEWEST, Form::Plain);
-        let merged = with_overlay(of_pool, overlay.as_str(), machine.replaces(), variant);
+        let merged = of_pool.with(overlay.as_str(), machine.replaces());
         Some(Line { place, reason: merged.err()?.to_string() })
     };
     inputs.machines.values().filter_map(problem).collect()

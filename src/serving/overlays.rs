@@ -8,7 +8,6 @@ use http::HeaderValue;
 use ignition::{Form, SpecVersion};
 use lru::LruCache;
 use model::objects::FirstBootMachine;
-use model::render::with_overlay;
 use tokio::sync::Semaphore;
 
 use super::answers::Answer;
@@ -97,13 +96,12 @@ impl Overlays {
         }
         // The semaphore is never closed.
         let _turn = self.merging.acquire().await;
-        let (overlays, merging, pool) =
-            (Arc::clone(self), Arc::clone(&object), Arc::clone(&of_pool));
-        let work = tokio::task::spawn_blocking(move || merged(&pool, &merging, (version, form)));
+        let (merging, pool) = (Arc::clone(&object), Arc::clone(&of_pool));
+        let work = tokio::task::spawn_blocking(move || pool.with_overlay(&merging));
         // The task is not cancelled, and a panic ends the process.
         let merged = work.await.unwrap_or_else(|error| Err(error.to_string()));
-        overlays.note(machine, merged.as_ref().err());
-        let answer = merged?;
+        self.note(machine, merged.as_ref().err());
+        let answer = Arc::new(merged?);
         let of_pool = of_pool.etag.clone();
         self.kept().keep(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
         Ok(answer)
@@ -166,19 +164,6 @@ impl Kept {
             self.bytes -= oldest.answer.body.len();
         }
     }
-}
-
-fn merged(
-    of_pool: &Answer,
-    object: &FirstBootMachine,
-    variant: (SpecVersion, Form),
-) -> Result<Arc<Answer>, String> {
-    let pool = of_pool.body.to_bytes();
-    let pool = str::from_utf8(&pool).map_err(|error| error.to_string())?;
-    let overlay = object.overlay().map_or("{}", |overlay| overlay.as_str());
-    let body = with_overlay(pool, overlay, object.replaces(), variant);
-    let answer = of_pool.with_body(body.map_err(|error| error.to_string())?);
-    answer.map(Arc::new).map_err(|error| error.to_string())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -117,7 +117,7 @@ impl Config {
 /// omitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Lowered(Value);
+pub struct Lowered(pub(super) Value);
 
 /// The body without fields that `to` lacks; an error if one of them has an effect.
 fn downgrade_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {

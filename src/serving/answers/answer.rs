@@ -1,17 +1,18 @@
 //! One answer: a config's bytes with its headers, or the reason why there is none.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use http::header::InvalidHeaderValue;
 use http::{HeaderName, HeaderValue};
 use ignition::SpecVersion;
+use model::objects::FirstBootMachine;
 use model::refusal::RefusalCode;
-use model::render::Unselected;
+use model::render::{MergeBase, PoolInputs, Unselected};
 use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 
+use super::pool::Variant;
 use super::segments::Segments;
 
 /// A config in one spec and form, ready to send.
@@ -31,16 +32,42 @@ pub struct Answer {
     pub is_restricted: bool,
     /// Counter of the requests with this answer.
     pub requests: Counter,
+    /// The config that overlays of machines are merged into.
+    pub(super) base: Arc<Base>,
+}
+
+/// The inputs of an answer, and what is prepared of them when the first machine with an overlay asks.
+#[derive(Debug)]
+pub(super) struct Base {
+    pub(super) inputs: PoolInputs,
+    pub(super) variant: Variant,
+    prepared: OnceLock<Result<MergeBase, String>>,
+}
+
+impl Base {
+    pub(super) fn new(inputs: &PoolInputs, variant: Variant) -> Self {
+        Self { inputs: inputs.clone(), variant, prepared: OnceLock::new() }
+    }
+
+    fn prepared(&self) -> Result<&MergeBase, String> {
+        let Variant { version, form } = self.variant;
+        let prepare =
+            || MergeBase::new(&self.inputs, (version, form)).map_err(|error| error.to_string());
+        self.prepared.get_or_init(prepare).as_ref().map_err(Clone::clone)
+    }
 }
 
 impl Answer {
-    /// The answer with another body, which other answers do not share.
+    /// The answer for a machine with an overlay. Blocks while it is merged.
     ///
     /// # Errors
-    /// A length or digest is no header's value, which does not happen.
-    pub(crate) fn with_body(&self, body: Bytes) -> Result<Self, InvalidHeaderValue> {
-        let (length, etag) = (body.len().into(), etag(&body)?);
-        Ok(Self { body: body.into(), length, etag, ..self.clone() })
+    /// The reason why the overlay cannot be merged, one line.
+    pub(crate) fn with_overlay(&self, machine: &FirstBootMachine) -> Result<Self, String> {
+        let overlay = machine.overlay().map_or("{}", |overlay| overlay.as_str());
+        let body = self.base.prepared()?.with(overlay, machine.replaces());
+        let body = body.map_err(|error| error.to_string())?;
+        let etag = etag(&body).map_err(|error| error.to_string())?;
+        Ok(Self { length: body.len().into(), body: body.into(), etag, ..self.clone() })
     }
 
     /// SHA-256 of the body in hexadecimal.

@@ -10,7 +10,7 @@ use ignition::{Form, SpecVersion};
 use model::render::{self, CompressedContents, PoolInputs, Unselected};
 use tokio::sync::OnceCell;
 
-use super::answer::{Answer, Refusal, etag};
+use super::answer::{Answer, Base, Refusal, etag};
 use super::segments::SharedPieces;
 use crate::telemetry::{Metrics, PoolLabel};
 
@@ -350,7 +350,16 @@ impl Pool {
         let requests = metrics.requests(label, Some(variant.version), 200);
         let configuration = inputs.configuration.as_str().into();
         let (length, is_restricted) = (body.len().into(), inputs.credentials.is_some());
-        let pending = None;
-        Ok(Arc::new(Answer { body, length, etag, configuration, pending, is_restricted, requests }))
+        let base = Arc::new(Base::new(inputs, variant));
+        Ok(Arc::new(Answer {
+            body,
+            length,
+            etag,
+            configuration,
+            pending: None,
+            is_restricted,
+            requests,
+            base,
+        }))
     }
 }

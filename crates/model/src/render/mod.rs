@@ -20,7 +20,7 @@ mod steps;
 pub use compact::CompressedContents;
 pub(crate) use exposed::kernel_arguments;
 pub use exposed::{ExposedPlaces, exposed, exposed_line};
-pub use overlay::{OverlayError, with_overlay};
+pub use overlay::{MergeBase, OverlayError};
 pub use registries::registries_without_ca;
 pub use select::{PoolInputs, Unselected, select};
 pub(crate) use steps::ENCAPSULATED;

@@ -4,14 +4,16 @@
 //! units of the pool's MachineConfig with those on the node, and knows nothing of overlays. An object that says so
 //! replaces files of the pool, never those that the server adds.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use ignition::spec3::{Body, Unit};
-use ignition::{Config, Form, Part, SpecVersion, merge};
+use ignition::{Config, FileSources, Form, Part, SpecVersion, merge};
 
+use super::PoolInputs;
 use super::compact::{CompressedContents, compact};
-use super::steps::is_of_server;
+use super::steps::{RenderError, is_of_server, prepare};
 
 /// Reasons why an overlay cannot be merged into a pool's config.
 #[derive(Debug, thiserror::Error)]
@@ -19,9 +21,9 @@ pub enum OverlayError {
     /// The overlay is invalid, or the spec cannot express it.
     #[error("overlay: {0}")]
     Overlay(ignition::Error),
-    /// The pool's config cannot be read as it was served.
-    #[error("the pool's config: {0}")]
-    Pool(ignition::Error),
+    /// The pool's config cannot be rendered.
+    #[error("{0}")]
+    Pool(#[from] RenderError),
     /// The two are no valid config together, or the spec cannot express it.
     #[error("{0}")]
     Merged(ignition::Error),
@@ -47,49 +49,85 @@ pub enum OverlayError {
     Json(serde_json::Error),
 }
 
-/// Merges `overlay` into a pool's config, which is in `version` as it is served. The overlay's paths in `replaces` take the
-/// place of the pool's.
-///
-/// # Errors
-/// The reason why the machine gets nothing.
-pub fn with_overlay(
-    pool: &str,
-    overlay: &str,
-    replaces: &BTreeSet<String>,
-    (version, form): (SpecVersion, Form),
-) -> Result<Bytes, OverlayError> {
-    let mut pool = Config::parse(pool).map_err(OverlayError::Pool)?;
-    let mut overlay = Config::parse(overlay).map_err(OverlayError::Overlay)?;
-    let of_overlay = Nodes::of(overlay.body());
-    for path in replaces {
-        if is_of_server(path) {
+/// A pool's config in a version and form, prepared once for the overlays of all its machines.
+#[derive(Debug)]
+pub struct MergeBase {
+    /// The config without the sources of its files.
+    config: Config,
+    part: Part,
+    sources: FileSources,
+    nodes: Nodes,
+    version: SpecVersion,
+    form: Form,
+}
+
+impl MergeBase {
+    /// Prepares the config that [`super::render`] writes in `version`.
+    ///
+    /// # Errors
+    /// The pool's config cannot be rendered.
+    pub fn new(
+        pool: &PoolInputs,
+        (version, form): (SpecVersion, Form),
+    ) -> Result<Self, OverlayError> {
+        let config = prepare(pool, version, form, &CompressedContents::default())?;
+        Self::of(config, (version, form)).map_err(OverlayError::Merged)
+    }
+
+    fn of(
+        mut config: Config,
+        (version, form): (SpecVersion, Form),
+    ) -> Result<Self, ignition::Error> {
+        let sources = FileSources::take(&mut config);
+        let (part, nodes) = (Part::new(&config)?, Nodes::of(config.body()));
+        Ok(Self { config, part, sources, nodes, version, form })
+    }
+
+    /// Merges `overlay` into the config. The overlay's paths in `replaces` take the place of the pool's.
+    ///
+    /// # Errors
+    /// The reason why the machine gets nothing.
+    pub fn with(&self, overlay: &str, replaces: &BTreeSet<String>) -> Result<Bytes, OverlayError> {
+        let mut overlay = Config::parse(overlay).map_err(OverlayError::Overlay)?;
+        let of_overlay = Nodes::of(overlay.body());
+        if let Some(path) = replaces.iter().find(|path| is_of_server(path)) {
             return Err(OverlayError::OfServer(path.clone()));
         }
         // Members that the overlay does not have must not stay. Units and drop-ins are merged member by member.
-        if of_overlay.has(path) {
-            pool.remove_node(path);
+        let is_replaced = |path: &&String| of_overlay.has(path) && self.nodes.has(path);
+        let replaced: Vec<_> = replaces.iter().filter(is_replaced).collect();
+        check(&self.nodes.without(&replaced), &of_overlay, replaces)?;
+        check_units(self.config.body(), overlay.body(), replaces)?;
+        check_kernel_arguments(self.config.body(), overlay.body())?;
+        if self.form == Form::Compact && self.version.has_compressed_data() {
+            compact(&mut overlay, &CompressedContents::default());
         }
+        let overlay = Part::new(&overlay).map_err(OverlayError::Overlay)?;
+        let part = self.without(&replaced).map_err(OverlayError::Merged)?;
+        let merged = merge(&[&part, &overlay], self.version).config();
+        let mut lowered =
+            merged.and_then(|it| it.lower(self.version)).map_err(OverlayError::Merged)?;
+        self.sources.put_back(&mut lowered, &replaced);
+        let json = serde_json::to_vec(&lowered).map_err(OverlayError::Json)?;
+        Ok(json.into_boxed_slice().into())
     }
-    check(&Nodes::of(pool.body()), &of_overlay, replaces)?;
-    check_units(pool.body(), overlay.body(), replaces)?;
-    check_kernel_arguments(pool.body(), overlay.body())?;
-    if form == Form::Compact && version.has_compressed_data() {
-        compact(&mut overlay, &CompressedContents::default());
+
+    /// The pool's config without its files, directories and links at these paths.
+    fn without(&self, paths: &[&String]) -> Result<Cow<'_, Part>, ignition::Error> {
+        if paths.is_empty() {
+            return Ok(Cow::Borrowed(&self.part));
+        }
+        let mut config = self.config.clone();
+        paths.iter().for_each(|path| config.remove_node(path));
+        Part::new(&config).map(Cow::Owned)
     }
-    let parts = [&pool, &overlay].map(Part::new);
-    let [pool, overlay] = parts;
-    let (pool, overlay) =
-        (pool.map_err(OverlayError::Pool)?, overlay.map_err(OverlayError::Overlay)?);
-    let merged = merge(&[&pool, &overlay], version).config().map_err(OverlayError::Merged)?;
-    let lowered = merged.lower(version).map_err(OverlayError::Merged)?;
-    let json = serde_json::to_vec(&lowered).map_err(OverlayError::Json)?;
-    Ok(json.into_boxed_slice().into())
 }
 
 /// Directory of units and drop-ins.
 const UNITS: &str = "/etc/systemd/system/";
 
 /// Paths that a config writes.
+#[derive(Debug, Clone)]
 struct Nodes {
     /// Files, links, units and drop-ins, below which nothing can be.
     leaves: BTreeSet<String>,
@@ -108,6 +146,16 @@ impl Nodes {
         let leaves = files.chain(links).chain(dropins).chain(units).collect();
         let directories = body.storage.directories.iter().map(|it| it.path.clone()).collect();
         Self { leaves, directories }
+    }
+
+    fn without(&self, paths: &[&String]) -> Cow<'_, Self> {
+        let mut nodes = Cow::Borrowed(self);
+        for path in paths {
+            let nodes = nodes.to_mut();
+            nodes.leaves.remove(*path);
+            nodes.directories.remove(*path);
+        }
+        nodes
     }
 
     fn has(&self, path: &str) -> bool {
@@ -205,6 +253,10 @@ mod tests {
         })
     }
 
+    fn base(pool: &str, variant: (SpecVersion, Form)) -> MergeBase {
+        MergeBase::of(Config::parse(pool).unwrap(), variant).unwrap()
+    }
+
     fn merged(version: SpecVersion, overlay: &Value, replaces: &[&str]) -> Result<Value, String> {
         let mut pool = pool();
         pool["ignition"]["version"] = version.as_str().into();
@@ -213,7 +265,8 @@ mod tests {
         }
         let replaces = replaces.iter().map(|path| (*path).to_owned()).collect();
         let (pool, overlay) = (pool.to_string(), overlay.to_string());
-        let bytes = with_overlay(&pool, &overlay, &replaces, (version, Form::Plain));
+        let base = base(&pool, (version, Form::Plain));
+        let bytes = base.with(&overlay, &replaces);
         bytes.map(|bytes| serde_json::from_slice(&bytes).unwrap()).map_err(|it| it.to_string())
     }
 
@@ -330,6 +383,12 @@ mod tests {
                 .iter()
                 .all(|it| it["path"] != "/etc/pool")
         );
+        let as_directory = overlay(&json!({
+            "directories": [{"path": "/etc/pool"}],
+            "files": [{"path": "/etc/pool/n", "contents": {"source": "data:,n"}}],
+        }));
+        let result = merged(SpecVersion::V3_4, &as_directory, &["/etc/pool"]).unwrap();
+        assert_eq!(result["storage"]["directories"][1]["path"], "/etc/pool");
         // A path that the overlay does not have stays.
         let kept = merged(SpecVersion::V3_4, &file("/etc/n"), &["/etc/pool"]).unwrap();
         assert_eq!(kept["storage"]["files"].as_array().unwrap().len(), 6);
@@ -350,8 +409,8 @@ mod tests {
         for version in SpecVersion::ALL {
             let pool = json!({"ignition": {"version": version.as_str()}}).to_string();
             let with = |overlay: &Value| {
-                let form = (version, Form::Compact);
-                with_overlay(&pool, &overlay.to_string(), &BTreeSet::new(), form)
+                let base = base(&pool, (version, Form::Compact));
+                base.with(&overlay.to_string(), &BTreeSet::new())
             };
             let result: Value = serde_json::from_slice(&with(&file("/etc/n")).unwrap()).unwrap();
             assert_eq!(result["ignition"]["version"], version.as_str());
@@ -361,5 +420,38 @@ mod tests {
             });
             assert_eq!(with(&arguments).is_ok(), version >= SpecVersion::V3_3, "{version}");
         }
+    }
+
+    #[test]
+    fn in_spec_2_a_file_keeps_its_parts_and_a_file_system_its_files() {
+        let pool = json!({"ignition": {"version": "3.0.0"}, "storage": {
+            "filesystems": [{"path": "/var", "device": "/dev/vdb", "format": "xfs"}],
+            "files": [
+                {"path": "/etc/a", "contents": {"source": "data:,1"}, "append": [{"source": "data:,2"}]},
+                {"path": "/var/b", "contents": {"source": "data:,3"}},
+            ],
+        }});
+        let variant = (SpecVersion::V2_2, Form::Plain);
+        let base = base(&pool.to_string(), variant);
+        let more = overlay(&json!({"files": [
+            {"path": "/etc/n", "contents": {"source": "data:,4"}},
+            {"path": "/var/n", "contents": {"source": "data:,5"}},
+        ]}));
+        let merged = base.with(&more.to_string(), &BTreeSet::new()).unwrap();
+        let merged: Value = serde_json::from_slice(&merged).unwrap();
+        let files = merged["storage"]["files"].as_array().unwrap().iter();
+        let files: Vec<_> = files
+            .map(|it| json!([it["filesystem"], it["path"], it["contents"]["source"]]))
+            .collect();
+        assert_eq!(
+            json!(files),
+            json!([
+                ["root", "/etc/a", "data:,1"],
+                ["root", "/etc/a", "data:,2"],
+                ["/var", "/b", "data:,3"],
+                ["root", "/etc/n", "data:,4"],
+                ["/var", "/n", "data:,5"],
+            ])
+        );
     }
 }

@@ -81,6 +81,24 @@ pub fn render(
     compressed: &CompressedContents,
 ) -> Result<Bytes, RenderError> {
     let name = &inputs.configuration;
+    let config = prepare(inputs, version, form, compressed)?;
+    let lowered = config
+        .lower(version)
+        .map_err(|error| RenderError::Ignition { name: name.clone(), error })?;
+    // The result is kept for long, so spare capacity is released.
+    serde_json::to_vec(&lowered)
+        .map(|json| json.into_boxed_slice().into())
+        .map_err(|error| RenderError::Json { name: name.clone(), error })
+}
+
+/// The config that [`render`] writes in `version`, before it is lowered.
+pub(super) fn prepare(
+    inputs: &PoolInputs,
+    version: SpecVersion,
+    form: Form,
+    compressed: &CompressedContents,
+) -> Result<Config, RenderError> {
+    let name = &inputs.configuration;
     let ignition = |error| RenderError::Ignition { name: name.clone(), error };
     let json = |error| RenderError::Json { name: name.clone(), error };
 
@@ -137,9 +155,7 @@ pub fn render(
     if form == Form::Compact && version.has_compressed_data() {
         compact(&mut config, compressed);
     }
-    let lowered = config.lower(version).map_err(ignition)?;
-    // The result is kept for long, so spare capacity is released.
-    serde_json::to_vec(&lowered).map(|json| json.into_boxed_slice().into()).map_err(json)
+    Ok(config)
 }
 
 /// Text from which machine-config-daemon makes the node's annotations.
