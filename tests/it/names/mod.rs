@@ -3,6 +3,7 @@
 mod approval;
 mod commands;
 mod hostile;
+mod many;
 mod overlays;
 mod tokens;
 
