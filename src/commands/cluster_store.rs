@@ -38,6 +38,7 @@ impl ClusterStore {
     async fn see(&self) -> Result<(Seen, ClusterState)> {
         let namespace = &self.user_data_namespace;
         let observer = Observer::new(self.client.clone(), namespace.clone(), Vec::new());
+        let observer = observer.with_machines(true);
         let state = observer.observe_as_kept().await?;
         let certificates = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
         let title = |name: &String| state.user_data_title(name);
@@ -46,12 +47,13 @@ impl ClusterStore {
             Some((title(name), data.0.clone()))
         });
         let unused = state.user_data.iter().filter(|(_, secret)| is_unused(secret));
+        let of_machines = state.user_data.keys().filter(|name| ClusterState::is_of_machine(name));
         let seen = Seen {
             pools: state.pools.iter().map(|pool| pool.name.clone()).collect(),
             place: "the cluster".to_owned(),
             pointers: pointers.collect(),
             unused: unused.map(|(name, _)| title(name)).collect(),
-            of_machines: BTreeSet::new(),
+            of_machines: of_machines.map(title).collect(),
             open_files: Vec::new(),
             unreadable: Vec::new(),
             files: [CA, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),

@@ -148,6 +148,12 @@ impl ClusterState {
         }
     }
 
+    /// Returns `true` for the name of user data that a single machine has.
+    #[must_use]
+    pub fn is_of_machine(name: &str) -> bool {
+        name.starts_with(OF_MACHINES)
+    }
+
     /// CAs of the bundle.
     pub fn trusted(&self) -> Result<Vec<Certificate>, Malformed> {
         Ok(Certificate::read_all(self.bundle_pem()?.unwrap_or_default().as_bytes()))

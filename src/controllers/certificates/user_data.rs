@@ -8,7 +8,7 @@ use model::pointer_config::{Assessment, Authorization, PointerConfig};
 use pki::{Certificate, Host};
 
 use super::names::MANAGED;
-use super::state::{ClusterState, OF_MACHINES, Pool, user_data};
+use super::state::{ClusterState, Pool, user_data};
 use crate::kubernetes::write::Malformed;
 
 const PORT: u16 = 22623;
@@ -29,9 +29,7 @@ impl ClusterState {
             let config = PointerConfig::read(user_data(secret));
             duties.insert(name.clone(), config.assess(&trusted, &known));
         }
-        for (name, secret) in
-            self.user_data.iter().filter(|(name, _)| name.starts_with(OF_MACHINES))
-        {
+        for (name, secret) in self.user_data.iter().filter(|(name, _)| Self::is_of_machine(name)) {
             let config = PointerConfig::read(user_data(secret));
             duties.insert(name.clone(), config.assess(&trusted, &known));
         }

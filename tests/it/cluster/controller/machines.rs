@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Controller, Site, secrets, server_at, value};
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
 use crate::support::http::{Client, Response};
-use crate::support::server::Server;
+use crate::support::server::{Server, binary};
 use crate::support::{wait_asking, wait_for};
 
 const FLAG: &str = "--first-boot-machines";
@@ -187,4 +187,12 @@ fn a_machine_gets_a_token_and_boots_by_it_with_its_own_files() {
     for part in ["NAME", "POOL", "TOKEN", "FIRST USE", "READY", "worker", "Open", "True"] {
         assert!(listed.contains(part), "{listed}");
     }
+    // The command names its pointer config, and judges it.
+    let mut command = binary();
+    let output = command.args(["certs", "show", "--kubeconfig"]).arg(site.cluster.admin()).output();
+    let shown = String::from_utf8(output.expect("the built binary").stdout).expect("text");
+    let title = format!("Secret {NAMESPACE}/1-user-data-managed");
+    let line =
+        shown.lines().find(|line| line.contains(&title)).unwrap_or_else(|| panic!("{shown}"));
+    assert!(line.contains("trusts the signing CA"), "{line}");
 }
