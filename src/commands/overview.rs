@@ -75,6 +75,8 @@ pub(super) struct Sources {
 pub(super) struct Gathered {
     /// Machines, stuck ones first.
     pub(super) lines: Arc<Vec<MachineLine>>,
+    /// True if machines were compared with the nodes of a cluster.
+    knows_nodes: bool,
     /// Machines that wait for approval, those with a token first.
     waiting: Vec<WaitingMachine>,
     /// Servers that did not answer.
@@ -292,6 +294,7 @@ impl Sources {
             degraded,
             pools,
             machines: Arc::clone(&machines.lines),
+            knows_nodes: machines.knows_nodes,
             named_machines: self.named.tokens.as_ref().map(UsedTokens::list).unwrap_or_default(),
             waiting_machines: machines.waiting.clone(),
             approved_machines: self.named.approvals.list_approved(),
@@ -326,15 +329,15 @@ impl Sources {
                 all.machines()
             }
         };
-        let mut lines: Vec<_> = self.nodes.look(|nodes| {
+        let (mut lines, knows_nodes): (Vec<_>, _) = self.nodes.look(|nodes| {
             let line = |machine: model::ledger::Machine| {
                 let standing = machine.standing(nodes, now);
                 MachineLine { machine, standing }
             };
-            machines.into_iter().map(line).collect()
+            (machines.into_iter().map(line).collect(), nodes.is_some())
         });
         sort(&mut lines);
-        Gathered { lines: Arc::new(lines), waiting, silent }
+        Gathered { lines: Arc::new(lines), knows_nodes, waiting, silent }
     }
 
     pub(super) fn pools(&self, lines: &[MachineLine]) -> Vec<Pool> {

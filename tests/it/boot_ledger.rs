@@ -47,7 +47,7 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
         let sha256 = format!("\"{}\"", got["sha256"].as_str().expect("a digest"));
         assert_eq!(etag.header("etag"), Some(&*sha256));
         let why = first["why"].as_str().expect("text");
-        assert_eq!(first["standing"], "served");
+        assert_eq!(first["standing"], "booting");
         assert!(why.starts_with("fetched its config ") && why.ends_with(UNKNOWN), "{why}");
         let refused = machine(server, 3);
         assert_eq!(refused["standing"], "stuck");
@@ -87,8 +87,9 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
     assert_eq!((code, &*said), (Some(0), ""));
     let [head, row, "", pool] = &table.lines().collect::<Vec<_>>()[..] else { panic!("{table}") };
     assert_eq!(*pool, "pool worker: oldest Ignition 2.14.0, without TLS: 1");
-    assert!(head.starts_with("ADDRESS    STATE   WHY"), "{table}");
-    for cell in ["127.0.0.2", "served", "fetched its config", "worker", "rendered-worker-", "3.3.0"]
+    assert!(head.starts_with("ADDRESS    STATE    WHY"), "{table}");
+    for cell in
+        ["127.0.0.2", "booting", "fetched its config", "worker", "rendered-worker-", "3.3.0"]
     {
         assert!(row.contains(cell), "{cell} in {table}");
     }

@@ -104,7 +104,7 @@ fn a_page_says_that_its_server_is_dead_and_shows_at_last_what_a_selection_held_b
         "document.getSelection().selectAllChildren(document.getElementById('machines-live'))",
     );
     boot(&server, 10);
-    let elsewhere = "document.getElementById('boots-section').textContent.includes('1 served')";
+    let elsewhere = "document.getElementById('boots-section').textContent.includes('2 booting')";
     wait_for("the boot", || (browser.evaluate(elsewhere) == true).then_some(()));
     let there = "document.getElementById('machines-live').textContent.includes('127.0.0.10')";
     assert_eq!(browser.evaluate(there), false, "it was replaced under the selection");

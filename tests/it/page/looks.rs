@@ -153,7 +153,7 @@ fn it_is_read_by_keyboard_and_by_screen_readers() {
         assert!(has(role, name), "{role} {name:?} is not in {told:?}");
     }
     // Nothing is told by colour alone, and the time lines have words.
-    assert!(has("StaticText", "stuck") && has("StaticText", "served"));
+    assert!(has("StaticText", "stuck") && has("StaticText", "booting"));
     let words = told.iter().find(|it| it.0 == "image" && it.1.starts_with("renewed in "));
     assert!(words.is_some(), "{told:?}");
     let boots = told.iter().find(|it| it.0 == "image" && it.1.starts_with("Last hour: 2 boots: "));

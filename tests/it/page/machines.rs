@@ -31,7 +31,7 @@ fn machines_are_found_by_forms_and_links_without_a_script() {
     assert!(all.as_str().expect("text").starts_with("127.0.0.3 "), "{all}");
     for (path, rows) in [
         ("/?state=stuck", "127.0.0.3"),
-        ("/?pool=worker&state=served", "127.0.0.2"),
+        ("/?pool=worker&state=booting", "127.0.0.2"),
         (
             "/?text=127.0.0.1&sort=address&order=reverse",
             "127.0.0.19 127.0.0.18 127.0.0.17 127.0.0.16 \
@@ -77,7 +77,7 @@ fn a_machines_page_has_its_requests_and_the_next_command() {
     let text = text.as_str().expect("text");
     let port = server.secure().port();
     for expected in [
-        "served: fetched its config",
+        "booting: fetched its config",
         "config of pool gpu",
         "503: no pool has this name",
         &format!("machine-config-server inspect https://HOST:{port} worker --as 2.2"),

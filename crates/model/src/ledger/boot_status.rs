@@ -7,9 +7,11 @@ use utoipa::ToSchema;
 use super::{Failed, Handshakes, Machine, Node, Nodes, Outcome, Requests};
 
 /// Time within which a machine joins. Firmware, an image pull of the operating system and a second boot take a quarter
-/// of an hour on slow hardware.
+/// of an hour on slow hardware. A machine that has no Node after it is stuck; if nodes are unknown, it counts as served.
 const JOINS_WITHIN: Duration = Duration::minutes(20);
 
+/// Explanation for a machine that has not joined.
+const NO_NODE: &str = "no Node has this address yet";
 /// Explanation for servers without a cluster.
 const NO_NODES: &str = "this server knows no nodes";
 
@@ -32,7 +34,7 @@ pub enum Severity {
     Stuck,
     /// The machine is booting.
     Booting,
-    /// The machine has its config; without a cluster, joining cannot be observed.
+    /// The machine has had time to boot from its config; without nodes, joining cannot be observed.
     Served,
     /// The machine has joined as a node.
     Joined,
@@ -87,11 +89,8 @@ impl Machine {
                 Outcome::Refused { status, reason } => (Severity::Stuck, refused(*status, reason)),
                 Outcome::Served { .. } => match (node, nodes) {
                     (Some(node), _) => joined(node, requests),
-                    (None, Some(_)) => waiting(requests, now),
-                    (None, None) => (
-                        Severity::Served,
-                        format!("fetched its config {} ago, {NO_NODES}", span(now - requests.last)),
-                    ),
+                    (None, Some(_)) => waiting(requests, (Severity::Stuck, NO_NODE), now),
+                    (None, None) => waiting(requests, (Severity::Served, NO_NODES), now),
                 },
             },
             (None, Some(handshakes)) => (Severity::Visitor, handshakes.failed.words().to_owned()),
@@ -149,10 +148,12 @@ fn joined(node: &Node, requests: &Requests) -> (Severity, String) {
     (Severity::Joined, words)
 }
 
-fn waiting(requests: &Requests, now: OffsetDateTime) -> (Severity, String) {
+/// Status of a machine that has its config and is not seen to join: `late` is its rank after the time to boot, and why.
+fn waiting(requests: &Requests, late: (Severity, &str), now: OffsetDateTime) -> (Severity, String) {
     let ago = now - requests.last;
-    let rank = if ago > JOINS_WITHIN { Severity::Stuck } else { Severity::Booting };
-    (rank, format!("fetched its config {} ago, no Node has this address yet", span(ago)))
+    let (rank, why) = late;
+    let rank = if ago > JOINS_WITHIN { rank } else { Severity::Booting };
+    (rank, format!("fetched its config {} ago, {why}", span(ago)))
 }
 
 /// Name of the program in a user agent, without version and details.
@@ -230,8 +231,6 @@ mod tests {
         };
         let fetched = |ago| format!("fetched its config {ago} ago, no Node has this address yet");
         let others = nodes("192.0.2.8", NOON);
-        let words = format!("fetched its config 1 d ago, {NO_NODES}");
-        assert_eq!(stands(None, after(24 * 60)), (Severity::Served, words));
         assert_eq!(stands(Some(&others), after(12)), (Severity::Booting, fetched("12 min")));
         assert_eq!(stands(Some(&others), after(25)), (Severity::Stuck, fetched("25 min")));
         let own = nodes("192.0.2.7", after(5) + Duration::seconds(3));
@@ -240,6 +239,24 @@ mod tests {
         let older = nodes("::ffff:192.0.2.7", after(-600));
         let words = "fetched its config; Node worker-7 had its address before";
         assert_eq!(stands(Some(&older), after(1)), (Severity::Joined, words.to_owned()));
+    }
+
+    #[test]
+    fn without_nodes_a_machine_is_booting_until_it_has_had_time_to() {
+        let mut machine = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
+        for (minutes, rank, ago) in [
+            (-1, Severity::Booting, "0 s"),
+            (0, Severity::Booting, "0 s"),
+            (20, Severity::Booting, "20 min"),
+            (21, Severity::Served, "21 min"),
+            (24 * 60, Severity::Served, "1 d"),
+        ] {
+            let words = format!("fetched its config {ago} ago, this server knows no nodes");
+            assert_eq!(machine.standing(None, after(minutes)), BootStatus { rank, words });
+        }
+        // The machine boots once more.
+        ask(&mut machine, "Ignition/2.14.0", Ok(("rendered-worker-1", "ab")), after(24 * 60));
+        assert_eq!(machine.standing(None, after(24 * 60 + 1)).rank, Severity::Booting);
     }
 
     #[test]
@@ -265,7 +282,7 @@ mod tests {
         assert_eq!(standing.rank, Severity::Stuck);
         assert!(standing.words.starts_with("does not trust the serving certificate"));
         ask(&mut machine, "Ignition/2.14.0", Ok(("rendered-worker-1", "ab")), after(3));
-        assert_eq!(machine.standing(None, after(3)).rank, Severity::Served);
+        assert_eq!(machine.standing(None, after(3)).rank, Severity::Booting);
     }
 
     #[test]
@@ -277,7 +294,7 @@ mod tests {
         }
         let mut served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
         served.handshake_failed(Failed::Connection, after(1));
-        assert_eq!(served.standing(None, after(1)).rank, Severity::Served);
+        assert_eq!(served.standing(None, after(1)).rank, Severity::Booting);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Overview {
     #[serde(serialize_with = "lines")]
     #[schema(value_type = Vec<MachineLine>)]
     pub machines: Arc<Vec<MachineLine>>,
+    /// True if the nodes of a cluster show which machines have joined.
+    pub knows_nodes: bool,
     /// Machines with a name, with the state of their tokens.
     pub named_machines: Vec<NamedMachine>,
     /// Machines that wait for approval, those that have shown a token first.

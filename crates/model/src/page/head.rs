@@ -30,21 +30,21 @@ impl Advice {
     }
 }
 
-/// Booting, stuck, joined, and the days until the next renewal.
+/// Booting, stuck, joined, and the days until the next renewal. Without nodes nothing is seen to join, and served machines
+/// are counted instead.
 pub(super) fn figures(overview: &Overview) -> [Figure; 4] {
     let count = |rank| overview.count(rank);
-    let [stuck, served] = [count(Severity::Stuck), count(Severity::Served)];
+    let stuck = count(Severity::Stuck);
     let figure = |label, number: usize, class, path| Figure {
         label,
         number: number.to_string(),
         class,
         path,
     };
-    // Without a cluster, a machine that has its config is as far as it can be seen.
-    let last = if served > 0 {
-        figure("served", served, "served", "/?state=served#machines")
-    } else {
+    let last = if overview.knows_nodes {
         figure("joined", count(Severity::Joined), "joined", "/?state=joined#machines")
+    } else {
+        figure("served", count(Severity::Served), "served", "/?state=served#machines")
     };
     [
         figure("booting", count(Severity::Booting), "booting", "/?state=booting#machines"),

@@ -205,7 +205,7 @@ mod tests {
             ledger.asked(&request, NOON + Duration::seconds(number.into()));
         }
         let lines = ledger.machines().into_iter().map(|machine| {
-            let standing = machine.standing(None, NOON);
+            let standing = machine.standing(None, NOON + Duration::HOUR);
             MachineLine { machine, standing }
         });
         let mut lines: Vec<_> = lines.collect();

@@ -56,6 +56,7 @@ fn overview(machines: u32) -> Overview {
             ..Pool::default()
         }],
         machines: machines.into(),
+        knows_nodes: false,
         named_machines: Vec::new(),
         waiting_machines: Vec::new(),
         approved_machines: Vec::new(),
@@ -159,6 +160,36 @@ fn what_to_do_is_the_most_urgent_of_all() {
     assert!(advice(&overview).starts_with("Check the other servers"));
     overview.silent_servers.clear();
     assert!(advice(&overview).starts_with("Give a machine its pointer config"));
+}
+
+#[test]
+fn machines_that_fetched_their_configs_are_counted_in_the_head() {
+    let ledger = Ledger::default();
+    for (address, minutes) in [("192.0.2.1", 1), ("192.0.2.2", 2), ("192.0.2.3", 60)] {
+        let request = Request {
+            address: address.parse().unwrap(),
+            pool: "worker",
+            user_agent: "Ignition/2.14.0",
+            spec: None,
+            without_tls: false,
+            answer: Ok(("rendered-worker-1", "etag")),
+            would_be_refused: None,
+        };
+        ledger.asked(&request, NOON - Duration::minutes(minutes));
+    }
+    let lines = ledger.machines().into_iter().map(|machine| {
+        let standing = machine.standing(None, NOON);
+        MachineLine { machine, standing }
+    });
+    let lines: Vec<_> = lines.collect();
+    let figures = |knows_nodes| {
+        let machines = lines.clone().into();
+        let [booting, stuck, last, _] =
+            head::figures(&Overview { machines, knows_nodes, ..overview(0) });
+        [booting, stuck, last].map(|figure| format!("{} {}", figure.number, figure.label))
+    };
+    assert_eq!(figures(false), ["2 booting", "0 stuck", "1 served"]);
+    assert_eq!(figures(true)[2], "0 joined");
 }
 
 #[test]

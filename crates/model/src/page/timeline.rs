@@ -174,13 +174,13 @@ mod tests {
             })
             .collect();
         let [hour, day] = timelines(&machines, NOON);
-        assert_eq!(hour.words(), "4 boots: 2 stuck, 2 served");
-        assert_eq!(day.words(), "5 boots: 2 stuck, 3 served");
+        assert_eq!(hour.words(), "4 boots: 2 stuck, 2 booting");
+        assert_eq!(day.words(), "5 boots: 2 stuck, 2 booting, 1 served");
         let counts: Vec<_> = hour.bars.iter().map(|bar| (bar.x, bar.counts)).collect();
-        assert_eq!(counts, [(96, [1, 0, 0, 0]), (696, [1, 0, 2, 0])]);
+        assert_eq!(counts, [(96, [1, 0, 0, 0]), (696, [1, 2, 0, 0])]);
         assert_eq!((hour.most, day.most), (3, 3));
-        let [stuck, served] = &hour.bars[1].parts[..] else { panic!("two parts") };
-        assert_eq!((stuck.y, stuck.height, served.y, served.height), (67, 33, 1, 66));
+        let [stuck, booting] = &hour.bars[1].parts[..] else { panic!("two parts") };
+        assert_eq!((stuck.y, stuck.height, booting.y, booting.height), (67, 33, 1, 66));
         assert_eq!(hour.bars[1].to, NOON);
         let [none, _] = timelines(&[], NOON);
         assert_eq!((&*none.words(), none.bars.len()), ("no boots", 0));
