@@ -1,10 +1,12 @@
 //! The page keeps itself up to date: by events, in a real browser, and for as many as can be.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use super::{IGNITION, open, sample_cluster};
+use super::{IGNITION, manifests, open, sample_cluster};
+use crate::support::browser::Browser;
 use crate::support::http::connect_from;
 use crate::support::server::Server;
 use crate::support::stopwatch::{Stopwatch, once_within};
@@ -79,7 +81,7 @@ fn a_page_without_a_stream_looks_again_every_few_seconds() {
         assert_eq!(stream.status(), "200");
     }
     let mut browser = open(&server);
-    let shows = |browser: &mut crate::support::browser::Browser, text: &str| {
+    let shows = |browser: &mut Browser, text: &str| {
         let text = format!("document.body.textContent.includes('{text}')");
         wait_for(&text, || (browser.evaluate(&text) == true).then_some(()));
     };
@@ -94,7 +96,7 @@ fn a_page_without_a_stream_looks_again_every_few_seconds() {
 fn a_page_says_that_its_server_is_dead_and_shows_at_last_what_a_selection_held_back() {
     let server = sample_cluster();
     let mut browser = open(&server);
-    let shows = |browser: &mut crate::support::browser::Browser, text: &str| {
+    let shows = |browser: &mut Browser, text: &str| {
         let text = format!("document.body.textContent.includes('{text}')");
         wait_for(&text, || (browser.evaluate(&text) == true).then_some(()));
     };
@@ -113,6 +115,48 @@ fn a_page_says_that_its_server_is_dead_and_shows_at_last_what_a_selection_held_b
     // Dropping it kills it.
     drop(server);
     shows(&mut browser, "The server does not answer");
+}
+
+#[test]
+fn a_new_pool_is_a_choice_of_the_filter_and_what_was_chosen_before_stays() {
+    let directory = manifests("3.4.0");
+    let server = Server::serve(directory.path(), &[]);
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{}/?pool=worker&state=booting", server.metrics().address()));
+    let mut is = |value: &str, expression: &str| {
+        wait_for(value, || (browser.evaluate(expression) == value).then_some(()));
+    };
+    is("Live: changes appear by themselves.", "document.getElementById('connection').textContent");
+    let chosen = "[...document.querySelectorAll('#filter [name]')].map(it => it.value).join()";
+    let choose = |values: &str| {
+        format!(
+            "[...document.querySelectorAll('#filter [name]')]
+                .forEach((it, place) => {{ it.value = {values}[place]; it.focus(); }});
+            document.getElementById('pool-choices').focus(); {chosen}"
+        )
+    };
+    is(",stuck,10.", &choose("['', 'stuck', '10.']"));
+    let pool = fs::read_to_string(directory.path().join("pool.json")).expect("a pool");
+    let other = directory.path().join("other.json");
+    fs::write(&other, pool.replace("worker", "infra")).expect("a write");
+    let choices = "[...document.getElementById('pool-choices').options].map(it => it.text).join()";
+    is("all,infra,worker", choices);
+    is(",stuck,10.", chosen);
+    is("pool-choices", "document.activeElement.id");
+
+    // Until the form is sent, the page's address decides.
+    server.plain().from([127, 0, 0, 11].into()).request("GET", "/config/infra", &[IGNITION]);
+    boot(&server, 10);
+    is("127.0.0.10", super::machines::ROWS);
+
+    is("infra,stuck,10.", &choose("['infra', 'stuck', '10.']"));
+    fs::remove_file(&other).expect("a file");
+    is(
+        "worker",
+        "document.querySelector('#pools-table tbody').textContent.match(/worker|infra/g).join()",
+    );
+    is("infra,stuck,10.", chosen);
+    assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn open_path(server: &Server, browser: &mut Browser, path: &str) {
 }
 
 /// The first cells of the table of machines.
-const ROWS: &str = "[...document.querySelectorAll('#machines-table tbody th')].map(it => it.textContent).join(' ')";
+pub(super) const ROWS: &str = "[...document.querySelectorAll('#machines-table tbody th')].map(it => it.textContent).join(' ')";
 
 fn ask(server: &Server, last: u8, pool: &str, user_agent: &str) {
     let client = server.plain().from([127, 0, 0, last].into());

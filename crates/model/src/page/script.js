@@ -43,6 +43,7 @@
     ]).filter(([, it]) => it);
     for (const [before, after] of kept) if (before.open) after.open = true;
     if (old.isEqualNode(fresh)) return;
+    if (old instanceof HTMLSelectElement) keepChoice(old, fresh);
     const selection = document.getSelection();
     if (!selection.isCollapsed && old.contains(selection.anchorNode)) {
       isPostponed = true;
@@ -55,6 +56,13 @@
     old.replaceWith(fresh);
     for (const [element, left, top] of scrolled) element.scrollTo(left, top);
     if (focusable) focusable.focus({ preventScroll: true });
+  };
+
+  // The reader's choice stays, also of a pool that is gone.
+  const keepChoice = (old, fresh) => {
+    if (old.value === fresh.value) return;
+    if (![...fresh.options].some(it => it.value === old.value)) fresh.append(old.selectedOptions[0].cloneNode(true));
+    fresh.value = old.value;
   };
 
   const say = text => {

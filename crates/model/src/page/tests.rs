@@ -198,8 +198,8 @@ fn trust_is_a_picture_and_a_table() {
     for text in [
         "<text class=\"title\" x=\"330\" y=\"19\">new &#60;CA&#62;</text>",
         "✓ boots",
-        "<td>old CA</td>",
-        "<td>worker.ign</td>",
+        "<td data-label=\"Verified by\">old CA</td>",
+        "<td data-label=\"Trusted by\">worker.ign</td>",
         "CA, sent to machines, until 2035-11-19",
     ] {
         assert!(page.contains(text), "{text} in {page}");
@@ -269,7 +269,7 @@ fn a_machines_page_has_each_request_and_no_markup_of_others() {
         "503: there is no pool &#38; no hope",
         "Ignition/\\u{202e}&#60;script&#62;",
         "inspect https://HOST:22623 POOL --as 3.4",
-        "<td class=\"number\">2</td>",
+        "<td class=\"number\" data-label=\"Times\">2</td>",
         "Requests to other servers are counted above",
     ] {
         assert!(page.contains(text), "{text} in {page}");
