@@ -64,10 +64,10 @@ pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs
 /// Config of machines of `pool` in `spec`, in the plain form.
 pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result<Bytes, Cause> {
     let selected = select(inputs, pool).map_err(|reason| match reason {
-        Unselected::UnknownPool => {
-            let known: Vec<_> = inputs.pools.keys().map(String::as_str).collect();
-            Cause::PoolUnknown(format!("{pool}, only {}", known.join(", ")))
-        }
+        Unselected::UnknownPool => Cause::PoolUnknown {
+            pool: pool.to_owned(),
+            known: inputs.pools.keys().cloned().collect(),
+        },
         reason => {
             let problem = inputs.problem_of_pool(pool).map(str::to_owned);
             Cause::NoConfigYet(problem.unwrap_or_else(|| reason.to_string()))

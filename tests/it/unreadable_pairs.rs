@@ -159,7 +159,7 @@ fn inspect_tells_what_it_passed_over_and_a_file_of_cas_is_not_taken_in_part() {
     let unread = "/etc/bundle: machines cannot read certificate 2: its extension \
                   subjectAltName is malformed";
     assert_eq!(inspect(&format!("{good}{bad}{good}")), json!([unread]));
-    let many = "/etc/bundle: certificates after the first 1000 are not listed, 1 of them";
+    let many = "/etc/bundle: only the first 1000 of 1001 certificates are listed";
     assert_eq!(inspect(&good.repeat(1_001)), json!([many]));
     let large = "/etc/bundle: only its first 4 MiB were searched for secrets";
     assert_eq!(inspect(&"a\n".repeat(2 << 20)), Value::Null);

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use ignition::SpecVersion;
-use model::inspect::{Answered, Cause, Clocks, Judgement, Outcome, Shown, Step, Trace, judge};
+use model::inspect::{
+    Answered, Cause, Clocks, Judgement, Outcome, Shown, Step, Trace, bytes, judge,
+};
 use model::pointer_config::{Fetch, accept};
 use pki::Certificate;
 use time::OffsetDateTime;
@@ -188,9 +190,7 @@ impl Fetcher<'_> {
         let (mut seen, chain) = probe::shown(&stream);
         let Some(chain) = chain else {
             self.step("TLS", seen, since);
-            return Err(Cause::Refused(
-                "the server sends a certificate that cannot be read".to_owned(),
-            ));
+            return Err(Cause::Refused("it cannot be read".to_owned()));
         };
         self.shown = Shown::chain(chain);
         let request = self.request;
@@ -211,7 +211,7 @@ impl Fetcher<'_> {
             }
             (None, ..) => {
                 seen.push(
-                    "the CAs that the machine trusts are not known: name them with --pointer or --ca".to_owned(),
+                    "the CAs that the machine trusts are not known, and nothing verifies the server: name them with --pointer or --ca".to_owned(),
                 );
                 Outcome::Noted
             }
@@ -304,12 +304,12 @@ impl Fetcher<'_> {
             if let Some(pending) = headers.get(&PENDING) {
                 let pending = String::from_utf8_lossy(pending.as_bytes());
                 seen.push(format!(
-                    "an older config: the pool's present one, {pending}, cannot be rendered; the \
-                        server's log has the reason"
+                    "an older config, because the pool's present one, {pending}, cannot be rendered; \
+                        the server's log has the reason"
                 ));
             }
             seen.push(match &body {
-                Ok(body) => format!("{} bytes", body.len()),
+                Ok(body) => bytes(body.len()),
                 Err(error) => error.to_string(),
             });
             self.step("answer", seen, since);

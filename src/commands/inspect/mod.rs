@@ -141,7 +141,9 @@ fn get(
     match &subject.place {
         Place::Saved(path) => saved(path),
         Place::Manifests(directory) => {
-            let pool = pool.ok_or_else(|| anyhow!("{}: POOL is missing", directory.display()))?;
+            let pool = pool.ok_or_else(|| {
+                anyhow!("{0}: POOL is missing: write it after {0}", directory.display())
+            })?;
             by_manifests(directory, pool, subject.spec)
         }
         Place::Server(url) => {
@@ -186,10 +188,12 @@ fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
             let text = format!("{}/config/{pool}", base.trim_end_matches('/'));
             text.parse().with_context(|| format!("{pool:?} is not the name of a pool"))
         }
-        ("" | "/", None) => bail!("{url}: POOL is missing"),
+        ("" | "/", None) => bail!("{url}: POOL is missing: write it after the URL"),
         (_, None) => Ok(url.clone()),
         (_, Some(pool)) if pool_of(url) == Some(pool) => Ok(url.clone()),
-        (_, Some(pool)) => bail!("{url} names a pool already, and not {pool}"),
+        (_, Some(pool)) => {
+            bail!("{url} has another path than the config of pool {pool}: leave out one of the two")
+        }
     }
 }
 
@@ -230,8 +234,9 @@ fn by_pointer(
     };
     let mut got = by_server(&request(settings, asked, Some(name), now))?;
     let warnings = config.warnings().iter().map(ToString::to_string);
-    let others =
-        others.iter().map(|fetch| format!("{} is fetched too, and is not checked", fetch.url));
+    let others = others
+        .iter()
+        .map(|fetch| format!("the machine fetches {} too, which is not checked", fetch.url));
     let ignored = manifest::config_warnings(&String::from_utf8_lossy(&text));
     let seen: Vec<_> = warnings.chain(ignored).chain(others).collect();
     if let (Some(trace), false) = (&mut got.trace, seen.is_empty()) {
@@ -258,12 +263,7 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
             return Ok(config);
         }
         let (asked, served) = (request.fetch.spec, vec![config.declared()]);
-        Err(Cause::NotInSpec {
-            asked,
-            served,
-            reported: "the server sends another certificate".to_owned(),
-            is_received: true,
-        })
+        Err(Cause::NotInSpec { asked, served, reported: String::new(), is_received: true })
     });
     let (outcome, seen) = match &read {
         Ok(config) => (Outcome::Fine, format!("valid, in spec {}", config.declared())),
@@ -319,7 +319,9 @@ fn saved(path: &Path) -> anyhow::Result<Inspection> {
     });
     let read = match (configs.next(), configs.next()) {
         (Some(_), Some(_)) => {
-            bail!("{name} has several MachineConfigs: give the directory with their pools")
+            bail!(
+                "{name} has several MachineConfigs: inspect the directory with their pools instead"
+            )
         }
         (Some(one), None) => read_machine_config(&one).map(|config| machine(&config, Some(&one))),
         (None, _) => as_config.map(|config| machine(&config, None)),
@@ -332,7 +334,7 @@ fn saved(path: &Path) -> anyhow::Result<Inspection> {
 
 fn read_machine_config(machine_config: &MachineConfig) -> Result<Config, Cause> {
     let text = machine_config.ignition();
-    let text = text.ok_or_else(|| invalid("has no Ignition config"))?;
+    let text = text.ok_or_else(|| invalid("the MachineConfig has no Ignition config"))?;
     read_config(text.as_bytes())
 }
 
@@ -344,7 +346,7 @@ fn invalid(reported: impl Into<String>) -> Cause {
 /// Parses a foreign config, as Ignition would.
 fn read_config(bytes: &[u8]) -> Result<Config, Cause> {
     let text = std::str::from_utf8(bytes);
-    let text = text.map_err(|_| invalid("not text"))?;
+    let text = text.map_err(|_| invalid("it is not text in UTF-8"))?;
     manifest::check_json(text).map_err(|error| invalid(format!("it {error}")))?;
     Config::parse(text).map_err(|error| invalid(error.to_string()))
 }

@@ -126,7 +126,7 @@ fn target(targets: &[String], pointer: Option<&Path>) -> anyhow::Result<(Place, 
         };
     }
     match targets {
-        [] => bail!("missing POOL; see --help"),
+        [] => bail!("POOL is missing: name a pool, or a pointer config with --pointer FILE.ign"),
         [one] => match Place::read(one) {
             Some(place) => Ok((place, None)),
             None if one.contains(['/', ':']) => Ok((place(one)?, None)),

@@ -87,7 +87,7 @@ fn answering(bytes: &'static [u8]) -> (SocketAddr, mpsc::Receiver<String>) {
 #[test]
 fn a_pool_that_is_unknown_is_named() {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
-    let words = "the pool is unknown: there is no pool nobody";
+    let words = "no pool has the name nobody";
     assert_cause(&["--pointer", &pointer(&server, "worker"), "nobody"], "pool-unknown", words);
     assert_cause(&[&fixtures(), "nobody"], "pool-unknown", words);
 }
@@ -119,8 +119,12 @@ fn what_the_machines_spec_cannot_say_is_named() {
         b"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"ignition\":{\"version\":\"3.4.0\"}}\n\n",
     );
     let arguments = [&format!("http://{address}")[..], "p", "--as", "3.2"];
-    assert_cause(&arguments, "not-in-spec", "spec 3.2.0");
-    assert!(inspect(&arguments).text.contains("It does not retry."));
+    assert_cause(&arguments, "not-in-spec", "spec 3.2.0; it is served in 3.4.0");
+    assert!(
+        inspect(&arguments)
+            .text
+            .contains("The machine has given up: boot it again when this is done.")
+    );
 }
 
 #[test]
@@ -134,7 +138,7 @@ fn an_invalid_config_is_named() {
     let words = "the config is invalid";
     let arguments = [&url(server.secure())[..], "bad"];
     assert_cause(&arguments, "invalid-config", words);
-    assert!(inspect(&arguments).text.contains("It retries until this is fixed."));
+    assert!(inspect(&arguments).text.contains("The machine retries, and boots when this is done."));
     // Who has the manifests is told where it is.
     let path = directory.path().display().to_string();
     assert_cause(&[&path, "bad"], "invalid-config", "storage.files[0].path");
@@ -158,9 +162,9 @@ fn a_name_that_is_not_in_the_certificate_is_named() {
     let ca = server.state().join("ca.crt").display().to_string();
     let address = format!("localhost:{}", server.secure().port());
     let arguments = ["https://mcs.example.com:22623", "worker", "--connect", &address, "--ca", &ca];
-    let words = "the name is not in the certificate: it is for localhost";
+    let words = "is not in the serving certificate, which is for localhost";
     assert_cause(&arguments, "wrong-name", words);
-    assert_cause(&arguments, "wrong-name", "not mcs.example.com");
+    assert_cause(&arguments, "wrong-name", "the name mcs.example.com");
     assert_cause(&arguments[..4], "wrong-name", words);
 }
 
@@ -183,7 +187,7 @@ fn a_serving_pair_that_has_expired_is_named() {
     let flags = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("text")];
     let server = Server::bootstrap(&base, &certificate, &key, &flags);
     let ca = certificate.display().to_string();
-    let words = "the serving certificate expired: \"old\" expired at 2021-01-01T00:00:";
+    let words = "the serving certificate \"old\" expired at 2021-01-01T00:00:";
     let arguments = [&url(server.secure())[..], "master", "--ca", &ca];
     assert_cause(&arguments, "serving-pair-expired", words);
     assert_cause(&arguments[..2], "serving-pair-expired", words);
@@ -218,7 +222,7 @@ fn a_server_that_is_down_is_named() {
     assert_cause(
         &["https://nobody.invalid", "worker"],
         "name-unknown",
-        "the name does not resolve",
+        "the host name does not resolve",
     );
     // A listener that takes no connection: its queue is full, so that packets are dropped.
     let address = {
@@ -242,13 +246,13 @@ fn a_server_that_is_down_is_named() {
     let since = Instant::now();
     let said = inspect(&[&format!("https://{}", address.0), "worker"]);
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
-    assert!(said.status == 1 && said.text.contains("In the runbook: server-down"), "{said:?}");
+    assert!(said.status == 1 && said.text.contains("come up\": server-down"), "{said:?}");
 }
 
 #[test]
 fn access_that_is_refused_is_named() {
     let (address, _heads) = answering(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
-    let words = "refused by access rules: 401";
+    let words = "the server's access rules refuse the machine: status 401";
     assert_cause(&[&format!("http://{address}"), "worker"], "access-refused", words);
 
     let server = Server::serve(&in_repository("ignition-fixtures"), &["--access", "enforce"]);
@@ -288,7 +292,11 @@ fn what_is_no_server_of_configs_is_reported() {
         assert_cause(&[&format!("http://{address}"), "worker"], label, "");
     }
     let (address, _heads) = answering(b"no TLS here\r\n");
-    assert_cause(&[&format!("https://{address}"), "worker"], "no-tls", "there is no TLS");
+    assert_cause(
+        &[&format!("https://{address}"), "worker"],
+        "no-tls",
+        "the port answers without TLS",
+    );
 }
 
 #[test]

@@ -64,7 +64,11 @@ fn assert_cause(arguments: &[&str], label: &str, words: &str) {
     assert_eq!((said.status, &said.error[..]), (1, ""), "{label}: {said:?}");
     let line = said.text.lines().find(|line| line.starts_with("A machine does not boot: "));
     assert!(line.is_some_and(|line| line.contains(words)), "{label}: {words}: {}", said.text);
-    assert!(said.text.ends_with(&format!("\nIn the runbook: {label}\n")), "{label}: {}", said.text);
+    assert!(
+        said.text.ends_with(&format!("\nRunbook, \"A machine does not come up\": {label}\n")),
+        "{label}: {}",
+        said.text
+    );
     assert!(!said.text.contains("Files: "), "{}", said.text);
 
     let page = inspect(&[arguments, &["--json"]].concat()).json();

@@ -99,7 +99,10 @@ fn a_file_is_printed_byte_for_byte() {
     assert!(unit.status.success() && unit.stdout.starts_with(b"[Service]"), "{unit:?}");
     let missing = Said::from(file("/etc/nothing"));
     assert_eq!((missing.status, &missing.text[..]), (1, ""));
-    assert_eq!(missing.error, "/etc/nothing: no such file\n");
+    assert_eq!(
+        missing.error,
+        "/etc/nothing: the config has no such file; run inspect without --file to list its files\n"
+    );
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn two_machines_are_compared_whatever_they_come_from() {
     );
     // Neither differs nor is the same: one of them is not to be had.
     let said = inspect(&[&plain, "worker", "--diff", "nobody"]);
-    assert!(said.status == 1 && said.text.ends_with("In the runbook: pool-unknown\n"), "{said:?}");
+    assert!(said.status == 1 && said.text.ends_with("come up\": pool-unknown\n"), "{said:?}");
 }
 
 #[test]

@@ -40,8 +40,13 @@ pub enum Cause {
     Refused(String),
     /// Access is refused, with this HTTP status.
     AccessRefused(u16),
-    /// No pool has this name.
-    PoolUnknown(String),
+    /// No pool has the requested name.
+    PoolUnknown {
+        /// Requested pool.
+        pool: String,
+        /// Pools that exist, if they are known.
+        known: Vec<String>,
+    },
     /// The pool has no rendered config yet.
     NoConfigYet(String),
     /// The config cannot be expressed in the requested spec.
@@ -96,7 +101,7 @@ impl Cause {
             Self::WrongClock { .. } => "wrong-clock",
             Self::Refused(_) => "certificate-refused",
             Self::AccessRefused(_) => "access-refused",
-            Self::PoolUnknown(_) => "pool-unknown",
+            Self::PoolUnknown { .. } => "pool-unknown",
             Self::NoConfigYet(_) => "no-config-yet",
             Self::NotInSpec { .. } => "not-in-spec",
             Self::InvalidConfig { .. } => "invalid-config",
@@ -134,28 +139,32 @@ impl Cause {
                 "add the name to --host of the server, or use a name of the certificate"
             }
             Self::ServingPairExpired(_) => {
-                "renew it with `certs rotate`; if that fails, `certs check` has the reason"
+                "renew the serving certificate with `certs rotate`; if that fails, run `certs check` for the reason"
             }
             Self::WrongClock { .. } => "set the machine's clock",
             Self::Refused(_) => "run `certs check --pointer FILE --connect HOST:PORT` for details",
             Self::AccessRefused(_) => {
                 "allow the machine's network, or give it a token for this pool"
             }
-            Self::PoolUnknown(_) => "check the name of the pool in the URL of the pointer config",
+            Self::PoolUnknown { .. } => {
+                "check the name of the pool in the URL of the pointer config"
+            }
             Self::NoConfigYet(_) => {
-                "correct the MachineConfigs that /readyz names; in a cluster also see `oc get mcp`"
+                "correct the MachineConfigs that /readyz names; in a cluster, also run `oc get mcp`"
             }
             Self::NotInSpec { .. } => {
-                "boot a newer image, or remove the named part from the config"
+                "boot the machine from a newer image, or remove what its spec cannot express from the config"
             }
             Self::InvalidConfig { .. } => {
-                "correct the MachineConfig: the server's log names the place"
+                "correct the MachineConfig; the server's log names the field"
             }
-            Self::NotNow { .. } => "check /readyz and the log of the server for what it waits for",
-            Self::GivenUp { .. } => "correct it, then boot the machine again",
-            Self::Redirected(_) => "use that URL: a machine follows it, if it trusts that server",
+            Self::NotNow { .. } => "read the reason in /readyz or in the log of the server",
+            Self::GivenUp { .. } => "correct what the answer names",
+            Self::Redirected(_) => {
+                "use that URL in the pointer config, if the machine trusts that server"
+            }
             Self::NoAnswer(_) => {
-                "check which program listens there, and the load balancer in front of it"
+                "check which program listens on that port, and the load balancer in front of it"
             }
         }
     }
@@ -165,49 +174,62 @@ impl fmt::Display for Cause {
     /// Formats the cause as one line. Foreign text in it is not escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NameUnknown(reported) => write!(f, "the name does not resolve: {reported}"),
+            Self::NameUnknown(reported) => write!(f, "the host name does not resolve: {reported}"),
             Self::ServerDown(reported) => write!(f, "the server is down: {reported}"),
-            Self::NoTls(reported) => write!(f, "there is no TLS: {reported}"),
+            Self::NoTls(reported) => write!(f, "the port answers without TLS: {reported}"),
             Self::UnknownCa(reported) => {
                 write!(f, "certificate signed by unknown authority: {reported}")
             }
+            Self::WrongName { asked, named } if named.is_empty() => {
+                write!(f, "the name {asked} is not in the serving certificate, which has no name")
+            }
             Self::WrongName { asked, named } => write!(
                 f,
-                "the name is not in the certificate: it is for {}, not {asked}",
-                if named.is_empty() { "no name".to_owned() } else { named.join(", ") },
+                "the name {asked} is not in the serving certificate, which is for {}",
+                named.join(", "),
             ),
-            Self::ServingPairExpired(reported) => {
-                write!(f, "the serving certificate expired: {reported}")
-            }
+            Self::ServingPairExpired(reported) => write!(f, "the serving certificate {reported}"),
             Self::WrongClock { machine, right, reported } => write!(
                 f,
                 "the machine's clock is wrong: it shows {} instead of {}; therefore {reported}",
                 date(*machine),
                 date(*right),
             ),
-            Self::Refused(reported) => write!(f, "the certificate is refused: {reported}"),
-            Self::AccessRefused(status) => write!(f, "refused by access rules: {status}"),
-            Self::PoolUnknown(pool) => write!(f, "the pool is unknown: there is no pool {pool}"),
+            Self::Refused(reported) => {
+                write!(f, "the machine refuses the serving certificate: {reported}")
+            }
+            Self::AccessRefused(status) => {
+                write!(f, "the server's access rules refuse the machine: status {status}")
+            }
+            Self::PoolUnknown { pool, known } if known.is_empty() => {
+                write!(f, "no pool has the name {pool}")
+            }
+            Self::PoolUnknown { pool, known } => {
+                write!(f, "no pool has the name {pool}; known pools: {}", known.join(", "))
+            }
             Self::NoConfigYet(reported) => write!(f, "the pool has no config yet: {reported}"),
             Self::NotInSpec { asked, served, reported, .. } => {
                 write!(f, "the config cannot be expressed in the machine's spec {asked}")?;
                 if !reported.is_empty() {
                     write!(f, ": {reported}")?;
                 }
-                if let (Some(first), Some(last)) = (served.first(), served.last()) {
-                    write!(f, ": it is served in {first} to {last}")?;
+                match (served.first(), served.last()) {
+                    (Some(first), Some(last)) if first != last => {
+                        write!(f, "; it is served in {first} to {last}")
+                    }
+                    (Some(only), _) => write!(f, "; it is served in {only}"),
+                    _ => Ok(()),
                 }
-                Ok(())
             }
             Self::InvalidConfig { reported, .. } => write!(f, "the config is invalid: {reported}"),
             Self::NotNow { status, reported } => {
-                write!(f, "the server cannot answer now: {status}: {reported}")
+                write!(f, "the server has no answer now: status {status}: {reported}")
             }
             Self::GivenUp { status, reported } => {
-                write!(f, "the server refuses for good: {status}: {reported}")
+                write!(f, "the server refuses the request: status {status}: {reported}")
             }
-            Self::Redirected(url) => write!(f, "the answer is elsewhere: {url}"),
-            Self::NoAnswer(reported) => write!(f, "there is no answer: {reported}"),
+            Self::Redirected(url) => write!(f, "the server redirects the request to {url}"),
+            Self::NoAnswer(reported) => write!(f, "the server sends no valid answer: {reported}"),
         }
     }
 }

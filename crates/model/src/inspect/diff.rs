@@ -10,6 +10,7 @@ use serde_json::Value;
 use similar::DiffOp;
 use similar::algorithms::{Capture, Compact, Replace, myers};
 
+use super::bytes;
 use super::machine::{Machine, Named};
 use crate::escape::{cut, escaped};
 use crate::table::{Color, TerminalStyle};
@@ -154,7 +155,7 @@ fn describe(item: &Item<'_>) -> Vec<String> {
         reported.map(|(name, value)| format!("{name} {}", redacted(value))).collect();
     if let Some(contents) = item.contents {
         let secret = if item.is_secret { ", secret" } else { "" };
-        details.push(format!("{} bytes{secret}", contents.len()));
+        details.push(format!("{}{secret}", bytes(contents.len())));
     }
     details
 }
@@ -175,7 +176,7 @@ fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Opti
     }
     let (Some(before), Some(after)) = (old.contents, new.contents) else {
         if old.contents.is_some() != new.contents.is_some() {
-            details.push("contents are available on one side only".to_owned());
+            details.push("only one of the two configs has the contents".to_owned());
         }
         return (details, None);
     };
@@ -186,7 +187,7 @@ fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Opti
         details.push("contents differ, and are secret".to_owned());
         return (details, None);
     }
-    details.push(format!("contents: {} bytes -> {} bytes", before.len(), after.len()));
+    details.push(format!("contents: {} -> {}", bytes(before.len()), bytes(after.len())));
     let diff = text_diff(before, after, until);
     (details, diff.map(|diff| redacted(&diff).into_owned()))
 }
@@ -257,7 +258,7 @@ fn indented(text: &str) -> Option<String> {
 fn shortened(line: &str) -> String {
     match cut(line, LINE) {
         std::borrow::Cow::Borrowed(line) => line.to_owned(),
-        std::borrow::Cow::Owned(start) => format!("{start} ({} bytes)", line.len()),
+        std::borrow::Cow::Owned(start) => format!("{start} ({})", bytes(line.len())),
     }
 }
 
@@ -414,11 +415,11 @@ mod tests {
                 "- file /a",
                 "    mode 0644",
                 "    owner root",
-                "    1 bytes",
+                "    1 byte",
                 "+ file /b",
                 "    mode 0644",
                 "    owner root",
-                "    1 bytes"
+                "    1 byte"
             ]
         );
     }

@@ -145,7 +145,9 @@ fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> O
         }
         &StatusCode::UNAUTHORIZED | &StatusCode::FORBIDDEN => Cause::AccessRefused(code),
         status if status.is_server_error() => match answered.code {
-            Some(RefusalCode::PoolUnknown) => Cause::PoolUnknown(fetch.pool.clone()),
+            Some(RefusalCode::PoolUnknown) => {
+                Cause::PoolUnknown { pool: fetch.pool.clone(), known: Vec::new() }
+            }
             Some(
                 RefusalCode::NoConfigYet
                 | RefusalCode::NotInBootstrap
@@ -158,7 +160,7 @@ fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> O
                 is_received: false,
             },
             Some(RefusalCode::NotRenderable) => Cause::InvalidConfig {
-                reported: format!("{reported}, nor in any other"),
+                reported: format!("{reported}, nor in any other spec"),
                 is_received: false,
             },
             _ => Cause::NotNow { status: code, reported },

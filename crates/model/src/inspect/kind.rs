@@ -42,7 +42,10 @@ fn shape(bytes: &[u8]) -> String {
         let words =
             interpreter.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
         let name = words.filter(|word| *word != "env").find(|word| !word.starts_with('-'));
-        return format!("script, {}", name.unwrap_or("of no interpreter"));
+        return name.map_or_else(
+            || "script without an interpreter".to_owned(),
+            |name| format!("script, {name}"),
+        );
     }
     if text.trim_start().starts_with(['{', '['])
         && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
@@ -70,6 +73,7 @@ mod tests {
             (b"a\0b", "binary"),
             (b"#!/usr/bin/env bash\nexit\n", "script, bash"),
             (b"#!/bin/sh -e\n", "script, sh"),
+            (b"#!\n", "script without an interpreter"),
             (b"{\"a\": 1}\n", "JSON"),
             (b"{a: 1}\n", "text, 1 line"),
             (b"apiVersion: v1\nkind: Config\n", "YAML, Config"),

@@ -170,7 +170,9 @@ impl Machine {
         let name = path.strip_prefix(UNITS).unwrap_or_default();
         let mut texts = self.units.iter().flat_map(|unit| &unit.texts);
         let text = texts.find(|(unit, _, _)| unit == name);
-        text.map(|(_, text, _)| text.as_bytes()).ok_or_else(|| "no such file".to_owned())
+        text.map(|(_, text, _)| text.as_bytes()).ok_or_else(|| {
+            "the config has no such file; run inspect without --file to list its files".to_owned()
+        })
     }
 }
 

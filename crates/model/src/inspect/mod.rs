@@ -27,7 +27,7 @@ pub use machine::{
 };
 pub use read::machine;
 pub use sections::{Section, facts, sections};
-pub use text::{machine_as_text, warnings_as_text, way_as_text};
+pub use text::{bytes, machine_as_text, warnings_as_text, way_as_text};
 pub use trace::{Outcome, Step, Trace};
 
 use ignition::secrets::redacted;

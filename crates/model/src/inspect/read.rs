@@ -118,7 +118,9 @@ fn file_entry(
     room: Room,
 ) -> FileEntry {
     let what = match &contents {
-        Some(_) if resources(file).next().is_none() => "as it is there, or empty".to_owned(),
+        Some(_) if resources(file).next().is_none() => {
+            "unchanged, or empty if it is new".to_owned()
+        }
         Some(bytes) => kind(bytes, secret, certificates),
         None => missing(file, room),
     };
@@ -180,9 +182,10 @@ fn certificates(bytes: &[u8]) -> (Vec<Certificate>, Vec<String>) {
         }
     }
     let mut passed_over = Vec::new();
-    if let Some(more) = read.len().checked_sub(MAX_CERTIFICATES).filter(|more| *more > 0) {
+    if read.len() > MAX_CERTIFICATES {
         passed_over.push(format!(
-            "certificates after the first {MAX_CERTIFICATES} are not listed, {more} of them"
+            "only the first {MAX_CERTIFICATES} of {} certificates are listed",
+            read.len()
         ));
     }
     read.truncate(MAX_CERTIFICATES);

@@ -20,6 +20,12 @@ pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTi
     page.lines
 }
 
+/// Formats a number of bytes.
+#[must_use]
+pub fn bytes(count: usize) -> String {
+    if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
+}
+
 /// Formats parts without effect; no lines if there are none.
 #[must_use]
 pub fn warnings_as_text(warnings: &[String], look: TerminalStyle) -> Vec<String> {
@@ -73,18 +79,19 @@ pub fn way_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
         None => vec![look.paint(Color::Good, "A machine gets this config.")],
         Some(cause) => {
             let text = cause.to_string();
-            let until = if cause.is_retried() {
-                "It retries until this is fixed."
+            let then = if cause.is_retried() {
+                "The machine retries, and boots when this is done."
             } else {
-                "It does not retry."
+                "The machine has given up: boot it again when this is done."
             };
             let text =
                 format!("A machine does not boot: {}", escaped(&cut(&redacted(&text), REASON)));
             let verdict = wrapped(&text, look, 0);
             let mut lines: Vec<_> =
                 verdict.iter().map(|line| look.paint(Color::Bad, line)).collect();
-            lines.extend(wrapped(&format!("{until} What to do: {}.", cause.remedy()), look, 0));
-            lines.push(look.paint(Color::Faint, &format!("In the runbook: {}", cause.label())));
+            lines.extend(wrapped(&format!("Next step: {}. {then}", cause.remedy()), look, 0));
+            let section = format!("Runbook, \"A machine does not come up\": {}", cause.label());
+            lines.push(look.paint(Color::Faint, &section));
             lines
         }
     };
@@ -195,13 +202,14 @@ mod tests {
                 "              a\\n\\u{1b}b  1.5 ms",
                 "A machine does not boot: the server is down:",
                 "192.0.2.1:22623: Connection refused",
-                "It retries until this is fixed. What to do: start the",
-                "server, or check the load balancer and the firewall.",
-                "In the runbook: server-down",
+                "Next step: start the server, or check the load balancer and",
+                "the firewall. The machine retries, and boots when this is",
+                "done.",
+                "Runbook, \"A machine does not come up\": server-down",
             ]
         );
         let wide = reported(120);
-        assert_eq!(wide.len(), 7);
+        assert_eq!(wide.len(), 8);
         assert!(wide[4].ends_with("the server is down: 192.0.2.1:22623: Connection refused"));
     }
 }
