@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use model::access::rotation::{Reason, RotationPolicy};
+use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, Records};
 use time::OffsetDateTime;
 
@@ -12,12 +12,11 @@ use crate::files::stamp::FileStamp;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::store::state_directory::StateDirectory;
 use crate::store::token_files::TokensReconciled;
+use crate::telemetry::log_token_steps;
 
 /// Waits between two looks, short enough for a changed clock.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
-/// Number of pools that a line of the log names.
-const LISTED: usize = 5;
 /// Wait after a failed look.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -60,7 +59,7 @@ impl TokenKeeper {
         self.seen = self.state.token_stamps(SystemTime::now());
         match self.state.reconcile_tokens(wanted, &self.policy, now, accept) {
             Ok(TokensReconciled { done, attention, requeue_at, records }) => {
-                log_done(&done);
+                log_token_steps(&done);
                 self.requeue_at = requeue_at;
                 Kept { records: Some(records), attention }
             }
@@ -109,42 +108,5 @@ impl TokenKeeper {
                 return;
             }
         }
-    }
-}
-
-/// Logs the steps that were done, those of single pools in one line together.
-fn log_done(done: &[Reason]) {
-    let (mut first, mut due) = (Vec::new(), Vec::new());
-    for reason in done {
-        match reason {
-            Reason::First(pool) => first.push(pool.as_str()),
-            Reason::Due(pool) => due.push(pool.as_str()),
-            reason => tracing::info!(%reason, "updated the tokens"),
-        }
-    }
-    for (reason, pools) in [("the pools had no token", first), ("their tokens were old", due)] {
-        if !pools.is_empty() {
-            tracing::info!(pools = pools.len(), names = named(&pools), reason, "made tokens");
-        }
-    }
-}
-
-/// The first names of a list.
-fn named(names: &[&str]) -> String {
-    let listed = names[..names.len().min(LISTED)].join(", ");
-    match names.len().saturating_sub(LISTED) {
-        0 => listed,
-        more => format!("{listed} and {more} more"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_many_pools_are_bounded() {
-        assert_eq!(named(&["a", "b"]), "a, b");
-        assert_eq!(named(&["a"; 7]), "a, a, a, a, a and 2 more");
     }
 }

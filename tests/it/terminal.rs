@@ -1,11 +1,12 @@
 //! On a terminal, output has colours, and a line for work that takes longer than a second; in a pipe it has neither.
 
+use std::fs::File;
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
-use crate::support::server::{binary, free_ports};
+use crate::support::server::{Server, binary, free_ports};
 use crate::support::{in_repository, wait_for};
 
 /// A command on a terminal of 80 columns, which ends when the value is dropped.
@@ -69,6 +70,27 @@ fn a_terminal_shows_what_a_command_waits_for_and_a_pipe_does_not() {
     piped.kill().expect("a process that waits");
     let piped = piped.wait_with_output().expect("its output");
     assert_eq!((piped.stdout, piped.stderr), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_terminal_shows_that_first_tokens_take_time() {
+    let (state, sample) =
+        (tempfile::tempdir().expect("a folder"), in_repository("ignition-fixtures"));
+    drop(Server::serve_with_state(&sample, state.path()).until_ready());
+    // While another process changes the directory, tokens wait for longer than a second.
+    let lock = File::open(state.path().join(".lock")).expect("the lock");
+    lock.lock().expect("nobody else has it");
+    let [secure, metrics] = free_ports();
+    let mut terminal = OnTerminal::run(&format!(
+        "serve {} --state-dir {} --listen-address 127.0.0.1 --secure-port {} --insecure-port 0 \
+         --metrics-address {metrics}",
+        sample.display(),
+        state.path().display(),
+        secure.port(),
+    ));
+    terminal.shows("rendering 4 pools, and writing tokens");
+    drop(lock);
+    terminal.shows("Serving 4 pools");
 }
 
 #[test]

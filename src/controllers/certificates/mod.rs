@@ -213,6 +213,7 @@ impl CertificateController {
     }
 
     async fn write_user_data(&mut self, state: &ClusterState, writes: Vec<Write>) {
+        let mut written = Vec::new();
         for (name, result) in apply_pointers(&self.client, state, &self.policy, writes).await {
             let secret = state.user_data_object(&name);
             if result.is_err() {
@@ -221,12 +222,13 @@ impl CertificateController {
             match self.refusals.note(&name, result) {
                 Noted::Written => {
                     self.health.metrics.user_data_written.inc();
-                    self.report.user_data_written(&secret).await;
+                    written.push(secret);
                 }
                 Noted::Refused(error) => self.report.user_data_refused(&secret, &error).await,
                 Noted::Nothing => {}
             }
         }
+        self.report.user_data_written(&written).await;
     }
 
     /// Signs the internal release image's pair if it is due, and requests another look. Otherwise returns the time of

@@ -14,7 +14,7 @@ use super::names::{CA, SERVING};
 use super::state::ClusterState;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
-use crate::telemetry::log_attention;
+use crate::telemetry::{listed, log_attention};
 
 /// Reports changes, and remembers what was reported.
 pub(super) struct Report {
@@ -37,7 +37,7 @@ impl Report {
         }
     }
 
-    /// Reports once for each Secret why it is not edited.
+    /// Reports once for each Secret why it is not edited: an event for each, and a log line for each reason.
     pub(super) async fn duties(
         &mut self,
         state: &ClusterState,
@@ -46,19 +46,24 @@ impl Report {
         let left_alone =
             duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
         let reported = std::mem::replace(&mut self.left_alone, left_alone.collect());
+        let mut by_reason: BTreeMap<String, Vec<&String>> = BTreeMap::new();
         for (name, reason) in &self.left_alone {
             if reported.get(name) == Some(reason) {
                 continue;
             }
-            tracing::warn!(
-                secret = name,
-                %reason,
-                fix = "give the machines user data that the controller can update",
-                "does not update user data"
-            );
+            by_reason.entry(reason.to_string()).or_default().push(name);
             let note = format!("user data is not updated: {reason}");
             let object = state.user_data_object(name);
             self.events.publish(EventType::Warning, "left-alone", &object, &note).await;
+        }
+        for (reason, names) in by_reason {
+            tracing::warn!(
+                secrets = names.len(),
+                names = listed(&names),
+                reason,
+                fix = "give the machines user data that the controller can update",
+                "does not update user data"
+            );
         }
     }
 
@@ -150,11 +155,21 @@ impl Report {
         self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
 
-    /// Reports that user data was written.
-    pub(super) async fn user_data_written(&self, secret: &ObjectName) {
-        tracing::info!(secret = secret.name, "wrote the trust bundle into user data");
+    /// Reports user data that was written: a log line for all, and an event for each Secret.
+    pub(super) async fn user_data_written(&self, secrets: &[ObjectName]) {
+        if secrets.is_empty() {
+            return;
+        }
+        let names: Vec<_> = secrets.iter().map(|secret| &secret.name).collect();
+        tracing::info!(
+            secrets = names.len(),
+            names = listed(&names),
+            "wrote the trust bundle into user data"
+        );
         let note = "wrote the trust bundle into the user data";
-        self.events.publish(EventType::Normal, "bundle", secret, note).await;
+        for secret in secrets {
+            self.events.publish(EventType::Normal, "bundle", secret, note).await;
+        }
     }
 
     /// Reports that user data cannot be written.

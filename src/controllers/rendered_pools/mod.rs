@@ -277,6 +277,7 @@ impl PoolController {
                 Noted::Nothing => {}
             }
         }
+        self.report.log_set();
         Ok(is_superseded)
     }
 

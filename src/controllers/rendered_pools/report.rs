@@ -14,6 +14,7 @@ use super::objects::{Pool, reference};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{Health, Malformed};
 use crate::telemetry::conditions::Condition;
+use crate::telemetry::listed;
 
 /// Maximum number of events that wait for the API server.
 const MAX_WAITING: usize = 1_000;
@@ -46,6 +47,9 @@ pub(super) struct Report {
     health: Health,
     /// Reasons that pools are not rendered, by pool, as they were reported.
     reported: BTreeMap<String, String>,
+    /// Changes of pools' specs, and of their statuses, since they were logged.
+    rendered: Vec<String>,
+    served: Vec<String>,
 }
 
 /// Pools that are not rendered, with the reason.
@@ -70,7 +74,8 @@ impl Attention {
 impl Report {
     pub(super) fn new(client: Client, identity: &str, health: Health) -> (Self, Publisher) {
         let (events, waiting) = mpsc::channel(MAX_WAITING);
-        let report = Self { events, health, reported: BTreeMap::new() };
+        let (reported, rendered, served) = Default::default();
+        let report = Self { events, health, reported, rendered, served };
         (report, Publisher { events: Events::new(client, identity), waiting })
     }
 
@@ -80,7 +85,8 @@ impl Report {
         }
     }
 
-    /// Reports the reason that a pool is not rendered, once for each pool and reason.
+    /// Reports the reason that a pool is not rendered, once for each pool and reason: an event of each pool, and a log
+    /// line for each reason.
     pub(super) fn attention(&mut self, attention: Attention) {
         let line = |(pool, (_, reason)): (&String, &(_, String))| {
             format!("MachineConfigPool {pool}: {reason}")
@@ -89,48 +95,66 @@ impl Report {
         Condition::of_all("pools", &lines).note(&self.health.status.degraded);
         let count = lines.len().try_into().unwrap_or(i64::MAX);
         self.health.metrics.pools_attention.set(count);
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (pool, (object, reason)) in &attention.0 {
             if self.reported.get(pool) == Some(reason) {
                 continue;
             }
-            tracing::error!(
-                pool,
-                reason,
-                fix = "correct the MachineConfig that the reason names",
-                "cannot render the pool, keeping its last configuration"
-            );
+            by_reason.entry(reason).or_default().push(pool);
             if let Some(object) = object {
                 self.event(EventType::Warning, "not-rendered", object.clone(), reason.clone());
             }
         }
-        for pool in self.reported.keys().filter(|pool| !attention.0.contains_key(*pool)) {
-            tracing::info!(pool, "pool renders again");
+        for (reason, pools) in by_reason {
+            tracing::error!(
+                pools = pools.len(),
+                names = listed(&pools),
+                reason,
+                fix = "correct the MachineConfig that the reason names",
+                "cannot render pools, keeping their last configurations"
+            );
+        }
+        let is_well = |pool: &&String| !attention.0.contains_key(*pool);
+        let again: Vec<_> = self.reported.keys().filter(is_well).collect();
+        if !again.is_empty() {
+            tracing::info!(pools = again.len(), names = listed(&again), "pools render again");
         }
         let reasons = attention.0.into_iter().map(|(pool, (_, reason))| (pool, reason));
         self.reported = reasons.collect();
     }
 
     /// Reports that a pool was set to a rendered MachineConfig.
-    pub(super) fn rendered(&self, pool: &Pool, rendering: &Rendering) {
+    pub(super) fn rendered(&mut self, pool: &Pool, rendering: &Rendering) {
         let (name, before) = (pool.object.name(), pool.object.spec_configuration());
         let config = rendering.machine_config.name();
         self.health.metrics.pools_rendered.inc();
-        tracing::info!(pool = name, config, before, "set the pool to a rendered MachineConfig");
+        self.rendered.push(change(name, before, config));
         let note = format!("set spec.configuration to MachineConfig {config}");
         self.event(EventType::Normal, "rendered", reference(pool), note);
     }
 
     /// Reports that a pool's status was set to the rendered MachineConfig in its spec.
-    pub(super) fn served(&self, pool: &Pool, config: &str) {
+    pub(super) fn served(&mut self, pool: &Pool, config: &str) {
         let (name, before) = (pool.object.name(), pool.object.status_configuration());
-        tracing::info!(
-            pool = name,
-            config,
-            before,
-            "set the pool's status, so that servers serve the rendered MachineConfig"
-        );
+        self.served.push(change(name, before, config));
         let note = format!("set status.configuration to MachineConfig {config}");
         self.event(EventType::Normal, "rendered", reference(pool), note);
+    }
+
+    /// Logs the pools that were set since the last call, those of a kind in one line.
+    pub(super) fn log_set(&mut self) {
+        let [rendered, served] = [&mut self.rendered, &mut self.served].map(std::mem::take);
+        if !rendered.is_empty() {
+            let changes = listed(&rendered);
+            tracing::info!(pools = rendered.len(), changes, "set pools to rendered MachineConfigs");
+        }
+        if !served.is_empty() {
+            tracing::info!(
+                pools = served.len(),
+                changes = listed(&served),
+                "set the status of pools, so that servers serve the rendered MachineConfigs"
+            );
+        }
     }
 
     /// Reports that a rendered MachineConfig was written again.
@@ -165,6 +189,12 @@ impl Report {
             },
         );
     }
+}
+
+/// Describes the change of a pool to a MachineConfig.
+fn change(pool: &str, before: &str, config: &str) -> String {
+    let before = if before.is_empty() { "none" } else { before };
+    format!("{pool}: {before} -> {config}")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, Write, next};
+use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, Reason, Write, next};
 use model::access::{AccessMode, Records, WantedModes, generate};
 use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
@@ -29,6 +29,7 @@ use crate::kubernetes::apply::{Applied, apply, read};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{ObjectName, ObjectWrite};
 use crate::telemetry::conditions::Condition;
+use crate::telemetry::{listed, log_token_steps};
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
@@ -51,6 +52,25 @@ pub struct TokenController {
     reported: BTreeSet<String>,
     /// Number of pools at the last look.
     pools: usize,
+    done: Done,
+}
+
+/// Steps of a row of looks, which are logged together.
+#[derive(Default)]
+struct Done {
+    steps: Vec<Reason>,
+    /// Secrets with user data that was written.
+    secrets: Vec<String>,
+}
+
+impl Done {
+    fn log(self) {
+        log_token_steps(&self.steps);
+        if !self.secrets.is_empty() {
+            let names = listed(&self.secrets);
+            tracing::info!(secrets = self.secrets.len(), names, "wrote new tokens into user data");
+        }
+    }
 }
 
 impl TokenController {
@@ -73,6 +93,7 @@ impl TokenController {
             refusals: Refusals::default(),
             pools: 0,
             reported: BTreeSet::new(),
+            done: Done::default(),
         }
     }
 
@@ -137,9 +158,7 @@ impl TokenController {
             self.health.metrics.failures.inc();
         }
         match self.refusals.note(name, result) {
-            Noted::Written => {
-                tracing::info!(%object, pool = write.pool, "wrote a new token into user data");
-            }
+            Noted::Written => self.done.secrets.push(name.to_owned()),
             Noted::Refused(error) => {
                 tracing::error!(
                     %object,
@@ -188,6 +207,17 @@ impl Reconciler for TokenController {
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
+        let result = self.take_step().await;
+        if !matches!(result, Ok(Requeue::Now)) {
+            std::mem::take(&mut self.done).log();
+        }
+        result
+    }
+}
+
+impl TokenController {
+    /// Takes the step that is due, if any.
+    async fn take_step(&mut self) -> Result<Requeue, ControlError> {
         let observed = self.observe().await?;
         if observed.is_off()? {
             // Another controller reports the faults of certificates and user data.
@@ -202,8 +232,8 @@ impl Reconciler for TokenController {
         let now = OffsetDateTime::now_utc();
         match next(&state, &self.settings.tokens.policy(), now, &fresh) {
             Next::Write(because, write) => {
-                tracing::info!(reason = %because, "updating the tokens");
                 self.carry_out(&observed, write).await?;
+                self.done.steps.push(because);
                 Ok(Requeue::Now)
             }
             Next::Settled { until, attention } => {

@@ -196,6 +196,28 @@ fn what_strangers_can_read_and_what_has_no_effect_is_reported_by_the_check_of_a_
 }
 
 #[test]
+fn the_log_has_one_line_for_the_first_tokens_of_many_pools() {
+    let site = Site::new();
+    let pools: Vec<_> = (0..12).map(|number| format!("pool-{number}")).collect();
+    for pool in &pools {
+        site.pool(pool);
+    }
+    let controller = site.start(&["--access", "audit"]);
+    for pool in &pools {
+        site.credential(&format!("{pool}-user-data-managed"));
+    }
+    let lines = |message: &str| {
+        let log = controller.log();
+        log.lines().filter(|line| line.contains(message)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let made = wait_for("the tokens", || Some(lines("made tokens")).filter(|it| !it.is_empty()));
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert!(made[0].contains(" more") && made[0].contains("the pools had no token"), "{made:?}");
+    let wrote = lines("wrote new tokens into user data");
+    assert!(wrote.len() < 4, "{wrote:?}");
+}
+
+#[test]
 fn where_access_is_off_the_controller_writes_nothing_for_it() {
     let site = Site::new();
     let _controller = site.start(&[]);
