@@ -19,8 +19,7 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("CONTRIBUTING.md", "fuzz/run", "minutes of processor time; .ci/run does it"),
     ("docs/src/how-to/install.md", "cargo run --example", "compiles; .ci/run package does it"),
     ("docs/src/how-to/image.md", ".ci/full", "builds the release; .ci/full does it"),
-    ("docs/src/how-to/image.md", "skopeo copy", "needs a registry with a trusted name"),
-    ("docs/src/how-to/image.md", "podman", "needs podman, which this project does not install"),
+    ("docs/src/how-to/image.md", "podman build", "downloads base images, and compiles"),
     ("docs/src/tutorials/virtual-machine.md", "apt-get", "installs a package on this machine"),
     (
         "docs/src/tutorials/virtual-machine.md",
@@ -41,12 +40,20 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     (
         "docs/src/how-to/directory.md",
         "apt-get",
-        "installs a package on this machine; .ci/run package checks it",
+        "deploy/check-service types it where systemd runs, in .ci/run package",
     ),
-    ("docs/src/how-to/directory.md", "systemctl", "needs systemd"),
+    (
+        "docs/src/how-to/directory.md",
+        "systemctl",
+        "deploy/check-service types it where systemd runs, in .ci/run package",
+    ),
     ("docs/src/how-to/monitor.md", "mdbook build", "needs mdBook; .ci/run doc does it"),
     ("docs/src/how-to/render.md", "oc -n", "kubectl has no command like `oc extract`"),
-    ("docs/src/runbook/index.md", "journalctl", "needs systemd"),
+    (
+        "docs/src/runbook/index.md",
+        "journalctl",
+        "deploy/check-service types it where systemd runs, in .ci/run package",
+    ),
 ];
 
 /// The index of the entry for a command.
