@@ -107,7 +107,7 @@ fn what_the_machines_spec_cannot_say_is_named() {
     config["kernelArguments"] = json!({"shouldNotExist": ["quiet"]});
     let directory = manifests(&[("worker", Some(config))]);
     let server = Server::serve_when_up(directory.path(), &[]);
-    let words = "the config cannot be expressed in the machine's spec 3.2.0: ";
+    let words = "the config cannot be expressed in the machine's spec 3.2.0";
     let specs = "served in 3.3.0 to 3.6.0";
     for place in [url(server.secure()), directory.path().display().to_string()] {
         assert_cause(&[&place, "worker", "--as", "3.2"], "not-in-spec", words);

@@ -43,9 +43,9 @@ fn a_pools_page_shows_what_its_machines_become_and_what_changed() {
     let server = Server::serve(folder.path(), &[]);
     let first = page(&server);
     for text in [
-        "<td>/etc/motd</td>",
-        "<td>/etc/&#60;b&#62;bold&#60;/b&#62;</td>",
-        "<td>a.service</td>",
+        "<td data-label=\"PATH\">/etc/motd</td>",
+        "<td data-label=\"PATH\">/etc/&#60;b&#62;bold&#60;/b&#62;</td>",
+        "<td data-label=\"NAME\">a.service</td>",
         "SECRET: private key",
         "set, not shown",
         "Secrets (values are not shown): ",
