@@ -61,15 +61,7 @@ fn overview(machines: u32) -> Overview {
         waiting_machines: Vec::new(),
         approved_machines: Vec::new(),
         silent_servers: vec!["192.0.2.1:8797: no answer in time".to_owned()],
-        certificates: vec![Certificate {
-            subject: "machine-config-server".to_owned(),
-            issuer: "a CA".to_owned(),
-            key: "ECDSA P-256".to_owned(),
-            hosts: vec!["api-int.example.com".to_owned()],
-            not_before: NOON - Duration::days(365),
-            not_after: NOON + Duration::days(9 * 365),
-            renewal: NOON + Duration::days(7 * 365),
-        }],
+        certificates: vec![certificate()],
         trust: trust(),
         pointers: vec![PointerStatus { name: "worker.ign".to_owned(), problem: None }],
         registries: vec!["registry.example.com:5000".to_owned()],
@@ -79,6 +71,18 @@ fn overview(machines: u32) -> Overview {
         }],
         changes: vec![Change { at: NOON, what: "pool worker: a -> b".to_owned() }],
         older_changes: 3,
+    }
+}
+
+fn certificate() -> Certificate {
+    Certificate {
+        subject: "machine-config-server".to_owned(),
+        issuer: "a CA".to_owned(),
+        key: "ECDSA P-256".to_owned(),
+        hosts: vec!["api-int.example.com".to_owned()],
+        not_before: NOON - Duration::days(365),
+        not_after: NOON + Duration::days(9 * 365),
+        renewal: NOON + Duration::days(7 * 365),
     }
 }
 
