@@ -214,7 +214,7 @@ fn commands_make_a_machine_and_arm_its_token() {
     let (site, _controller) = Site::with_machines();
     let server = site.serve(&[]);
     let run = |arguments: &[&str]| {
-        let mut command = crate::support::server::binary();
+        let mut command = binary();
         command.arg("machines").args(arguments).arg("--kubeconfig").arg(site.cluster.admin());
         let output = command.output().expect("the built binary");
         let text = [&output.stdout[..], &output.stderr[..]].concat();
