@@ -16,7 +16,7 @@
 //! - `crates/escape` limits foreign text, and keeps it within one line.
 //!
 //! The modules of the program, from the bottom up. Each imports only from those below it, which `tests/it/layers`
-//! checks; it also checks which files are pure.
+//! checks. Files that begin by turning on `clippy::disallowed_methods` are as pure as the crates.
 //!
 //! | room | job | may use |
 //! | --- | --- | --- |

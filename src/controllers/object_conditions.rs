@@ -1,4 +1,5 @@
 //! Conditions in the statuses of objects. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;

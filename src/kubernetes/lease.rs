@@ -1,4 +1,5 @@
 //! Decides on the next state of a Lease, without I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use core::time::Duration;
 

@@ -2,6 +2,7 @@
 //!
 //! Every write except a creation applies to the version that was read: UID and resource version are preconditions that
 //! the API server checks.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
 //! Plans changes of a node's file of registry credentials, without I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::{BTreeMap, BTreeSet};
 

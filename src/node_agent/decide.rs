@@ -1,4 +1,5 @@
 //! Decides on the action for one registry, without I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 /// State of a registry's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,5 @@
 //! Layouts of the files that container runtimes read.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use bytes::Bytes;
 use clap::ValueEnum;

@@ -1,4 +1,5 @@
 //! Use of a machine's token as a server of a cluster knows it: its own part, and what is recorded of all.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use core::net::IpAddr;
 use std::sync::Arc;

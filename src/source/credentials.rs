@@ -1,4 +1,5 @@
 //! Tracks the Secrets with registry credentials, without I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Conditions for readiness: faults other than those of pools, with reasons.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

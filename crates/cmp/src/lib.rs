@@ -16,8 +16,7 @@
 //! polling differ from the standard (failure bits by number instead of by position, no sequence around polls, an error
 //! message without readable fields), so [`message`] defines these.
 #![forbid(unsafe_code)]
-// Tests generate keys.
-#![cfg_attr(test, allow(clippy::disallowed_methods))]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod client;
 pub mod error;

@@ -1,6 +1,7 @@
 //! Foreign text in single lines of output: names of files, keys and objects are chosen by others, and must not look
 //! like more than one line or move a terminal's cursor.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::borrow::Cow;
 

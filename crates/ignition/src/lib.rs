@@ -25,6 +25,7 @@
 //! [`negotiate`] chooses the spec for a client, and [`Form::of`] the form; [`pointer()`] makes the config that a
 //! machine starts with.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod accept;
 mod config;

@@ -17,8 +17,7 @@
 //! - [`inspect`]: the machine that a config makes, differences between two, and causes of failed boots, as text.
 //! - [`overview`]: the status of everything, as JSON. [`page`]: the same and more as HTML.
 #![forbid(unsafe_code)]
-// Tests generate keys.
-#![cfg_attr(test, allow(clippy::disallowed_methods))]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 pub mod access;
 mod by_network;

@@ -1,7 +1,6 @@
 //! Compares merged MachineConfigs with those of the reference's render controller, as values. The data is next to the
 //! repository; the test passes without it.
 
-#![allow(clippy::disallowed_methods, reason = "it reads what it compares with")]
 #![allow(clippy::unwrap_used, reason = "all of it is tests")]
 
 use std::fs;

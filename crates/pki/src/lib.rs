@@ -14,8 +14,7 @@
 //! `requested` issues certificates for the requests that `signing_request` parses. The crate does no I/O; the time is
 //! an argument, and so are new keys, which only [`keys`] generates.
 #![forbid(unsafe_code)]
-// Tests generate keys.
-#![cfg_attr(test, allow(clippy::disallowed_methods))]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod ca_store;
 pub mod certificate;

@@ -3,6 +3,7 @@
 //!
 //! The key is stored before the request is created, so that no certificate comes for a lost key. The request's name is
 //! derived from its contents, so that a restarted controller continues with the same one.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

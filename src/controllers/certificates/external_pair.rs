@@ -1,4 +1,5 @@
 //! A serving pair that another party keeps in a Secret, with a ConfigMap of its CAs. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,5 @@
 //! Names of the API server inside the cluster, which are also the machine config server's.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use pki::Host;
 use serde::Deserialize;

@@ -7,6 +7,7 @@
 //!
 //! It is signed once the CA is in the bundle, with cross-certificates to older CAs, so that nodes that trust only one
 //! of them continue to work. The reference sends the CA itself, which clients that trust it do not need.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::BTreeSet;
 

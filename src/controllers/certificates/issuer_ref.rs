@@ -1,4 +1,5 @@
 //! References to cert-manager issuers.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::fmt;
 use std::str::FromStr;

@@ -2,6 +2,7 @@
 //!
 //! The fields are openshift/api's, `config/v1alpha1/types_pki.go`; the meaning of the modes is openshift/library-go's,
 //! `pkg/pki`. Existing keys stay: the object applies to new ones.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use pki::KeyAlgorithm;
 use serde::Deserialize;

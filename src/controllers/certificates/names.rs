@@ -1,4 +1,5 @@
 //! Names of objects, keys and annotations for certificates, the same as the reference's where it has them.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 /// Secret of the signing CA, and ConfigMap of the bundle.
 pub const CA: &str = "machine-config-server-ca";

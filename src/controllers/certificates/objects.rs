@@ -1,4 +1,5 @@
 //! Builds a rotation's writes on a cluster: Secrets and ConfigMaps. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::BTreeMap;
 

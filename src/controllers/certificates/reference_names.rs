@@ -4,6 +4,7 @@
 //! certificate itself (openshift/library-go, `pkg/operator/certrotation/target.go`, `missingHostnames`). The list is
 //! machine-config-operator's, `pkg/controller/certrotation`, `hostnames.go` and `certrotation_controller.go`. Names
 //! keep the spelling of the objects, which it compares. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::BTreeSet;
 

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! After each write the complete pair is in one of the two Secrets, so that a restarted controller can continue.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

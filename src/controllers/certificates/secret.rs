@@ -1,4 +1,5 @@
 //! Accessors of Secrets.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use k8s_openapi::api::core::v1::Secret;
 use model::access::{ACCESS_ANNOTATION, AccessMode};

@@ -1,4 +1,5 @@
 //! The cluster's objects as they were read, and the input of a plan derived from them. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::{BTreeMap, BTreeSet};
 

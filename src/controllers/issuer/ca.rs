@@ -1,4 +1,5 @@
 //! The CA that signs for an issuer, built from the objects that were read. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,6 +7,7 @@
 //! | approved | not there, not ready | waits, with the reason |
 //! | approved, broken or not covered by the policy | ready | failed, with all reasons |
 //! | approved and covered | ready | signed |
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use super::issuer_spec::IssuerName;
 use super::objects::{Approval, RequestSeen};

@@ -1,4 +1,5 @@
 //! Parses the `spec` of an issuer: its signer and its policy. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use core::net::IpAddr;
 use core::time::Duration;

@@ -1,4 +1,5 @@
 //! Parses requests, and builds statuses for them and for issuers. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use core::time::Duration;
 

@@ -1,4 +1,5 @@
 //! The policy of an issuer. Everything that it does not list is refused, each item by name.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use core::net::IpAddr;
 use core::time::Duration;

@@ -1,5 +1,6 @@
 //! An external CA that signs by CMPv2, built from an issuer and its Secrets, and checks of its certificates. The module
 //! does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
 //! Objects of machines with names, read and written. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::BTreeMap;
 

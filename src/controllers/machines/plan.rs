@@ -6,6 +6,7 @@
 //!                          ├─ Secret: the pointer config
 //!                          └─ Report: conditions, and the state for people
 //! ```
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
 //! Parses the objects of registry CAs, and builds the planned write. The module does no I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::BTreeMap;
 

@@ -3,6 +3,7 @@
 //! A cluster has hundreds of rendered MachineConfigs of 200 KB, and pools refer to a few of them. So only those are
 //! fetched, by name, and a watch on the metadata of all reports changes. One watch suffices for any number of pools;
 //! watches by name would need a connection each.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Collects the observed objects of a cluster, and derives the inputs from them, without I/O.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Parses a manifest file into objects.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod budget;
 mod unique;

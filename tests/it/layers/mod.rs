@@ -1,237 +1,231 @@
-//! The layers of the source: the map in `src/lib.rs` as a check.
-//!
-//! It goes by names, as the compiler resolves them through imports and re-exports: what a pure
-//! file does not name it cannot do, but for methods of what it is given.
+//! Layers of the source: the maps in `src/lib.rs` and `crates/model/src/lib.rs` as a check, by the names in the files. The
+//! crates' `Cargo.toml` and clippy keep out what no file of a crate may use.
 
-mod check;
-mod tree;
+mod source;
 
-use self::check::{Rules, circles, faults};
-use self::tree::Tree;
-use crate::support::in_repository;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
 
-/// Where every module of the source belongs.
-const RULES: Rules = Rules {
-    floors: &[
-        &["backoff", "flags", "http_client", "parallel"],
-        &["cmp_http", "telemetry"],
-        &["files", "kubernetes"],
-        &["store"],
-        &["controllers", "source"],
-        &["node_agent", "serving"],
-        &["server"],
-        &["commands"],
-        &["cli"],
-        &["main"],
-    ],
-    pure: &[
-        "controllers/certificates/ca_request.rs",
-        "controllers/certificates/external_pair.rs",
-        "controllers/certificates/infrastructure.rs",
-        "controllers/certificates/internal_release_image.rs",
-        "controllers/certificates/issuer_ref.rs",
-        "controllers/certificates/key_algorithms.rs",
-        "controllers/certificates/names.rs",
-        "controllers/certificates/objects.rs",
-        "controllers/certificates/reference_names.rs",
-        "controllers/certificates/retype.rs",
-        "controllers/certificates/secret.rs",
-        "controllers/certificates/state.rs",
-        "controllers/certificates/user_data.rs",
-        "controllers/issuer/ca.rs",
-        "controllers/issuer/decide.rs",
-        "controllers/issuer/issuer_spec.rs",
-        "controllers/issuer/objects.rs",
-        "controllers/issuer/policy.rs",
-        "controllers/issuer/upstream.rs",
-        "controllers/machines/objects.rs",
-        "controllers/machines/plan.rs",
-        "controllers/object_conditions.rs",
-        "controllers/registry_ca/objects.rs",
-        "kubernetes/lease.rs",
-        "kubernetes/write.rs",
-        "node_agent/decide.rs",
-        "node_agent/layout.rs",
-        "node_agent/credential_plan.rs",
-        "serving/cluster_use.rs",
-        "source/cluster/configs.rs",
-        "source/cluster/view.rs",
-        "source/credentials.rs",
-        "source/manifest/",
-        "telemetry/conditions.rs",
-    ],
-};
+use self::source::{File, Mention, Source};
+use crate::support::{in_repository, manifests};
 
-/// What is decided, in its own crate; what that may not do is in the crate's clippy.toml.
-const MODEL: Rules = Rules {
-    floors: &[
-        &["by_network", "ignition_version", "network", "refusal", "table"],
-        &["objects"],
-        &[
-            "access",
-            "ledger",
-            "merged_pool",
-            "registry_ca",
-            "registry_credentials",
-            "rendered_pools",
-        ],
-        &["pointer_config"],
-        &["inputs", "overview"],
-        &["render", "snapshot"],
-        &["inspect"],
-        &["page"],
-    ],
-    pure: &[],
-};
+/// Modules of a crate, lowest floor first. Those on one floor do not know each other.
+type Floors = &'static [&'static [&'static str]];
+
+const PROGRAM: Floors = &[
+    &["backoff", "flags", "http_client", "parallel"],
+    &["cmp_http", "telemetry"],
+    &["files", "kubernetes"],
+    &["store"],
+    &["controllers", "source"],
+    &["node_agent", "serving"],
+    &["server"],
+    &["commands"],
+    &["cli"],
+];
+
+const MODEL: Floors = &[
+    &["by_network", "ignition_version", "network", "refusal", "table"],
+    &["objects"],
+    &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials", "rendered_pools"],
+    &["pointer_config"],
+    &["inputs", "overview"],
+    &["render", "snapshot"],
+    &["inspect"],
+    &["page"],
+];
+
+/// What no pure file names: I/O as a whole. Calls are clippy's matter.
+const IMPURE: &str = "hyper hyper_util kube nix notify rustix socket2 std::env std::fs std::net std::os std::process \
+    std::thread tokio tokio_rustls tokio_util tracing";
 
 #[test]
-fn the_source_keeps_to_its_layers() {
-    let name = env!("CARGO_PKG_NAME").replace('-', "_");
-    let found = faults(&Tree::read(&in_repository("src"), &name), &RULES);
-    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+fn the_program_keeps_to_its_layers() {
+    assert_eq!(faults(&read("src"), PROGRAM), [""; 0]);
 }
 
 #[test]
 fn the_pure_crates_keep_to_theirs() {
-    let read = |name| Tree::read(&in_repository(&format!("crates/{name}/src")), name);
-    let mut found = faults(&read("model"), &MODEL);
-    found.extend(["cmp", "ignition", "pki"].iter().flat_map(|name| circles(&read(name))));
-    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+    let others = ["cmp", "escape", "ignition", "pki"].map(|name| (name, &[][..]));
+    for (name, floors) in others.into_iter().chain([("model", MODEL)]) {
+        let source = read(&format!("crates/{name}/src"));
+        assert_eq!(faults(&source, floors), [""; 0], "{name}");
+        assert!(source.files.values().all(|file| file.is_pure), "{name} is not marked as pure");
+    }
 }
 
-/// Two floors, the lower one pure.
-const SMALL: Rules = Rules {
-    floors: &[&["pure", "other"], &["shell"], &["main"]],
-    pure: &["pure/", "shell/decide.rs"],
-};
+fn read(directory: &str) -> Source {
+    let directory = in_repository(directory);
+    let mut files = manifests::files(&directory);
+    // The program's own crate is above all that the library has.
+    files
+        .retain(|file| file.extension().is_some_and(|it| it == "rs") && !file.ends_with("main.rs"));
+    let text = |file: &PathBuf| fs::read_to_string(directory.join(file)).expect("text");
+    let texts: Vec<_> = files.iter().map(|file| (file.to_string_lossy(), text(file))).collect();
+    Source::parse(texts.iter().map(|(name, text)| (&name[..], &text[..])))
+}
 
-/// A crate that keeps to its layers, and uses what the check has to see through to know that.
-const SOUND: [(&str, &str); 9] = [
+/// One line for each fault.
+fn faults(source: &Source, floors: Floors) -> Vec<String> {
+    let mut found = off_floors(source, floors);
+    for (module, file) in &source.files {
+        for mention in &file.mentions {
+            let why =
+                upwards(module, mention, floors).or_else(|| impurity(source, module, mention));
+            let (name, line, path) = (&file.name, mention.line, mention.path.join("::"));
+            found.extend(why.map(|why| format!("src/{name}:{line}: names {path}, but {why}")));
+        }
+    }
+    found.extend(circles(source));
+    found
+}
+
+fn off_floors(source: &Source, floors: Floors) -> Vec<String> {
+    let rooms = source.files.keys().filter_map(|module| module.get(1));
+    let rooms: BTreeSet<&str> = rooms.map(String::as_str).collect();
+    let placed: BTreeSet<&str> = floors.concat().into_iter().collect();
+    let wrong = rooms.symmetric_difference(&placed).filter(|_| !floors.is_empty());
+    wrong.map(|room| format!("module {room} is on a floor or in src, and not in both")).collect()
+}
+
+/// Tests keep to it too: what is tested with a higher floor belongs into that floor's tests.
+fn upwards(module: &[String], mention: &Mention, floors: Floors) -> Option<String> {
+    let floor = |room: &String| floors.iter().position(|floor| floor.contains(&&room[..]));
+    let (own, room) = (module.get(1)?, mention.path.get(1)?);
+    let is_wrong = mention.path[0] == "crate" && own != room && floor(room)? >= floor(own)?;
+    is_wrong.then(|| format!("{own} is not on a higher floor than {room}"))
+}
+
+fn impurity(source: &Source, module: &[String], mention: &Mention) -> Option<String> {
+    let file = &source.files[module];
+    if !file.is_pure || mention.is_test {
+        return None;
+    }
+    let path = mention.path.join("::");
+    let is_within = |name: &str| path == name || path.starts_with(&format!("{name}::"));
+    if IMPURE.split(' ').any(is_within) {
+        return Some("the file is pure".to_owned());
+    }
+    let (target, name) = source.target(&mention.path)?;
+    // A type of the same room is only data.
+    let is_data = name.starts_with(char::is_uppercase) && mention.path.get(1) == module.get(1);
+    (!target.is_pure && !is_data).then(|| format!("src/{} is not pure", target.name))
+}
+
+/// The names that tie files into circles: what stays without files that need none of the rest, or that none needs.
+fn circles(source: &Source) -> Vec<String> {
+    let mut ties: BTreeMap<(&str, &str), String> = BTreeMap::new();
+    for file in source.files.values() {
+        let File { name: from, mentions, .. } = file;
+        for mention in mentions.iter().filter(|it| !it.is_test && !it.is_reexport) {
+            let Some((to, name)) = source.target(&mention.path) else { continue };
+            let tie = || {
+                format!(
+                    "a circle of files: src/{from}:{} names {name} of src/{}",
+                    mention.line, to.name
+                )
+            };
+            ties.entry((from, &to.name)).or_insert_with(tie);
+        }
+    }
+    ties.retain(|(from, to), _| from != to);
+    loop {
+        let before = ties.len();
+        let (from, to): (BTreeSet<&str>, BTreeSet<&str>) = ties.keys().copied().unzip();
+        ties.retain(|(a, b), _| to.contains(a) && from.contains(b));
+        if ties.len() == before {
+            return ties.into_values().collect();
+        }
+    }
+}
+
+/// Files that keep to their layers, the lower floor pure.
+const SOUND: [(&str, &str); 7] = [
     ("lib.rs", "mod pure; mod other; mod shell;"),
-    ("main.rs", "use small::shell::run; fn main() { run() }"),
     ("other.rs", "pub struct Other; pub fn other() { std::fs::read(\"x\"); }"),
-    ("pure/mod.rs", "mod a; mod b; mod keys; pub use a::{A, a}; pub use keys::*;"),
+    ("pure/mod.rs", "PURE mod a; mod b; pub use a::{A, a};"),
     ("pure/a.rs", "use core::net::IpAddr; use super::b::B; pub struct A(B, IpAddr); pub fn a() {}"),
     (
         "pure/b.rs",
-        "use time::OffsetDateTime; pub struct B; fn later(now: OffsetDateTime) {}
+        "pub(in crate::pure) struct B { name: &'static str }
          #[cfg(test)] mod tests { use super::super::A; fn read() { std::fs::read(\"x\"); } }",
     ),
-    ("pure/keys.rs", "pub struct Key;"),
     (
         "shell/mod.rs",
         "mod decide; use crate::pure::{A, a}; pub struct Seen; pub fn run() { decide::decide() }",
     ),
-    ("shell/decide.rs", "use crate::pure::{Key, a}; pub fn decide() { let now = a(); a() }"),
+    ("shell/decide.rs", "PURE use crate::pure::a; pub fn decide() { a() }"),
 ];
 
-/// What the check says of the sound crate once a file has this text more.
+/// Faults of the sound files once one of them has this line more.
 fn with(file: &str, more: &str) -> Vec<String> {
-    let mut found = SOUND.to_vec();
-    let text = SOUND.iter().find(|(name, _)| *name == file).map_or("", |(_, text)| text);
-    let text = format!("{text}\n{more}");
-    found.retain(|(name, _)| *name != file);
-    found.push((file, &text));
-    faults(&Tree::parse(found, "small"), &SMALL)
+    let text = |(name, text): &(&str, &str)| {
+        let text = text.replace("PURE", source::PURE);
+        if *name == file { format!("{text}\n{more}") } else { text }
+    };
+    let files: Vec<_> = SOUND.iter().map(|it| (it.0, text(it))).collect();
+    let source = Source::parse(files.iter().map(|(name, text)| (*name, &text[..])));
+    faults(&source, &[&["pure", "other"], &["shell"]])
 }
 
 #[test]
-fn a_sound_crate_has_no_faults() {
-    assert_eq!(faults(&Tree::parse(SOUND, "small"), &SMALL), [""; 0]);
+fn sound_files_have_no_faults() {
+    assert_eq!(with("pure/b.rs", ""), [""; 0]);
 }
 
 #[test]
 fn a_pure_file_that_names_something_impure_is_reported_with_its_line() {
     for (text, named) in [
         ("use tokio::time::sleep;", "tokio::time::sleep"),
-        ("use kube::{Api, runtime::watcher as w};", "kube::Api"),
-        ("fn f() { std::fs::read(\"x\"); }", "std::fs::read"),
+        ("use kube::{runtime::watcher as w};", "kube::runtime::watcher"),
         ("use std::{fmt, io::{self, Read}, fs}; ", "std::fs"),
-        ("use std::io; fn f() { io::stdin(); }", "std::io::stdin"),
-        ("fn f(a: std::net::IpAddr) {}", "std::net::IpAddr"),
-        ("fn f() { std::env::var(\"X\"); }", "std::env::var"),
-        ("fn f() { std::process::exit(1) }", "std::process::exit"),
-        ("fn f() { std::thread::yield_now() }", "std::thread::yield_now"),
-        ("use std::time::Instant; fn f() { Instant::now(); }", "std::time::Instant::now"),
-        (
-            "use time::OffsetDateTime as T; fn f() { T::now_utc(); }",
-            "time::OffsetDateTime::now_utc",
-        ),
-        ("fn f(t: std::time::Instant) { t.elapsed(); }", ".elapsed()"),
-        (
-            "use rcgen::KeyPair; fn f() { KeyPair::generate_for(&X); }",
-            "rcgen::KeyPair::generate_for",
-        ),
-        ("fn f(a: Algorithm) { a.generate(); }", ".generate()"),
-        ("fn f() -> u8 { rand::random() }", "rand::random"),
-        ("fn f(path: &Path) -> bool { path.exists() }", ".exists()"),
-        ("fn f() { println!(\"x\") }", "println"),
         ("fn f() { assert!(x == std::env::var(\"X\")) }", "std::env::var"),
         ("mod inner { fn f() { tracing::info!(\"x\") } }", "tracing::info"),
-        ("use crate::other::other;", "other of src/other.rs, which is not pure"),
     ] {
-        let expected = format!("src/pure/b.rs:3: names {named}, but pure/ is pure");
-        let found = with("pure/b.rs", text);
-        assert!(found.contains(&expected), "{text}: {found:?}");
+        let expected = format!("src/pure/b.rs:3: names {named}, but the file is pure");
+        assert_eq!(with("pure/b.rs", text), [expected], "{text}");
     }
-    let decide = with("shell/decide.rs", "use std::fs;");
-    assert_eq!(decide, ["src/shell/decide.rs:2: names std::fs, but shell/decide.rs is pure"]);
-    // What is in an I/O room beside it is impure too; its types are only data.
-    let run = "src/shell/decide.rs:2: names run of src/shell/mod.rs, which is not pure, but \
-               shell/decide.rs is pure";
+    let run = "src/shell/decide.rs:2: names crate::shell::run, but src/shell/mod.rs is not pure";
     assert_eq!(with("shell/decide.rs", "use super::run;")[0], run);
     assert!(with("shell/decide.rs", "use super::Seen;")[0].starts_with("a circle of files"));
 }
 
 #[test]
 fn an_arrow_upwards_or_across_is_reported_in_tests_too() {
-    let upwards =
-        "src/pure/b.rs:3: names crate::shell::run, but pure is on a lower floor than shell";
     for text in [
         "fn f() { crate::shell::run() }",
         "#[cfg(test)] mod more { use crate::shell::run; }",
         "pub use crate::shell::run;",
+        "fn f() { super::super::shell::run() }",
+        "fn f() { println!(\"{}\", crate::shell::run()) }",
     ] {
-        let found = with("pure/b.rs", text);
-        assert!(found.iter().any(|line| line == upwards), "{text}: {found:?}");
+        let upwards = "src/pure/b.rs:3: names crate::shell::run, but pure is not on a higher floor than shell";
+        assert_eq!(with("pure/b.rs", text)[0], upwards, "{text}");
     }
-    let found = with("pure/b.rs", "fn f() { super::super::shell::run() }");
-    let [_, arrow, circles @ ..] = &found[..] else { panic!("{found:?}") };
-    assert!(arrow.ends_with("pure is on a lower floor than shell"), "{arrow}");
-    let is_circle = |line: &String| line.starts_with("a circle of files");
-    assert!(!circles.is_empty() && circles.iter().all(is_circle), "{circles:?}");
-    assert_eq!(
-        with("other.rs", "use crate::pure::A;"),
-        ["src/other.rs:2: names crate::pure::A, but other is on the same floor as pure"]
-    );
-    assert_eq!(with("lib.rs", "mod new;").len(), 0, "a module without a file is the compiler's");
-    assert_eq!(with("new.rs", ""), ["src: module new is on no floor"]);
+    let across =
+        "src/other.rs:2: names crate::pure::A, but other is not on a higher floor than pure";
+    assert_eq!(with("other.rs", "use crate::pure::A;"), [across]);
 }
 
 #[test]
 fn a_circle_of_files_is_reported_with_the_names_that_tie_it() {
-    let expected = "a circle of files: src/pure/a.rs:1 names B of src/pure/b.rs; \
-                    src/pure/b.rs:3 names A of src/pure/a.rs";
-    // By its file, by a re-export, by an import of the room, by a glob.
+    let expected = [
+        "a circle of files: src/pure/a.rs:1 names B of src/pure/b.rs",
+        "a circle of files: src/pure/b.rs:3 names A of src/pure/a.rs",
+    ];
+    // By its file, by a re-export, by an import of the room.
     for text in [
         "use super::a::A;",
         "use super::A;",
         "use crate::pure; fn f(a: pure::A) {}",
-        "use super::*; fn f(a: A) {}",
-        "fn f() { println_like!(super::A) }",
+        "fn f() { println!(\"{}\", super::A) }",
     ] {
-        assert_eq!(with("pure/b.rs", text), [expected], "{text}");
+        assert_eq!(with("pure/b.rs", text), expected, "{text}");
     }
-    // Handing names on ties nothing; defining one that a child uses does.
+    // Passing names on ties nothing; defining one that a child uses does.
     assert_eq!(with("pure/mod.rs", "pub use b::B;"), [""; 0]);
-    assert_eq!(
-        with("shell/decide.rs", "use super::Seen;"),
-        ["a circle of files: src/shell/decide.rs:2 names Seen of src/shell/mod.rs; \
-          src/shell/mod.rs:1 names decide of src/shell/decide.rs"]
-    );
-    assert_eq!(
-        with("pure/keys.rs", "use super::A; fn f(a: A) {}").len(),
-        0,
-        "one arrow is no circle"
-    );
+    let [decide, room] = &with("shell/decide.rs", "use super::Seen;")[..] else { panic!() };
+    assert!(decide.ends_with("src/shell/decide.rs:2 names Seen of src/shell/mod.rs"), "{decide}");
+    assert!(room.ends_with("src/shell/mod.rs:1 names decide of src/shell/decide.rs"), "{room}");
 }
