@@ -16,6 +16,9 @@ use crate::source::cluster::NamedSecret;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
+/// Name of the Secret in metrics of failed watches.
+const WATCHED: &str = "secrets/serving-pair";
+
 /// Serves the Secret's contents until the certificate's files exist, which are used from then on. It never returns.
 pub(crate) async fn until_mounted(
     mut secret: NamedSecret,
@@ -24,21 +27,20 @@ pub(crate) async fn until_mounted(
 ) {
     let place = secret.name().to_string();
     loop {
-        let failure = tokio::select! {
+        let seen = tokio::select! {
             () = shown.files() => break,
-            seen = secret.changed() => match seen {
-                SecretSeen::Present(secret) => {
-                    let read = |policy: &TlsPolicy| read(&place, &secret, policy);
-                    shown.take(read).err().map(|error| error.to_string())
-                }
-                SecretSeen::Absent => None,
-                SecretSeen::Unwatched { reason, .. } => {
-                    reporting.metrics.watch_failed("secrets/serving-pair");
-                    Some(format!("cannot be watched: {reason}"))
-                }
-            },
+            seen = secret.changed() => seen,
         };
-        Condition::new(place.clone(), failure).report_failure(
+        let failures = seen.is_unwatched().then(|| reporting.metrics.watch_failures(WATCHED));
+        let failure = match seen {
+            SecretSeen::Present(secret) => {
+                let read = |policy: &TlsPolicy| read(&place, &secret, policy);
+                shown.take(read).err().map(|error| error.to_string())
+            }
+            SecretSeen::Absent => None,
+            SecretSeen::Unwatched { reason, .. } => Some(format!("cannot be watched: {reason}")),
+        };
+        Condition::new(place.clone(), failure).counted_by(failures.as_ref()).report_failure(
             &reporting.status.degraded,
             |reason| {
                 tracing::error!(

@@ -16,3 +16,9 @@ pub enum SecretSeen {
         is_forbidden: bool,
     },
 }
+
+impl SecretSeen {
+    pub(crate) fn is_unwatched(&self) -> bool {
+        matches!(self, Self::Unwatched { .. })
+    }
+}

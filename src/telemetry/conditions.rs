@@ -39,9 +39,9 @@ impl<'a> Condition<'a> {
         Self::new(thing, Some(reasons.join("; ")).filter(|reason| !reason.is_empty()))
     }
 
-    /// Counts each failure with `counter`, repeated ones too.
-    pub fn counted_by(self, counter: &'a Counter) -> Self {
-        Self { counter: Some(counter), ..self }
+    /// Counts each failure with `counter` if there is one, repeated failures too.
+    pub fn counted_by(self, counter: impl Into<Option<&'a Counter>>) -> Self {
+        Self { counter: counter.into(), ..self }
     }
 
     /// Stores the condition in `conditions`. If it has changed, calls `log` with the reason, or with `None` after a

@@ -428,12 +428,7 @@ impl Metrics {
         self.certificate_expiry.set(timestamp);
     }
 
-    /// Counts a failed list, watch or fetch of objects of a kind (in the plural).
-    pub fn watch_failed(&self, kind: &'static str) {
-        self.watch_failures(kind).inc();
-    }
-
-    /// The counter of failed lists, watches and fetches of a kind.
+    /// The counter of failed lists, watches and fetches of a kind (in the plural).
     #[must_use]
     pub fn watch_failures(&self, kind: &'static str) -> Counter {
         self.watch_failures.get_or_create_owned(&KindLabels { kind })

@@ -64,7 +64,7 @@ mod tests {
         metrics.waiting_machines([(PoolLabel::Unknown, 1, waits)].into_iter(), 0);
         metrics.node_failed(PoolLabel::Unknown, "pull");
         metrics.certificates_attention(&[("a", 1)]);
-        metrics.watch_failed("secrets");
+        metrics.watch_failures("secrets").inc();
         with_connections(&metrics.connections);
         with_connections(&metrics.administrators);
         metrics

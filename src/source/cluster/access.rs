@@ -12,6 +12,9 @@ use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
+/// Name of the Secret in metrics of failed watches.
+const WATCHED: &str = "secrets/machine-config-server-access";
+
 /// Sends every state of the records, forever; failures are reported and counted.
 ///
 /// An unreadable or missing Secret keeps the previous state. Without a previous state nothing is known, which opens
@@ -27,7 +30,9 @@ pub(super) async fn follow(
     let thing = name.to_string();
     let mut secret = NamedSecret::new(client, name);
     loop {
-        let failure = match secret.changed().await {
+        let seen = secret.changed().await;
+        let failures = seen.is_unwatched().then(|| reporting.metrics.watch_failures(WATCHED));
+        let failure = match seen {
             SecretSeen::Present(secret) => match read(&secret) {
                 Ok(records) => {
                     are_known = true;
@@ -44,12 +49,9 @@ pub(super) async fn follow(
                  controller with --access"
                     .to_owned(),
             ),
-            SecretSeen::Unwatched { reason, .. } => {
-                reporting.metrics.watch_failed("secrets/machine-config-server-access");
-                Some(format!("cannot be watched: {reason}"))
-            }
+            SecretSeen::Unwatched { reason, .. } => Some(format!("cannot be watched: {reason}")),
         };
-        Condition::new(thing.clone(), failure).report_failure(
+        Condition::new(thing.clone(), failure).counted_by(failures.as_ref()).report_failure(
             &reporting.status.degraded,
             |reason| {
                 tracing::error!(

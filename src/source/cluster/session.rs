@@ -58,7 +58,6 @@ pub(super) struct Session {
     live_read: Option<AbortOnDropHandle<()>>,
     /// Watches of Secrets with registry credentials.
     secrets: HashMap<SecretName, AbortOnDropHandle<()>>,
-    failing: BTreeSet<Kind>,
     /// Kinds that the cluster lacks, as it can.
     absent: BTreeSet<Kind>,
     cache: Option<watch::Sender<Snapshot>>,
@@ -94,7 +93,6 @@ impl Session {
             kubeconfig: None,
             live_read: None,
             secrets: HashMap::new(),
-            failing: BTreeSet::new(),
             absent: BTreeSet::new(),
             cache: None,
             reporting,
@@ -150,7 +148,7 @@ impl Session {
                 self.view.configs.fetched(&name, item);
             }
             Report::FetchFailed(name, reason) => {
-                self.reporting.metrics.watch_failed(Kind::MachineConfig.name());
+                self.reporting.metrics.watch_failures(Kind::MachineConfig.name()).inc();
                 tracing::warn!(
                     machine_config = name,
                     reason,
@@ -194,11 +192,10 @@ impl Session {
             return;
         }
         let secret = name.to_string();
-        if let SecretSeen::Unwatched { .. } = seen {
-            self.reporting.metrics.watch_failed(SECRETS);
-        }
+        let metrics = &self.reporting.metrics;
+        let failures = seen.is_unwatched().then(|| metrics.watch_failures(SECRETS));
         let condition = Condition::new(secret.clone(), self.view.secret_seen(name, seen));
-        condition.report(&self.reporting.status.degraded, |reason| {
+        condition.counted_by(failures.as_ref()).report(&self.reporting.status.degraded, |reason| {
             if let Some(reason) = reason {
                 tracing::error!(
                     secret,
@@ -236,17 +233,17 @@ impl Session {
     /// Applies the bootstrap token, or its problem.
     pub(super) fn take_token(&mut self, token: BootstrapTokenState) {
         self.is_changed = true;
-        if let Some(problem) = &token.problem {
-            tracing::error!(
-                reason = problem,
-                fix = "correct the files of --bootstrap-token-dir; new machines cannot join without the token",
-                "cannot read the bootstrap token"
-            );
-        } else {
+        if token.problem.is_none() {
             tracing::info!("read the bootstrap token");
         }
         let condition = Condition::new("bootstrap token", token.problem.clone());
-        condition.note(&self.reporting.status.degraded);
+        condition.report_failure(&self.reporting.status.degraded, |reason| {
+            tracing::error!(
+                reason,
+                fix = "correct the files of --bootstrap-token-dir; new machines cannot join without the token",
+                "cannot read the bootstrap token"
+            );
+        });
         self.token = token;
     }
 
@@ -288,9 +285,7 @@ impl Session {
         let fix = failure.fix();
         let Failure { reason, cause } = failure;
         if cause == Cause::NoSuchKind && kind.may_be_absent() {
-            if self.failing.remove(&kind) {
-                Condition::ok(kind.name()).note(&self.reporting.status.degraded);
-            }
+            Condition::ok(kind.name()).note(&self.reporting.status.degraded);
             if self.absent.insert(kind) {
                 tracing::info!(kind = kind.name(), "the API server does not have this kind");
             }
@@ -298,22 +293,20 @@ impl Session {
             self.is_changed |= self.view.absent(kind);
             return;
         }
-        if self.failing.insert(kind) {
-            tracing::error!(kind = kind.name(), reason, fix, "cannot watch a kind, retrying");
-        }
         Condition::failed(kind.name(), format!("cannot be watched: {reason}"))
             .counted_by(&self.reporting.metrics.watch_failures(kind.name()))
-            .note(&self.reporting.status.degraded);
+            .report_failure(&self.reporting.status.degraded, |_| {
+                tracing::error!(kind = kind.name(), reason, fix, "cannot watch a kind, retrying");
+            });
     }
 
     fn in_order(&mut self, kind: Kind) {
         if self.absent.remove(&kind) {
             tracing::info!(kind = kind.name(), "the API server has this kind now");
         }
-        if self.failing.remove(&kind) {
+        Condition::ok(kind.name()).report(&self.reporting.status.degraded, |_| {
             tracing::info!(kind = kind.name(), "watch works again");
-            Condition::ok(kind.name()).note(&self.reporting.status.degraded);
-        }
+        });
     }
 
     /// Starts the needed fetches of MachineConfigs, and cancels others.
