@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use tower::Service as _;
 
 static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::<Metrics>::default();
     let answers = Arc::new(Answers::new(true, Arc::clone(&metrics)));
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _inside = runtime.enter();

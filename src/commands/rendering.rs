@@ -17,7 +17,6 @@ use super::progress::Progress;
 use crate::source::cluster;
 use crate::source::directory::{Directory, Layout};
 use crate::source::{Settings, Source};
-use crate::telemetry::Metrics;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Status;
 
@@ -49,7 +48,7 @@ pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs
     runtime.block_on(async {
         let (source, _) = Source::open(Settings::Cluster(settings)).await?;
         let status = Status::default();
-        let reporting = Reporting { metrics: Arc::new(Metrics::new()), status: status.clone() };
+        let reporting = Reporting { metrics: Arc::default(), status: status.clone() };
         let (sender, mut inputs) = watch::channel(None);
         let _following = AbortOnDropHandle::new(tokio::spawn(source.follow(sender, reporting)));
         let read = inputs.wait_for(Option::is_some);

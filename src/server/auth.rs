@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_from_nowhere_is_let_in_nowhere() {
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::<Metrics>::default();
         let answers = Arc::new(Answers::new(true, Arc::clone(&metrics)));
         let state = AuthState { auth: Arc::default(), answers, metrics };
         let router = Router::new()

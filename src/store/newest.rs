@@ -58,7 +58,7 @@ mod tests {
     async fn what_could_not_be_written_is_reported_and_written_once_it_can_be() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("taken/state");
-        let (metrics, degraded) = (Metrics::new(), Conditions::default());
+        let (metrics, degraded) = (Metrics::default(), Conditions::default());
         let (changes, seen) = watch::channel(0);
         let save = |state: &i32| {
             replace::create_directory(path.parent().unwrap_or(Path::new("/")))?;

@@ -14,13 +14,26 @@ struct ReasonLabels {
     reason: &'static str,
 }
 
-/// The connections of one or more listeners.
-#[derive(Debug, Clone, Default)]
-pub struct ConnectionMetrics {
-    open: Gauge<i64, AtomicI64>,
-    shed: Family<ReasonLabels, Counter>,
-    handshake_failures: Family<ReasonLabels, Counter>,
-    proxy_header_failures: Family<ReasonLabels, Counter>,
+metrics! {
+    /// The connections of one or more listeners.
+    #[derive(Debug, Clone)]
+    pub struct ConnectionMetrics {
+        open: Gauge<i64, AtomicI64> = "connections":
+            "Open connections",
+        shed: Family<ReasonLabels, Counter> = "connections_shed":
+            "Connections that were closed or refused, by reason: the source has its maximum (source_full), \
+            all places or all memory are in use (full), another connection needed the place of one that \
+            waited for its client (idle: between two requests; silent: before the first request; unread: \
+            the client read its answer more slowly than machines do)",
+        handshake_failures: Family<ReasonLabels, Counter> = "handshake_failures":
+            "Failed TLS handshakes, by reason: the client does not trust the certificate (Untrusted), \
+            offers no allowed version or cipher suite (Tls), takes too long (Timeout), closes the \
+            connection (Connection)",
+        proxy_header_failures: Family<ReasonLabels, Counter> = "proxy_header_failures":
+            "Connections of load balancers that were closed without a valid PROXY header, by reason: other \
+            data arrived (absent), the header is invalid (malformed, too_long), it did not arrive in time \
+            (timeout) or the connection ended before (connection)",
+    }
 }
 
 /// Guard that counts a connection as open until it is dropped.
@@ -51,49 +64,10 @@ impl ConnectionMetrics {
         self.proxy_header_failures.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// Registers the metrics as those of machines.
-    pub(super) fn register(&self, registry: &mut Registry) {
-        self.register_as("", registry);
-    }
-
     /// Registers the metrics as those of administrators.
     pub(super) fn register_administrators(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("administrators");
         self.register_as("Of administrators: ", registry);
-    }
-
-    fn register_as(&self, whose: &str, registry: &mut Registry) {
-        let help = |text: &str| format!("{whose}{text}");
-        registry.register("connections", help("Open connections"), self.open.clone());
-        registry.register(
-            "connections_shed",
-            help(
-                "Connections that were closed or refused, by reason: the source has its maximum \
-                    (source_full), all places or all memory are in use (full), another connection \
-                    needed the place of one that waited for its client (idle: between two requests; \
-                    silent: before the first request; unread: the client read its answer more \
-                    slowly than machines do)",
-            ),
-            self.shed.clone(),
-        );
-        registry.register(
-            "handshake_failures",
-            help(
-                "Failed TLS handshakes, by reason: the client does not trust the certificate \
-                    (Untrusted), offers no allowed version or cipher suite (Tls), takes too long \
-                    (Timeout), closes the connection (Connection)",
-            ),
-            self.handshake_failures.clone(),
-        );
-        registry.register(
-            "proxy_header_failures",
-            help(
-                "Connections of load balancers that were closed without a valid PROXY header, by \
-                    reason: other data arrived (absent), the header is invalid (malformed, \
-                    too_long), it did not arrive in time (timeout) or the connection ended before (connection)",
-            ),
-            self.proxy_header_failures.clone(),
-        );
     }
 }
 

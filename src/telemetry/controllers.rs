@@ -42,34 +42,48 @@ struct Refusal {
     reason: &'static str,
 }
 
-/// All metrics of the controller.
-#[derive(Debug, Default)]
-pub struct ControllerMetrics {
-    expiry: Family<What, Gauge>,
-    rotations: Family<Rotation, Counter>,
-    last_rotation: Family<Rotation, Gauge>,
-    pointers: Family<Trust, Gauge>,
-    /// Connections of administrators, probes and Prometheus.
-    pub connections: ConnectionMetrics,
-    /// Value 1 if this process is the leader.
-    pub leading: Gauge<i64, AtomicI64>,
-    pub user_data_written: Counter,
-    /// Failed reconciliations and writes.
-    pub failures: Counter,
-    /// Number of faults of tokens.
-    pub tokens_attention: Gauge<i64, AtomicI64>,
-    /// Times that a pool was set to a rendered MachineConfig.
-    pub pools_rendered: Counter,
-    /// Rendered MachineConfigs that another client changed or deleted, and that were written again.
-    pub rendered_restored: Counter,
-    /// Merges of the MachineConfigs of a pool.
-    pub pools_merged: Counter,
-    /// Pools that are not set to what their MachineConfigs come to.
-    pub pools_attention: Gauge<i64, AtomicI64>,
-    watch_failures: Family<Kind, Counter>,
-    attention: Family<What, Gauge>,
-    refused: Family<Refusal, Gauge>,
-    left_alone: Family<Refusal, Gauge>,
+metrics! {
+    /// All metrics of the controller.
+    #[derive(Debug)]
+    pub struct ControllerMetrics {
+        expiry: Family<What, Gauge> = "managed_certificate_expiry_timestamp_seconds":
+            "Time at which the signing CA and the serving certificate expire, in seconds since 1970",
+        rotations: Family<Rotation, Counter> = "rotations":
+            "Signing CAs and serving certificates that were issued, by reason",
+        last_rotation: Family<Rotation, Gauge> = "last_rotation_timestamp_seconds":
+            "Time at which the last one was issued for this reason, in seconds since 1970",
+        attention: Family<What, Gauge> = "certificates_attention":
+            "Faults of certificates that need an administrator: pointer configs that cannot boot a machine, \
+            refused rotations, unusable certificates and keys",
+        pointers: Family<Trust, Gauge> = "pointers":
+            "Pointer configs by the newest CA that they trust",
+        pub leading: Gauge<i64, AtomicI64> = "leading":
+            "1 while this process is the leader",
+        pub user_data_written: Counter = "user_data_written":
+            "Writes of user data",
+        pub failures: Counter = "controller_failures":
+            "Failed reconciliations and writes of the controller",
+        watch_failures: Family<Kind, Counter> = "watch_failures":
+            "Failed or forbidden watches, by kind of object",
+        pub tokens_attention: Gauge<i64, AtomicI64> = "tokens_attention":
+            "Faults of tokens that need an administrator: user data without a token of a pool with access \
+            mode enforce, a clock that is behind",
+        pub pools_rendered: Counter = "pools_rendered":
+            "Times that a pool was set to a rendered MachineConfig",
+        pub rendered_restored: Counter = "rendered_restored":
+            "Rendered MachineConfigs that another client changed or deleted, written again",
+        pub pools_merged: Counter = "pools_merged":
+            "Merges of the MachineConfigs of a pool",
+        pub pools_attention: Gauge<i64, AtomicI64> = "pools_attention":
+            "Pools that cannot be rendered: MachineConfigs that conflict, a MachineConfig that cannot be \
+            written, another controller that renders",
+        refused: Family<Refusal, Gauge> = "registry_ca_refused":
+            "Refused entries of the ConfigMaps of registry CAs, by reason",
+        left_alone: Family<Refusal, Gauge> = "user_data_left_alone":
+            "Secrets whose user data is not updated, by reason",
+        /// Connections of administrators, probes and Prometheus.
+        pub connections: ConnectionMetrics,
+    }
 }
 
 impl ControllerMetrics {
@@ -83,93 +97,7 @@ impl ControllerMetrics {
 
     pub(super) fn register(&self, registry: &mut Registry) {
         self.connections.register_administrators(registry);
-        self.register_certificates(registry);
-        self.register_objects(registry);
-    }
-
-    fn register_certificates(&self, registry: &mut Registry) {
-        registry.register(
-            "managed_certificate_expiry_timestamp_seconds",
-            "Time at which the signing CA and the serving certificate expire, in seconds since 1970",
-            self.expiry.clone(),
-        );
-        registry.register(
-            "rotations",
-            "Signing CAs and serving certificates that were issued, by reason",
-            self.rotations.clone(),
-        );
-        registry.register(
-            "last_rotation_timestamp_seconds",
-            "Time at which the last one was issued for this reason, in seconds since 1970",
-            self.last_rotation.clone(),
-        );
-        registry.register(
-            "certificates_attention",
-            "Faults of certificates that need an administrator: pointer configs that cannot boot a \
-                machine, refused rotations, unusable certificates and keys",
-            self.attention.clone(),
-        );
-    }
-
-    fn register_objects(&self, registry: &mut Registry) {
-        registry.register(
-            "pointers",
-            "Pointer configs by the newest CA that they trust",
-            self.pointers.clone(),
-        );
-        registry.register("leading", "1 while this process is the leader", self.leading.clone());
-        registry.register(
-            "user_data_written",
-            "Writes of user data",
-            self.user_data_written.clone(),
-        );
-        registry.register(
-            "controller_failures",
-            "Failed reconciliations and writes of the controller",
-            self.failures.clone(),
-        );
-        registry.register(
-            "watch_failures",
-            "Failed or forbidden watches, by kind of object",
-            self.watch_failures.clone(),
-        );
-        registry.register(
-            "tokens_attention",
-            "Faults of tokens that need an administrator: user data without a token of a pool with \
-                access mode enforce, a clock that is behind",
-            self.tokens_attention.clone(),
-        );
-        registry.register(
-            "pools_rendered",
-            "Times that a pool was set to a rendered MachineConfig",
-            self.pools_rendered.clone(),
-        );
-        registry.register(
-            "rendered_restored",
-            "Rendered MachineConfigs that another client changed or deleted, written again",
-            self.rendered_restored.clone(),
-        );
-        registry.register(
-            "pools_merged",
-            "Merges of the MachineConfigs of a pool",
-            self.pools_merged.clone(),
-        );
-        registry.register(
-            "pools_attention",
-            "Pools that cannot be rendered: MachineConfigs that conflict, a MachineConfig that \
-                cannot be written, another controller that renders",
-            self.pools_attention.clone(),
-        );
-        registry.register(
-            "registry_ca_refused",
-            "Refused entries of the ConfigMaps of registry CAs, by reason",
-            self.refused.clone(),
-        );
-        registry.register(
-            "user_data_left_alone",
-            "Secrets whose user data is not updated, by reason",
-            self.left_alone.clone(),
-        );
+        self.register_as("", registry);
     }
 
     /// Records the observed state; `newest_trusted` has the newest CA of each pointer config.

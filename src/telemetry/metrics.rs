@@ -103,235 +103,79 @@ struct WhatLabels {
     what: &'static str,
 }
 
-/// All metrics with their registry.
-#[derive(Debug)]
-pub struct Metrics {
-    requests: Family<RequestLabels, Counter>,
-    access: Family<AccessLabels, Counter>,
-    access_modes: Family<ModeLabels, Gauge>,
-    old_ignition: Family<OldIgnitionLabels, Counter>,
-    oldest_ignition: Family<IgnitionLabels, Gauge>,
-    waiting_machines: Family<PoolLabels, Gauge>,
-    longest_wait: Family<PoolLabels, Gauge>,
-    waiting_forgotten: Counter,
-    node_failures: Family<NodeFailureLabels, Counter>,
-    /// Stages that machines have reported, which are values of a label.
-    stages: Mutex<BTreeSet<String>>,
-    /// Number of faults of tokens in the state directory.
-    pub tokens_attention: Gauge<i64, AtomicI64>,
-    /// Number of machines whose token was used from several addresses.
-    pub machine_tokens_shared: Gauge<i64, AtomicI64>,
-    /// Bytes of Ignition configs passed to the network.
-    pub response_bytes: Counter,
-    /// Connections of machines, on both ports.
-    pub connections: ConnectionMetrics,
-    /// Connections of administrators, probes and Prometheus.
-    pub administrators: ConnectionMetrics,
-    render_seconds: Histogram,
-    render_failures: Family<RenderLabels, Counter>,
-    certificate_expiry: Gauge,
-    certificates_attention: Family<WhatLabels, Gauge>,
-    /// Serving certificates that were not loaded because they are unreadable or do not match their key.
-    pub certificate_failures: Counter,
-    inputs_changed: Gauge,
-    inputs_age: Gauge<f64, AtomicU64>,
-    /// Files or objects that are unreadable at present.
-    pub input_problems: Gauge<i64, AtomicI64>,
-    /// Failed reads of files or objects.
-    pub input_failures: Counter,
-    machines_forgotten: Counter,
-    watch_failures: Family<KindLabels, Counter>,
-    stale_since: Gauge,
-    /// Failed reads and writes of the cache of a cluster's inputs.
-    pub cache_failures: Counter,
+metrics! {
+    /// All metrics of the server.
+    #[derive(Debug)]
+    pub struct Metrics {
+        requests: Family<RequestLabels, Counter> = "requests":
+            "Requests for a pool's config, by pool, Ignition spec version and status",
+        access: Family<AccessLabels, Counter> = "access":
+            "Requests for configs of pools whose access is audited or enforced, by pool, mode in force, and \
+            the reason for which they were accepted or refused",
+        access_modes: Family<ModeLabels, Gauge> = "access_mode":
+            "1 for each pool whose access is audited or enforced, by requested mode and mode in force",
+        old_ignition: Family<OldIgnitionLabels, Counter> = "old_ignition_requests":
+            "Requests of machines whose Ignition is older than their pool's oldest, by pool, and whether \
+            they were held or only reported",
+        oldest_ignition: Family<IgnitionLabels, Gauge> = "oldest_ignition":
+            "1 for each pool of which machines are known, by the oldest version of Ignition among them",
+        node_failures: Family<NodeFailureLabels, Counter> = "node_failures":
+            "Reports of machines whose first boot failed, by pool and stage",
+        pub machine_tokens_shared: Gauge<i64, AtomicI64> = "machine_tokens_shared":
+            "Machines whose token was used from several addresses, so that someone may have copied it",
+        pub response_bytes: Counter = "response_bytes":
+            "Bytes of configs handed to the network",
+        render_seconds: Histogram = "render_duration_seconds":
+            "Time to render one config in one version"
+            => Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0]),
+        render_failures: Family<RenderLabels, Counter> = "render_failures":
+            "Configs that could not be rendered, by pool",
+        waiting_machines: Family<PoolLabels, Gauge> = "approval_waiting_machines":
+            "Machines that wait for approval, by pool",
+        longest_wait: Family<PoolLabels, Gauge> = "approval_longest_wait_seconds":
+            "Time since the first request of the machine that waits longest for approval, by pool",
+        waiting_forgotten: Counter = "approval_machines_forgotten":
+            "Waiting machines that were removed from the list because it is full",
+        certificate_expiry: Gauge = "certificate_expiry_timestamp_seconds":
+            "Earliest time at which the serving certificate, or a CA sent with it, expires, in seconds since 1970",
+        pub certificate_failures: Counter = "certificate_reload_failures":
+            "Certificate and key files that could not be loaded",
+        certificates_attention: Family<WhatLabels, Gauge> = "certificates_attention":
+            "Faults of the certificates of this server that need an administrator: pointer configs that \
+            cannot boot a machine, refused rotations, unusable certificates and keys",
+        pub tokens_attention: Gauge<i64, AtomicI64> = "tokens_attention":
+            "Faults of the tokens of this server that need an administrator: pointer configs without a \
+            token of a pool with access mode enforce, unusable files, a clock that is behind",
+        inputs_changed: Gauge = "inputs_changed_timestamp_seconds":
+            "Time of the last change of the inputs, in seconds since 1970",
+        inputs_age: Gauge<f64, AtomicU64> = "inputs_age_seconds":
+            "Time since the inputs changed",
+        pub input_problems: Gauge<i64, AtomicI64> = "input_problems":
+            "Files or objects that cannot be read at present",
+        pub input_failures: Counter = "input_failures":
+            "Failed reads of files or objects",
+        machines_forgotten: Counter = "machines_forgotten":
+            "Machines that were removed from the boot ledger because it is full",
+        watch_failures: Family<KindLabels, Counter> = "watch_failures":
+            "Failed lists, watches and fetches from the API server, by kind of object",
+        stale_since: Gauge = "source_stale_since_timestamp_seconds":
+            "Time since which the API server is unavailable, in seconds since 1970; 0 while it is available",
+        pub cache_failures: Counter = "cache_failures":
+            "Failed reads and writes of the cache of the inputs",
+        /// Stages that machines have reported, which are values of a label.
+        stages: Mutex<BTreeSet<String>>,
+        /// Connections of machines, on both ports.
+        pub connections: ConnectionMetrics,
+        /// Connections of administrators, probes and Prometheus.
+        pub administrators: ConnectionMetrics,
+    }
 }
 
 impl Metrics {
-    /// Creates all metrics with value 0.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            requests: Family::default(),
-            access: Family::default(),
-            access_modes: Family::default(),
-            old_ignition: Family::default(),
-            oldest_ignition: Family::default(),
-            waiting_machines: Family::default(),
-            longest_wait: Family::default(),
-            waiting_forgotten: Counter::default(),
-            node_failures: Family::default(),
-            stages: Mutex::default(),
-            tokens_attention: Gauge::default(),
-            machine_tokens_shared: Gauge::default(),
-            response_bytes: Counter::default(),
-            connections: ConnectionMetrics::default(),
-            administrators: ConnectionMetrics::default(),
-            render_seconds: Histogram::new([
-                0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
-            ]),
-            render_failures: Family::default(),
-            certificate_expiry: Gauge::default(),
-            certificates_attention: Family::default(),
-            certificate_failures: Counter::default(),
-            inputs_changed: Gauge::default(),
-            inputs_age: Gauge::default(),
-            input_problems: Gauge::default(),
-            input_failures: Counter::default(),
-            machines_forgotten: Counter::default(),
-            watch_failures: Family::default(),
-            stale_since: Gauge::default(),
-            cache_failures: Counter::default(),
-        }
-    }
-
     pub(super) fn register(&self, registry: &mut Registry) {
-        self.register_requests(registry);
-        self.register_approval(registry);
-        self.connections.register(registry);
+        self.register_as("", registry);
+        self.connections.register_as("", registry);
         self.administrators.register_administrators(registry);
-        self.register_certificates(registry);
-        self.register_inputs(registry);
-    }
-
-    fn register_requests(&self, registry: &mut Registry) {
-        registry.register(
-            "requests",
-            "Requests for a pool's config, by pool, Ignition spec version and status",
-            self.requests.clone(),
-        );
-        registry.register(
-            "access",
-            "Requests for configs of pools whose access is audited or enforced, by pool, mode in \
-                force, and the reason for which they were accepted or refused",
-            self.access.clone(),
-        );
-        registry.register(
-            "access_mode",
-            "1 for each pool whose access is audited or enforced, by requested mode and mode in force",
-            self.access_modes.clone(),
-        );
-        registry.register(
-            "old_ignition_requests",
-            "Requests of machines whose Ignition is older than their pool's oldest, by pool, and whether they were held or only reported",
-            self.old_ignition.clone(),
-        );
-        registry.register(
-            "oldest_ignition",
-            "1 for each pool of which machines are known, by the oldest version of Ignition among them",
-            self.oldest_ignition.clone(),
-        );
-        registry.register(
-            "node_failures",
-            "Reports of machines whose first boot failed, by pool and stage",
-            self.node_failures.clone(),
-        );
-        registry.register(
-            "machine_tokens_shared",
-            "Machines whose token was used from several addresses, so that someone may have copied it",
-            self.machine_tokens_shared.clone(),
-        );
-        registry.register(
-            "response_bytes",
-            "Bytes of configs handed to the network",
-            self.response_bytes.clone(),
-        );
-        registry.register(
-            "render_duration_seconds",
-            "Time to render one config in one version",
-            self.render_seconds.clone(),
-        );
-        registry.register(
-            "render_failures",
-            "Configs that could not be rendered, by pool",
-            self.render_failures.clone(),
-        );
-    }
-
-    fn register_approval(&self, registry: &mut Registry) {
-        registry.register(
-            "approval_waiting_machines",
-            "Machines that wait for approval, by pool",
-            self.waiting_machines.clone(),
-        );
-        registry.register(
-            "approval_longest_wait_seconds",
-            "Time since the first request of the machine that waits longest for approval, by pool",
-            self.longest_wait.clone(),
-        );
-        registry.register(
-            "approval_machines_forgotten",
-            "Waiting machines that were removed from the list because it is full",
-            self.waiting_forgotten.clone(),
-        );
-    }
-
-    fn register_certificates(&self, registry: &mut Registry) {
-        registry.register(
-            "certificate_expiry_timestamp_seconds",
-            "Earliest time at which the serving certificate, or a CA sent with it, expires, in \
-                seconds since 1970",
-            self.certificate_expiry.clone(),
-        );
-        registry.register(
-            "certificate_reload_failures",
-            "Certificate and key files that could not be loaded",
-            self.certificate_failures.clone(),
-        );
-        registry.register(
-            "certificates_attention",
-            "Faults of the certificates of this server that need an administrator: pointer configs \
-                that cannot boot a machine, refused rotations, unusable certificates and keys",
-            self.certificates_attention.clone(),
-        );
-        registry.register(
-            "tokens_attention",
-            "Faults of the tokens of this server that need an administrator: pointer configs \
-                without a token of a pool with access mode enforce, unusable files, a clock that is behind",
-            self.tokens_attention.clone(),
-        );
-    }
-
-    fn register_inputs(&self, registry: &mut Registry) {
-        registry.register(
-            "inputs_changed_timestamp_seconds",
-            "Time of the last change of the inputs, in seconds since 1970",
-            self.inputs_changed.clone(),
-        );
-        registry.register(
-            "inputs_age_seconds",
-            "Time since the inputs changed",
-            self.inputs_age.clone(),
-        );
-        registry.register(
-            "input_problems",
-            "Files or objects that cannot be read at present",
-            self.input_problems.clone(),
-        );
-        registry.register(
-            "input_failures",
-            "Failed reads of files or objects",
-            self.input_failures.clone(),
-        );
-        registry.register(
-            "machines_forgotten",
-            "Machines that were removed from the boot ledger because it is full",
-            self.machines_forgotten.clone(),
-        );
-        registry.register(
-            "watch_failures",
-            "Failed lists, watches and fetches from the API server, by kind of object",
-            self.watch_failures.clone(),
-        );
-        registry.register(
-            "source_stale_since_timestamp_seconds",
-            "Time since which the API server is unavailable, in seconds since 1970; 0 while it is available",
-            self.stale_since.clone(),
-        );
-        registry.register(
-            "cache_failures",
-            "Failed reads and writes of the cache of the inputs",
-            self.cache_failures.clone(),
-        );
     }
 
     /// The counter of requests with one outcome. Look it up once if the outcome repeats.
@@ -462,12 +306,6 @@ impl Metrics {
             self.inputs_age.set(age.as_secs_f64());
         }
         encode(|registry| self.register(registry))
-    }
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -1,5 +1,33 @@
 //! Logs, metrics and readiness.
 
+/// Declares a struct of metrics, each with its name and help, from which its registration follows.
+macro_rules! metrics {
+    ($(#[$about:meta])* pub struct $metrics:ident {
+        $($(#[$doc:meta])* $vis:vis $field:ident: $type:ty
+            $(= $name:literal: $help:literal)? $(=> $new:expr)?,)*
+    }) => {
+        $(#[$about])*
+        pub struct $metrics {
+            $($(#[$doc])* $vis $field: $type,)*
+        }
+
+        impl Default for $metrics {
+            fn default() -> Self {
+                Self { $($field: metrics!(@new $($new)?),)* }
+            }
+        }
+
+        impl $metrics {
+            /// Registers the metrics, with `whose` before each help.
+            pub(super) fn register_as(&self, whose: &str, registry: &mut Registry) {
+                $($(registry.register($name, whose.to_owned() + $help, self.$field.clone());)?)*
+            }
+        }
+    };
+    (@new) => { Default::default() };
+    (@new $new:expr) => { $new };
+}
+
 pub mod conditions;
 mod connections;
 mod controllers;
@@ -52,7 +80,7 @@ mod tests {
     }
 
     fn of_server() -> Metrics {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         metrics.requests(PoolLabel::Unknown, Some(SpecVersion::V3_0), 200).inc();
         metrics.access(PoolLabel::Unknown, "audit", "missing");
         metrics.access_modes([("p", "audit", "audit")].into_iter());

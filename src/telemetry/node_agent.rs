@@ -21,28 +21,33 @@ struct Watched {
     kind: &'static str,
 }
 
-/// All metrics of a node's agent.
-#[derive(Debug, Default)]
-pub struct NodeCaMetrics {
-    /// Connections of administrators and Prometheus.
-    pub connections: ConnectionMetrics,
-    /// Registries in the merged ConfigMap.
-    pub(crate) registries: Gauge<i64, AtomicI64>,
-    /// Faulty paths of the directory.
-    pub(crate) problems: Gauge<i64, AtomicI64>,
-    /// Registries whose files were written or removed.
-    pub(crate) changes: Counter,
-    refused: Family<Refusal, Gauge>,
-    watch_failures: Family<Watched, Counter>,
-    /// Time since which the ConfigMap cannot be followed, in seconds since 1970; 0 if it can.
-    pub(crate) stale_since: Gauge,
-    /// Registries with credentials in the Secret.
-    pub(crate) credentials: Gauge<i64, AtomicI64>,
-    /// Refused entries of the Secret.
-    pub(crate) credentials_refused: Gauge<i64, AtomicI64>,
-    /// Value 1 while the file of registry credentials is faulty.
-    pub(crate) credential_problems: Gauge<i64, AtomicI64>,
-    pub(crate) credential_changes: Counter,
+metrics! {
+    /// All metrics of a node's agent.
+    #[derive(Debug)]
+    pub struct NodeCaMetrics {
+        pub(crate) registries: Gauge<i64, AtomicI64> = "node_ca_registries":
+            "Registries with a CA in the merged ConfigMap",
+        pub(crate) problems: Gauge<i64, AtomicI64> = "node_ca_problems":
+            "Paths on the node that differ from the merged ConfigMap and cannot be repaired",
+        pub(crate) changes: Counter = "node_ca_changes":
+            "Writes and removals of a registry's files on the node",
+        refused: Family<Refusal, Gauge> = "registry_ca_refused":
+            "Refused entries of the merged ConfigMap, by reason",
+        watch_failures: Family<Watched, Counter> = "watch_failures":
+            "Failed or forbidden watches, by kind of object",
+        pub(crate) stale_since: Gauge = "source_stale_since_timestamp_seconds":
+            "Time since which the merged ConfigMap cannot be watched, in seconds since 1970; 0 while it is watched",
+        pub(crate) credentials: Gauge<i64, AtomicI64> = "node_ca_logins":
+            "Registries with credentials in the Secret",
+        pub(crate) credentials_refused: Gauge<i64, AtomicI64> = "node_ca_logins_refused":
+            "Refused entries of the Secret with registry credentials",
+        pub(crate) credential_problems: Gauge<i64, AtomicI64> = "node_ca_login_problems":
+            "1 if the node's file of registry credentials differs from the Secret and cannot be repaired",
+        pub(crate) credential_changes: Counter = "node_ca_login_changes":
+            "Registry credentials that were written on the node or removed",
+        /// Connections of administrators and Prometheus.
+        pub connections: ConnectionMetrics,
+    }
 }
 
 impl NodeCaMetrics {
@@ -56,57 +61,7 @@ impl NodeCaMetrics {
 
     pub(super) fn register(&self, registry: &mut Registry) {
         self.connections.register_administrators(registry);
-        registry.register(
-            "node_ca_registries",
-            "Registries with a CA in the merged ConfigMap",
-            self.registries.clone(),
-        );
-        registry.register(
-            "node_ca_problems",
-            "Paths on the node that differ from the merged ConfigMap and cannot be repaired",
-            self.problems.clone(),
-        );
-        registry.register(
-            "node_ca_changes",
-            "Writes and removals of a registry's files on the node",
-            self.changes.clone(),
-        );
-        registry.register(
-            "registry_ca_refused",
-            "Refused entries of the merged ConfigMap, by reason",
-            self.refused.clone(),
-        );
-        registry.register(
-            "watch_failures",
-            "Failed or forbidden watches, by kind of object",
-            self.watch_failures.clone(),
-        );
-        registry.register(
-            "source_stale_since_timestamp_seconds",
-            "Time since which the merged ConfigMap cannot be watched, in seconds since 1970; 0 \
-                while it is watched",
-            self.stale_since.clone(),
-        );
-        registry.register(
-            "node_ca_logins",
-            "Registries with credentials in the Secret",
-            self.credentials.clone(),
-        );
-        registry.register(
-            "node_ca_logins_refused",
-            "Refused entries of the Secret with registry credentials",
-            self.credentials_refused.clone(),
-        );
-        registry.register(
-            "node_ca_login_problems",
-            "1 if the node's file of registry credentials differs from the Secret and cannot be repaired",
-            self.credential_problems.clone(),
-        );
-        registry.register(
-            "node_ca_login_changes",
-            "Registry credentials that were written on the node or removed",
-            self.credential_changes.clone(),
-        );
+        self.register_as("", registry);
     }
 
     /// The counter of failed watches of a kind (in the plural).

@@ -4,12 +4,13 @@
 //! By the source and not by a page, because a metric that is told apart by labels has no line there
 //! before it has happened.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use syn::visit::{self, Visit};
-use syn::{Expr, ExprLit, ExprMethodCall, Field, Lit, Member, Type};
+use syn::parse::{Parse, ParseStream};
+use syn::visit::Visit;
+use syn::{Attribute, Expr, Ident, Item, LitStr, Token, Visibility};
 
 /// What all names begin with.
 const PREFIX: &str = "mcs_";
@@ -43,71 +44,70 @@ impl Metric {
     }
 }
 
-/// What the file registers, `registry.register("name", "help", self.field.clone())`.
+/// Metrics that a file declares, `metrics! { … pub struct Name { field: Type = "name": "help", … } }`.
 pub(super) fn registered(file: &Path) -> Vec<Metric> {
     let text = fs::read_to_string(file).expect("a source file");
     let source = syn::parse_file(&text).expect("Rust");
-    let mut found = Found::default();
-    found.visit_file(&source);
-    assert!(!found.calls.is_empty(), "{} registers nothing", file.display());
-    let metric = |(name, field): &(String, String)| {
-        let words = &found.fields[field];
-        let has = |word: &str| words.contains(word);
-        let kind = match () {
-            () if has("Counter") => Kind::Counter,
-            () if has("Histogram") => Kind::Histogram,
-            () if has("Gauge") => Kind::Gauge,
-            () => panic!("{name} is of no known kind: {words:?}"),
-        };
-        Metric { name: format!("{PREFIX}{name}"), kind, is_family: has("Family") }
-    };
-    found.calls.iter().map(metric).collect()
+    let declared = source.items.iter().find_map(|item| match item {
+        Item::Macro(it) if it.mac.path.is_ident("metrics") => Some(it.mac.parse_body::<Metrics>()),
+        _ => None,
+    });
+    let declared = declared.unwrap_or_else(|| panic!("{} declares nothing", file.display()));
+    declared.unwrap_or_else(|error| panic!("{}: {error}", file.display())).0
 }
 
-#[derive(Default)]
-struct Found {
-    /// The words of each field's type.
-    fields: BTreeMap<String, BTreeSet<String>>,
-    /// Names with their fields.
-    calls: Vec<(String, String)>,
-}
+struct Metrics(Vec<Metric>);
 
-impl<'ast> Visit<'ast> for Found {
-    fn visit_field(&mut self, field: &'ast Field) {
-        if let Some(name) = &field.ident {
+impl Parse for Metrics {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        input.call(Attribute::parse_outer)?;
+        input.parse::<Visibility>()?;
+        input.parse::<Token![struct]>()?;
+        input.parse::<Ident>()?;
+        let content;
+        syn::braced!(content in input);
+        let mut found = Vec::new();
+        while !content.is_empty() {
+            content.call(Attribute::parse_outer)?;
+            content.parse::<Visibility>()?;
+            content.parse::<Ident>()?;
+            content.parse::<Token![:]>()?;
             let mut words = Words::default();
-            words.visit_type(&field.ty);
-            self.fields.insert(name.to_string(), words.0);
+            words.visit_type(&content.parse()?);
+            if content.parse::<Option<Token![=]>>()?.is_some() {
+                let name = content.parse::<LitStr>()?.value();
+                content.parse::<Token![:]>()?;
+                content.parse::<LitStr>()?;
+                found.push(words.metric(&name));
+            }
+            if content.parse::<Option<Token![=>]>>()?.is_some() {
+                content.parse::<Expr>()?;
+            }
+            content.parse::<Token![,]>()?;
         }
-    }
-
-    fn visit_expr_method_call(&mut self, call: &'ast ExprMethodCall) {
-        visit::visit_expr_method_call(self, call);
-        let mut arguments = call.args.iter();
-        if call.method != "register" || arguments.len() != 3 {
-            return;
-        }
-        let (Some(Expr::Lit(ExprLit { lit: Lit::Str(name), .. })), Some(Expr::MethodCall(clone))) =
-            (arguments.next(), arguments.nth(1))
-        else {
-            panic!("a metric is registered otherwise than by name, help and self.field.clone()");
-        };
-        let Expr::Field(field) = &*clone.receiver else { panic!("no field: {}", name.value()) };
-        let Member::Named(field) = &field.member else { panic!("no name: {}", name.value()) };
-        self.calls.push((name.value(), field.to_string()));
+        Ok(Self(found))
     }
 }
 
 /// All names in a type.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Words(BTreeSet<String>);
 
-impl<'ast> Visit<'ast> for Words {
-    fn visit_type(&mut self, node: &'ast Type) {
-        visit::visit_type(self, node);
+impl Words {
+    fn metric(&self, name: &str) -> Metric {
+        let has = |word: &str| self.0.contains(word);
+        let kind = match () {
+            () if has("Counter") => Kind::Counter,
+            () if has("Histogram") => Kind::Histogram,
+            () if has("Gauge") => Kind::Gauge,
+            () => panic!("{name} is of no known kind: {self:?}"),
+        };
+        Metric { name: format!("{PREFIX}{name}"), kind, is_family: has("Family") }
     }
+}
 
-    fn visit_ident(&mut self, ident: &'ast proc_macro2::Ident) {
+impl<'ast> Visit<'ast> for Words {
+    fn visit_ident(&mut self, ident: &'ast Ident) {
         self.0.insert(ident.to_string());
     }
 }
