@@ -8,9 +8,9 @@
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{CAS, NOW, expanded, pem_word};
 use pki::{
-    Answer, Asked, Certificate, CertificateState, External, Holder, Host, Issuer, PointerState,
-    PointerTrust, Policy, Request, StoredPair, dry_run, locked_out, reported_lockouts,
-    trusted_by_somebody,
+    Answer, Certificate, CertificateState, External, Holder, Host, Issuer, PointerState,
+    PointerTrust, Policy, Request, RotationRequest, StoredPair, dry_run, locked_out,
+    reported_lockouts, trusted_by_somebody,
 };
 
 fuzz_target!(|data: &[u8]| {
@@ -74,7 +74,7 @@ fuzz_target!(|data: &[u8]| {
         hosts: vec![host.clone()],
         are_hosts_used: first & 1 != 0,
         is_shared: first & 2 != 0,
-        asked: Asked {
+        asked: RotationRequest {
             ca: first & 4 != 0,
             serving: first & 8 != 0,
             force: false,

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use kube::Client;
 use model::access::Records;
-use pki::{Asked, CertificateState, Policy};
+use pki::{CertificateState, Policy, RotationRequest};
 use time::OffsetDateTime;
 use tokio::runtime::{Builder, Runtime};
 
-use super::certs::distrust::Foreseen;
+use super::certs::distrust::DistrustPreview;
 use super::certs::exposure::{self, Worth};
 use super::certs::{date, warn_locked_out};
 use super::print_line;
@@ -98,12 +98,12 @@ impl StateStore for ClusterStore {
     }
 
     fn rotate(&self, ca: bool, force: bool, policy: &Policy, now: OffsetDateTime) -> Result<()> {
-        let mut foreseen = Vec::new();
+        let mut warnings = Vec::new();
         for secret in [ca.then_some(CA), Some(SERVING)].into_iter().flatten() {
             let value = date(now)?;
             let is_first = secret == CA || !ca;
             self.ask(secret, |Seen { place, observed, .. }| {
-                let asked = Asked { ca, serving: true, force, ..observed.asked };
+                let asked = RotationRequest { ca, serving: true, force, ..observed.asked };
                 let state = CertificateState { asked, ..observed };
                 let generate = &mut |_| policy.algorithm.generate();
                 // A request that the controller would refuse is reported here instead.
@@ -112,12 +112,12 @@ impl StateStore for ClusterStore {
                 if let Some(refused) = refused.filter(|_| is_first) {
                     bail!("{place}: {refused}");
                 }
-                foreseen = attention;
+                warnings = attention;
                 Ok(Some(Ask::Rotation { secret, value: value.clone(), is_forced: force }))
             })?;
             print_line(&format!("requested a rotation of Secret {NAMESPACE}/{secret}"));
         }
-        warn_locked_out(foreseen);
+        warn_locked_out(warnings);
         Ok(())
     }
 
@@ -129,22 +129,22 @@ impl StateStore for ClusterStore {
         now: OffsetDateTime,
     ) -> Result<()> {
         let mut reported = BTreeSet::new();
-        let mut last: Option<Foreseen> = None;
+        let mut last: Option<DistrustPreview> = None;
         self.ask(CA, |seen| {
             let listed = &seen.observed.asked.distrust;
             if last.as_ref().is_some_and(|it| it.is_listed(listed)) {
                 return Ok(None);
             }
-            let foreseen = Foreseen::of(seen, named, policy, now)?;
-            foreseen.tell(yes, now, &mut reported)?;
-            let request = Ask::Distrust(foreseen.asked.distrust.clone());
-            last = Some(foreseen);
+            let preview = DistrustPreview::of(seen, named, policy, now)?;
+            preview.tell(yes, now, &mut reported)?;
+            let request = Ask::Distrust(preview.asked.distrust.clone());
+            last = Some(preview);
             Ok(Some(request))
         })?;
         print_line(&format!(
             "requested to distrust them, with an annotation of Secret {NAMESPACE}/{CA}"
         ));
-        match last.as_ref().and_then(|foreseen| foreseen.obstacle(now)) {
+        match last.as_ref().and_then(|preview| preview.obstacle(now)) {
             Some(reason) => bail!("the controller cannot do it yet: {reason}"),
             None => Ok(()),
         }

@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 use model::access::Records;
 use model::access::machine::{Moment, Window};
 use model::pointer_config::{LeftAlone, PointerConfig};
-use pki::{Asked, Host, LEFT_OUT, Lockout, LockoutReason, Policy, Step, Warning};
+use pki::{Host, LEFT_OUT, Lockout, LockoutReason, Policy, RotationRequest, Step, Warning};
 use time::OffsetDateTime;
 
-use super::certs::distrust::Foreseen;
+use super::certs::distrust::DistrustPreview;
 use super::certs::exposure::{self, Worth};
 use super::certs::{located, warn_locked_out};
 use super::rendering::read_manifests;
@@ -36,7 +36,7 @@ impl DirectoryStore {
 
     /// Names of the present serving certificate, for its replacement.
     fn present_hosts(&self) -> Result<Vec<Host>> {
-        let leaf = self.0.observe(&[], &Asked::default())?.served();
+        let leaf = self.0.observe(&[], &RotationRequest::default())?.served();
         let Some(leaf) = leaf else { return Ok(Vec::new()) };
         let mut hosts: Vec<Host> = leaf.hosts.into_iter().collect();
         // The main one is the common name.
@@ -101,7 +101,7 @@ impl StateStore for DirectoryStore {
         Ok(Seen {
             pools: state.pools()?,
             place: state.path().display().to_string(),
-            observed: state.observe(&self.present_hosts()?, &Asked::default())?,
+            observed: state.observe(&self.present_hosts()?, &RotationRequest::default())?,
             open_files: state.open_files().iter().map(|path| path.display().to_string()).collect(),
             unreadable: state.unreadable().iter().map(Unreadable::to_string).collect(),
             files: state.key_files(),
@@ -140,13 +140,13 @@ impl StateStore for DirectoryStore {
         let hosts = self.present_hosts()?;
         if hosts.is_empty() && !force {
             // An unusable pair is a better explanation than a missing one.
-            let observed = self.0.observe(&hosts, &Asked::default())?;
+            let observed = self.0.observe(&hosts, &RotationRequest::default())?;
             let generate = &mut |_| policy.algorithm.generate();
             self.refuse(pki::dry_run(&observed, policy, now, generate)?.1, force)?;
             let path = self.0.path().display();
             bail!("{path}: no serving certificate yet: run `serve` first");
         }
-        let asked = Asked { ca, serving: true, force, distrust: Vec::new() };
+        let asked = RotationRequest { ca, serving: true, force, distrust: Vec::new() };
         let done = self.0.reconcile(|| anyhow::Ok((hosts, asked)), policy, now)?;
         self.print_steps(&done);
         self.refuse(done.attention, force)
@@ -162,9 +162,9 @@ impl StateStore for DirectoryStore {
         let mut reported = BTreeSet::new();
         // Held from the look on, so that no other process distrusts the remaining CAs meanwhile.
         let wanted = || {
-            let foreseen = Foreseen::of(self.observe(None)?, named, policy, now)?;
-            foreseen.tell(yes, now, &mut reported)?;
-            anyhow::Ok((self.present_hosts()?, foreseen.asked))
+            let preview = DistrustPreview::of(self.observe(None)?, named, policy, now)?;
+            preview.tell(yes, now, &mut reported)?;
+            anyhow::Ok((self.present_hosts()?, preview.asked))
         };
         let mut done = self.0.reconcile(wanted, policy, now)?;
         self.print_steps(&done);

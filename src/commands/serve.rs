@@ -13,7 +13,7 @@ use model::access::rotation::RotationPolicy;
 use model::inputs::{Inputs, Problem};
 use model::objects::SecretName;
 use nix::ifaddrs::getifaddrs;
-use pki::{Asked, Host, Policy, Warning};
+use pki::{Host, Policy, RotationRequest, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
@@ -120,7 +120,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 
 /// Pointer configs with the verdict if a machine boots from them at present. Read errors are reported elsewhere.
 fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<Judged> {
-    let seen = state.observe(&[], &Asked::default()).ok()?;
+    let seen = state.observe(&[], &RotationRequest::default()).ok()?;
     let holders: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
     let faults: Vec<_> =
@@ -224,7 +224,7 @@ impl Renewal {
     fn reconcile(&mut self) -> OffsetDateTime {
         self.looked = (OffsetDateTime::now_utc(), Instant::now());
         let (now, _) = self.looked;
-        let wanted = || Ok::<_, StateError>((self.hosts.clone(), Asked::default()));
+        let wanted = || Ok::<_, StateError>((self.hosts.clone(), RotationRequest::default()));
         let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
         match state.reconcile(wanted, &self.policy, now) {
             Ok(done) => {

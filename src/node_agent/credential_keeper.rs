@@ -48,7 +48,7 @@ pub struct CredentialReport {
 }
 
 /// Findings of a check, with the plan.
-struct Look {
+struct Observation {
     plan: CredentialPlan,
     listed: Written,
     present: Option<Vec<u8>>,
@@ -128,7 +128,7 @@ impl CredentialKeeper {
         Ok(CredentialReport { written, adopted, removed, problem: look.problem })
     }
 
-    fn look(&self, directory: &OpenDirectory, entries: &Entries) -> io::Result<Look> {
+    fn look(&self, directory: &OpenDirectory, entries: &Entries) -> io::Result<Observation> {
         let stamp = directory.stamp(&self.name)?;
         let present = directory.read(&self.name)?;
         let (listed, mut problem) = match credential_list::read(directory, &self.list) {
@@ -153,13 +153,13 @@ impl CredentialKeeper {
         if plan.file.is_none() && holds_ours && !directory.is_private(&self.name)? {
             plan.file.clone_from(&present);
         }
-        Ok(Look { plan, listed, present, stamp, problem })
+        Ok(Observation { plan, listed, present, stamp, problem })
     }
 
     /// The list gets new entries before the write, and loses old ones after it: whenever this process dies, all that it
     /// has written is on the list.
-    fn write(&self, directory: &OpenDirectory, look: &Look) -> io::Result<()> {
-        let Look { plan, listed, present, stamp, .. } = look;
+    fn write(&self, directory: &OpenDirectory, look: &Observation) -> io::Result<()> {
+        let Observation { plan, listed, present, stamp, .. } = look;
         if let Some(file) = &plan.file {
             if plan.before != *listed {
                 credential_list::write(directory, &self.list, &plan.before)?;
@@ -177,7 +177,7 @@ impl CredentialKeeper {
     }
 }
 
-impl Look {
+impl Observation {
     fn is_done(&self) -> bool {
         self.plan.file.is_none() && self.plan.after == self.listed
     }

@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{AUTHORIZATION, CONNECTION, USER_AGENT, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method};
-use model::access::approval::Asked;
+use model::access::approval::UnapprovedRequest;
 use model::access::{self, BrokenRule, Credential, Policy, Proof, Refusal, Verdict, decide};
 use model::ignition_version::IgnitionVersion;
 use model::refusal::RefusalCode;
@@ -154,7 +154,7 @@ impl Authorizer {
         if !verdict.needs_approval || verdict.refusal().is_some() {
             return;
         }
-        let asked = Asked {
+        let asked = UnapprovedRequest {
             pool,
             address: peer.address.ip(),
             proof: verdict.judged.as_ref().ok(),

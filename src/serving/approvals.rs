@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use model::access::approval::{Approvals, Asked, Subject, WaitingMachines, Waits};
+use model::access::approval::{Approvals, Subject, UnapprovedRequest, WaitingMachines, Waits};
 use model::access::machine::Moment;
 use model::overview::{ApprovedMachine, WaitingMachine};
 use time::OffsetDateTime;
@@ -49,7 +49,7 @@ impl MachineApprovals {
     }
 
     /// True if the machine of a request is approved; otherwise it waits.
-    pub(crate) fn admit(&self, asked: &Asked<'_>) -> bool {
+    pub(crate) fn admit(&self, asked: &UnapprovedRequest<'_>) -> bool {
         let (subject, now) = (asked.subject(), self.now());
         let is_open = self.given.load().is_open(&subject, now.up);
         let mut waiting = self.waiting();

@@ -27,7 +27,7 @@ use super::machine_keeper::{KeptMachines, MachineKeeper};
 use super::overlays::Overlays;
 use super::pointer_writer::PointerWriter;
 use super::publish::{Publisher, Served};
-use super::token_keeper::{Kept, TokenKeeper};
+use super::token_keeper::{KeptTokens, TokenKeeper};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
@@ -215,7 +215,8 @@ impl Pipeline {
             let known = Known { records: Some(records.clone()), signed, machines, inputs: None };
             policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
         };
-        let Kept { records, attention } = local.keeper.as_mut()?.keep(&wanted.understood(), accept);
+        let KeptTokens { records, attention } =
+            local.keeper.as_mut()?.keep(&wanted.understood(), accept);
         self.degrade(AccessFault::Tokens, &attention);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.reporting.metrics.tokens_attention.set(count);

@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
-    Asked, Certificate, CertificateState, Host, IssueError, MAX_STEPS, Next, Policy, Step,
-    StoredPair, Unusable, Warning, Write, next, read_chain,
+    Certificate, CertificateState, Host, IssueError, MAX_STEPS, Next, Policy, RotationRequest,
+    Step, StoredPair, Unusable, Warning, Write, next, read_chain,
 };
 use time::OffsetDateTime;
 
@@ -149,7 +149,7 @@ impl StateDirectory {
     /// certificate and on the requests, under the lock. Waits a limited time for another process.
     pub fn reconcile<E: From<StateError>>(
         &self,
-        wanted: impl FnOnce() -> Result<(Vec<Host>, Asked), E>,
+        wanted: impl FnOnce() -> Result<(Vec<Host>, RotationRequest), E>,
         policy: &Policy,
         now: OffsetDateTime,
     ) -> Result<Reconciled, E> {
@@ -161,7 +161,7 @@ impl StateDirectory {
     fn reconcile_locked(
         &self,
         hosts: &[Host],
-        mut asked: Asked,
+        mut asked: RotationRequest,
         policy: &Policy,
         now: OffsetDateTime,
     ) -> Result<Reconciled, StateError> {
@@ -226,7 +226,7 @@ impl StateDirectory {
         now: OffsetDateTime,
     ) -> Result<Option<Vec<Warning>>, StateError> {
         let _lock = self.lock()?;
-        let state = self.observe(hosts, &Asked::default())?;
+        let state = self.observe(hosts, &RotationRequest::default())?;
         // A step that needs a key is due, and not taken here.
         let generate = &mut |_| Err(IssueError::NoKey(String::new()));
         match next(&state, policy, now, generate) {
@@ -276,7 +276,11 @@ impl StateDirectory {
     }
 
     /// Observes the present state.
-    pub fn observe(&self, hosts: &[Host], asked: &Asked) -> Result<CertificateState, StateError> {
+    pub fn observe(
+        &self,
+        hosts: &[Host],
+        asked: &RotationRequest,
+    ) -> Result<CertificateState, StateError> {
         let trust = self.trust()?;
         let pointers = self.observe_pointers(&trust)?;
         let Trust { bundle, ca, .. } = trust;

@@ -63,8 +63,8 @@ pub use servable::{belongs, load_key, read_chain, sent_chain};
 pub use serving::{Generate, issue_pair, signing_ca};
 pub use signing_request::{BadRequest, SigningRequest};
 pub use state::{
-    Answer, Asked, CertificateState, External, Issuer, PointerState, PointerTrust, RepairedPointer,
-    Request, StoredPair,
+    Answer, CertificateState, External, Issuer, PointerState, PointerTrust, RepairedPointer,
+    Request, RotationRequest, StoredPair,
 };
 pub use usage::{UnknownUsage, Usage};
 pub use warning::{CertificateKind, Refusal, Refused, USER_DATA_LIMITS, Warning};

@@ -31,8 +31,8 @@ mod tests {
     use crate::issue::{Signer, Validity, issue_serving};
     use crate::plan::renewal;
     use crate::{
-        Asked, Certificate, CertificateState, External, Holder, Host, IssueError, KeyAlgorithm,
-        MAX_STEPS, Next, Policy, StoredPair, locked_out, next, reported_lockouts,
+        Certificate, CertificateState, External, Holder, Host, IssueError, KeyAlgorithm, MAX_STEPS,
+        Next, Policy, RotationRequest, StoredPair, locked_out, next, reported_lockouts,
     };
 
     const NOW: OffsetDateTime = datetime!(2026-11-21 0:00 UTC);
@@ -119,7 +119,7 @@ mod tests {
                 ..CertificateState::default()
             };
             let foreign = CertificateState { ca: None, ..own.clone() };
-            let asked = Asked { ca: true, serving: true, ..Asked::default() };
+            let asked = RotationRequest { ca: true, serving: true, ..RotationRequest::default() };
             let rotated = CertificateState { asked, ..own.clone() };
             let external = External {
                 name: "a secret".to_owned(),

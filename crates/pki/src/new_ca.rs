@@ -49,7 +49,7 @@ impl Maker<'_> {
                 refusal,
             }));
         }
-        if *reason == Reason::Asked
+        if *reason == Reason::Requested
             && !self.view.state.asked.force
             && let Some(refusal) = self.refusal()?
         {

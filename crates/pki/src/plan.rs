@@ -113,7 +113,7 @@ impl RotationPlan {
         if let Some(fault) = &view.fault {
             self.attention.push(Warning::Ca(fault.clone()));
             if asked.ca && asked.force {
-                self.steps.push(Step::Ca(Reason::Asked));
+                self.steps.push(Step::Ca(Reason::Requested));
             }
             return;
         }
@@ -163,16 +163,16 @@ impl RotationPlan {
     /// Adds the step that an administrator's request for a new CA leads to.
     fn requested_ca(&mut self, view: &View<'_>, is_forced: bool, is_clock_behind: bool) {
         let step = match just_rotated(view) {
-            false if is_forced => Step::Ca(Reason::Asked),
+            false if is_forced => Step::Ca(Reason::Requested),
             _ if is_clock_behind => return self.refuse_requested_ca(Refusal::Clock),
             true if !is_forced => Step::Store(Reason::Joined),
-            _ => Step::Ca(Reason::Asked),
+            _ => Step::Ca(Reason::Requested),
         };
         self.steps.push(step);
     }
 
     fn refuse_requested_ca(&mut self, refusal: Refusal) {
-        let (what, because) = (CertificateKind::Ca, Reason::Asked);
+        let (what, because) = (CertificateKind::Ca, Reason::Requested);
         self.attention.push(Refused { what, because, refusal }.into());
     }
 
@@ -275,7 +275,7 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
         Serving::Missing => Some(Reason::Missing),
         Serving::Distrusted => Some(Reason::Distrusted),
         Serving::Unusable { is_foreign: true, .. } => {
-            (asked.serving && asked.force).then_some(Reason::Asked)
+            (asked.serving && asked.force).then_some(Reason::Requested)
         }
         Serving::Unusable { fault, .. } => Some(if view.chain.is_empty() {
             Reason::Unreadable
@@ -284,7 +284,7 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
         }),
         Serving::Foreign { leaf, is_known } => {
             if asked.serving {
-                Some(Reason::Asked)
+                Some(Reason::Requested)
             } else if !is_known {
                 asked.force.then_some(Reason::NewerCa)
             } else if !leaf.is_valid_at(view.now) {
@@ -301,7 +301,7 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
                 return Some(Reason::Expired);
             }
             if asked.serving {
-                return Some(Reason::Asked);
+                return Some(Reason::Requested);
             }
             if view.chain.iter().any(|sent| view.kept.is_tainted(sent)) {
                 return Some(Reason::Distrusted);

@@ -34,7 +34,7 @@ pub enum Reason {
     Issuer(String),
     /// An administrator requested it.
     #[error("requested")]
-    Asked,
+    Requested,
     /// The certificate is distrusted, or its chain contains a distrusted one.
     #[error("distrusted")]
     Distrusted,
@@ -66,7 +66,7 @@ impl Reason {
             Self::NewerCa => "newer-authority",
             Self::External(_) => "external",
             Self::Issuer(_) => "issuer",
-            Self::Asked => "asked",
+            Self::Requested => "asked",
             Self::Distrusted => "distrusted",
             Self::Chain => "chain",
             Self::Restored => "restored",

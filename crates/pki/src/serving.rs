@@ -11,8 +11,8 @@ use super::lockout::handshake_bytes;
 use super::plan::can_renew;
 use super::view::{Serving, View};
 use super::{
-    Asked, Certificate, CertificateKind, CertificateState, Host, IssueError, Lockout,
-    LockoutReason, Policy, Reason, Refusal, Refused, StoredPair,
+    Certificate, CertificateKind, CertificateState, Host, IssueError, Lockout, LockoutReason,
+    Policy, Reason, Refusal, Refused, RotationRequest, StoredPair,
 };
 
 /// Generates a key for a kind of certificate.
@@ -168,9 +168,10 @@ pub fn issue_pair(
 }
 
 /// Returns `true` if the reason or an administrator's `force` permits to lock machines out.
-pub(super) fn is_forced(asked: &Asked, reason: &Reason) -> bool {
+pub(super) fn is_forced(asked: &RotationRequest, reason: &Reason) -> bool {
     *reason == Reason::Distrusted
-        || asked.force && matches!(reason, Reason::Asked | Reason::NewerCa | Reason::External(_))
+        || asked.force
+            && matches!(reason, Reason::Requested | Reason::NewerCa | Reason::External(_))
 }
 
 /// CAs that can issue the pair, the newest first.

@@ -112,7 +112,7 @@ pub struct RepairedPointer {
 
 /// An administrator's requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RotationRequest {
     /// A new CA.
     pub ca: bool,
     /// A new serving pair.
@@ -206,7 +206,7 @@ pub struct CertificateState {
     /// True if another controller may write the bundle too, in another order.
     pub is_shared: bool,
     /// Requests of administrators.
-    pub asked: Asked,
+    pub asked: RotationRequest,
     /// Issuer of this server's CA, unless it is self-signed.
     pub issuer: Option<Issuer>,
     /// Pair that is made outside of this server; nothing is issued if it is set.

@@ -290,7 +290,7 @@ impl Warning {
     /// Returns `true` if it is the refusal of a request.
     #[must_use]
     pub fn is_refused_request(&self) -> bool {
-        matches!(self, Self::Refused(Refused { because: Reason::Asked, .. }))
+        matches!(self, Self::Refused(Refused { because: Reason::Requested, .. }))
     }
 
     /// Number of warnings for each label, zeros included.

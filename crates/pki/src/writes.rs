@@ -16,8 +16,9 @@ use super::serving::{Generate, choose, is_forced};
 use super::view::{Serving, View};
 use super::warning::USER_DATA_LIMITS;
 use super::{
-    Asked, Certificate, CertificateKind, CertificateState, Host, IssueError, Issuer, Lockout,
-    PointerState, Policy, Reason, Refusal, Refused, Step, StoredPair, Warning, locked_out,
+    Certificate, CertificateKind, CertificateState, Host, IssueError, Issuer, Lockout,
+    PointerState, Policy, Reason, Refusal, Refused, RotationRequest, Step, StoredPair, Warning,
+    locked_out,
 };
 
 /// Upper bound for the number of steps until any state is settled.
@@ -62,10 +63,10 @@ impl Write {
 
     /// Requests that remain open of `asked` once this is stored. Distrust is permanent, and is stored with the CA.
     #[must_use]
-    pub fn leaves(&self, asked: &Asked) -> Asked {
+    pub fn leaves(&self, asked: &RotationRequest) -> RotationRequest {
         match self {
-            Self::Ca(_) => Asked { ca: false, ..asked.clone() },
-            Self::Serving(_) => Asked { serving: false, ..asked.clone() },
+            Self::Ca(_) => RotationRequest { ca: false, ..asked.clone() },
+            Self::Serving(_) => RotationRequest { serving: false, ..asked.clone() },
             Self::Store(_) | Self::Bundle(_) | Self::Pointer { .. } => asked.clone(),
         }
     }
@@ -144,8 +145,8 @@ pub fn next(
     let mut maker = Maker { view: &view, policy, generate };
     for step in steps {
         // A request for a CA includes the pair that it signs: if the CA is refused, both stay.
-        let is_for_naught =
-            matches!(step, Step::Serving(Reason::Asked, _)) && attention.iter().any(is_refused_ca);
+        let is_for_naught = matches!(step, Step::Serving(Reason::Requested, _))
+            && attention.iter().any(is_refused_ca);
         if is_for_naught {
             continue;
         }
@@ -263,7 +264,7 @@ fn reported(refused: Refused) -> Option<Warning> {
 fn is_refused_ca(attention: &Warning) -> bool {
     matches!(
         attention,
-        Warning::Refused(Refused { what: CertificateKind::Ca, because: Reason::Asked, .. })
+        Warning::Refused(Refused { what: CertificateKind::Ca, because: Reason::Requested, .. })
     )
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 use pki::{
-    self, Asked, Certificate, CertificateState, Lockout, Policy, Warning, reported_lockouts,
+    self, Certificate, CertificateState, Lockout, Policy, RotationRequest, Warning,
+    reported_lockouts,
 };
 use time::OffsetDateTime;
 
@@ -12,15 +13,15 @@ use crate::commands::print_line;
 use crate::commands::state_store::Seen;
 
 /// Result of a dry run.
-pub(in crate::commands) struct Foreseen {
+pub(in crate::commands) struct DistrustPreview {
     seen: CertificateState,
     cas: Vec<Certificate>,
-    pub(in crate::commands) asked: Asked,
+    pub(in crate::commands) asked: RotationRequest,
     state: CertificateState,
     attention: Vec<Warning>,
 }
 
-impl Foreseen {
+impl DistrustPreview {
     pub(in crate::commands) fn of(
         seen: Seen,
         named: &[String],
@@ -32,7 +33,7 @@ impl Foreseen {
         // Open requests of other administrators are handled with it.
         let mut distrust = seen.observed.asked.distrust.clone();
         distrust.extend(cas.iter().map(Certificate::fingerprint));
-        let asked = Asked { distrust, ..Asked::default() };
+        let asked = RotationRequest { distrust, ..RotationRequest::default() };
         let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
         let generate = &mut |_| policy.algorithm.generate();
         let (state, attention) = pki::dry_run(&state, policy, now, generate)?;

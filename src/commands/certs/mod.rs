@@ -19,7 +19,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::certs::exposure::Worth;
-use super::certs::report::{Checked, Shown, ShownCertificate, ShownPointer, print};
+use super::certs::report::{CertificateLine, CertificateReport, Checked, PointerLine, print};
 use super::progress::Progress;
 use super::state_store::{Seen, StateStore, unless_forbidden};
 use super::tell;
@@ -38,7 +38,7 @@ pub(crate) fn show(
     let leaf = observed.served();
 
     let shown = |what, certificate: &Certificate| -> anyhow::Result<_> {
-        Ok(ShownCertificate {
+        Ok(CertificateLine {
             what,
             subject: certificate.common_name.clone(),
             issuer: certificate.issuer.clone(),
@@ -68,9 +68,10 @@ pub(crate) fn show(
             (_, _, true, _) => "trusts older CAs only".to_owned(),
             (_, _, false, _) => "trusts no valid CA".to_owned(),
         };
-        ShownPointer { name: name.clone(), says }
+        PointerLine { name: name.clone(), says }
     });
-    let shown = Shown { certificates: certificates?, pointer_configs: pointers.collect() };
+    let shown =
+        CertificateReport { certificates: certificates?, pointer_configs: pointers.collect() };
     print(&shown, is_json)
 }
 

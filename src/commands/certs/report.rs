@@ -7,15 +7,15 @@ use crate::commands::{print_line, terminal};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Shown {
-    pub(super) certificates: Vec<ShownCertificate>,
-    pub(super) pointer_configs: Vec<ShownPointer>,
+pub(super) struct CertificateReport {
+    pub(super) certificates: Vec<CertificateLine>,
+    pub(super) pointer_configs: Vec<PointerLine>,
 }
 
 /// A certificate. Times are in RFC 3339.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ShownCertificate {
+pub(super) struct CertificateLine {
     /// Kind: `serving pair`, `authority` or `older authority`.
     pub(super) what: &'static str,
     pub(super) subject: String,
@@ -30,7 +30,7 @@ pub(super) struct ShownCertificate {
 
 /// A pointer config with its trust.
 #[derive(Debug, Serialize)]
-pub(super) struct ShownPointer {
+pub(super) struct PointerLine {
     pub(super) name: String,
     pub(super) says: String,
 }
@@ -78,10 +78,10 @@ fn kind(what: &str) -> &str {
     }
 }
 
-impl Report for Shown {
+impl Report for CertificateReport {
     fn print_lines(&self) {
         let names = ["WHAT", "SUBJECT", "ISSUER", "KEY", "VALID FROM", "UNTIL", "RENEWAL", "HOSTS"];
-        let row = |it: &ShownCertificate| {
+        let row = |it: &CertificateLine| {
             let texts =
                 [&it.subject, &it.issuer, &it.key, &it.not_before, &it.not_after, &it.renewal];
             let texts = texts.into_iter().cloned();

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::pointer_config::{Assessment, PointerConfig};
 use pki::{
-    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, PointerState, StoredPair,
+    Certificate, CertificateState, External, Host, KeyAlgorithm, PointerState, RotationRequest,
+    StoredPair,
 };
 use serde_json::Value;
 
@@ -108,7 +109,7 @@ impl ClusterState {
             issuer: self.ca_request.as_ref().map(|it| it.seen(self.ca.as_ref())),
             // The reference's controller sorts the bundle by bytes.
             is_shared: true,
-            asked: Asked {
+            asked: RotationRequest {
                 ca: self.ca.as_ref().is_some_and(is_asked),
                 serving: self.serving.as_ref().is_some_and(is_asked),
                 force: self.is_forced(),
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(seen.serving, Some(pair("s", "")));
         assert_eq!(seen.bundle.as_deref(), Some(&b"b"[..]));
         assert_eq!(seen.root_ca.as_deref(), Some(&b"r"[..]));
-        assert_eq!(seen.asked, Asked { ca: true, ..Asked::default() });
+        assert_eq!(seen.asked, RotationRequest { ca: true, ..RotationRequest::default() });
         let hosts: Vec<_> = seen.hosts.iter().map(Host::to_string).collect();
         assert_eq!(hosts, ["a.example.com", "b.example.com"], "the cluster's first, each once");
         let states: Vec<_> = seen.pointers.into_iter().map(|pointer| pointer.state).collect();

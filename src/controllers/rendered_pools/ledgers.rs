@@ -15,13 +15,13 @@ pub type Answer = Pin<Box<dyn Future<Output = Result<BTreeSet<String>, String>> 
 const PAUSE: Duration = Duration::from_secs(600);
 
 /// Ledgers, with the last request.
-pub(super) struct Asked {
+pub(super) struct LedgerQuery {
     ledgers: Option<Ledgers>,
     candidates: BTreeSet<String>,
     until: Instant,
 }
 
-impl Asked {
+impl LedgerQuery {
     pub(super) fn new(ledgers: Option<Ledgers>) -> Self {
         Self { ledgers, candidates: BTreeSet::new(), until: Instant::now() }
     }

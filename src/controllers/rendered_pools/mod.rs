@@ -26,7 +26,7 @@ use model::rendered_pools::{
 };
 use tokio::time::Instant;
 
-use self::ledgers::Asked;
+use self::ledgers::LedgerQuery;
 use self::objects::{
     Pool, config_object, delete_write, pool_object, prepare_write, rendered, spec_write,
     status_write,
@@ -109,7 +109,7 @@ pub struct PoolController {
     /// Rendered MachineConfigs that could not be written, or whose pools could not, with the reason.
     refusals: Refusals,
     refused: BTreeMap<String, String>,
-    ledgers: Asked,
+    ledgers: LedgerQuery,
 }
 
 impl PoolController {
@@ -132,7 +132,7 @@ impl PoolController {
             repairs: Repairs::default(),
             refusals: Refusals::default(),
             refused: BTreeMap::new(),
-            ledgers: Asked::new(ledgers),
+            ledgers: LedgerQuery::new(ledgers),
         }
     }
 

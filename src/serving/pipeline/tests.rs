@@ -14,7 +14,7 @@ use model::access::{ACCESS_ANNOTATION, Credential, Refusal, Request, decide};
 use model::inputs::{self, Layering, Shared};
 use model::objects::MachineConfigPool;
 use model::registry_credentials::RegistryCredentials;
-use pki::{Asked, Host};
+use pki::{Host, RotationRequest};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -70,7 +70,7 @@ impl Site {
         let state = StateDirectory::of_this_server(directory.path()).unwrap();
         let policy = pki::Policy::default();
         let now = OffsetDateTime::now_utc();
-        let wanted = || Ok::<_, StateError>((vec![host()], Asked::default()));
+        let wanted = || Ok::<_, StateError>((vec![host()], RotationRequest::default()));
         state.reconcile(wanted, &policy, now).unwrap();
         let (policy, pipeline) = start(&state);
         let mut site = Self {

@@ -34,8 +34,8 @@ pub(super) enum Kind {
     FirstBootMachine,
 }
 
-/// Place of a kind in the API.
-struct Place {
+/// A kind in the API, with its objects that are watched.
+struct WatchedResource {
     group: &'static str,
     version: &'static str,
     kind: &'static str,
@@ -47,7 +47,7 @@ struct Place {
     may_be_absent: bool,
 }
 
-impl Place {
+impl WatchedResource {
     const fn new(group: &'static str, kind: &'static str, plural: &'static str) -> Self {
         let (version, namespace, name) = ("v1", None, None);
         Self { group, version, kind, plural, namespace, name, may_be_absent: false }
@@ -85,11 +85,11 @@ impl Kind {
         Self::FirstBootMachine,
     ];
 
-    fn place(self) -> Place {
+    fn resource(self) -> WatchedResource {
         const MACHINE_CONFIGURATION: &str = "machineconfiguration.openshift.io";
-        let ours = |kind, plural| Place::new(MACHINE_CONFIGURATION, kind, plural);
+        let ours = |kind, plural| WatchedResource::new(MACHINE_CONFIGURATION, kind, plural);
         let config_map = |namespace, name| {
-            Place::new("", "ConfigMap", "configmaps").within(namespace).named(name)
+            WatchedResource::new("", "ConfigMap", "configmaps").within(namespace).named(name)
         };
         match self {
             Self::MachineConfig => ours("MachineConfig", "machineconfigs"),
@@ -101,17 +101,23 @@ impl Kind {
             Self::MachineOsBuild => ours("MachineOSBuild", "machineosbuilds").optional(),
             Self::KubeconfigData => config_map(OPERATOR_NAMESPACE, "kubeconfig-data"),
             Self::RegistryCas => config_map(MANAGED_NAMESPACE, MERGED_MAP),
-            Self::Service => Place::new("", "Service", "services").within(REGISTRY_NAMESPACE),
-            Self::ApiServer => Place::new("config.openshift.io", "APIServer", "apiservers")
-                .named("cluster")
-                .optional(),
-            Self::FirstBootMachine => {
-                Place::new("machine-config-server.io", "FirstBootMachine", "firstbootmachines")
-                    .version("v1alpha1")
-                    .within(OPERATOR_NAMESPACE)
+            Self::Service => {
+                WatchedResource::new("", "Service", "services").within(REGISTRY_NAMESPACE)
+            }
+            Self::ApiServer => {
+                WatchedResource::new("config.openshift.io", "APIServer", "apiservers")
+                    .named("cluster")
                     .optional()
             }
-            Self::Route => Place::new("route.openshift.io", "Route", "routes")
+            Self::FirstBootMachine => WatchedResource::new(
+                "machine-config-server.io",
+                "FirstBootMachine",
+                "firstbootmachines",
+            )
+            .version("v1alpha1")
+            .within(OPERATOR_NAMESPACE)
+            .optional(),
+            Self::Route => WatchedResource::new("route.openshift.io", "Route", "routes")
                 .within(REGISTRY_NAMESPACE)
                 .optional(),
         }
@@ -123,7 +129,7 @@ impl Kind {
         match self {
             Self::KubeconfigData => "configmaps/kubeconfig-data",
             Self::RegistryCas => "configmaps/merged-trusted-image-registry-ca",
-            other => other.place().plural,
+            other => other.resource().plural,
         }
     }
 
@@ -135,42 +141,42 @@ impl Kind {
 
     /// Returns `true` if the cluster can lack the kind: its definition can be missing, and be created later.
     pub(super) fn may_be_absent(self) -> bool {
-        self.place().may_be_absent
+        self.resource().may_be_absent
     }
 
     /// Name, if only one object is watched.
     pub(super) fn only(self) -> Option<&'static str> {
-        self.place().name
+        self.resource().name
     }
 
     pub(super) fn api<K>(self, client: &Client) -> Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
-        let Place { group, version, kind, plural, namespace, .. } = self.place();
+        let WatchedResource { group, version, kind, plural, namespace, .. } = self.resource();
         let resource = client::resource(group, version, kind, plural);
         client::api(client, namespace.unwrap_or_default(), &resource)
     }
 
     /// Name of an object in messages.
     pub(super) fn describe(self, name: &str) -> String {
-        let place = self.place();
-        let slash = if place.namespace.is_some() { "/" } else { "" };
-        format!("{} {}{slash}{name}", place.kind, place.namespace.unwrap_or_default())
+        let resource = self.resource();
+        let slash = if resource.namespace.is_some() { "/" } else { "" };
+        format!("{} {}{slash}{name}", resource.kind, resource.namespace.unwrap_or_default())
     }
 
     /// Reads an object of this kind.
     pub(super) fn decode(self, json: &RawValue) -> Result<Object, ObjectError> {
-        let place = self.place();
+        let resource = self.resource();
         let mut value: Value = serde_json::from_str(json.get()).unwrap_or_default();
         if let Value::Object(fields) = &mut value {
             // Items in lists of core kinds have no `kind` and `apiVersion`.
-            let version = match place.group {
-                "" => place.version.to_owned(),
-                group => format!("{group}/{}", place.version),
+            let version = match resource.group {
+                "" => resource.version.to_owned(),
+                group => format!("{group}/{}", resource.version),
             };
             fields.insert("apiVersion".to_owned(), version.into());
-            fields.insert("kind".to_owned(), place.kind.into());
+            fields.insert("kind".to_owned(), resource.kind.into());
         }
         Object::from_value(value)?.ok_or(ObjectError::NoKind)
     }

@@ -2,7 +2,7 @@
 //! certificates, at random; and the process is stopped after every single write. After each, nobody
 //! is locked out that was not before.
 
-use pki::{Asked, Certificate, StoredPair, locked_out};
+use pki::{Certificate, RotationRequest, StoredPair, locked_out};
 use rcgen::{BasicConstraints, GeneralSubtree, IsCa, NameConstraints};
 use time::{Duration, OffsetDateTime};
 
@@ -31,7 +31,7 @@ pub(crate) fn seen_at(now: OffsetDateTime, judge: fn(&World), states: u64) {
         for _ in 0..8 {
             world.settle();
             spoil(&mut world, &mut random);
-            world.stored.asked = Asked::default();
+            world.stored.asked = RotationRequest::default();
         }
         total += world.states;
     }
@@ -56,7 +56,7 @@ fn run_seen_by(judge: Option<fn(&World)>, seed: u64, states: u64, happen: Happen
                 for _ in 0..random.below(4) {
                     world.advance(1);
                 }
-                world.stored.asked = Asked::default();
+                world.stored.asked = RotationRequest::default();
                 world
             }
             _ => World::fresh(START),
@@ -77,7 +77,7 @@ fn run_seen_by(judge: Option<fn(&World)>, seed: u64, states: u64, happen: Happen
                 world.advance(1 + random.index(3));
                 world.now += random.days(20);
             }
-            world.stored.asked = Asked::default();
+            world.stored.asked = RotationRequest::default();
         }
         total += world.states;
     }

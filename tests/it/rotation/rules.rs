@@ -72,8 +72,8 @@ fn each_reason_is_reported() {
         with(&|world| world.stored.hosts.push("192.0.2.1".parse().expect("an address"))),
         Some(Step::Serving(Reason::Host(other.clone()), vec![host(), other.clone()]))
     );
-    assert_eq!(with(&|world| world.stored.asked.serving = true), serving(Reason::Asked));
-    let asked = Some(Step::Ca(Reason::Asked));
+    assert_eq!(with(&|world| world.stored.asked.serving = true), serving(Reason::Requested));
+    let asked = Some(Step::Ca(Reason::Requested));
     assert_eq!(with(&|world| world.stored.asked.ca = true), asked);
 }
 

@@ -9,8 +9,8 @@ use ignition::{SpecVersion, pointer};
 use model::pointer_config::PointerConfig;
 use pki::issue::{Signer, Validity, issue_ca, issue_serving};
 use pki::{
-    Asked, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES, MAX_STEPS,
-    Next, Policy, Reason, Step, StoredPair, Warning, Write, locked_out, next,
+    Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES, MAX_STEPS, Next,
+    Policy, Reason, RotationRequest, Step, StoredPair, Warning, Write, locked_out, next,
 };
 use time::{Duration, OffsetDateTime};
 
@@ -319,16 +319,16 @@ impl World {
 
     /// A rotation that somebody asks for, to its end.
     pub(super) fn rotate(&mut self, ca: bool, force: bool) {
-        self.stored.asked = Asked { ca, serving: true, force, distrust: Vec::new() };
+        self.stored.asked = RotationRequest { ca, serving: true, force, distrust: Vec::new() };
         self.settle();
-        self.stored.asked = Asked::default();
+        self.stored.asked = RotationRequest::default();
     }
 
     pub(super) fn distrust(&mut self, ca: &Certificate) {
         self.distrusted.push(ca.clone());
         self.stored.asked.distrust = vec![ca.fingerprint()];
         self.settle();
-        self.stored.asked = Asked::default();
+        self.stored.asked = RotationRequest::default();
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::mode::{AccessMode, Waiting};
 use super::proof::Refusal;
-use super::records::{Records, Standing};
+use super::records::{Enforcement, Records};
 
 /// Modes in force, with their reasons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,17 +33,17 @@ impl Modes {
         let mut modes = Self { default, is_read: records.is_some(), ..Self::default() };
         for (pool, &wanted) in wanted {
             let standing = match records {
-                _ if unclear.contains(pool) => Standing::Waiting(Waiting::Unclear),
-                Some(records) if wanted == AccessMode::Enforce => records.standing(pool),
-                _ => Standing::Enforced,
+                _ if unclear.contains(pool) => Enforcement::Waiting(Waiting::Unclear),
+                Some(records) if wanted == AccessMode::Enforce => records.enforcement(pool),
+                _ => Enforcement::Enforced,
             };
             let mode = match standing {
-                Standing::Enforced => wanted,
-                Standing::Open(lacking) => {
+                Enforcement::Enforced => wanted,
+                Enforcement::Open(lacking) => {
                     modes.held.insert(pool.clone(), held(lacking));
                     AccessMode::Audit
                 }
-                Standing::Waiting(waiting) => {
+                Enforcement::Waiting(waiting) => {
                     modes.waiting.insert(pool.clone(), waiting);
                     AccessMode::Enforce
                 }

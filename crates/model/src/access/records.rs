@@ -39,7 +39,7 @@ pub struct Records {
 
 /// State of a pool with mode `enforce`, by the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing<'a> {
+pub(super) enum Enforcement<'a> {
     /// The pool is enforced.
     Enforced,
     /// The pool is open because of these pointer configs.
@@ -107,14 +107,14 @@ impl Records {
     }
 
     /// State of a pool with mode `enforce`.
-    pub(super) fn standing(&self, pool: &str) -> Standing<'_> {
+    pub(super) fn enforcement(&self, pool: &str) -> Enforcement<'_> {
         match self.lacking.get(pool) {
-            _ if self.enforced.contains(pool) => Standing::Enforced,
+            _ if self.enforced.contains(pool) => Enforcement::Enforced,
             _ if self.contested.contains(pool) || self.unsure.contains(pool) => {
-                Standing::Waiting(Waiting::Contested)
+                Enforcement::Waiting(Waiting::Contested)
             }
-            Some(lacking) if !lacking.is_empty() => Standing::Open(lacking),
-            _ => Standing::Waiting(Waiting::NotKnown),
+            Some(lacking) if !lacking.is_empty() => Enforcement::Open(lacking),
+            _ => Enforcement::Waiting(Waiting::NotKnown),
         }
     }
 

@@ -27,7 +27,7 @@ pub use self::state::{
 };
 pub use super::issued::{Issued, IssuedToken};
 use super::mode::AccessMode;
-use super::records::{Record, Records, Standing};
+use super::records::{Enforcement, Record, Records};
 use super::token::{Token, TokenHash};
 
 /// Difference between clocks that counts as correct.
@@ -319,7 +319,7 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     let is_open = |pool: &str| {
         let remembered = &view.state.issued;
         let is_closed = remembered.enforced.contains(pool) || remembered.unsure.contains(pool);
-        !is_closed && matches!(present.standing(pool), Standing::Open(_))
+        !is_closed && matches!(present.enforcement(pool), Enforcement::Open(_))
     };
     let mut lacking: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pointer in view.pointers() {

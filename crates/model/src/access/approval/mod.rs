@@ -22,5 +22,5 @@ mod yes;
 
 pub use given::{Approvals, Ended, Open};
 pub use subject::Subject;
-pub use waiting::{Asked, MAX_WAITING, WaitingMachines, Waits};
+pub use waiting::{MAX_WAITING, UnapprovedRequest, WaitingMachines, Waits};
 pub use yes::{APPROVAL_ANNOTATION, APPROVED_PREFIX, Yeses, annotation_of, parse_yes, yeses};

@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(600);
 
 /// A request of a machine that is not approved.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct UnapprovedRequest<'a> {
     /// Requested pool.
     pub pool: &'a str,
     /// Address that it came from.
@@ -73,7 +73,7 @@ impl Default for WaitingMachines {
     }
 }
 
-impl Asked<'_> {
+impl UnapprovedRequest<'_> {
     /// The machine, as it is approved.
     #[must_use]
     pub fn subject(&self) -> Subject {
@@ -104,7 +104,7 @@ impl WaitingMachines {
     }
 
     /// Records a request of a machine that is not approved.
-    pub fn note(&mut self, asked: &Asked<'_>, now: Moment) {
+    pub fn note(&mut self, asked: &UnapprovedRequest<'_>, now: Moment) {
         let subject = asked.subject();
         let address = asked.address.to_canonical();
         if let Some(known) = self.with_token.get_mut(&subject) {
@@ -172,7 +172,7 @@ impl WaitingMachines {
 }
 
 impl Waits {
-    fn new(subject: Subject, asked: &Asked<'_>, now: Moment) -> Self {
+    fn new(subject: Subject, asked: &UnapprovedRequest<'_>, now: Moment) -> Self {
         Self {
             subject,
             pool: asked.pool.into(),
@@ -184,7 +184,7 @@ impl Waits {
         }
     }
 
-    fn note(&mut self, asked: &Asked<'_>, now: Moment) {
+    fn note(&mut self, asked: &UnapprovedRequest<'_>, now: Moment) {
         if *self.pool != *asked.pool {
             self.pool = asked.pool.into();
         }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     fn note(list: &mut WaitingMachines, address: IpAddr, proof: Option<&Proof>, seconds: u64) {
-        let asked = Asked { pool: "worker", address, proof, ignition: None };
+        let asked = UnapprovedRequest { pool: "worker", address, proof, ignition: None };
         list.note(&asked, after(seconds));
     }
 

@@ -5,7 +5,7 @@ use time::macros::datetime;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::mode::Waiting;
-use super::super::records::{KnownTokens, Record, Records, Standing};
+use super::super::records::{Enforcement, KnownTokens, Record, Records};
 use super::super::token::Token;
 use super::*;
 
@@ -302,7 +302,7 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
     // The controller writes unsure pools, and removes them.
     let reported = Records { unsure: enforced.enforced.clone(), ..evidence.clone() };
     assert_eq!(reported.clone().following(None, &asked(AccessMode::Audit)), reported);
-    assert_eq!(reported.standing("worker"), Standing::Waiting(Waiting::Contested));
+    assert_eq!(reported.enforcement("worker"), Enforcement::Waiting(Waiting::Contested));
     let less = evidence.clone().following(Some(&reported), &asked(AccessMode::Audit));
     assert_eq!(less, evidence);
     let json = serde_json::to_string(&evidence).unwrap();

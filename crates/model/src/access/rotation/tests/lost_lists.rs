@@ -42,7 +42,7 @@ fn where_both_lists_are_lost_evidence_opens_no_pool_until_less_is_asked() {
         }
         while world.step(NOON).is_some() {
             let records = &world.state.records;
-            assert!(matches!(records.standing("worker"), Standing::Waiting(_)), "{world:?}");
+            assert!(matches!(records.enforcement("worker"), Enforcement::Waiting(_)), "{world:?}");
         }
         assert_eq!(world.state.records.unsure, worker);
     }
@@ -50,12 +50,12 @@ fn where_both_lists_are_lost_evidence_opens_no_pool_until_less_is_asked() {
     world.settle(NOON);
     world.state.pools.insert("worker".to_owned(), AccessMode::Enforce);
     world.settle(NOON);
-    assert!(matches!(world.state.records.standing("worker"), Standing::Open(_)), "{world:?}");
+    assert!(matches!(world.state.records.enforcement("worker"), Enforcement::Open(_)), "{world:?}");
     // If a list is lost with all pointer configs that carry its tokens, nothing shows that it existed.
     let cannot = Carried::Cannot("spec 3.0 has no headers".to_owned());
     let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing, cannot]);
     world.settle(NOON);
-    assert!(matches!(world.state.records.standing("worker"), Standing::Open(_)), "{world:?}");
+    assert!(matches!(world.state.records.enforcement("worker"), Enforcement::Open(_)), "{world:?}");
 }
 
 #[test]
