@@ -3,24 +3,22 @@
 //! A scan checks every file's stamp, reads changed files, and keeps the last good objects of malformed ones. A file
 //! that is being written is skipped until it is quiet.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use model::escape::{NAME, cut};
-use model::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Problem, ServingMode, Shared};
-use model::objects::SecretName;
-use model::objects::{
-    FirstBootMachine, MachineConfig, MachineConfigPool, Metadata, Object, Secret,
-};
+use model::inputs::{Inputs, Layering, Problem, ServingMode, Shared};
+use model::objects::{MachineConfigPool, Metadata, Object, Secret, SecretName};
 use model::registry_ca::{self, RegistryHost};
 use tokio::sync::watch;
 
+use super::bootstrap;
 use super::credentials::SeenCredentials;
-use super::files::{Files, Listing, MAX_DEPTH, ReadError};
+use super::files::{Files, Listing, MAX_DEPTH};
+use super::gathered::Gathered;
 use super::merged_pools::LocalPools;
+use super::parts::{Parts, ScanError};
 use super::plain_configs::{self, PlainConfigs};
 use super::secret_seen::SecretSeen;
 use crate::files::watch::{DirectoryWatch, Scanned};
@@ -82,18 +80,6 @@ pub enum OpenError {
         first: Problem,
         /// Number of other problems.
         more: usize,
-    },
-}
-
-/// Reasons why a whole scan failed. The previous state stays.
-#[derive(Debug, thiserror::Error)]
-pub enum ScanError {
-    /// The top directory is unreadable.
-    #[error("{}: {error}", path.display())]
-    Directory {
-        path: PathBuf,
-        /// Error of the operating system.
-        error: std::io::Error,
     },
 }
 
@@ -192,8 +178,9 @@ impl Directory {
                 (ServingMode::Manifests, self.scan_tree(&root, being_written)?)
             }
             Layout::Bootstrap { base, kubeconfig, registry_cas, .. } => {
+                let files = &mut self.files;
                 let parts =
-                    self.scan_bootstrap(&base, &kubeconfig, &registry_cas, being_written)?;
+                    bootstrap::scan(files, &base, &kubeconfig, &registry_cas, being_written)?;
                 (ServingMode::Bootstrap, parts)
             }
         };
@@ -305,71 +292,6 @@ impl Directory {
         warnings.extend(self.local_pools.unselected(is_file));
         warnings
     }
-
-    fn scan_bootstrap(
-        &mut self,
-        base: &Path,
-        kubeconfig: &Path,
-        registry_cas: &[(RegistryHost, PathBuf)],
-        being_written: &dyn Fn(&Path) -> bool,
-    ) -> Result<Parts, ScanError> {
-        std::fs::read_dir(base)
-            .map_err(|error| ScanError::Directory { path: base.to_owned(), error })?;
-        let mut pools = BTreeMap::new();
-        let mut machine_configs = BTreeMap::new();
-        let mut problems = Vec::new();
-        for name in BOOTSTRAP_POOLS {
-            let path = base.join("machine-pools").join(format!("{name}.yaml"));
-            self.files.read_if_there(&path, being_written);
-            let Some(pool) = self.files.objects(&path).iter().find_map(as_pool).cloned() else {
-                continue;
-            };
-            pools.insert(name.to_owned(), Arc::clone(&pool));
-            let config = pool.status_configuration();
-            // No object has a slash in its name, which would be a path elsewhere.
-            if config.is_empty() || config.contains('/') {
-                continue;
-            }
-            let path = base.join("machine-configs").join(format!("{config}.yaml"));
-            self.files.read_if_there(&path, being_written);
-            if let Some(found) = self.files.objects(&path).iter().find_map(as_machine_config) {
-                machine_configs.insert(config.to_owned(), Arc::clone(found));
-            }
-        }
-        let mut shared = Shared::default();
-        let path = base.join("controller-config").join("machine-config-controller.yaml");
-        self.files.read_if_there(&path, being_written);
-        shared.controller_config = self.files.objects(&path).iter().find_map(|object| {
-            let Object::ControllerConfig(config) = object else { return None };
-            Some(config.clone())
-        });
-        let mut plain = |path: &Path| match self.files.read_plain(path, being_written) {
-            Ok(bytes) => Some(bytes),
-            Err(ReadError { reason, last_good }) => {
-                problems.push(Problem::whole(&path.display().to_string(), reason));
-                last_good
-            }
-        };
-        shared.kubeconfig = plain(kubeconfig);
-        for (host, file) in registry_cas {
-            if let Some(pem) = plain(&base.join(file)) {
-                shared.registry_cas.insert(host.clone(), pem);
-            }
-        }
-        problems.extend(self.files.problems());
-        let (layering, warnings) = (Layering::default(), self.files.warnings());
-        let (machines, leads_out) = (BTreeMap::new(), false);
-        Ok(Parts {
-            pools,
-            machine_configs,
-            machines,
-            layering,
-            shared,
-            problems,
-            warnings,
-            leads_out,
-        })
-    }
 }
 
 /// Applies the Secrets with registry credentials that pools need. Returns what is wrong with them.
@@ -388,90 +310,4 @@ fn see_credentials(
     }
     problems.extend(credentials.problems());
     problems
-}
-
-/// Result of a scan, before the comparison with the previous one.
-struct Parts {
-    pools: BTreeMap<String, Arc<MachineConfigPool>>,
-    machine_configs: BTreeMap<String, Arc<MachineConfig>>,
-    machines: BTreeMap<String, Arc<FirstBootMachine>>,
-    layering: Layering,
-    shared: Shared,
-    problems: Vec<Problem>,
-    warnings: Vec<Problem>,
-    /// True if a link leads out of the watched directory.
-    leads_out: bool,
-}
-
-fn as_pool(object: &Object) -> Option<&Arc<MachineConfigPool>> {
-    if let Object::MachineConfigPool(pool) = object { Some(pool) } else { None }
-}
-
-fn as_machine_config(object: &Object) -> Option<&Arc<MachineConfig>> {
-    if let Object::MachineConfig(config) = object { Some(config) } else { None }
-}
-
-/// Objects of many files. Of two with the same identity, the first is used and the second is a problem.
-#[derive(Default)]
-struct Gathered<'a> {
-    pools: BTreeMap<String, Arc<MachineConfigPool>>,
-    machine_configs: BTreeMap<String, Arc<MachineConfig>>,
-    machines: BTreeMap<String, Arc<FirstBootMachine>>,
-    others: Vec<&'a Object>,
-    seen: BTreeMap<(&'static str, &'a str, &'a str), &'a Path>,
-    problems: Vec<Problem>,
-}
-
-impl<'a> Gathered<'a> {
-    fn add(&mut self, path: &'a Path, objects: &'a [Object]) {
-        for object in objects {
-            let identity = identity(object);
-            if let Some(first) = self.seen.get(&identity) {
-                let (kind, namespace, name) = identity;
-                let slash = if namespace.is_empty() { "" } else { "/" };
-                let what = match name {
-                    "" => kind.to_owned(),
-                    name => format!("{kind} {}{slash}{name}", cut(namespace, NAME)),
-                };
-                let reason = format!("{what} is also in {}, which is used", first.display());
-                self.problems.push(Problem::whole(&path.display().to_string(), reason));
-                continue;
-            }
-            self.seen.insert(identity, path);
-            match object {
-                Object::MachineConfigPool(pool) => {
-                    self.pools.insert(pool.name().to_owned(), Arc::clone(pool));
-                }
-                Object::MachineConfig(config) => {
-                    self.machine_configs.insert(config.name().to_owned(), Arc::clone(config));
-                }
-                Object::FirstBootMachine(machine) => {
-                    self.machines.insert(machine.name().to_owned(), Arc::clone(machine));
-                }
-                object => self.others.push(object),
-            }
-        }
-    }
-}
-
-/// Kind, namespace and name of an object. Singletons have only the kind.
-fn identity(object: &Object) -> (&'static str, &str, &str) {
-    match object {
-        Object::MachineConfigPool(pool) => ("MachineConfigPool", "", pool.name()),
-        Object::MachineConfig(config) => ("MachineConfig", "", config.name()),
-        Object::ConfigMap(map) => ("ConfigMap", &map.metadata.namespace, &map.metadata.name),
-        Object::Secret(secret) => ("Secret", &secret.metadata.namespace, &secret.metadata.name),
-        Object::ControllerConfig(_) => ("ControllerConfig", "", ""),
-        Object::Kubeconfig(_) => ("kubeconfig", "", ""),
-        Object::ApiServer(_) => ("APIServer", "", ""),
-        Object::ImageConfig(_) => ("Image", "", ""),
-        // Files and tokens go by the name alone.
-        Object::FirstBootMachine(machine) => ("FirstBootMachine", "", machine.name()),
-        Object::MachineOsConfig(config) => ("MachineOSConfig", "", &config.metadata.name),
-        Object::MachineOsBuild(build) => ("MachineOSBuild", "", &build.metadata.name),
-        Object::Service(service) => {
-            ("Service", &service.metadata.namespace, &service.metadata.name)
-        }
-        Object::Route(route) => ("Route", &route.metadata.namespace, &route.metadata.name),
-    }
 }

@@ -3,12 +3,15 @@
 //! A source reads, and sends an immutable [`Inputs`] for each change. No other part does I/O for configs; rendering is
 //! a function of the value that it sends.
 
+mod bootstrap;
 pub mod cluster;
 mod credentials;
 pub mod directory;
 mod files;
+mod gathered;
 pub mod manifest;
 mod merged_pools;
+mod parts;
 mod plain_configs;
 mod secret_seen;
 

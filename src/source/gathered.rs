@@ -1,0 +1,74 @@
+//! Objects of many files as one set.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use model::escape::{NAME, cut};
+use model::inputs::Problem;
+use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool, Object};
+
+/// Objects of many files. Of two with the same identity, the first is used and the second is a problem.
+#[derive(Default)]
+pub(super) struct Gathered<'a> {
+    pub(super) pools: BTreeMap<String, Arc<MachineConfigPool>>,
+    pub(super) machine_configs: BTreeMap<String, Arc<MachineConfig>>,
+    pub(super) machines: BTreeMap<String, Arc<FirstBootMachine>>,
+    pub(super) others: Vec<&'a Object>,
+    seen: BTreeMap<(&'static str, &'a str, &'a str), &'a Path>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl<'a> Gathered<'a> {
+    pub(super) fn add(&mut self, path: &'a Path, objects: &'a [Object]) {
+        for object in objects {
+            let identity = identity(object);
+            if let Some(first) = self.seen.get(&identity) {
+                let (kind, namespace, name) = identity;
+                let slash = if namespace.is_empty() { "" } else { "/" };
+                let what = match name {
+                    "" => kind.to_owned(),
+                    name => format!("{kind} {}{slash}{name}", cut(namespace, NAME)),
+                };
+                let reason = format!("{what} is also in {}, which is used", first.display());
+                self.problems.push(Problem::whole(&path.display().to_string(), reason));
+                continue;
+            }
+            self.seen.insert(identity, path);
+            match object {
+                Object::MachineConfigPool(pool) => {
+                    self.pools.insert(pool.name().to_owned(), Arc::clone(pool));
+                }
+                Object::MachineConfig(config) => {
+                    self.machine_configs.insert(config.name().to_owned(), Arc::clone(config));
+                }
+                Object::FirstBootMachine(machine) => {
+                    self.machines.insert(machine.name().to_owned(), Arc::clone(machine));
+                }
+                object => self.others.push(object),
+            }
+        }
+    }
+}
+
+/// Kind, namespace and name of an object. Singletons have only the kind.
+fn identity(object: &Object) -> (&'static str, &str, &str) {
+    match object {
+        Object::MachineConfigPool(pool) => ("MachineConfigPool", "", pool.name()),
+        Object::MachineConfig(config) => ("MachineConfig", "", config.name()),
+        Object::ConfigMap(map) => ("ConfigMap", &map.metadata.namespace, &map.metadata.name),
+        Object::Secret(secret) => ("Secret", &secret.metadata.namespace, &secret.metadata.name),
+        Object::ControllerConfig(_) => ("ControllerConfig", "", ""),
+        Object::Kubeconfig(_) => ("kubeconfig", "", ""),
+        Object::ApiServer(_) => ("APIServer", "", ""),
+        Object::ImageConfig(_) => ("Image", "", ""),
+        // Files and tokens go by the name alone.
+        Object::FirstBootMachine(machine) => ("FirstBootMachine", "", machine.name()),
+        Object::MachineOsConfig(config) => ("MachineOSConfig", "", &config.metadata.name),
+        Object::MachineOsBuild(build) => ("MachineOSBuild", "", &build.metadata.name),
+        Object::Service(service) => {
+            ("Service", &service.metadata.namespace, &service.metadata.name)
+        }
+        Object::Route(route) => ("Route", &route.metadata.namespace, &route.metadata.name),
+    }
+}
