@@ -94,13 +94,17 @@ impl ServingPair {
         let pair = Self { files, shown, reporting };
         match pair.take_over() {
             Err(error) if may_come_later && error.is_missing() => {
-                let reason = format!("not found yet: {error}");
-                tracing::warn!(
-                    reason,
-                    fix = "write the certificate and its key to the paths of --cert and --key",
-                    "waiting for the serving certificate"
+                let out_of_service = &pair.reporting.status.out_of_service;
+                Condition::failed(THING, format!("not found yet: {error}")).report_failure(
+                    out_of_service,
+                    |reason| {
+                        tracing::warn!(
+                            reason,
+                            fix = "write the certificate and its key to the paths of --cert and --key",
+                            "waiting for the serving certificate"
+                        );
+                    },
                 );
-                Condition::failed(THING, reason).note(&pair.reporting.status.out_of_service);
             }
             taken_over => taken_over?,
         }
@@ -192,20 +196,17 @@ impl ProfileFollower {
             warn_passed_over(&passed_over);
             self.active.speak(policy).map_err(|error| error.to_string())
         });
-        match &taken_over {
-            Ok(()) => tracing::info!(
-                profile = profile.map_or("none", |profile| profile.kind.as_str()),
-                "applied the TLS profile"
-            ),
-            Err(error) => {
-                tracing::error!(
-                    error,
-                    fix = "correct spec.tlsSecurityProfile of APIServer cluster",
-                    "cannot apply the TLS profile, using the previous one"
-                );
-            }
+        if taken_over.is_ok() {
+            let profile = profile.map_or("none", |profile| profile.kind.as_str());
+            tracing::info!(profile, "applied the TLS profile");
         }
-        Condition::new("TLS profile", taken_over.err()).note(&self.degraded);
+        Condition::new("TLS profile", taken_over.err()).report_failure(&self.degraded, |error| {
+            tracing::error!(
+                error,
+                fix = "correct spec.tlsSecurityProfile of APIServer cluster",
+                "cannot apply the TLS profile, using the previous one"
+            );
+        });
     }
 }
 
