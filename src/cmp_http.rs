@@ -78,7 +78,6 @@ enum HttpError {
         url: Uri,
         /// HTTP status.
         status: StatusCode,
-        /// Value of `Location`.
         location: Option<String>,
     },
     /// The answer has another media type.

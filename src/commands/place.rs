@@ -15,7 +15,6 @@ pub enum Place {
     Cluster {
         /// Path of a kubeconfig; `None` uses the pod's service account.
         kubeconfig: Option<PathBuf>,
-        /// Namespace of the user data.
         user_data_namespace: String,
     },
 }

@@ -27,7 +27,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Silence after a list that means that the watch works. Its start has no answer.
 const STARTED: Duration = Duration::from_secs(1);
 
-/// An event of a watch.
 #[derive(Debug)]
 pub(crate) enum WatchEvent<K> {
     /// A list begins, which replaces all known objects.
@@ -199,7 +198,6 @@ where
     }
 }
 
-/// A watch of one object.
 pub(crate) struct ObjectWatch<K> {
     watch: Watch<K>,
     listed: Option<K>,

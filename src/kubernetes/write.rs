@@ -169,7 +169,6 @@ pub(crate) struct StatusPatch {
     pub(crate) status: Map<String, Value>,
 }
 
-/// A write to one object.
 pub(crate) struct ObjectWrite<K, V> {
     pub(crate) object: ObjectName,
     pub(crate) change: Change<K, V>,
@@ -182,13 +181,10 @@ pub(crate) enum Change<K, V> {
     Patch(MergePatch<V>),
     /// Sets all of it. The new object has the metadata of the one that was read.
     Replace(K),
-    /// Deletes it.
     Delete(Precondition),
 }
 
-/// A write to a secret.
 pub(crate) type SecretWrite = ObjectWrite<Secret, ByteString>;
-/// A write to a config map.
 pub(crate) type ConfigMapWrite = ObjectWrite<ConfigMap, String>;
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use model::access::Refusal;
 
 use crate::serving::named_machines::UsedTokens;
 
-/// A request of a machine by its name.
 #[derive(Debug)]
 pub(super) struct MachineRequest {
     pub(super) tokens: UsedTokens,

@@ -89,7 +89,6 @@ impl Turns {
         })
     }
 
-    /// Waits for a turn of this source.
     pub(super) async fn wait(self, source: Source) -> Option<Turn> {
         let mut waiter = self.enqueue(source);
         // All ready connections enter before one is chosen: the runtime's own queue does not know sources.

@@ -16,7 +16,6 @@ use crate::telemetry::conditions::{Condition, Conditions};
 /// more than this.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// A ledger with its file.
 pub(crate) struct LedgerFile {
     directory: PathBuf,
     ledger: Ledger,

@@ -69,7 +69,6 @@ pub enum PolicyError {
         "TLS version {0:?} is not one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13"
     )]
     UnknownVersion(String),
-    /// The name of a profile is unknown.
     #[error("TLS profile {0:?} is not one of Old, Intermediate, Modern, Custom")]
     UnknownProfile(String),
     /// None of the named suites is available.

@@ -38,7 +38,6 @@ pub struct WantedMachine<'a> {
 /// Stored tokens of machines, by name.
 #[derive(Debug, Default)]
 pub struct StoredMachines {
-    /// Tokens.
     pub tokens: BTreeMap<String, MachineToken>,
     /// Errors of those that cannot be read.
     pub errors: BTreeMap<String, StateError>,
@@ -84,7 +83,6 @@ impl StateDirectory {
         Ok(paths)
     }
 
-    /// All stored tokens of machines.
     pub fn machine_tokens(&self) -> Result<StoredMachines, StateError> {
         let StoredMachines { mut tokens, mut errors } = StoredMachines::default();
         for name in self.machine_paths()?.into_keys() {

@@ -212,7 +212,6 @@ pub(super) fn signature_algorithm(key: &KeyPair) -> Result<AlgorithmIdentifierOw
     Ok(AlgorithmIdentifierOwned { oid, parameters: is_rsa.then(|| Null.into()) })
 }
 
-/// Signs a message with a key.
 pub(super) fn sign(key: &KeyPair, message: &[u8]) -> Result<Vec<u8>, CmpError> {
     key.sign(message).map_err(|error| CmpError::Signing(error.to_string()))
 }

@@ -49,7 +49,6 @@ pub enum Request<'a> {
 
 /// An encoded request, with the expected properties of its answer.
 pub(super) struct Enrolment {
-    /// The kind of the answer.
     pub(super) answer: Kind,
     pub(super) body: Vec<u8>,
     pub(super) subject: DirectoryName,
@@ -96,7 +95,6 @@ impl Request<'_> {
     }
 }
 
-/// The extension with the alternative names.
 fn alternative_names(hosts: &[Host]) -> der::Result<Option<Extension>> {
     if hosts.is_empty() {
         return Ok(None);

@@ -42,7 +42,6 @@ impl<V> ByNetwork<V> {
         (self.values.get_or_insert_mut(address, new), had_to_go)
     }
 
-    /// The value at an address.
     pub(crate) fn get(&self, address: IpAddr) -> Option<&V> {
         self.values.peek(&address)
     }

@@ -152,7 +152,6 @@ pub(super) fn bundle_write(state: &ClusterState, pem: &str) -> Result<ConfigMapW
     Ok(ObjectWrite { object, change })
 }
 
-/// The write of user data.
 pub(in crate::controllers) fn user_data_write(
     state: &ClusterState,
     name: &str,

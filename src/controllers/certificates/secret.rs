@@ -10,12 +10,10 @@ use time::format_description::well_known::Rfc3339;
 use super::names::{CERTIFICATE_KEY, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY};
 use crate::kubernetes::write::{Malformed, ObjectName};
 
-/// A value of a Secret.
 pub(super) fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     secret.data.as_ref()?.get(key).map(|value| &value.0[..])
 }
 
-/// An annotation of a Secret.
 pub(super) fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
     secret.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

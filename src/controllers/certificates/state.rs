@@ -52,7 +52,6 @@ pub struct ClusterState {
     /// Secrets with user data, by name. Those of machines with names are in the controller's namespace, and have
     /// [`OF_MACHINES`] before it.
     pub user_data: BTreeMap<String, Secret>,
-    /// Namespace of the user data.
     pub user_data_namespace: String,
     /// True if the cluster has an internal release image.
     pub has_release_image: bool,

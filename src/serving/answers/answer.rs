@@ -81,7 +81,6 @@ impl Answer {
 /// Header with the configuration that cannot be rendered, in an answer with the last good one.
 pub const PENDING: HeaderName = HeaderName::from_static("machine-config-server-pending");
 
-/// The ETag of a body.
 pub(super) fn etag(body: &[u8]) -> Result<HeaderValue, InvalidHeaderValue> {
     HeaderValue::try_from(format!("\"{}\"", HEXLOWER.encode(&Sha256::digest(body))))
 }
@@ -101,7 +100,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Code of the refusal.
     #[must_use]
     pub fn code(&self) -> RefusalCode {
         match self {

@@ -4,7 +4,6 @@ use super::found::start;
 use super::marks::is_masked;
 use super::names::{LONGEST_NAME, Sign, is_key_material};
 
-/// A name with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Assignment<'a> {
     pub(super) name: &'a str,
@@ -182,7 +181,6 @@ fn is_call(value: &str, rest: &str) -> bool {
         && start(rest, 256).contains([')', ']'])
 }
 
-/// Returns `true` if a value is in quotes.
 pub(super) fn is_quoted(rest: &str) -> bool {
     unprefixed(rest).starts_with(['"', '\''])
 }

@@ -9,7 +9,6 @@ const CODE: [&str; 12] =
     [".py", ".pyi", ".pl", ".pm", ".rb", ".js", ".ts", ".go", ".c", ".h", ".rs", ".java"];
 const INTERPRETERS: [&str; 4] = ["python", "perl", "ruby", "node"];
 
-/// Kind of a file by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// None of the other kinds.

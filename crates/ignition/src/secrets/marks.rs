@@ -100,7 +100,6 @@ fn token(
     is_token.then_some((SecretKind::Token, mark.start..end))
 }
 
-/// Returns `true` if a value is masked.
 pub(super) fn is_masked(value: &str) -> bool {
     value.chars().all(|c| matches!(c, '*' | 'x' | 'X' | '.' | '-' | '_' | '…'))
 }

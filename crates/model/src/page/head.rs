@@ -6,7 +6,6 @@ use super::frame::pool_path;
 use crate::ledger::Severity;
 use crate::overview::{Certificate, Overview, PointerStatus};
 
-/// A number with its name.
 pub(super) struct Figure {
     pub(super) label: &'static str,
     pub(super) number: String,
