@@ -1,16 +1,15 @@
 //! Compares merged MachineConfigs with those of the reference's render controller, as values. The data is next to the
 //! repository; the test passes without it.
 
-#![allow(clippy::unwrap_used, reason = "all of it is tests")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::merged_pool::{ParsedMachineConfig, Unmergeable, merge, origins};
-use model::objects::{ControllerConfig, MachineConfig};
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use super::*;
+use crate::objects::{ControllerConfig, MachineConfig};
 
 #[derive(Deserialize)]
 struct Cases {
