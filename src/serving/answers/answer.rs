@@ -12,8 +12,8 @@ use model::render::{MergeBase, PoolInputs, Unselected};
 use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 
-use super::pool::Variant;
 use super::segments::Segments;
+use super::variant::Variant;
 
 /// A config in one spec and form, ready to send.
 #[derive(Debug, Clone)]

@@ -8,6 +8,7 @@
 mod answer;
 mod pool;
 mod segments;
+mod variant;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,8 +24,9 @@ use ignition::{Form, SpecVersion};
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
 use model::render::{self, CompressedContents, ExposedPlaces, Unselected};
 
-use self::pool::{Pool, Variant};
+use self::pool::Pool;
 pub use self::pool::{PoolState, ShownConfigs};
+use self::variant::Variant;
 use crate::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
 

@@ -12,6 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::answer::{Answer, Base, Refusal, etag};
 use super::segments::SharedPieces;
+use super::variant::Variant;
 use crate::telemetry::{Metrics, PoolLabel};
 
 pub(super) type Outcome = Result<Arc<Answer>, Refusal>;
@@ -67,26 +68,6 @@ struct Good {
     inputs: PoolInputs,
     /// Oldest version in which they render.
     oldest: SpecVersion,
-}
-
-/// Version and form of an answer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Variant {
-    pub(super) version: SpecVersion,
-    pub(super) form: Form,
-}
-
-impl Variant {
-    const COUNT: usize = SpecVersion::ALL.len() * Form::ALL.len();
-
-    fn all() -> impl Iterator<Item = Self> {
-        let forms = |version| Form::ALL.map(|form| Self { version, form });
-        SpecVersion::ALL.into_iter().flat_map(forms)
-    }
-
-    pub(super) fn index(self) -> usize {
-        self.version.index() * Form::ALL.len() + self.form.index()
-    }
 }
 
 impl Pool {
