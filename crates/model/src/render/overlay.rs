@@ -95,19 +95,19 @@ impl MergeBase {
         }
         // Members that the overlay does not have must not stay. Units and drop-ins are merged member by member.
         let is_replaced = |path: &&String| of_overlay.has(path) && self.nodes.has(path);
-        let replaced: Vec<_> = replaces.iter().filter(is_replaced).collect();
-        check(&self.nodes.without(&replaced), &of_overlay, replaces)?;
+        let taken_over: Vec<_> = replaces.iter().filter(is_replaced).collect();
+        check(&self.nodes.without(&taken_over), &of_overlay, replaces)?;
         check_units(self.config.body(), overlay.body(), replaces)?;
         check_kernel_arguments(self.config.body(), overlay.body())?;
         if self.form == Form::Compact && self.version.has_compressed_data() {
             compact(&mut overlay, &CompressedContents::default());
         }
         let overlay = Part::new(&overlay).map_err(OverlayError::Overlay)?;
-        let part = self.without(&replaced).map_err(OverlayError::Merged)?;
+        let part = self.without(&taken_over).map_err(OverlayError::Merged)?;
         let merged = merge(&[&part, &overlay], self.version).config();
         let mut lowered =
             merged.and_then(|it| it.lower(self.version)).map_err(OverlayError::Merged)?;
-        self.sources.put_back(&mut lowered, &replaced);
+        self.sources.put_back(&mut lowered, &taken_over);
         let json = serde_json::to_vec(&lowered).map_err(OverlayError::Json)?;
         Ok(json.into_boxed_slice().into())
     }
@@ -118,7 +118,9 @@ impl MergeBase {
             return Ok(Cow::Borrowed(&self.part));
         }
         let mut config = self.config.clone();
-        paths.iter().for_each(|path| config.remove_node(path));
+        for path in paths {
+            config.remove_node(path);
+        }
         Part::new(&config).map(Cow::Owned)
     }
 }
