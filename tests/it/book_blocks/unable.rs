@@ -40,19 +40,19 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     (
         "docs/src/how-to/directory.md",
         "apt-get",
-        "deploy/check-service types it where systemd runs, in .ci/run package",
+        "deploy/check-service types it where systemd runs, in .ci/full package",
     ),
     (
         "docs/src/how-to/directory.md",
         "systemctl",
-        "deploy/check-service types it where systemd runs, in .ci/run package",
+        "deploy/check-service types it where systemd runs, in .ci/full package",
     ),
     ("docs/src/how-to/monitor.md", "mdbook build", "needs mdBook; .ci/run doc does it"),
     ("docs/src/how-to/render.md", "oc -n", "kubectl has no command like `oc extract`"),
     (
         "docs/src/runbook/index.md",
         "journalctl",
-        "deploy/check-service types it where systemd runs, in .ci/run package",
+        "deploy/check-service types it where systemd runs, in .ci/full package",
     ),
 ];
 
