@@ -21,7 +21,7 @@ fn machines(count: usize) -> Value {
 fn ten_thousand_machines_get_tokens_and_cost_little_memory_until_they_ask() {
     const MACHINES: usize = 10_000;
     const ASKING: usize = 200;
-    const KIB_PER_MACHINE: u64 = 8;
+    const KIB_PER_MACHINE: u64 = 16;
     let site = Site::new();
     let server = site.serve(&[]);
     let without = server.resident_bytes();

@@ -1,6 +1,7 @@
 //! A machine's own files, merged into its pool's config.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -271,6 +272,9 @@ fn large() -> Value {
     json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}})
 }
 
+/// Time without work after which a server has nothing left to do.
+const REST: Duration = Duration::from_millis(500);
+
 /// Ticks of the server's processor time for answers to machines with an overlay, and to others: each machine asks `rounds`
 /// times, after `skipped` machines of each kind.
 fn costs(machines: u32, skipped: u32, rounds: u32) -> [u64; 2] {
@@ -284,9 +288,19 @@ fn costs(machines: u32, skipped: u32, rounds: u32) -> [u64; 2] {
     }
     let server = site.serve(&[]);
     let client = site.tls(&server);
-    ["own", "plain"].map(|kind| {
-        let credentials: Vec<_> =
-            (0..machines).map(|number| site.credential(&format!("{kind}-{number}"))).collect();
+    let credentials = ["own", "plain"].map(|kind| -> Vec<_> {
+        (0..machines).map(|number| site.credential(&format!("{kind}-{number}"))).collect()
+    });
+    // It stores the tokens of all machines, and tells its watches of them, before it rests.
+    let mut rested = (server.cpu_ticks(), Instant::now());
+    wait_for("the server to rest", || {
+        let ticks = server.cpu_ticks();
+        if ticks != rested.0 {
+            rested = (ticks, Instant::now());
+        }
+        (rested.1.elapsed() > REST).then_some(())
+    });
+    credentials.map(|credentials| {
         let ask = |credentials: &[String]| {
             for credential in credentials {
                 assert_eq!(get_known(&client, "worker", credential).status, 200);
