@@ -15,7 +15,8 @@ use crate::support::wait_for;
 #[test]
 fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_in_one() {
     const POOLS: usize = 33;
-    const LIMIT: u64 = 60 << 20;
+    // Of 60 MiB in all; the program's own pages, which differ by how it is built, are some 15.
+    const LIMIT: u64 = 45 << 20;
     let directory = tempfile::tempdir().expect("a temporary folder");
     let names: Vec<String> = (0..POOLS).map(|number| format!("pool-{number}")).collect();
     for name in &names {
@@ -26,7 +27,7 @@ fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_i
     }
     let server = Server::serve(directory.path(), &[]);
     let client = server.plain();
-    let before = server.resident_bytes();
+    let before = server.anonymous_bytes();
     let (mut bytes, mut different) = (0, BTreeSet::new());
     for version in VERSIONS {
         for name in &names {
@@ -45,6 +46,6 @@ fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_i
     }
     // What rendering took for a moment goes back to the system within seconds.
     let used =
-        wait_for("memory to be freed", || Some(server.resident_bytes()).filter(|it| *it <= LIMIT));
+        wait_for("memory to be freed", || Some(server.anonymous_bytes()).filter(|it| *it <= LIMIT));
     println!("{bytes} bytes of answers in {} KiB, of {} before", used >> 10, before >> 10);
 }

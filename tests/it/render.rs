@@ -53,7 +53,7 @@ fn a_config_is_the_one_that_a_server_serves() {
 fn what_cannot_be_rendered_is_reported_and_nothing_is_printed() {
     let reported = error(&render(&["nobody", &fixtures()]));
     assert!(
-        reported.contains("there is no pool nobody, only edge, master, rack, worker"),
+        reported.contains("no pool has the name nobody; known pools: edge, master, rack, worker"),
         "{reported}"
     );
     let reported = error(&render(&["worker", "/no/such/folder"]));

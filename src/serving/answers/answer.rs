@@ -41,7 +41,7 @@ pub struct Answer {
 pub(super) struct Base {
     pub(super) inputs: PoolInputs,
     pub(super) variant: Variant,
-    prepared: OnceLock<Result<MergeBase, String>>,
+    prepared: OnceLock<Result<Box<MergeBase>, String>>,
 }
 
 impl Base {
@@ -51,9 +51,11 @@ impl Base {
 
     fn prepared(&self) -> Result<&MergeBase, String> {
         let Variant { version, form } = self.variant;
-        let prepare =
-            || MergeBase::new(&self.inputs, (version, form)).map_err(|error| error.to_string());
-        self.prepared.get_or_init(prepare).as_ref().map_err(Clone::clone)
+        let prepare = || {
+            let base = MergeBase::new(&self.inputs, (version, form));
+            base.map(Box::new).map_err(|error| error.to_string())
+        };
+        self.prepared.get_or_init(prepare).as_deref().map_err(Clone::clone)
     }
 }
 

@@ -208,7 +208,8 @@ fn machine_configs_that_conflict_are_named_and_the_last_good_config_stays() {
     site.change("60-marker", "not-absolute", "one");
     told(&controller, "MachineConfig 60-marker: ");
     assert_eq!(site.named().as_ref(), Some(&first));
-    for name in ["60-marker", "71-disk"] {
+    // The one that is not valid stays to the end, so that there is no valid config in between.
+    for name in ["71-disk", "60-marker"] {
         site.cluster().delete(&format!("{CONFIGS}/{name}"));
     }
     told(&controller, "MachineConfigPool worker: no MachineConfig has the labels");

@@ -196,8 +196,17 @@ impl Server {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// Resident memory without the pages of the program's file.
+    pub(crate) fn anonymous_bytes(&self) -> u64 {
+        self.memory("RssAnon:")
+    }
+
+    fn memory(&self, kind: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("procfs");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find(|line| line.starts_with(kind)).expect(kind);
         let kibibytes = line.split_whitespace().nth(1).expect("a number");
         1024 * kibibytes.parse::<u64>().expect("a number")
     }

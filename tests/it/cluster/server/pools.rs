@@ -169,5 +169,5 @@ fn what_is_rendered_without_a_server_is_what_one_serves() {
     let unknown = render("nobody", &[]);
     assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(1), &b""[..]));
     let text = String::from_utf8_lossy(&unknown.stderr);
-    assert!(text.contains("there is no pool nobody, only worker"), "{text}");
+    assert!(text.contains("no pool has the name nobody; known pools: worker"), "{text}");
 }
