@@ -40,11 +40,18 @@ impl FileSources {
         for file in files.into_iter().flatten() {
             let path = path(file).into_owned();
             let Some(sources) = left.get_mut(&path) else { continue };
-            for source in sources_of(file).filter(|it| it.as_str().is_some_and(is_aside)) {
-                if let Some(own) = sources.next() {
+            let mut put_back = |resource: &mut Value| {
+                let source = resource.get_mut("source");
+                if let Some(source) = source.filter(|it| it.as_str().is_some_and(is_aside))
+                    && let Some(own) = sources.next()
+                {
                     *source = own.as_str().into();
                 }
-            }
+            };
+            // In spec 2, appended parts are files too.
+            file.get_mut("contents").into_iter().for_each(&mut put_back);
+            let parts = file.get_mut("append").and_then(Value::as_array_mut);
+            parts.into_iter().flatten().for_each(&mut put_back);
         }
     }
 }
@@ -60,20 +67,6 @@ fn path(file: &Value) -> Cow<'_, str> {
         "" | "root" => text("path").into(),
         mounted => format!("{mounted}{}", text("path")).into(),
     }
-}
-
-/// Sources of a file in any spec: that of its contents, then those of the appended parts, which are files in spec 2.
-fn sources_of(file: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let members = file.as_object_mut().into_iter().flat_map(serde_json::Map::iter_mut);
-    let mut resources: Vec<_> = members
-        .filter_map(|(field, value)| match (field.as_str(), value) {
-            ("contents", value) => Some((0, vec![value])),
-            ("append", Value::Array(parts)) => Some((1, parts.iter_mut().collect())),
-            _ => None,
-        })
-        .collect();
-    resources.sort_by_key(|(order, _)| *order);
-    resources.into_iter().flat_map(|(_, it)| it).filter_map(|resource| resource.get_mut("source"))
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ pub struct Answer {
 /// The inputs of an answer, and what is prepared of them when the first machine with an overlay asks.
 #[derive(Debug)]
 pub(super) struct Base {
-    pub(super) inputs: PoolInputs,
-    pub(super) variant: Variant,
+    inputs: PoolInputs,
+    variant: Variant,
     prepared: OnceLock<Result<Box<MergeBase>, String>>,
 }
 
