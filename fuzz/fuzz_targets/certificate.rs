@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{CAS, NOW};
-use pki::{Certificate, Holder, locked_out};
+use pki::{Certificate, TrustHolder, locked_out};
 
 fuzz_target!(|der: &[u8]| {
     let Some(certificate) = Certificate::from_der(der) else { return };
@@ -17,11 +17,11 @@ fuzz_target!(|der: &[u8]| {
     let _ = certificate.matches(&own.key);
     let hosts = certificate.hosts.iter().cloned().collect();
     let trusted = vec![certificate.clone(), own.certificate.clone()];
-    let holder = Holder { name: "a".to_owned(), trusted, hosts };
+    let holder = TrustHolder { name: "a".to_owned(), trusted, hosts };
     for chain in [&[certificate.clone()][..], &[own.certificate.clone(), certificate.clone()]] {
         for lockout in locked_out(chain, std::slice::from_ref(&holder), NOW) {
             let _ = lockout.to_string();
         }
     }
-    let _ = format!("{certificate:?} {:?}", Holder::of_one(&certificate));
+    let _ = format!("{certificate:?} {:?}", TrustHolder::of_one(&certificate));
 });

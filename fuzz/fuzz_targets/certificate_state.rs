@@ -8,8 +8,8 @@
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{CAS, NOW, expanded, pem_word};
 use pki::{
-    Answer, Certificate, CertificateState, External, Holder, Host, Issuer, PointerState,
-    PointerTrust, Policy, Request, RotationRequest, StoredPair, dry_run, locked_out,
+    Answer, Certificate, CertificateState, External, Host, Issuer, PointerState, PointerTrust,
+    Policy, Request, RotationRequest, StoredPair, TrustHolder, dry_run, locked_out,
     reported_lockouts, trusted_by_somebody,
 };
 
@@ -49,7 +49,7 @@ fuzz_target!(|data: &[u8]| {
         let name = format!("pointer {index}");
         let trusted = Certificate::read_all(&text);
         let hosts = vec![host.clone()];
-        let holders = (!trusted.is_empty()).then(|| Holder {
+        let holders = (!trusted.is_empty()).then(|| TrustHolder {
             name: name.clone(),
             trusted,
             hosts: hosts.clone(),

@@ -7,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{CAS, NOW};
-use pki::{Certificate, Holder, Host, locked_out};
+use pki::{Certificate, Host, TrustHolder, locked_out};
 use rcgen::{CertificateParams, CustomExtension, DnType, Issuer, KeyPair};
 use time::Duration;
 
@@ -73,7 +73,7 @@ fuzz_target!(|data: &[u8]| {
     if hosts.is_empty() {
         hosts.push("a.example".parse().expect("a host"));
     }
-    let holder = |trusted| Holder { name: "a".to_owned(), trusted, hosts: hosts.clone() };
+    let holder = |trusted| TrustHolder { name: "a".to_owned(), trusted, hosts: hosts.clone() };
     let reason = |chain: &[&Certificate], trusted: &[&Certificate]| {
         let chain: Vec<_> = chain.iter().copied().cloned().collect();
         let trusted = trusted.iter().copied().cloned().collect();

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{NOW, expanded};
 use model::access::Token;
 use model::access::machine::{
-    MAX_ADDRESSES, MachineState, MachineStatus, Moment, RecordedUse, Stage, Usage, Window,
+    ClockReading, MAX_ADDRESSES, MachineState, MachineStatus, RecordedUse, Stage, Usage, Window,
 };
 
 fn word(letter: u8) -> Option<String> {
@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         }
         uses.extend(status.recorded);
     }
-    let now = Moment { wall: NOW, up: Duration::from_secs(9) };
+    let now = ClockReading { wall: NOW, up: Duration::from_secs(9) };
     let window = Window::default();
     let usage = learned(uses.iter());
     assert!(usage.addresses().len() <= MAX_ADDRESSES);

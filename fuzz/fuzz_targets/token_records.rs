@@ -6,8 +6,8 @@
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{NOW, expanded};
 use model::access::rotation::{
-    Carried, Issued, MAX_STEPS, Next, PointerToken, PointerWrite, RotationPolicy, TokenState,
-    Write, next,
+    FetchCredential, Issued, MAX_STEPS, NextAction, PointerToken, PointerWrite, RotationPolicy,
+    TokenState, Write, next,
 };
 use model::access::{AccessMode, KnownTokens, Records, Token, Verifier as _};
 use time::OffsetDateTime;
@@ -36,20 +36,20 @@ fn settle(mut state: TokenState, now: OffsetDateTime) -> TokenState {
     for step in 0..=MAX_STEPS + state.pools.len() {
         let fresh = Token::new([u8::try_from(100 + step).expect("few steps"); 32]);
         match next(&state, &policy, now, &fresh) {
-            Next::Settled { .. } => return state,
-            Next::Write(_, Write::Issued(issued)) => state.issued = issued,
-            Next::Write(_, Write::Records(records)) => {
+            NextAction::Settled { .. } => return state,
+            NextAction::Write(_, Write::Issued(issued)) => state.issued = issued,
+            NextAction::Write(_, Write::Records(records)) => {
                 // Nobody whose token opens the pool is refused by a step.
                 for token in (0..4).map(|number| Token::new([number; 32])) {
                     assert!(!opens(&state.records, &token, now) || opens(&records, &token, now));
                 }
                 state.records = records;
             }
-            Next::Write(_, Write::Pointers(writes)) => {
+            NextAction::Write(_, Write::Pointers(writes)) => {
                 for PointerWrite { name, token, .. } in writes {
                     assert!(opens(&state.records, &token, now), "carried before it opens");
                     let pointer = state.pointers.iter_mut().find(|pointer| pointer.name == name);
-                    pointer.expect("one that there is").carries = Carried::Token(token);
+                    pointer.expect("one that there is").carries = FetchCredential::Token(token);
                 }
             }
         }
@@ -80,7 +80,7 @@ fuzz_target!(|data: &[u8]| {
     let pointer = PointerToken {
         name: "a".to_owned(),
         pool: "worker".to_owned(),
-        carries: Carried::Token(Token::new([0; 32])),
+        carries: FetchCredential::Token(Token::new([0; 32])),
         waits: false,
     };
     let state = TokenState {
@@ -91,6 +91,6 @@ fuzz_target!(|data: &[u8]| {
     };
     let state = settle(state, NOW);
     assert!(state.records.enforced.contains("worker"));
-    let Carried::Token(token) = &state.pointers[0].carries else { panic!("{state:?}") };
+    let FetchCredential::Token(token) = &state.pointers[0].carries else { panic!("{state:?}") };
     assert!(opens(&state.records, token, NOW), "{state:?}");
 });

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use ignition::ca_source;
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{CAS, NOW, expanded, pem_word};
-use model::pointer_config::{Assessment, Known, PointerConfig};
+use model::pointer_config::{Assessment, PointerConfig, ServerState};
 use pki::{Certificate, PointerState};
 use serde_json::{Value, json};
 
@@ -55,6 +55,6 @@ fuzz_target!(|data: &[u8]| {
     }
     assert_eq!(config.fetches().is_empty(), !config.faults().is_empty());
     let pools = BTreeSet::new();
-    let known = Known { chain: Some(&BUNDLE), records: None, pools: &pools };
+    let known = ServerState { chain: Some(&BUNDLE), records: None, pools: &pools };
     let _ = config.verdict("a", known, NOW);
 });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use model::access::Records;
-use model::access::machine::{Moment, Window};
+use model::access::machine::{ClockReading, Window};
 use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::{Host, LEFT_OUT, Lockout, LockoutReason, Policy, RotationRequest, Step, Warning};
 use time::OffsetDateTime;
@@ -124,7 +124,7 @@ impl StateStore for DirectoryStore {
         let mut records = self.0.records()?;
         let now = OffsetDateTime::now_utc();
         // The commands are no server: an answer that has begun may have been taken whole.
-        let now = Moment { wall: now, up: std::time::Duration::ZERO };
+        let now = ClockReading { wall: now, up: std::time::Duration::ZERO };
         let machines = self.0.machine_tokens()?.tokens.into_iter();
         records.tokens.extend(
             machines.map(|(name, token)| token.found().record(&name, Window::default(), now)),

@@ -21,7 +21,7 @@ use model::overview::{
 use model::page::{MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page};
 use model::render::registries_without_ca;
 use pki::plan::renewal;
-use pki::{self, Holder, Host, Lockout, Policy, locked_out};
+use pki::{self, Host, Lockout, Policy, TrustHolder, locked_out};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use utoipa::OpenApi;
@@ -169,7 +169,7 @@ pub(super) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
 /// Pointer configs with the verdict if a machine boots from them at present.
 pub(super) fn judged(
     chain: &[pki::Certificate],
-    holders: &[Holder],
+    holders: &[TrustHolder],
     faults: &[Lockout],
     now: OffsetDateTime,
 ) -> Judged {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
-use model::inspect::{Answered, Shown};
+use model::inspect::{ServerAnswer, ServerEvidence};
 use model::pointer_config::{Fetch, accept};
 use pki::{Certificate, Host};
 use rustls::ClientConfig;
@@ -65,8 +65,8 @@ impl fmt::Display for Address {
 pub async fn ask(
     address: &Address,
     fetch: &Fetch,
-    is_trusted: impl Fn(&Shown) -> bool,
-) -> anyhow::Result<Shown> {
+    is_trusted: impl Fn(&ServerEvidence) -> bool,
+) -> anyhow::Result<ServerEvidence> {
     let asked = async {
         let stream = connect(address, &fetch.host).await?;
         let sent = stream.get_ref().1.peer_certificates().unwrap_or_default();
@@ -74,10 +74,10 @@ pub async fn ask(
             Certificate::parse(der)
                 .context("the server sends a certificate that machines cannot read")
         };
-        let mut shown = Shown::chain(sent.iter().map(read).collect::<Result<_, _>>()?);
+        let mut shown = ServerEvidence::chain(sent.iter().map(read).collect::<Result<_, _>>()?);
         if is_trusted(&shown) {
             let (status, headers) = head(stream, fetch).await?;
-            shown.answer = Some(Answered::new(status, &headers, "", &fetch.pool));
+            shown.answer = Some(ServerAnswer::new(status, &headers, "", &fetch.pool));
         }
         Ok(shown)
     };

@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use ignition::{POINTER_SPEC, SpecVersion, pointer};
 use model::access::Records;
-use model::access::rotation::{Carried, PointerToken};
+use model::access::rotation::{FetchCredential, PointerToken};
 use model::inputs::Inputs;
 use model::merged_pool::{self, Member, Origin, ParsedMachineConfig};
 use model::pointer_config::{PointerConfig, carried};
@@ -253,8 +253,9 @@ fn with_token(
     let records = match records {
         Ok(records) => records,
         Err(error) => {
-            let carries =
-                |it: &PointerToken| it.pool == pool && matches!(it.carries, Carried::Token(_));
+            let carries = |it: &PointerToken| {
+                it.pool == pool && matches!(it.carries, FetchCredential::Token(_))
+            };
             let unknown = error.context("the valid tokens are not known");
             ensure!(!pointers.iter().any(carries), "{others}: {unknown:#}");
             return Ok(None);

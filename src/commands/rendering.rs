@@ -9,7 +9,7 @@ use bytes::Bytes;
 use ignition::{self, Form, SpecVersion};
 use model::inputs::Inputs;
 use model::inspect::Cause;
-use model::render::{CompressedContents, RenderError, Unselected, render, select};
+use model::render::{CompressedContents, RenderError, SelectError, render, select};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -63,7 +63,7 @@ pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs
 /// Config of machines of `pool` in `spec`, in the plain form.
 pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result<Bytes, Cause> {
     let selected = select(inputs, pool).map_err(|reason| match reason {
-        Unselected::UnknownPool => Cause::PoolUnknown {
+        SelectError::UnknownPool => Cause::PoolUnknown {
             pool: pool.to_owned(),
             known: inputs.pools.keys().cloned().collect(),
         },

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use model::access::Policy;
 use model::access::machine::Window;
 use model::inputs::Inputs;
-use model::snapshot::{AccessRules, Known};
+use model::snapshot::{AccessRules, SnapshotParts};
 use tokio::sync::watch;
 
 use super::progress::Progress;
@@ -102,10 +102,10 @@ pub(super) fn follow_source(
     let Parts { access, rules, local, policy, publisher } = parts;
     let AccessSettings { issuer, cache, .. } = access;
     tasks.spawn("the task after changes of the inputs", publisher.after_changes());
-    let known = Known {
+    let known = SnapshotParts {
         records: cache.as_ref().and_then(TokenCache::load),
         signed: issuer.as_ref().map(TokenIssuer::tokens),
-        ..Known::default()
+        ..SnapshotParts::default()
     };
     let are_known = known.records.is_some();
     let mut pipeline = Pipeline::new(rules, known, local, policy, publisher);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use model::access::approval::{Approvals, Subject, UnapprovedRequest, WaitingMachines, Waits};
-use model::access::machine::Moment;
+use model::access::machine::ClockReading;
 use model::overview::{ApprovedMachine, WaitingMachine};
 use time::OffsetDateTime;
 
@@ -34,8 +34,8 @@ pub(crate) struct WaitingCount {
 
 impl MachineApprovals {
     /// The present time.
-    pub(super) fn now(&self) -> Moment {
-        Moment { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
+    pub(super) fn now(&self) -> ClockReading {
+        ClockReading { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
     }
 
     /// A time since the start of the process, for a timer; `None` if it never comes.
@@ -91,7 +91,7 @@ impl MachineApprovals {
         self.waiting().forgotten()
     }
 
-    fn each_waiting(&self, mut look: impl FnMut(&Waits, Moment)) {
+    fn each_waiting(&self, mut look: impl FnMut(&Waits, ClockReading)) {
         let (given, now) = (self.given.load(), self.now());
         let mut waiting = self.waiting();
         waiting.forget_silent(now);

@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use model::access::machine::{Begun, KnownMachine, MachineState, Moment, Stage, Window};
+use model::access::machine::{
+    ClockReading, KnownMachine, MachineState, Stage, UsageChange, Window,
+};
 use model::access::{KnownMachines, Refusal, TokenHash};
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
@@ -162,8 +164,8 @@ impl ClusterTokens {
         known.into_iter().collect()
     }
 
-    fn now(&self) -> Moment {
-        Moment { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
+    fn now(&self) -> ClockReading {
+        ClockReading { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
     }
 
     fn entry(&self, name: &str) -> Result<Arc<Entry>, Refusal> {
@@ -220,7 +222,7 @@ impl ClusterTokens {
                 self.spend(&entry);
                 return Err(Refusal::Spent);
             }
-            let Begun { is_newly_shared, .. } = next.usage.begin(address, now);
+            let UsageChange { is_newly_shared, .. } = next.usage.begin(address, now);
             let written = if next.is_due(self.window) {
                 self.write(&entry, &next).await?
             } else {

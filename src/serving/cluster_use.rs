@@ -143,16 +143,16 @@ impl ClusterUse {
 #[cfg(test)]
 mod tests {
     use model::access::Token;
-    use model::access::machine::{Moment, Stage};
+    use model::access::machine::{ClockReading, Stage};
     use time::macros::datetime;
 
     use super::*;
 
     const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
-    fn after(seconds: u64) -> Moment {
+    fn after(seconds: u64) -> ClockReading {
         let up = std::time::Duration::from_secs(seconds);
-        Moment { wall: NOON + up, up }
+        ClockReading { wall: NOON + up, up }
     }
 
     fn state(token: u8, armings: u64, recorded: Option<RecordedUse>) -> Arc<MachineState> {

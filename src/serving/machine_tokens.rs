@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use model::access::machine::{Begun, Moment, Stage, Window};
+use model::access::machine::{ClockReading, Stage, UsageChange, Window};
 use model::access::{MachineToken, Refusal};
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;
@@ -59,8 +59,8 @@ impl MachineTokens {
         }
     }
 
-    fn now(&self) -> Moment {
-        Moment { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
+    fn now(&self) -> ClockReading {
+        ClockReading { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
     }
 
     fn entry(&self, name: &str) -> Option<Arc<Entry>> {
@@ -161,7 +161,7 @@ impl MachineTokens {
         if token.revoked.is_some() {
             return Err(Refusal::Revoked);
         }
-        let Begun { is_changed, is_newly_shared } = token.usage.begin(address, now);
+        let UsageChange { is_changed, is_newly_shared } = token.usage.begin(address, now);
         if is_changed {
             self.store(name, &token)?;
             // An answer can have been taken whole while this was written, so the copy is not put back.

@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 use model::access::{AccessMode, BootRules, Modes, Policy, Records, SignedTokens, WantedModes};
 use model::inputs::Inputs;
 use model::overview::History;
-use model::snapshot::{AccessRules, Known, Snapshot};
+use model::snapshot::{AccessRules, Snapshot, SnapshotParts};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
@@ -34,7 +34,7 @@ use crate::telemetry::conditions::Condition;
 /// Receives changes, and publishes the resulting snapshot.
 pub(crate) struct Pipeline {
     rules: AccessRules,
-    known: Known,
+    known: SnapshotParts,
     wanted: WantedModes,
     boot_rules: BootRules,
     local: LocalState,
@@ -70,7 +70,7 @@ impl Pipeline {
     /// another issuer. Requests are judged by `policy`.
     pub(crate) fn new(
         rules: AccessRules,
-        known: Known,
+        known: SnapshotParts,
         local: LocalState,
         policy: Arc<ArcSwap<Policy>>,
         publisher: Publisher,
@@ -212,7 +212,8 @@ impl Pipeline {
             let modes = policy.load().modes.clone();
             let signed = known.signed.clone();
             let machines = known.machines.clone();
-            let known = Known { records: Some(records.clone()), signed, machines, inputs: None };
+            let known =
+                SnapshotParts { records: Some(records.clone()), signed, machines, inputs: None };
             policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
         };
         let KeptTokens { records, attention } =

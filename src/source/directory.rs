@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use model::inputs::{Inputs, Layering, Problem, ServingMode, Shared};
+use model::inputs::{Inputs, Layering, Problem, ServingMode, SharedInputs};
 use model::objects::{MachineConfigPool, Metadata, Object, Secret, SecretName};
 use model::registry_ca::{self, RegistryHost};
 use tokio::sync::watch;
@@ -97,7 +97,7 @@ struct Scan {
 pub struct Directory {
     layout: Layout,
     files: Files,
-    shared: Arc<Shared>,
+    shared: Arc<SharedInputs>,
     credentials: SeenCredentials,
     local_pools: LocalPools,
     plain_configs: PlainConfigs,
@@ -235,7 +235,7 @@ impl Directory {
         }
         let Gathered { mut pools, mut machine_configs, machines, others, mut problems, .. } =
             gathered;
-        let (mut shared, mut layering) = (Shared::default(), Layering::default());
+        let (mut shared, mut layering) = (SharedInputs::default(), Layering::default());
         let (mut config_maps, mut secrets, mut image) = (Vec::new(), BTreeMap::new(), None);
         for object in others {
             match object {

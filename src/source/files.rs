@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use model::inputs::Problem;
-use model::objects::{Defect, Object};
+use model::objects::{Object, ObjectDefect};
 
 use super::manifest::{self, Manifest};
 use crate::files::bounded;
@@ -34,7 +34,7 @@ struct File {
     objects: Vec<Object>,
     /// Last good bytes of a file that is no manifest.
     plain: Option<Bytes>,
-    problem: Option<Defect>,
+    problem: Option<ObjectDefect>,
     /// Parts of the last good objects without effect.
     warnings: Vec<String>,
 }
@@ -334,7 +334,7 @@ impl Walk {
 }
 
 /// Reason why a strict server refuses a file.
-fn refused(warnings: &[String]) -> Defect {
+fn refused(warnings: &[String]) -> ObjectDefect {
     let first = warnings.first().map_or("", String::as_str);
     let more = match warnings.len().saturating_sub(1) {
         0 => String::new(),
@@ -351,7 +351,7 @@ fn named_as_manifest(path: &Path) -> bool {
 
 enum Contents {
     Same,
-    Changed { digest: Option<u64>, result: Result<Manifest, Defect> },
+    Changed { digest: Option<u64>, result: Result<Manifest, ObjectDefect> },
 }
 
 /// Reads and parses a file, unless the hash of its bytes is `known`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::inputs::{Layering, Problem, Shared};
+use model::inputs::{Layering, Problem, SharedInputs};
 use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool};
 
 /// Reasons why a whole scan failed. The previous state stays.
@@ -26,7 +26,7 @@ pub(super) struct Parts {
     pub(super) machine_configs: BTreeMap<String, Arc<MachineConfig>>,
     pub(super) machines: BTreeMap<String, Arc<FirstBootMachine>>,
     pub(super) layering: Layering,
-    pub(super) shared: Shared,
+    pub(super) shared: SharedInputs,
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
     /// True if a link leads out of the watched directory.

@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 
 use model::access::MachineToken;
-use model::access::machine::Armed;
+use model::access::machine::RearmRequests;
 use model::objects::is_object_name;
 use model::pointer_config::{Authorization, PointerConfig, WrittenFetch};
 use pki::Host;
@@ -146,7 +146,7 @@ impl StateDirectory {
         let url = format!("https://{host}:{port}/config/{pool}");
         let _lock = self.lock()?;
         let command = self.asked_to_arm(name)?;
-        let asked = Armed { annotation: rearm.map(str::to_owned), command };
+        let asked = RearmRequests { annotation: rearm.map(str::to_owned), command };
         let stored = self.machine_token(name)?;
         // Another process may have made it meanwhile.
         let known = known.cloned().or_else(|| stored.clone().map(MachineToken::found));

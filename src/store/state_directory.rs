@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
-    Certificate, CertificateState, Host, IssueError, MAX_STEPS, Next, Policy, RotationRequest,
-    Step, StoredPair, Unusable, Warning, Write, next, read_chain,
+    Certificate, CertificateState, Host, IssueError, MAX_STEPS, NextAction, Policy,
+    RotationRequest, Step, StoredPair, Unusable, Warning, Write, next, read_chain,
 };
 use time::OffsetDateTime;
 
@@ -175,11 +175,11 @@ impl StateDirectory {
             let failed = |error| StateError::Issue { path: self.path.clone(), error };
             match next.map_err(failed)? {
                 // CAs in a directory are self-signed.
-                Next::Settled { until, attention, asking: _ } => {
+                NextAction::Settled { until, attention, request_action: _ } => {
                     self.write_chain()?;
                     Ok(Break((until, attention)))
                 }
-                Next::Step { step, writes } => {
+                NextAction::Step { step, writes } => {
                     for write in &writes {
                         left_out.extend(write.left_out(state.ca.as_ref()));
                         self.apply(write)?;
@@ -230,8 +230,8 @@ impl StateDirectory {
         // A step that needs a key is due, and not taken here.
         let generate = &mut |_| Err(IssueError::NoKey(String::new()));
         match next(&state, policy, now, generate) {
-            Ok(Next::Settled { attention, .. }) => Ok(Some(attention)),
-            Ok(Next::Step { .. }) | Err(_) => Ok(None),
+            Ok(NextAction::Settled { attention, .. }) => Ok(Some(attention)),
+            Ok(NextAction::Step { .. }) | Err(_) => Ok(None),
         }
     }
 

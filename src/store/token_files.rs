@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use model::access::rotation::{
-    Issued, MAX_STEPS, Next, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState, Write,
-    next, standing,
+    Issued, MAX_STEPS, NextAction, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState,
+    Write, next, standing,
 };
 use model::access::{AccessMode, Records, Token, generate};
 use model::pointer_config::PointerConfig;
@@ -110,8 +110,10 @@ impl StateDirectory {
         let (requeue_at, attention, records) = self.converge(MAX_STEPS + pools.len(), || {
             let state = self.observe_tokens(pools)?;
             match next(&state, policy, now, &self.fresh_token()?) {
-                Next::Settled { until, attention } => Ok(Break((until, attention, state.records))),
-                Next::Write(because, write) => {
+                NextAction::Settled { until, attention } => {
+                    Ok(Break((until, attention, state.records)))
+                }
+                NextAction::Write(because, write) => {
                     match write {
                         Write::Issued(issued) => self.write_issued(&issued)?,
                         Write::Records(records) => self.write_records(&records)?,

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use model::access::rotation::{
-    Carried, Issued, Next, PointerToken, RotationPolicy, TokenState, Write, next,
+    FetchCredential, Issued, NextAction, PointerToken, RotationPolicy, TokenState, Write, next,
 };
 use model::access::{
     AccessMode, Credential, KnownTokens, Modes, Policy, Records, Refusal, Request, Token, Verifier,
@@ -54,8 +54,11 @@ const EVENTS: [fn(&mut World); 17] = [
     },
     |world| world.toggle_mode(WORKER),
     |world| world.toggle_pool(INFRA),
-    |world| world.toggle_pointer(INFRA, &Carried::Nothing),
-    |world| world.toggle_pointer(WORKER, &Carried::Cannot("spec 2.2 has no headers".to_owned())),
+    |world| world.toggle_pointer(INFRA, &FetchCredential::Nothing),
+    |world| {
+        world
+            .toggle_pointer(WORKER, &FetchCredential::Cannot("spec 2.2 has no headers".to_owned()));
+    },
     World::toggle_failure,
     |world| world.is_slip ^= true,
 ];
@@ -130,7 +133,7 @@ impl World {
     fn new() -> Self {
         let mut world = Self::default();
         world.toggle_pool(WORKER);
-        world.toggle_pointer(WORKER, &Carried::Nothing);
+        world.toggle_pointer(WORKER, &FetchCredential::Nothing);
         world.hear_pools();
         world
     }
@@ -147,7 +150,7 @@ impl World {
                 pools: self.understood(),
             };
             let fresh = Token::new([self.made; 32]);
-            let Next::Write(_, write) = next(&state, &RotationPolicy::default(), NOW, &fresh)
+            let NextAction::Write(_, write) = next(&state, &RotationPolicy::default(), NOW, &fresh)
             else {
                 self.list.iter_mut().for_each(|list| list.is_restored = false);
                 return false;
@@ -157,9 +160,9 @@ impl World {
                 Write::Records(records) => {
                     self.enforced.extend(records.enforced.iter().cloned());
                     let evident = self.pointers.iter().filter(|pointer| match &pointer.carries {
-                        Carried::Cannot(_) => true,
-                        Carried::Nothing => evident.contains(&pointer.pool),
-                        Carried::Token(_) | Carried::Other => false,
+                        FetchCredential::Cannot(_) => true,
+                        FetchCredential::Nothing => evident.contains(&pointer.pool),
+                        FetchCredential::Token(_) | FetchCredential::Other => false,
                     });
                     let evident = evident.map(|pointer| pointer.pool.clone()).collect();
                     let asked_less = self.asked_less;
@@ -171,7 +174,7 @@ impl World {
                         let found = found.expect("one that there is");
                         found.waits = self.fails;
                         if !self.fails {
-                            found.carries = Carried::Token(write.token);
+                            found.carries = FetchCredential::Token(write.token);
                         }
                     }
                 }
@@ -265,8 +268,8 @@ impl World {
         }
     }
 
-    fn toggle_pointer(&mut self, pool: &str, carries: &Carried) {
-        let (can, pool) = (!matches!(carries, Carried::Cannot(_)), pool.to_owned());
+    fn toggle_pointer(&mut self, pool: &str, carries: &FetchCredential) {
+        let (can, pool) = (!matches!(carries, FetchCredential::Cannot(_)), pool.to_owned());
         let name = format!("{pool}-{can}");
         let before = self.pointers.len();
         self.pointers.retain(|pointer| pointer.name != name);
@@ -327,14 +330,15 @@ impl World {
         self.hear_list();
         self.check();
         for pointer in self.pointers.iter().filter(|it| self.pools.contains_key(&it.pool)) {
-            if let Carried::Token(token) = &pointer.carries {
+            if let FetchCredential::Token(token) = &pointer.carries {
                 let refusal = self.judged(&pointer.pool, Credential::Bearer(token.as_str()));
                 assert_eq!(refusal, None, "{pointer:?} in {self:?}");
             }
         }
         for (pool, mode) in &self.pools {
-            let cannot =
-                |it: &PointerToken| it.pool == *pool && matches!(it.carries, Carried::Cannot(_));
+            let cannot = |it: &PointerToken| {
+                it.pool == *pool && matches!(it.carries, FetchCredential::Cannot(_))
+            };
             if *mode == AccessMode::Enforce && !self.pointers.iter().any(cannot) {
                 let refusal = self.judged(pool, Credential::Missing);
                 assert_eq!(refusal, Some(Refusal::Missing), "{pool} in {self:?}");

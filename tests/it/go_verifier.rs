@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use pki::{Certificate, Holder, LockoutReason, locked_out};
+use pki::{Certificate, LockoutReason, TrustHolder, locked_out};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -268,13 +268,16 @@ fn leaf(case: &Case) -> Certificate {
     sign(&params, &KEY, (issuer, by))
 }
 
-fn holder(trusted: Vec<Certificate>, hosts: &[&str]) -> Holder {
+fn holder(trusted: Vec<Certificate>, hosts: &[&str]) -> TrustHolder {
     let hosts = hosts.iter().map(|host| host.parse().expect("a host")).collect();
-    Holder { name: "worker.ign".to_owned(), trusted, hosts }
+    TrustHolder { name: "worker.ign".to_owned(), trusted, hosts }
 }
 
 /// What both say, `None` if they accept the chain. Panics where they differ.
-fn verdict(chain: &[Certificate], holder: &Holder) -> Result<Option<LockoutReason>, TestCaseError> {
+fn verdict(
+    chain: &[Certificate],
+    holder: &TrustHolder,
+) -> Result<Option<LockoutReason>, TestCaseError> {
     let ours = locked_out(chain, std::slice::from_ref(holder), NOW).pop().map(|it| it.reason);
     let theirs = go::judge(chain, holder, NOW);
     prop_assert_eq!(ours.is_some(), !theirs.is_empty(), "{:?} but Go says {:?}", ours, theirs);

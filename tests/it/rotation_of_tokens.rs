@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::access::rotation::{
-    Carried, Issued, Next, PointerToken, PointerWrite, RotationPolicy, TokenState, Write, next,
+    FetchCredential, Issued, NextAction, PointerToken, PointerWrite, RotationPolicy, TokenState,
+    Write, next,
 };
 use model::access::{AccessMode, KnownTokens, Records, Refusal, Token, TokenHash, Verifier as _};
 use time::macros::datetime;
@@ -54,7 +55,7 @@ impl World {
             (0..2).map(move |number| PointerToken {
                 name: format!("{pool}-{number}"),
                 pool: pool.to_owned(),
-                carries: Carried::Nothing,
+                carries: FetchCredential::Nothing,
                 waits: false,
             })
         });
@@ -81,7 +82,8 @@ impl World {
             self.made += 1;
             let mut random = [0; 32];
             random[..8].copy_from_slice(&self.made.to_le_bytes());
-            let Next::Write(_, write) = next(&self.state, &POLICY, clock, &Token::new(random))
+            let NextAction::Write(_, write) =
+                next(&self.state, &POLICY, clock, &Token::new(random))
             else {
                 return false;
             };
@@ -93,7 +95,7 @@ impl World {
                     let written = 1 + usize::try_from(self.made).expect("small") % writes.len();
                     for PointerWrite { name, token, .. } in writes.into_iter().take(written) {
                         let found = self.state.pointers.iter_mut().find(|it| it.name == name);
-                        found.expect("one that there is").carries = Carried::Token(token);
+                        found.expect("one that there is").carries = FetchCredential::Token(token);
                     }
                 }
             }
@@ -121,12 +123,12 @@ impl World {
             }
             22..=33 => {
                 let pointer = &self.state.pointers[random.index(4)];
-                if let Carried::Token(token) = &pointer.carries {
+                if let FetchCredential::Token(token) = &pointer.carries {
                     let pool = POOLS.into_iter().find(|pool| *pool == pointer.pool).expect("one");
                     self.machines.push(Machine { token: token.clone(), pool, given: self.now });
                 }
             }
-            34 => self.state.pointers[random.index(4)].carries = Carried::Nothing,
+            34 => self.state.pointers[random.index(4)].carries = FetchCredential::Nothing,
             35 => self.backup = (self.state.issued.clone(), self.state.records.clone()),
             36 if which == 0 => self.state.issued = self.backup.0.clone(),
             36 => self.state.issued = Issued::default(),
@@ -220,7 +222,7 @@ fn nobody_is_refused_for_good_and_no_token_outlives_its_end() {
         let current: BTreeMap<_, _> =
             POOLS.into_iter().map(|pool| (pool, world.state.issued.newest(pool))).collect();
         for pointer in &world.state.pointers {
-            let Carried::Token(token) = &pointer.carries else { panic!("{pointer:?}") };
+            let FetchCredential::Token(token) = &pointer.carries else { panic!("{pointer:?}") };
             assert_eq!(Some(token), current[&*pointer.pool]);
             for server in &world.servers {
                 let known = KnownTokens::new(&server.records);

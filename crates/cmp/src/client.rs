@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 
 use super::error::CmpError;
 use super::request::Request;
-use super::transaction::{Enrolled, Fresh, Settings, Step, Transaction};
+use super::transaction::{EnrolledCertificate, Fresh, Settings, Step, Transaction};
 
 /// Sends messages to a server, and waits.
 pub trait Transport {
@@ -102,7 +102,7 @@ impl<T: Transport> Client<'_, T> {
         settings: Settings,
         request: Request<'_>,
         mut waits: impl FnMut(Duration, Pause<'_>),
-    ) -> Result<Enrolled, EnrolError> {
+    ) -> Result<EnrolledCertificate, EnrolError> {
         let begun = Transaction::begin(settings, request, self.random()?, self.fresh()?);
         let (mut transaction, mut message) = begun?;
         let (mut retries, mut was_away) = (self.transport.retries(), false);

@@ -34,4 +34,4 @@ pub use error::CmpError;
 pub use name::DirectoryName;
 pub use protection::{Credential, CredentialFault, Password};
 pub use request::Request;
-pub use transaction::{Enrolled, Fresh, Settings, Step, Transaction};
+pub use transaction::{EnrolledCertificate, Fresh, Settings, Step, Transaction};

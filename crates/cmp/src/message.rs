@@ -103,14 +103,14 @@ pub struct CertResponse {
     /// Result of the request.
     pub status: StatusInfo,
     /// The certificate, if there is one.
-    pub certified: Option<Certified>,
+    pub certified: Option<CertifiedKeyPair>,
     /// Additional information, which is ignored.
     pub info: Option<OctetString>,
 }
 
 /// `CertifiedKeyPair`.
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
-pub struct Certified {
+pub struct CertifiedKeyPair {
     /// `CertOrEncCert`: the certificate within tag 0, or an encrypted one within tag 1.
     pub certificate: Any,
     /// A key that the CA made, encrypted.
@@ -239,7 +239,7 @@ impl CertRep {
     }
 }
 
-impl Certified {
+impl CertifiedKeyPair {
     /// The certificate, `None` if it is encrypted.
     pub fn certificate(&self) -> der::Result<Option<Certificate>> {
         let tag = self.certificate.tag();

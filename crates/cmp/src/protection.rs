@@ -271,7 +271,7 @@ fn hash_of(oid: ObjectIdentifier) -> Option<&'static digest::Algorithm> {
 }
 
 /// Protection that is accepted of an answer.
-pub(super) struct Expected<'a> {
+pub(super) struct ExpectedProtection<'a> {
     pub(super) credential: &'a Credential,
     /// Sender of the answer, if one is required.
     pub(super) sender: Option<&'a DirectoryName>,
@@ -284,7 +284,7 @@ pub(super) struct Expected<'a> {
 /// Checks a message's sender and protection against `expected`.
 pub(super) fn verify(
     message: &Message<'_>,
-    expected: &Expected<'_>,
+    expected: &ExpectedProtection<'_>,
     now: OffsetDateTime,
 ) -> Result<(), ProtectionFault> {
     let (Some(algorithm), Some(protection)) = (&message.header.protection_alg, &message.protection)

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 use x509_cert::ext::pkix::name::GeneralName;
 
-use super::message::{self, CertRep, CertResponse, Certified, Kind, Message, StatusInfo};
+use super::message::{self, CertRep, CertResponse, CertifiedKeyPair, Kind, Message, StatusInfo};
 use super::{Credential, DirectoryName, Password, Settings};
 
 pub(super) const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
@@ -80,7 +80,8 @@ impl Ca {
         let tag = Tag::ContextSpecific { constructed: true, number: TagNumber::N0 };
         let certificate = Any::new(tag, certificate.der()).unwrap();
         let status = StatusInfo { status: 0, text: None, failures: None };
-        let certified = Some(Certified { certificate, private_key: None, publication: None });
+        let certified =
+            Some(CertifiedKeyPair { certificate, private_key: None, publication: None });
         let responses = vec![CertResponse { request_id: 0, status, certified, info: None }];
         let cas = Some(vec![Any::from_der(self.certificate.der()).unwrap()]);
         CertRep { cas, responses }.to_der().unwrap()

@@ -26,7 +26,7 @@ use super::message::{
     self, Answer, CertRep, CertResponse, CertStatus, Kind, Message, PollRep, PollReq, StatusInfo,
 };
 use super::name::DirectoryName;
-use super::protection::{self, Credential, Expected};
+use super::protection::{self, Credential, ExpectedProtection};
 use super::request::Request;
 use super::status::{Report, Status, claims};
 
@@ -80,12 +80,12 @@ pub enum Step {
         reason: String,
     },
     /// The enrolment is complete.
-    Done(Box<Enrolled>),
+    Done(Box<EnrolledCertificate>),
 }
 
 /// Result of an enrolment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Enrolled {
+pub struct EnrolledCertificate {
     /// The issued certificate.
     pub certificate: Certificate,
     /// Intermediates from the certificate to its root, without the root, as far as the server sent them.
@@ -101,7 +101,7 @@ enum State {
     /// The request is sent; `polled` is its ID while it is polled.
     Asked { polled: Option<i64> },
     /// The confirmation is sent.
-    Confirming(Box<Enrolled>),
+    Confirming(Box<EnrolledCertificate>),
     /// The rejection is sent.
     Rejecting(CmpError),
     /// The transaction has ended.
@@ -246,7 +246,7 @@ impl Transaction {
             return Err(CmpError::WrongNonce);
         }
         let expected_sender = self.settings.expected_sender.clone().or_else(|| self.recipient());
-        let expected = Expected {
+        let expected = ExpectedProtection {
             credential: &self.settings.credential,
             sender: expected_sender.as_ref(),
             trusted: &self.settings.trusted,
@@ -312,7 +312,7 @@ impl Transaction {
         answer: &CertRep,
         response: &CertResponse,
         now: OffsetDateTime,
-    ) -> Result<Enrolled, (CmpError, Option<Vec<u8>>)> {
+    ) -> Result<EnrolledCertificate, (CmpError, Option<Vec<u8>>)> {
         let unreadable = |error| (CmpError::Unreadable(error), None);
         let certified = response.certified.as_ref().ok_or((CmpError::NoCertificate, None))?;
         let certificate = certified.certificate().map_err(unreadable)?;
@@ -335,7 +335,7 @@ impl Transaction {
         cas.extend(root.filter(|root| !cas.contains(root)));
         let status = Status::of(response.status.status);
         let modified = (status == Status::GrantedWithMods).then(|| Report::from(&response.status));
-        Ok(Enrolled { certificate, chain, cas, modified })
+        Ok(EnrolledCertificate { certificate, chain, cas, modified })
     }
 
     fn confirmation(

@@ -3,7 +3,7 @@
 //! Ignition names the spec it reads: `application/vnd.coreos.ignition+json;version=3.4.0, */*;q=0.1`. Every request
 //! passes through here, so one pass over the header decides and nothing is allocated.
 
-use super::version::{SpecVersion, Triple};
+use super::version::{SemanticVersion, SpecVersion};
 
 /// An Accept header that names Ignition versions, none of which can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +42,7 @@ pub fn negotiate(accept: Option<&str>) -> Result<SpecVersion, NotServable> {
 /// Parses one entry: its quality and version if it names an Ignition config.
 ///
 /// A parameter that does not parse counts as missing; of several that do, the first counts. A missing `q` is 1.
-fn entry(text: &str) -> Option<(f32, Triple)> {
+fn entry(text: &str) -> Option<(f32, SemanticVersion)> {
     let mut parts = text.split(';').map(str::trim);
     let (_, subtype) = parts.next()?.split_once('/')?;
     if subtype != "vnd.coreos.ignition+json" {
@@ -52,7 +52,7 @@ fn entry(text: &str) -> Option<(f32, Triple)> {
     let mut version = None;
     for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
         match name {
-            "version" => version = version.or_else(|| Triple::read(value)),
+            "version" => version = version.or_else(|| SemanticVersion::read(value)),
             "q" => {
                 quality = quality.or_else(|| value.parse::<f32>().ok().filter(|q| q.is_finite()));
             }
@@ -62,7 +62,7 @@ fn entry(text: &str) -> Option<(f32, Triple)> {
     Some((quality.unwrap_or(1.0), version?))
 }
 
-fn servable(version: Triple) -> Option<SpecVersion> {
+fn servable(version: SemanticVersion) -> Option<SpecVersion> {
     match (version.major, version.minor) {
         (2, 2..) => Some(SpecVersion::V2_2),
         (3, minor) => Some(SpecVersion::spec_3(minor).unwrap_or(SpecVersion::NEWEST)),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::downgrade::downgrade;
-use super::error::{At, Error};
+use super::error::{Error, FieldPath};
 use super::fields::{self, Spec};
 use super::go_json;
 use super::lift;
@@ -13,7 +13,7 @@ use super::normalise::normalise;
 use super::rules;
 use super::spec2;
 use super::spec3::Body;
-use super::version::{SpecVersion, Triple};
+use super::version::{SemanticVersion, SpecVersion};
 
 /// A valid Ignition config, held in the newest spec.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,14 +38,14 @@ impl Config {
         let value: Value = serde_json::from_str(json)?;
         let spec = declared(&value)?;
         if let (2, _) = spec {
-            let value = normalise(value, &fields::spec2::CONFIG, spec, &At::ROOT)?;
+            let value = normalise(value, &fields::spec2::CONFIG, spec, &FieldPath::ROOT)?;
             let config: spec2::Body = serde_json::from_value(value)?;
             rules::spec2::check(&config, spec)?;
             let body = lift::to_spec3(config, spec)?;
             rules::check(&body, SpecVersion::V3_0.number())?;
             return Ok(Self { declared: SpecVersion::V2_2, body });
         }
-        let value = normalise(value, &fields::spec3::CONFIG, spec, &At::ROOT)?;
+        let value = normalise(value, &fields::spec3::CONFIG, spec, &FieldPath::ROOT)?;
         let mut body: Body = serde_json::from_value(value)?;
         rules::check(&body, spec)?;
         let declared = SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST);
@@ -61,11 +61,11 @@ impl Config {
         let value = go_json::read(bytes)?;
         let spec = declared(&value)?;
         if let (2, _) = spec {
-            let value = normalise(value, &fields::spec2::CONFIG, spec, &At::ROOT)?;
+            let value = normalise(value, &fields::spec2::CONFIG, spec, &FieldPath::ROOT)?;
             rules::spec2::check(&serde_json::from_value(value.clone())?, spec)?;
             return Ok((SpecVersion::V2_2, value));
         }
-        let value = normalise(value, &fields::spec3::CONFIG, spec, &At::ROOT)?;
+        let value = normalise(value, &fields::spec3::CONFIG, spec, &FieldPath::ROOT)?;
         rules::check(&serde_json::from_value(value.clone())?, spec)?;
         Ok((SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST), value))
     }
@@ -96,7 +96,7 @@ impl Config {
     /// Converts the edited config to the spec `to`.
     ///
     /// Fails if it is no longer valid (two files with one path, say), or if `to` cannot express it.
-    pub fn lower(mut self, to: SpecVersion) -> Result<Lowered, Error> {
+    pub fn lower(mut self, to: SpecVersion) -> Result<LoweredConfig, Error> {
         lower::settle_special_modes(&mut self.body, self.declared, to)?;
         lower::leave_out_advertisements(&mut self.body, to);
         if to == SpecVersion::V2_2 {
@@ -105,11 +105,11 @@ impl Config {
             downgrade_body(&self.body, SpecVersion::V2_2)?;
             let config = lower::to_spec2(self.body)?;
             rules::spec2::check(&config, to.number())?;
-            return Ok(Lowered(serde_json::to_value(config)?));
+            return Ok(LoweredConfig(serde_json::to_value(config)?));
         }
         rules::check(&self.body, to.number())?;
         self.body.ignition.version = to.into();
-        Ok(Lowered(downgrade_body(&self.body, to)?))
+        Ok(LoweredConfig(downgrade_body(&self.body, to)?))
     }
 }
 
@@ -117,12 +117,12 @@ impl Config {
 /// omitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
-pub struct Lowered(pub(super) Value);
+pub struct LoweredConfig(pub(super) Value);
 
 /// The body without fields that `to` lacks; an error if one of them has an effect.
 fn downgrade_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {
     let mut value = serde_json::to_value(body)?;
-    downgrade(&mut value, &fields::spec3::CONFIG, to, &At::ROOT)?;
+    downgrade(&mut value, &fields::spec3::CONFIG, to, &FieldPath::ROOT)?;
     Ok(value)
 }
 
@@ -130,7 +130,8 @@ fn downgrade_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {
 pub(super) fn declared(config: &Value) -> Result<Spec, Error> {
     let version = member(config, "ignition").and_then(|ignition| member(ignition, "version"));
     let found = version.and_then(Value::as_str).unwrap_or_default();
-    let released = Triple::read(found).filter(|version| version.plain && version.patch == 0);
+    let released =
+        SemanticVersion::read(found).filter(|version| version.plain && version.patch == 0);
     let spec = released.and_then(|version| {
         Some((u8::try_from(version.major).ok()?, u8::try_from(version.minor).ok()?))
     });

@@ -1,6 +1,6 @@
 //! Decodes the contents of a config's files, and unpacks them within limits.
 //!
-//! A config of a few KB can hold gzip that unpacks to more than any memory. One [`Room`] bounds all files that a caller
+//! A config of a few KB can hold gzip that unpacks to more than any memory. One [`UnpackBudget`] bounds all files that a caller
 //! reads.
 
 use std::io::Read as _;
@@ -13,15 +13,15 @@ pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Remaining bytes that may be unpacked.
 #[derive(Debug, Clone, Copy)]
-pub struct Room(u64);
+pub struct UnpackBudget(u64);
 
-impl Room {
+impl UnpackBudget {
     pub(super) fn of(bytes: u64) -> Self {
         Self(bytes)
     }
 }
 
-impl Default for Room {
+impl Default for UnpackBudget {
     /// Room for all files of one config.
     fn default() -> Self {
         Self(256 << 20)
@@ -50,20 +50,20 @@ pub enum Unreadable {
     /// The data is not compressed as `compression` specifies.
     #[error("not gzip, which its compression says")]
     NotGzip,
-    /// The contents are larger than [`MAX_BYTES`], or than the remaining room.
+    /// The contents are larger than [`MAX_BYTES`], or than the remaining budget.
     #[error("unpacks to more than the limit")]
     TooLarge,
 }
 
 impl Contents {
     /// Decodes a resource.
-    pub fn read(resource: &Resource, room: &mut Room) -> Self {
+    pub fn read(resource: &Resource, budget: &mut UnpackBudget) -> Self {
         let compression = resource.compression.as_deref();
-        Self::of(resource.source.as_deref().unwrap_or_default(), compression, room)
+        Self::of(resource.source.as_deref().unwrap_or_default(), compression, budget)
     }
 
     /// Decodes a source with the config's value of `compression`.
-    pub(super) fn of(source: &str, compression: Option<&str>, room: &mut Room) -> Self {
+    pub(super) fn of(source: &str, compression: Option<&str>, budget: &mut UnpackBudget) -> Self {
         if source.is_empty() {
             return Self::Nothing;
         }
@@ -72,19 +72,19 @@ impl Contents {
         }
         let bytes = data_url::decode(source).map_err(Unreadable::from);
         let bytes = bytes.and_then(|bytes| match compression {
-            Some("gzip") => unpack(&bytes, room),
+            Some("gzip") => unpack(&bytes, budget),
             _ => Ok(bytes),
         });
         bytes.map_or_else(Self::Unreadable, Self::Bytes)
     }
 }
 
-fn unpack(gzip: &[u8], room: &mut Room) -> Result<Vec<u8>, Unreadable> {
-    let most = MAX_BYTES.min(room.0);
+fn unpack(gzip: &[u8], budget: &mut UnpackBudget) -> Result<Vec<u8>, Unreadable> {
+    let most = MAX_BYTES.min(budget.0);
     let mut bytes = Vec::new();
     let decoder = flate2::read::MultiGzDecoder::new(gzip);
     let read = decoder.take(most + 1).read_to_end(&mut bytes);
-    room.0 = room.0.saturating_sub(bytes.len() as u64);
+    budget.0 = budget.0.saturating_sub(bytes.len() as u64);
     read.map_err(|_| Unreadable::NotGzip)?;
     if bytes.len() as u64 > most { Err(Unreadable::TooLarge) } else { Ok(bytes) }
 }
@@ -106,8 +106,8 @@ mod tests {
 
     #[test]
     fn contents_are_decoded_and_unpacked() {
-        let room = &mut Room::default();
-        let mut read = |source: &str, compression| Contents::of(source, compression, room);
+        let budget = &mut UnpackBudget::default();
+        let mut read = |source: &str, compression| Contents::of(source, compression, budget);
         assert_eq!(read("data:,a%20b", None), Contents::Bytes(b"a b".to_vec()));
         assert_eq!(read(&gzip(b"text"), Some("gzip")), Contents::Bytes(b"text".to_vec()));
         assert_eq!(read("", None), Contents::Nothing);
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn what_unpacks_without_end_is_given_up() {
         let bomb = gzip(&vec![0; 2 << 20]);
-        let mut room = Room(5 << 20);
-        let mut read = || Contents::of(&bomb, Some("gzip"), &mut room);
+        let mut budget = UnpackBudget(5 << 20);
+        let mut read = || Contents::of(&bomb, Some("gzip"), &mut budget);
         assert!(matches!(read(), Contents::Bytes(_)));
         assert!(matches!(read(), Contents::Bytes(_)));
         assert_eq!(read(), Contents::Unreadable(Unreadable::TooLarge));
         assert_eq!(read(), Contents::Unreadable(Unreadable::TooLarge));
-        assert!(room.0 < 1 << 20);
+        assert!(budget.0 < 1 << 20);
     }
 }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::error::{At, Error};
+use super::error::{Error, FieldPath};
 use super::fields::{Field, Idle, Shape, Spec};
 use super::version::SpecVersion;
 
@@ -14,7 +14,7 @@ pub(super) fn downgrade(
     value: &mut Value,
     shape: &Shape,
     to: SpecVersion,
-    at: &At<'_>,
+    at: &FieldPath<'_>,
 ) -> Result<(), Error> {
     match (shape, value) {
         (Shape::Object(fields), Value::Object(members)) => {
@@ -63,7 +63,8 @@ mod tests {
     use super::*;
 
     fn downgraded(mut value: Value, to: SpecVersion) -> Result<Value, String> {
-        downgrade(&mut value, &spec3::CONFIG, to, &At::ROOT).map_err(|error| error.to_string())?;
+        downgrade(&mut value, &spec3::CONFIG, to, &FieldPath::ROOT)
+            .map_err(|error| error.to_string())?;
         Ok(value)
     }
 

@@ -1,9 +1,9 @@
 //! Edits of served configs: files that are set or appended, kernel arguments that are moved.
 
 use super::config::Config;
-use super::contents::{Contents, Room};
+use super::contents::{Contents, UnpackBudget};
 use super::data_url;
-use super::error::{At, Error};
+use super::error::{Error, FieldPath};
 use super::spec3::{File, IgnitionConfig, Resource};
 use super::version::SpecVersion;
 
@@ -29,7 +29,7 @@ impl Config {
         let file = self.body.storage.files.iter().find(|file| file.path == path)?;
         Some(match file.append.first() {
             Some(part) => Contents::Elsewhere(part.source.clone().unwrap_or_default()),
-            None => Contents::read(&file.contents, &mut Room::default()),
+            None => Contents::read(&file.contents, &mut UnpackBudget::default()),
         })
     }
 
@@ -95,7 +95,7 @@ impl Config {
     /// for arguments that should not exist.
     pub fn take_kernel_arguments(&mut self) -> Result<Vec<String>, Error> {
         if !self.body.kernel_arguments.should_not_exist.is_empty() {
-            let at = At::ROOT.field("kernelArguments");
+            let at = FieldPath::ROOT.field("kernelArguments");
             let path = at.field("shouldNotExist").to_string();
             let (needs, to) = (Some(SpecVersion::V3_3), SpecVersion::V3_2);
             return Err(Error::Unsupported { path, needs, to });

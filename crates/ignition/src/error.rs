@@ -85,8 +85,8 @@ impl Error {
 
 /// A place in a config: a linked list of steps on the stack, which becomes text only in an error.
 #[derive(Clone, Copy)]
-pub(super) struct At<'a> {
-    parent: Option<&'a At<'a>>,
+pub(super) struct FieldPath<'a> {
+    parent: Option<&'a FieldPath<'a>>,
     step: Step<'a>,
 }
 
@@ -97,15 +97,15 @@ enum Step<'a> {
     Item(usize),
 }
 
-impl<'a> At<'a> {
-    pub(super) const ROOT: At<'static> = At { parent: None, step: Step::Root };
+impl<'a> FieldPath<'a> {
+    pub(super) const ROOT: FieldPath<'static> = FieldPath { parent: None, step: Step::Root };
 
-    pub(super) fn field(&'a self, name: &'a str) -> At<'a> {
-        At { parent: Some(self), step: Step::Field(name) }
+    pub(super) fn field(&'a self, name: &'a str) -> FieldPath<'a> {
+        FieldPath { parent: Some(self), step: Step::Field(name) }
     }
 
-    pub(super) fn item(&'a self, index: usize) -> At<'a> {
-        At { parent: Some(self), step: Step::Item(index) }
+    pub(super) fn item(&'a self, index: usize) -> FieldPath<'a> {
+        FieldPath { parent: Some(self), step: Step::Item(index) }
     }
 
     /// An error at this place.
@@ -114,7 +114,7 @@ impl<'a> At<'a> {
     }
 }
 
-impl fmt::Display for At<'_> {
+impl fmt::Display for FieldPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parent) = self.parent {
             parent.fmt(f)?;
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_place_reads_as_one_would_write_it() {
-        let storage = At::ROOT.field("storage");
+        let storage = FieldPath::ROOT.field("storage");
         let files = storage.field("files");
         let file = files.item(3);
         assert_eq!(file.field("path").to_string(), "storage.files[3].path");

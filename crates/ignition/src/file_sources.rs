@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::config::{Config, Lowered};
+use super::config::{Config, LoweredConfig};
 
 /// Source of a file whose own one is set aside.
 const EMPTY: &str = "data:,";
@@ -33,7 +33,7 @@ impl FileSources {
 
     /// Puts the sources back into a config that was made of the first one and of others. Files at the paths in
     /// `of_others` are those of others.
-    pub fn put_back(&self, config: &mut Lowered, of_others: &[&String]) {
+    pub fn put_back(&self, config: &mut LoweredConfig, of_others: &[&String]) {
         let mut left: BTreeMap<_, _> = self.0.iter().map(|(path, it)| (path, it.iter())).collect();
         left.retain(|path, _| !of_others.contains(path));
         let files = config.0.pointer_mut("/storage/files").and_then(Value::as_array_mut);

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::config::declared;
-use super::error::{At, Error};
+use super::error::{Error, FieldPath};
 use super::fields::{self, Shape, Spec, known};
 
 /// A field without effect, or with another effect than its text suggests.
@@ -63,11 +63,11 @@ pub fn ignored(config: &Value) -> Result<Vec<Ignored>, Error> {
     let spec = declared(config)?;
     let shape = if spec.0 == 2 { &fields::spec2::CONFIG } else { &fields::spec3::CONFIG };
     let mut found = Vec::new();
-    look(config, shape, spec, &At::ROOT, &mut found);
+    look(config, shape, spec, &FieldPath::ROOT, &mut found);
     Ok(found)
 }
 
-fn look(value: &Value, shape: &Shape, spec: Spec, at: &At<'_>, found: &mut Vec<Ignored>) {
+fn look(value: &Value, shape: &Shape, spec: Spec, at: &FieldPath<'_>, found: &mut Vec<Ignored>) {
     match (shape, value) {
         (Shape::Object(fields), Value::Object(members)) => {
             // Null means absence.
@@ -229,7 +229,8 @@ mod tests {
             stripped.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(name).unwrap();
         }
         let shape = &fields::spec3::CONFIG;
-        let read = super::super::normalise::normalise(config, shape, (3, 1), &At::ROOT).unwrap();
+        let read =
+            super::super::normalise::normalise(config, shape, (3, 1), &FieldPath::ROOT).unwrap();
         assert_eq!(stripped, read);
     }
 

@@ -11,7 +11,7 @@
 //!                                     └─ 2.2: downgrade, to_spec2, rules::spec2 ┴──> Lowered ──> JSON
 //! ```
 //!
-//! - Configs are merged as Ignition merges them ([`merge()`]), held as [`Part`]s.
+//! - Configs are merged as Ignition merges them ([`merge()`]), held as [`MergeInput`]s.
 //! - A [`Config`] is held in the newest spec. Each newer spec 3 only adds fields, so lifting is parsing. Lowering drops
 //!   fields without effect, and refuses the others by name.
 //! - [`ignored()`] reports fields that a config's spec lacks.
@@ -53,12 +53,12 @@ mod url;
 mod version;
 
 pub use accept::{NotServable, negotiate};
-pub use config::{Config, Lowered};
+pub use config::{Config, LoweredConfig};
 pub use error::Error;
 pub use file_sources::FileSources;
 pub use form::Form;
 pub use go_json::{members, names_field};
 pub use ignored::{Ignored, IgnoredReason, ignored};
-pub use merge::{Member, Merged, Origin, Part, merge};
+pub use merge::{Member, MergeInput, Merged, Origin, merge};
 pub use pointer::{POINTER_SPEC, ca_source, pointer};
 pub use version::SpecVersion;

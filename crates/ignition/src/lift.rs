@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::error::{At, Error};
+use super::error::{Error, FieldPath};
 use super::fields::Spec;
 use super::spec2;
 use super::spec3::{
@@ -112,9 +112,12 @@ fn clean_paths(body: &mut Body) {
 }
 
 fn refuse_unsayable(config: &spec2::Body) -> Result<(), Error> {
-    let storage = At::ROOT.field("storage");
+    let storage = FieldPath::ROOT.field("storage");
     if !config.networkd.units.is_empty() {
-        return Err(not_liftable(&At::ROOT.field("networkd"), "spec 3 has no networkd units"));
+        return Err(not_liftable(
+            &FieldPath::ROOT.field("networkd"),
+            "spec 3 has no networkd units",
+        ));
     }
     for (i, filesystem) in config.storage.filesystems.iter().enumerate() {
         if filesystem.name != ROOT {
@@ -134,7 +137,7 @@ fn refuse_unsayable(config: &spec2::Body) -> Result<(), Error> {
     Ok(())
 }
 
-fn not_liftable(at: &At<'_>, reason: impl Into<Cow<'static, str>>) -> Error {
+fn not_liftable(at: &FieldPath<'_>, reason: impl Into<Cow<'static, str>>) -> Error {
     Error::NotLiftable { path: at.to_string(), reason: reason.into() }
 }
 
@@ -164,7 +167,7 @@ fn remove_duplicates(config: &mut spec2::Body) -> Result<(), Error> {
 
     let users = &mut config.passwd.users;
     if let Some(i) = users.iter().position(|user| user.name != CORE) {
-        let passwd = At::ROOT.field("passwd");
+        let passwd = FieldPath::ROOT.field("passwd");
         let at = passwd.field("users");
         return Err(not_liftable(&at.item(i), format!("only the user {CORE} is managed")));
     }

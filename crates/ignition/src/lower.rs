@@ -2,7 +2,7 @@
 //!
 //! Source: the page "Migrating Between Configuration Versions", read backwards, and the reference server's answers.
 
-use super::error::{At, Error};
+use super::error::{Error, FieldPath};
 use super::spec2;
 use super::spec3::{Body, Filesystem, Group, Owner, Resource, Unit, User};
 use super::version::SpecVersion;
@@ -23,7 +23,7 @@ pub(super) fn settle_special_modes(
 ) -> Result<(), Error> {
     let works = declared >= SpecVersion::V3_6;
     let needs = if works { SpecVersion::V3_6 } else { SpecVersion::V3_4 };
-    let storage = At::ROOT.field("storage");
+    let storage = FieldPath::ROOT.field("storage");
     let body_storage = &mut body.storage;
     let files = body_storage.files.iter_mut().map(|file| &mut file.mode).enumerate();
     let directories =
@@ -121,7 +121,7 @@ pub(super) fn to_spec2(body: Body) -> Result<spec2::Body, Error> {
 
 /// Refuses sizes and starts: spec 2.2 measures in sectors, whose size depends on the disk.
 fn refuse_sizes(body: &Body) -> Result<(), Error> {
-    let storage = At::ROOT.field("storage");
+    let storage = FieldPath::ROOT.field("storage");
     let disks = storage.field("disks");
     for (i, disk) in body.storage.disks.iter().enumerate() {
         for (k, partition) in disk.partitions.iter().enumerate() {

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::error::{At, Error};
+use super::error::{Error, FieldPath};
 use super::fields::{Field, Shape, Spec, known};
 
 /// Drops fields that `spec` lacks, and checks the types of the others.
@@ -14,7 +14,7 @@ pub(super) fn normalise(
     value: Value,
     shape: &Shape,
     spec: Spec,
-    at: &At<'_>,
+    at: &FieldPath<'_>,
 ) -> Result<Value, Error> {
     match (shape, value) {
         (_, Value::Null) => Ok(absent(shape)),
@@ -40,7 +40,7 @@ fn normalise_members(
     members: Map<String, Value>,
     fields: &[Field],
     spec: Spec,
-    at: &At<'_>,
+    at: &FieldPath<'_>,
 ) -> Result<Map<String, Value>, Error> {
     let mut kept = Map::with_capacity(members.len());
     for (name, value) in members {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn normalised(value: Value, spec: Spec) -> Result<Value, String> {
-        normalise(value, &spec3::CONFIG, spec, &At::ROOT).map_err(|error| error.to_string())
+        normalise(value, &spec3::CONFIG, spec, &FieldPath::ROOT).map_err(|error| error.to_string())
     }
 
     #[test]

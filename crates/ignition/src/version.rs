@@ -1,7 +1,7 @@
 //! The Ignition specs that can be served, and the parser of versions.
 //!
 //! Two places carry versions: `ignition.version` in a config and the `version` parameter of an Accept header. Both are
-//! semantic versions and both are read by [`Triple::read`]; each caller decides which of them it accepts.
+//! semantic versions and both are read by [`SemanticVersion::read`]; each caller decides which of them it accepts.
 //!
 //! The crate semver is not used because it refuses leading zeros, which Ignition's library accepts.
 
@@ -131,7 +131,7 @@ impl fmt::Display for SpecVersion {
 
 /// The three numbers of a semantic version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Triple {
+pub(super) struct SemanticVersion {
     pub(super) major: u64,
     pub(super) minor: u64,
     pub(super) patch: u64,
@@ -139,7 +139,7 @@ pub(super) struct Triple {
     pub(super) plain: bool,
 }
 
-impl Triple {
+impl SemanticVersion {
     /// Parses `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`, with leading zeros allowed.
     pub(super) fn read(text: &str) -> Option<Self> {
         let (rest, build) = text.split_once('+').unwrap_or((text, ""));
@@ -173,7 +173,7 @@ mod tests {
     fn every_version_knows_its_place_and_its_text() {
         for (position, version) in SpecVersion::ALL.into_iter().enumerate() {
             assert_eq!(version.index(), position);
-            let triple = Triple::read(version.as_str()).unwrap();
+            let triple = SemanticVersion::read(version.as_str()).unwrap();
             assert!(triple.plain && triple.patch == 0);
             if triple.major == 3 {
                 assert_eq!(SpecVersion::spec_3(triple.minor), Some(version));
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_version_has_three_numbers_and_perhaps_a_suffix() {
-        let read = |text| Triple::read(text).map(|t| (t.major, t.minor, t.patch, t.plain));
+        let read = |text| SemanticVersion::read(text).map(|t| (t.major, t.minor, t.patch, t.plain));
         assert_eq!(read("03.4.0"), Some((3, 4, 0, true)));
         assert_eq!(read("3.4.0-experimental"), Some((3, 4, 0, false)));
         assert_eq!(read("3.4.0-a-b+c.d"), Some((3, 4, 0, false)));

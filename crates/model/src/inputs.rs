@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::access::machine::MachineState;
 use crate::escape::{REASON, cut, escaped};
 use crate::objects::{
-    ControllerConfig, Defect, FirstBootMachine, MachineConfig, MachineConfigPool, MachineOsBuild,
-    MachineOsConfig, Object, REGISTRY_NAMESPACE, TlsProfile,
+    ControllerConfig, FirstBootMachine, MachineConfig, MachineConfigPool, MachineOsBuild,
+    MachineOsConfig, Object, ObjectDefect, REGISTRY_NAMESPACE, TlsProfile,
 };
 use crate::registry_ca::RegistryHost;
 use crate::registry_credentials::RegistryCredentials;
@@ -45,7 +45,7 @@ pub struct Inputs {
     /// Layered images of pools.
     pub layering: Layering,
     /// Values that all pools share.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedInputs>,
     /// TLS profile of the cluster, if servers follow it.
     pub tls_profile: Option<TlsProfile>,
     /// Pools that are enforced: their configs may contain secrets for machines with a proof. Set by
@@ -107,7 +107,7 @@ impl Layering {
 
 /// Values that the rendered configs of all pools share.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedInputs {
     /// ControllerConfig with the cluster's CAs, `None` if it does not exist.
     pub controller_config: Option<ControllerConfig>,
     /// Bootstrap kubeconfig of new machines, as written to their disk.
@@ -116,10 +116,10 @@ pub struct Shared {
     pub registry_cas: BTreeMap<RegistryHost, Bytes>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for SharedInputs {
     /// Omits the kubeconfig, which contains a token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared")
+        f.debug_struct("SharedInputs")
             .field("controller_config", &self.controller_config)
             .field("kubeconfig", &self.kubeconfig.as_ref().map(|_| ".."))
             .field("registry_cas", &self.registry_cas.keys())
@@ -162,8 +162,8 @@ pub struct Problem {
 impl Problem {
     /// A file or object that is ignored as a whole. Long names and reasons are cut.
     #[must_use]
-    pub fn whole(place: &str, defect: impl Into<Defect>) -> Self {
-        let Defect { reason, outline } = defect.into();
+    pub fn whole(place: &str, defect: impl Into<ObjectDefect>) -> Self {
+        let ObjectDefect { reason, outline } = defect.into();
         let (place, reason) = (cut(place, REASON).into_owned(), cut(&reason, REASON).into_owned());
         let outline = outline.map(|outline| cut(&outline, REASON).into_owned());
         Self { place, reason, outline, is_partial: false }

@@ -29,7 +29,7 @@ pub struct AccessRules {
 
 /// Parts of a snapshot, each as it was read last.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct SnapshotParts {
     /// Pools and MachineConfigs, once they were read.
     pub inputs: Option<Inputs>,
     /// Records of tokens, once they were read.
@@ -53,7 +53,7 @@ impl Snapshot {
     /// Combines the known parts, `None` before inputs were read.
     #[must_use]
     pub fn new(
-        known: &Known,
+        known: &SnapshotParts,
         wanted: &WantedModes,
         boot_rules: &BootRules,
         rules: &AccessRules,
@@ -77,7 +77,7 @@ impl Snapshot {
     }
 }
 
-impl Known {
+impl SnapshotParts {
     /// Policy with these modes, by the known tokens and keys.
     #[must_use]
     pub fn policy(&self, modes: Modes, boot_rules: &BootRules, rules: &AccessRules) -> Policy {

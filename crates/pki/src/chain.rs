@@ -17,7 +17,7 @@ use time::{Duration, OffsetDateTime};
 use super::ca_store::{Ca, CaStore};
 use super::issue::{BACKDATED, cross_sign};
 use super::lockout::{Signatures, handshake_bytes, refusals};
-use super::{Certificate, Holder, IssueError};
+use super::{Certificate, IssueError, TrustHolder};
 
 /// Maximum size of the chain, in bytes of DER.
 pub const MAX_CHAIN_BYTES: usize = 16 * 1024;
@@ -162,7 +162,7 @@ impl Links<'_> {
     }
 
     fn reaches(&self, sent: &[Certificate], ca: &Certificate) -> bool {
-        let holder = Holder::of_one(ca);
+        let holder = TrustHolder::of_one(ca);
         let signatures = &mut self.signatures.borrow_mut();
         refusals(sent, [&holder], self.now, signatures) == [None]
     }

@@ -13,7 +13,7 @@ pub(super) const MAX_HANDSHAKE_BYTES: usize = 65_536 - 1024;
 
 /// A machine that fetches configs, or the pointer config that many machines share: trusted CAs and used hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct TrustHolder {
     /// Display name for administrators.
     pub name: String,
     /// Trusted CAs.
@@ -22,7 +22,7 @@ pub struct Holder {
     pub hosts: Vec<Host>,
 }
 
-impl Holder {
+impl TrustHolder {
     /// A machine that trusts one CA alone.
     #[must_use]
     pub fn of_one(ca: &Certificate) -> Self {
@@ -39,7 +39,7 @@ impl Holder {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{holder} cannot boot a machine: {reason}")]
 pub struct Lockout {
-    /// Name of the holder, [`Holder::name`].
+    /// Name of the holder, [`TrustHolder::name`].
     pub holder: String,
     /// Reason for the lockout.
     pub reason: LockoutReason,

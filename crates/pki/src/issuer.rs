@@ -33,7 +33,7 @@ pub(super) enum RequestDuty {
 }
 
 /// An issued CA, as the store keeps it.
-pub(super) struct Granted {
+pub(super) struct IssuedCa {
     pub(super) ca: Ca,
     /// Intermediates above it and the roots, without keys.
     pub(super) above: Vec<Ca>,
@@ -43,7 +43,7 @@ pub(super) struct Granted {
 
 /// Reasons why an issued CA is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum IssuedCaFault {
     /// The certificate is not usable as a CA.
     #[error("{0}")]
     Unusable(Unusable),
@@ -101,9 +101,9 @@ impl Request {
     }
 
     /// The issued CA, `None` if there is none yet. The caller checks that machines can boot with it.
-    pub(super) fn granted(&self, now: OffsetDateTime) -> Option<Result<Granted, Unfit>> {
+    pub(super) fn granted(&self, now: OffsetDateTime) -> Option<Result<IssuedCa, IssuedCaFault>> {
         let Answer::Issued { chain, roots } = &self.answer else { return None };
-        let read = |pem: &[u8]| read_chain(pem).map_err(Unfit::Unusable);
+        let read = |pem: &[u8]| read_chain(pem).map_err(IssuedCaFault::Unusable);
         let both = read(chain).and_then(|chain| Ok((chain, read(roots)?)));
         Some(both.and_then(|(chain, roots)| granted(&self.key, chain, roots, now)))
     }
@@ -114,15 +114,15 @@ fn granted(
     chain: Vec<Certificate>,
     mut roots: Vec<Certificate>,
     now: OffsetDateTime,
-) -> Result<Granted, Unfit> {
+) -> Result<IssuedCa, IssuedCaFault> {
     let mut chain = chain.into_iter();
-    let certificate = chain.next().ok_or(Unfit::Unusable(Unusable::NoCertificate))?;
-    let pair = key_of(key).ok_or(Unfit::Unusable(Unusable::NoKey))?;
+    let certificate = chain.next().ok_or(IssuedCaFault::Unusable(Unusable::NoCertificate))?;
+    let pair = key_of(key).ok_or(IssuedCaFault::Unusable(Unusable::NoKey))?;
     if !certificate.matches(&pair) {
-        return Err(Unfit::Unusable(Unusable::ForeignKey));
+        return Err(IssuedCaFault::Unusable(Unusable::ForeignKey));
     }
     if let Some(fault) = certificate.signing_fault() {
-        return Err(Unfit::Unusable(fault));
+        return Err(IssuedCaFault::Unusable(fault));
     }
     let is_root = |it: &Certificate| it.is_issued_by(it);
     let (selves, between): (Vec<_>, Vec<_>) = chain.partition(is_root);
@@ -132,19 +132,19 @@ fn granted(
         }
     }
     roots.retain(|root| *root != certificate && root.is_valid_at(now));
-    let last = roots.iter().map(|root| root.not_after).max().ok_or(Unfit::NoRoot)?;
+    let last = roots.iter().map(|root| root.not_after).max().ok_or(IssuedCaFault::NoRoot)?;
     let (begin, end) = (certificate.not_before, certificate.not_after.min(last));
     if !certificate.is_valid_at(now) {
-        return Err(Unfit::NotValid(begin, end));
+        return Err(IssuedCaFault::NotValid(begin, end));
     }
     if end - now < LEAST_VALIDITY {
-        return Err(Unfit::TooShort((end - now).whole_days()));
+        return Err(IssuedCaFault::TooShort((end - now).whole_days()));
     }
     let between = between.into_iter().filter(|it| *it != certificate && !roots.contains(it));
     let known = |certificate| Ca { certificate, key: None };
     let above = between.collect::<Vec<_>>().into_iter().chain(roots.clone()).map(known).collect();
     let ca = Ca { certificate, key: Some(CaKey::new(pair).into()) };
-    Ok(Granted { ca, above, roots })
+    Ok(IssuedCa { ca, above, roots })
 }
 
 #[cfg(test)]

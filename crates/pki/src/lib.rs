@@ -50,9 +50,9 @@ pub mod writes;
 pub use certificate::Certificate;
 pub use chain::MAX_CHAIN_BYTES;
 pub use go_x509::Malformed;
-pub use holder::{Holder, Lockout, LockoutReason};
+pub use holder::{Lockout, LockoutReason, TrustHolder};
 pub use hosts::Host;
-pub use issuer::Unfit;
+pub use issuer::IssuedCaFault;
 pub use keys::KeyAlgorithm;
 pub use lockout::{locked_out, untrusted};
 pub use plan::Step;
@@ -70,6 +70,6 @@ pub use usage::{UnknownUsage, Usage};
 pub use warning::{CertificateKind, Refusal, Refused, USER_DATA_LIMITS, Warning};
 pub use weak_key::{Weakness, weakness};
 pub use writes::{
-    Asking, LEFT_OUT, LEFT_OUT_FIX, MAX_STEPS, Next, Write, dry_run, lockouts_of, next,
-    pointer_warnings, reported_lockouts, trusted_by_somebody,
+    LEFT_OUT, LEFT_OUT_FIX, MAX_STEPS, NextAction, RequestAction, Write, dry_run, lockouts_of,
+    next, pointer_warnings, reported_lockouts, trusted_by_somebody,
 };

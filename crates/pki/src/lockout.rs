@@ -32,12 +32,16 @@ use std::collections::HashMap;
 use time::OffsetDateTime;
 
 use super::holder::{MAX_CANDIDATES, MAX_HANDSHAKE_BYTES};
-use super::{Certificate, Holder, Host, Lockout, LockoutReason};
+use super::{Certificate, Host, Lockout, LockoutReason, TrustHolder};
 
 /// Returns every holder that could not boot from `chain` at `now`, in their order. The leaf is the chain's first
 /// certificate; the others follow in any order.
 #[must_use]
-pub fn locked_out(chain: &[Certificate], holders: &[Holder], now: OffsetDateTime) -> Vec<Lockout> {
+pub fn locked_out(
+    chain: &[Certificate],
+    holders: &[TrustHolder],
+    now: OffsetDateTime,
+) -> Vec<Lockout> {
     let reasons =
         refusals(chain, holders, now, &mut Signatures::default()).into_iter().zip(holders);
     reasons
@@ -61,7 +65,7 @@ pub fn untrusted(
         certificate
     };
     let chain: Vec<_> = chain.iter().map(for_any_use).collect();
-    let holder = Holder {
+    let holder = TrustHolder {
         name: String::new(),
         trusted: trusted.iter().map(for_any_use).collect(),
         hosts: Vec::new(),
@@ -72,7 +76,7 @@ pub fn untrusted(
 /// The reason of each holder for refusing the chain; `None` if it accepts.
 pub(super) fn refusals<'a>(
     chain: &[Certificate],
-    holders: impl IntoIterator<Item = &'a Holder>,
+    holders: impl IntoIterator<Item = &'a TrustHolder>,
     now: OffsetDateTime,
     signatures: &mut Signatures,
 ) -> Vec<Option<LockoutReason>> {
@@ -100,7 +104,7 @@ impl Signatures {
 /// Reason why one holder refuses the chain.
 fn refusal(
     chain: &[Certificate],
-    holder: &Holder,
+    holder: &TrustHolder,
     now: OffsetDateTime,
     signatures: &mut Signatures,
 ) -> Option<LockoutReason> {

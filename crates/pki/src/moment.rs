@@ -31,8 +31,9 @@ mod tests {
     use crate::issue::{Signer, Validity, issue_serving};
     use crate::plan::renewal;
     use crate::{
-        Certificate, CertificateState, External, Holder, Host, IssueError, KeyAlgorithm, MAX_STEPS,
-        Next, Policy, RotationRequest, StoredPair, locked_out, next, reported_lockouts,
+        Certificate, CertificateState, External, Host, IssueError, KeyAlgorithm, MAX_STEPS,
+        NextAction, Policy, RotationRequest, StoredPair, TrustHolder, locked_out, next,
+        reported_lockouts,
     };
 
     const NOW: OffsetDateTime = datetime!(2026-11-21 0:00 UTC);
@@ -75,12 +76,12 @@ mod tests {
         let generate = &mut |_| KeyAlgorithm::P256.generate();
         for _ in 0..MAX_STEPS {
             match next(&state, &Policy::default(), now, generate).unwrap() {
-                Next::Settled { until, attention, .. } => {
+                NextAction::Settled { until, attention, .. } => {
                     assert!(until > now, "{until}");
                     let _reported: Vec<_> = attention.iter().map(ToString::to_string).collect();
                     return state;
                 }
-                Next::Step { writes, .. } => {
+                NextAction::Step { writes, .. } => {
                     state = writes.iter().fold(state, |state, write| state.with(write));
                 }
             }
@@ -110,7 +111,7 @@ mod tests {
             let key = KeyAlgorithm::P256.generate()?;
             let signer = Signer { certificate: &ca, key: &ca_key };
             let leaf = issue_serving(&key, &hosts, signer, validity)?;
-            let holder = Holder::of_one(&ca);
+            let holder = TrustHolder::of_one(&ca);
             let own = CertificateState {
                 ca: Some(stored(&ca, &ca_key)),
                 bundle: Some(ca.to_pem().into()),

@@ -7,14 +7,14 @@ use time::OffsetDateTime;
 use super::ca_store::{Ca, CaKey, CaStore};
 use super::chain::{Links, MAX_CHAIN_BYTES};
 use super::issue::{Validity, cross_sign, issue_ca, issue_serving};
-use super::issuer::Granted;
+use super::issuer::IssuedCa;
 use super::lockout::handshake_bytes;
 use super::plan::wanted_hosts;
 use super::serving::is_forced;
-use super::writes::{Maker, Write, Writes};
+use super::writes::{Write, WriteBuilder, Writes};
 use super::{
-    Certificate, CertificateKind, Holder, Host, IssueError, Issuer, Lockout, LockoutReason, Reason,
-    Refusal, Refused, Unfit, locked_out,
+    Certificate, CertificateKind, Host, IssueError, IssuedCaFault, Issuer, Lockout, LockoutReason,
+    Reason, Refusal, Refused, TrustHolder, locked_out,
 };
 
 /// Number of renewals for which a chain has room while older CAs are still valid.
@@ -34,7 +34,7 @@ fn kept_with(mut kept: CaStore, new: &Ca, ways: Vec<Certificate>, now: OffsetDat
     Write::Ca(kept.store(new, now))
 }
 
-impl Maker<'_> {
+impl WriteBuilder<'_> {
     /// Makes a new CA, and keeps all others.
     pub(super) fn ca(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
         if let Some(issuer) = &self.view.state.issuer {
@@ -69,10 +69,10 @@ impl Maker<'_> {
         &self,
         issuer: &Issuer,
         reason: &Reason,
-        granted: Result<Granted, Unfit>,
+        granted: Result<IssuedCa, IssuedCaFault>,
     ) -> Result<Result<Vec<Write>, Refusal>, IssueError> {
         let unfit = |unfit| Refusal::Unfit { issuer: issuer.name.clone(), unfit };
-        let Granted { ca, above, roots } = match granted {
+        let IssuedCa { ca, above, roots } = match granted {
             Ok(granted) => granted,
             Err(error) => return Ok(Err(unfit(error))),
         };
@@ -83,11 +83,11 @@ impl Maker<'_> {
         kept.cas.insert(0, ca.clone());
         let ways = self.ways_from(&ca, &kept)?;
         let name = "its root".to_owned();
-        let holder = Holder { name, trusted: roots, hosts: self.hosts() };
+        let holder = TrustHolder { name, trusted: roots, hosts: self.hosts() };
         if let Some(Lockout { reason, .. }) =
             locked_out(&ways, &[holder], self.view.now).into_iter().next()
         {
-            return Ok(Err(unfit(Unfit::NoWay(reason.to_string()))));
+            return Ok(Err(unfit(IssuedCaFault::NoWay(reason.to_string()))));
         }
         let lockouts = self.view.newly_locked_out(&ways);
         if !lockouts.is_empty() && !is_forced(&self.view.state.asked, reason) {

@@ -86,7 +86,7 @@ mod tests {
     use rcgen::{CertificateParams, CustomExtension, IsCa, KeyPair};
 
     use super::*;
-    use crate::{External, Malformed, StoredPair, Unfit};
+    use crate::{External, IssuedCaFault, Malformed, StoredPair};
 
     fn pair(change: impl FnOnce(&mut CertificateParams)) -> StoredPair {
         let key = KeyPair::generate().unwrap();
@@ -184,7 +184,7 @@ mod tests {
             let request = Request { key: good.key.clone(), since, before: 0, answer };
             let refused = request.granted(since).unwrap().err();
             assert!(
-                matches!(refused, Some(Unfit::Unusable(Unusable::Refused { .. }))),
+                matches!(refused, Some(IssuedCaFault::Unusable(Unusable::Refused { .. }))),
                 "{refused:?}"
             );
         }

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::servable::served;
-use super::{Certificate, Holder, Host, Lockout, Unusable, read_chain};
+use super::{Certificate, Host, Lockout, TrustHolder, Unusable, read_chain};
 
 /// A certificate with its key and chain, as stored in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct PointerTrust {
     /// Hosts that it sends machines to.
     pub hosts: Vec<Host>,
     /// Holders that fetch by it and can be locked out; empty if it verifies no certificate.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<TrustHolder>,
     /// Reasons why no machine boots from it, regardless of the served chain.
     pub faults: Vec<Lockout>,
 }
@@ -107,7 +107,7 @@ pub struct RepairedPointer {
     /// Text that trusts the CAs of the bundle.
     pub text: Vec<u8>,
     /// Holders that fetch by the updated text.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<TrustHolder>,
 }
 
 /// An administrator's requests.

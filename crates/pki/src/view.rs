@@ -9,7 +9,7 @@ use super::chain::Links;
 use super::lockout::{Signatures, refusals};
 use super::servable::holds_encrypted_key;
 use super::trust::Trust;
-use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, Unusable};
+use super::{Certificate, CertificateState, Lockout, LockoutReason, TrustHolder, Unusable};
 
 /// The state, parsed and judged.
 pub(super) struct View<'a> {
@@ -29,7 +29,7 @@ pub(super) struct View<'a> {
     subordinates: Vec<Certificate>,
     /// CAs that machines trust instead of `subordinates`.
     anchors: Vec<Certificate>,
-    holders: Vec<Known>,
+    holders: Vec<KnownHolder>,
     before: Vec<Option<LockoutReason>>,
     /// Cache of verified signatures.
     signatures: RefCell<Signatures>,
@@ -57,8 +57,8 @@ pub(super) enum Serving {
 }
 
 /// A holder that may be locked out.
-struct Known {
-    holder: Holder,
+struct KnownHolder {
+    holder: TrustHolder,
     /// True for a holder that is known to exist, false for one that a machine may have.
     is_present: bool,
     /// True if its lockout is reported next to those of pointer configs: the holder is known to exist, or can be
@@ -164,14 +164,14 @@ impl<'a> View<'a> {
 
     /// Returns `true` if a machine that trusts only this CA boots from the served chain.
     pub(super) fn vouches(&self, ca: &Certificate) -> bool {
-        let holder = Holder::of_one(ca);
+        let holder = TrustHolder::of_one(ca);
         self.judge(&self.chain, [&holder]) == [None]
     }
 
     /// Returns `true` if an earlier version of the external pair is served.
     pub(super) fn is_of_external(&self) -> bool {
         let trusted = self.external.taken.clone();
-        let holder = Holder { name: String::new(), trusted, hosts: Vec::new() };
+        let holder = TrustHolder { name: String::new(), trusted, hosts: Vec::new() };
         self.judge(&self.chain, [&holder]) == [None]
     }
 
@@ -203,7 +203,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns `true` if a pointer config boots from the served chain, and its updated form would not.
-    pub(super) fn would_lock_out(&self, present: &[Holder], repaired: &[Holder]) -> bool {
+    pub(super) fn would_lock_out(&self, present: &[TrustHolder], repaired: &[TrustHolder]) -> bool {
         let boots = |holders| self.judge(&self.chain, holders).iter().all(Option::is_none);
         !present.is_empty() && boots(present) && !boots(repaired)
     }
@@ -211,7 +211,7 @@ impl<'a> View<'a> {
     /// Number of known holders that a chain locks out, or only of those that are known to exist.
     pub(super) fn lockouts_by(&self, chain: &[Certificate], only_present: bool) -> usize {
         let judged = self.judge(chain, self.holders()).into_iter().zip(&self.holders);
-        let is_counted = |known: &Known| known.is_present || !only_present;
+        let is_counted = |known: &KnownHolder| known.is_present || !only_present;
         judged.filter(|(reason, known)| reason.is_some() && is_counted(known)).count()
     }
 
@@ -239,7 +239,7 @@ impl<'a> View<'a> {
 
     /// Holders whose lockouts are reported. Pointer configs with faults boot no machine and are left out; machines of
     /// any other trust its CAs, even distrusted ones.
-    pub(super) fn reported_holders(&self) -> Vec<Holder> {
+    pub(super) fn reported_holders(&self) -> Vec<TrustHolder> {
         let sound = self.state.pointers.iter().filter(|pointer| pointer.faults.is_empty());
         let others =
             self.holders.iter().filter(|known| known.is_reported).map(|known| &known.holder);
@@ -249,22 +249,22 @@ impl<'a> View<'a> {
     fn judge<'b>(
         &self,
         chain: &'b [Certificate],
-        holders: impl IntoIterator<Item = &'b Holder>,
+        holders: impl IntoIterator<Item = &'b TrustHolder>,
     ) -> Vec<Option<LockoutReason>> {
         refusals(chain, holders, self.now, &mut self.signatures.borrow_mut())
     }
 
-    fn holders(&self) -> impl Iterator<Item = &Holder> {
+    fn holders(&self) -> impl Iterator<Item = &TrustHolder> {
         self.holders.iter().map(|known| &known.holder)
     }
 
-    fn find_holders(&self) -> Vec<Known> {
+    fn find_holders(&self) -> Vec<KnownHolder> {
         let pointers = self.state.pointers.iter().flat_map(|pointer| pointer.holders.clone());
         let pointers =
-            pointers.map(|holder| Known { holder, is_present: true, is_reported: false });
+            pointers.map(|holder| KnownHolder { holder, is_present: true, is_reported: false });
         let (name, trusted) = (BUNDLE.to_owned(), self.bundle.clone());
-        let bundle = Holder { name, trusted, hosts: Vec::new() };
-        let bundle = Known { holder: bundle, is_present: true, is_reported: true };
+        let bundle = TrustHolder { name, trusted, hosts: Vec::new() };
+        let bundle = KnownHolder { holder: bundle, is_present: true, is_reported: true };
         let mut known: Vec<_> = pointers.chain([bundle]).collect();
         // No machine trusts only a CA that has not signed a served certificate yet.
         let issuer = match &self.serving {
@@ -278,14 +278,14 @@ impl<'a> View<'a> {
         let top = self.top().filter(|_| matches!(self.serving, Serving::Foreign { .. }));
         known.extend(
             self.anchors().into_iter().chain(top).filter(|ca| ca.is_valid_at(self.now)).map(|ca| {
-                Known {
-                    holder: Holder::of_one(ca),
+                KnownHolder {
+                    holder: TrustHolder::of_one(ca),
                     is_present: false,
                     is_reported: is_reported(ca),
                 }
             }),
         );
-        for Known { holder, .. } in &mut known {
+        for KnownHolder { holder, .. } in &mut known {
             holder.trusted.retain(|ca| !self.kept.is_distrusted(ca));
         }
         known.retain(|known| !known.holder.trusted.is_empty());

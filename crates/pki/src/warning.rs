@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::holder::date;
-use super::{Lockout, Reason, Unfit, Unusable, Weakness};
+use super::{IssuedCaFault, Lockout, Reason, Unusable, Weakness};
 
 /// A request or due step that was refused because machines would be locked out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,7 +80,7 @@ pub enum Refusal {
         /// Name of the issuer.
         issuer: String,
         /// Fault of the CA.
-        unfit: Unfit,
+        unfit: IssuedCaFault,
     },
     /// Issuing failed.
     #[error("{0}")]

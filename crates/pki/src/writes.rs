@@ -102,7 +102,7 @@ impl CertificateState {
 
 /// Next action of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum NextAction {
     /// Store these in their order, then call [`next()`] again.
     Step {
         /// Step that the writes implement.
@@ -117,13 +117,13 @@ pub enum Next {
         /// Faults that are not repaired.
         attention: Vec<Warning>,
         /// Action for the request to an issuer.
-        asking: Asking,
+        request_action: RequestAction,
     },
 }
 
 /// Action for a CA that an external issuer issues.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asking {
+pub enum RequestAction {
     /// None: no CA is wanted, or the answer is outstanding.
     Nothing,
     /// Replace the previous request with a new one.
@@ -138,11 +138,11 @@ pub fn next(
     policy: &Policy,
     now: OffsetDateTime,
     generate: Generate<'_>,
-) -> Result<Next, IssueError> {
+) -> Result<NextAction, IssueError> {
     let view = View::of(state, now);
     let RotationPlan { steps, mut attention, mut times } = plan(&view, policy);
-    let mut asking = Asking::of(state);
-    let mut maker = Maker { view: &view, policy, generate };
+    let mut request_action = RequestAction::of(state);
+    let mut maker = WriteBuilder { view: &view, policy, generate };
     for step in steps {
         // A request for a CA includes the pair that it signs: if the CA is refused, both stay.
         let is_for_naught = matches!(step, Step::Serving(Reason::Requested, _))
@@ -154,9 +154,9 @@ pub fn next(
             let (duty, due) = issuer.duty(now);
             times.extend(due);
             attention.extend(issuer.delay(now).map(|why| delayed(issuer, reason, why)));
-            asking = match duty {
-                RequestDuty::Ask => Asking::Ask(reason.clone()),
-                RequestDuty::Wait | RequestDuty::Take => Asking::Nothing,
+            request_action = match duty {
+                RequestDuty::Ask => RequestAction::Ask(reason.clone()),
+                RequestDuty::Wait | RequestDuty::Take => RequestAction::Nothing,
             };
             if duty != RequestDuty::Take {
                 continue;
@@ -164,11 +164,11 @@ pub fn next(
         }
         match maker.make(&step)? {
             Ok(writes) if writes.is_empty() => {}
-            Ok(writes) => return Ok(Next::Step { step, writes }),
+            Ok(writes) => return Ok(NextAction::Step { step, writes }),
             Err(refused) => {
                 let is_unfit = matches!(refused.refusal, Refusal::Unfit { .. });
                 if is_unfit && state.issuer.as_ref().is_some_and(|it| it.asks_again(now)) {
-                    asking = Asking::Ask(refused.because.clone());
+                    request_action = RequestAction::Ask(refused.because.clone());
                 }
                 attention.extend(reported(refused));
             }
@@ -177,10 +177,10 @@ pub fn next(
     attention.extend(view.reported_lockouts().into_iter().map(Warning::LockedOut));
     attention.extend(pointer_warnings(state));
     let until = times.into_iter().filter(|time| *time > now).min();
-    Ok(Next::Settled {
+    Ok(NextAction::Settled {
         until: until.unwrap_or(now.saturating_add(policy.renewal)),
         attention,
-        asking,
+        request_action,
     })
 }
 
@@ -197,10 +197,10 @@ pub fn dry_run(
             pointer.state = PointerState::Kept;
         }
         match next(&state, policy, now, generate)? {
-            Next::Step { writes, .. } => {
+            NextAction::Step { writes, .. } => {
                 state = writes.iter().fold(state, |state, write| state.with(write));
             }
-            Next::Settled { attention, .. } => return Ok((state, attention)),
+            NextAction::Settled { attention, .. } => return Ok((state, attention)),
         }
     }
     Ok((state, Vec::new()))
@@ -242,7 +242,7 @@ pub fn lockouts_of(
     locked_out(&state.chain(), &View::of(known, now).reported_holders(), now)
 }
 
-impl Asking {
+impl RequestAction {
     /// The action if no CA is wanted.
     fn of(state: &CertificateState) -> Self {
         let has_request = state.issuer.as_ref().is_some_and(|issuer| issuer.request.is_some());
@@ -269,7 +269,7 @@ fn is_refused_ca(attention: &Warning) -> bool {
 }
 
 /// Makes the writes of a step.
-pub(super) struct Maker<'a> {
+pub(super) struct WriteBuilder<'a> {
     pub(super) view: &'a View<'a>,
     pub(super) policy: &'a Policy,
     pub(super) generate: Generate<'a>,
@@ -277,7 +277,7 @@ pub(super) struct Maker<'a> {
 
 pub(super) type Writes = Result<Vec<Write>, Refused>;
 
-impl Maker<'_> {
+impl WriteBuilder<'_> {
     fn make(&mut self, step: &Step) -> Result<Writes, IssueError> {
         match step {
             Step::Ca(reason) => self.ca(reason),

@@ -12,8 +12,8 @@ use anyhow::{Context as _, bail};
 use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::plan::renewal;
 use pki::{
-    self, Certificate, Host, LEFT_OUT, LEFT_OUT_FIX, Next, Policy, Step, StoredPair, Warning, next,
-    reported_lockouts,
+    self, Certificate, Host, LEFT_OUT, LEFT_OUT_FIX, NextAction, Policy, Step, StoredPair, Warning,
+    next, reported_lockouts,
 };
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -117,7 +117,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
     reported.extend(seen.unreadable.iter().cloned());
     let mut in_order_until = None;
     let verdict = match next {
-        Next::Step { step, .. } => {
+        NextAction::Step { step, .. } => {
             // Only the due step is reported, because other faults may result from it.
             reported.extend(reported_lockouts(&seen.observed, now).iter().map(ToString::to_string));
             reported.extend(faults(seen, policy, now)?);
@@ -132,21 +132,21 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
                 Step::Serving(reason, _) => format!("the serving certificate: {reason}"),
             })
         }
-        Next::Settled { attention, .. } if !attention.iter().all(Warning::is_warning) => {
+        NextAction::Settled { attention, .. } if !attention.iter().all(Warning::is_warning) => {
             let faults = attention.iter().filter(|it| !it.is_warning());
             reported.extend(faults.map(|it| located(it, &seen.files)));
             Some(Warning::verdict(&attention))
         }
-        Next::Settled { .. } if seen.observed.serving.is_none() => {
+        NextAction::Settled { .. } if seen.observed.serving.is_none() => {
             Some("no serving certificate found".to_owned())
         }
-        Next::Settled { .. } if !seen.unreadable.is_empty() => {
+        NextAction::Settled { .. } if !seen.unreadable.is_empty() => {
             Some("the server cannot read all its files".to_owned())
         }
-        Next::Settled { .. } if !reported.is_empty() => {
+        NextAction::Settled { .. } if !reported.is_empty() => {
             Some("other users can read keys".to_owned())
         }
-        Next::Settled { until, .. } => {
+        NextAction::Settled { until, .. } => {
             in_order_until = Some(date(until)?);
             None
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use ignition::secrets::redacted;
 use model::inspect::{Cause, Clocks, judge};
-use model::pointer_config::{Admission, Fetch, Known, MAX_BYTES, PointerConfig, Problem};
+use model::pointer_config::{Admission, Fetch, MAX_BYTES, PointerConfig, Problem, ServerState};
 use pki::Lockout;
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -129,7 +129,7 @@ fn by_place(
         checked.warnings.push(format!("its token is not checked: {error:#}"));
     }
     let records = records.ok();
-    let known = Known { chain: Some(&chain), records: records.as_ref(), pools: &seen.pools };
+    let known = ServerState { chain: Some(&chain), records: records.as_ref(), pools: &seen.pools };
     let verdict = config.verdict(&name, known, now);
     checked.take(config);
     checked.faults.extend(verdict.problems.iter().map(|problem| reported(&name, &kept, problem)));

@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use cmp::{Credential, CredentialFault, DirectoryName, Enrolled, Pause, Request, Settings};
+use cmp::{
+    Credential, CredentialFault, DirectoryName, EnrolledCertificate, Pause, Request, Settings,
+};
 use pem::Pem;
 use pki::certificate::key_of;
 use pki::{Certificate, Host, KeyAlgorithm};
@@ -110,8 +112,8 @@ impl<'a> Prepared<'a> {
     }
 }
 
-fn write(settings: &EnrollSettings, enrolled: &Enrolled) -> anyhow::Result<()> {
-    let Enrolled { certificate, chain, cas, modified } = enrolled;
+fn write(settings: &EnrollSettings, enrolled: &EnrolledCertificate) -> anyhow::Result<()> {
+    let EnrolledCertificate { certificate, chain, cas, modified } = enrolled;
     let pem = |certificates: &[Certificate]| {
         certificates.iter().map(Certificate::to_pem).collect::<String>()
     };

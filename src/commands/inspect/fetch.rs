@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use ignition::SpecVersion;
 use model::inspect::{
-    Answered, Cause, Clocks, Judgement, Outcome, Shown, Step, Trace, bytes, judge,
+    Cause, Clocks, Judgement, Outcome, ServerAnswer, ServerEvidence, Step, Trace, bytes, judge,
 };
 use model::pointer_config::{Fetch, accept};
 use pki::Certificate;
@@ -75,7 +75,7 @@ pub(super) struct Fetched {
 
 /// Fetches once. A failure is a result, not an error.
 pub(super) async fn fetch(request: &FetchRequest) -> Fetched {
-    let mut fetcher = Fetcher { request, steps: Vec::new(), shown: Shown::default() };
+    let mut fetcher = Fetcher { request, steps: Vec::new(), shown: ServerEvidence::default() };
     let result = fetcher.go().await;
     let url = request.fetch.url.to_string();
     let (body, cause) = match result {
@@ -94,7 +94,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 struct Fetcher<'a> {
     request: &'a FetchRequest,
     steps: Vec<Step>,
-    shown: Shown,
+    shown: ServerEvidence,
 }
 
 impl Fetcher<'_> {
@@ -192,7 +192,7 @@ impl Fetcher<'_> {
             self.step("TLS", seen, since);
             return Err(Cause::Refused("it cannot be read".to_owned()));
         };
-        self.shown = Shown::chain(chain);
+        self.shown = ServerEvidence::chain(chain);
         let request = self.request;
         // Another clock than the machine's: this one, or if that is the machine's, the server's.
         let mut judged = self.judge(&self.shown, request.now);
@@ -221,7 +221,7 @@ impl Fetcher<'_> {
     }
 
     /// Judges with `right`, the time of another clock than the machine's.
-    fn judge(&self, shown: &Shown, right: OffsetDateTime) -> Judgement {
+    fn judge(&self, shown: &ServerEvidence, right: OffsetDateTime) -> Judgement {
         let FetchRequest { fetch, trusted_by, at, .. } = self.request;
         let clocks = Clocks { machine: *at, right };
         match (trusted_by, &shown.chain) {
@@ -317,7 +317,7 @@ impl Fetcher<'_> {
         }
         let text = body.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let answered = Answered::new(status, &headers, &text, pool);
+        let answered = ServerAnswer::new(status, &headers, &text, pool);
         seen.extend(Some(answered.line.clone()).filter(|line| !line.is_empty()));
         self.step("answer", seen, since);
         if answered.may_depend_on_spec() {
@@ -336,7 +336,7 @@ impl Fetcher<'_> {
             let stream: Box<dyn Stream> = if self.request.is_tls() {
                 let stream = probe::handshake(socket, &self.request.fetch.host).await?;
                 // Another server may answer this connection.
-                let shown = Shown::chain(probe::shown(&stream).1.unwrap_or_default());
+                let shown = ServerEvidence::chain(probe::shown(&stream).1.unwrap_or_default());
                 let cause = self.judge(&shown, self.request.now).cause;
                 cause.map_or(Ok(()), |cause| Err(anyhow!("{cause}")))?;
                 Box::new(stream)

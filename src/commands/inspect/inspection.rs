@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use ignition::secrets::redacted;
 use model::escape::escaped;
 use model::inspect::{
-    Cause, Machine, Trace, as_json, changes, changes_as_text, machine_as_text, warnings_as_text,
-    way_as_text,
+    Cause, Machine, Trace, as_json, changes, changes_as_text, machine_as_text, trace_as_text,
+    warnings_as_text,
 };
 use serde_json::json;
 use time::OffsetDateTime;
@@ -49,7 +49,7 @@ impl Inspection {
         } else {
             let look = terminal::look();
             let mut lines: Vec<_> =
-                self.trace.iter().flat_map(|trace| way_as_text(trace, look)).collect();
+                self.trace.iter().flat_map(|trace| trace_as_text(trace, look)).collect();
             if let Some(machine) = &self.machine {
                 if !lines.is_empty() {
                     lines.push(String::new());
@@ -76,7 +76,7 @@ impl Inspection {
             None => self
                 .trace
                 .iter()
-                .flat_map(|trace| way_as_text(trace, model::table::TerminalStyle::PLAIN))
+                .flat_map(|trace| trace_as_text(trace, model::table::TerminalStyle::PLAIN))
                 .collect(),
         };
         writeln!(std::io::stderr(), "{}", reported.join("\n"))?;
@@ -98,7 +98,7 @@ impl Difference {
         let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
             let ways = [got, other].into_iter().filter(|it| it.machine.is_none());
             let ways: Vec<_> = ways.filter_map(|it| it.trace.as_ref()).collect();
-            let lines = ways.iter().flat_map(|trace| way_as_text(trace, look)).collect();
+            let lines = ways.iter().flat_map(|trace| trace_as_text(trace, look)).collect();
             return Self { is_any: true, json: json!({"ways": ways}), lines };
         };
         let changes = changes(before, after, Instant::now() + TIMEOUT);

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::certificate::key_of;
 use pki::issue::{Signer, Validity, issue_ca, issue_serving};
 use pki::{
-    Certificate, Host, KeyAlgorithm, MAX_STEPS, Next, Policy, RENEWAL, VALIDITY, Write, next,
+    Certificate, Host, KeyAlgorithm, MAX_STEPS, NextAction, Policy, RENEWAL, VALIDITY, Write, next,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -95,8 +95,8 @@ impl Site {
             let certificates = self.state.certificates(&duties, &BTreeSet::new()).unwrap();
             let mut generate = |_| KeyAlgorithm::P256.generate();
             match next(&certificates, &policy, self.now, &mut generate).unwrap() {
-                Next::Settled { until, .. } => return until,
-                Next::Step { writes, .. } => {
+                NextAction::Settled { until, .. } => return until,
+                NextAction::Step { writes, .. } => {
                     for write in &writes {
                         self.store(write, &policy);
                         seen(self);

@@ -56,8 +56,8 @@ pub(in crate::controllers) use self::state::user_data;
 pub(in crate::controllers) use self::user_data::{managed_name, managed_pointer};
 use pki::issue::request_ca;
 use pki::{
-    Asking, CertificateKind, Generate, Host, IssueError, LEFT_OUT, LEFT_OUT_FIX, Next, Policy,
-    Step, Warning, Write, next,
+    CertificateKind, Generate, Host, IssueError, LEFT_OUT, LEFT_OUT_FIX, NextAction, Policy,
+    RequestAction, Step, Warning, Write, next,
 };
 
 use super::refusals::{Noted, Refusals};
@@ -267,24 +267,24 @@ impl CertificateController {
     async fn ask(
         &self,
         state: &ClusterState,
-        asking: &Asking,
+        request_action: &RequestAction,
         generate: Generate<'_>,
         now: OffsetDateTime,
     ) -> Result<bool, ControlError> {
         let Some(request) = &state.ca_request else { return Ok(false) };
-        let write = match asking {
-            Asking::Nothing => return Ok(false),
-            Asking::Ask(_) => {
+        let write = match request_action {
+            RequestAction::Nothing => return Ok(false),
+            RequestAction::Ask(_) => {
                 let key = generate(CertificateKind::Ca)?;
                 request.write(key.serialize_pem(), request_ca(&key, now)?, now)?
             }
-            Asking::Forget => match request.forget()? {
+            RequestAction::Forget => match request.forget()? {
                 Some(write) => write,
                 None => return Ok(false),
             },
         };
         if apply::<Secret, _>(&self.client, &write).await? == Applied::Done
-            && let Asking::Ask(because) = asking
+            && let RequestAction::Ask(because) = request_action
         {
             self.report.asked(&request.issuer, because).await;
             if let Some((replaced, precondition)) = request.present() {
@@ -349,8 +349,8 @@ impl Reconciler for CertificateController {
             .metrics
             .user_data_left_alone(duties.values().filter_map(Assessment::left_alone));
         match next {
-            Next::Settled { until, attention, asking } => {
-                if self.ask(&state, &asking, generate, now).await? {
+            NextAction::Settled { until, attention, request_action } => {
+                if self.ask(&state, &request_action, generate, now).await? {
                     return Ok(Requeue::Now);
                 }
                 let Some(until) = self.release_image(&state, algorithms, until, now).await? else {
@@ -363,7 +363,7 @@ impl Reconciler for CertificateController {
                 self.health.metrics.observe(&certificates, state.newest_trusted());
                 Ok(self.refusals.requeue(Requeue::at(until, now), Instant::now()))
             }
-            Next::Step { step, writes } => {
+            NextAction::Step { step, writes } => {
                 self.carry_out(&state, &step, writes, now).await?;
                 Ok(Requeue::Now)
             }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pki::{Certificate, CertificateState, Holder, Lockout};
+use pki::{Certificate, CertificateState, Lockout, TrustHolder};
 
 /// The served chain with all holders of trust, shared by the controller and its readers.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +20,7 @@ pub struct Trust {
     /// Served chain, leaf first.
     pub chain: Vec<Certificate>,
     /// Pointer configs that verify certificates.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<TrustHolder>,
     /// Faults of pointer configs.
     pub faults: Vec<Lockout>,
 }

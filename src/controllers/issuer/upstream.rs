@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use cmp::{Credential, CredentialFault, Enrolled, Settings};
+use cmp::{Credential, CredentialFault, EnrolledCertificate, Settings};
 use pki::{Certificate, Issued, excess, read_chain, untrusted};
 use time::OffsetDateTime;
 
@@ -56,11 +56,11 @@ impl<S> Upstream<S> {
     /// Certificates for the request's object, or the reason why they are refused.
     pub(super) fn issued(
         &self,
-        enrolled: Enrolled,
+        enrolled: EnrolledCertificate,
         grant: &Grant,
         now: OffsetDateTime,
     ) -> Result<Issued, String> {
-        let Enrolled { certificate, chain, cas: mut roots, .. } = enrolled;
+        let EnrolledCertificate { certificate, chain, cas: mut roots, .. } = enrolled;
         if let Some(excess) = excess(&certificate, &grant.request, grant.is_ca) {
             return Err(format!("the issued certificate has more than was requested: {excess}"));
         }

@@ -22,7 +22,8 @@ use model::inputs::{ServingMode, served_configuration};
 use model::merged_pool::{MergedPools, Unmergeable};
 use model::objects::{InvalidSelector, MachineConfig, MachineConfigPool};
 use model::rendered_pools::{
-    Fault, PoolPlan, PoolState, Prepare, RenderedConfigs, Rendering, Set, expired, faults, plan,
+    Fault, PoolField, PoolPlan, PoolState, Prepare, RenderedConfigs, Rendering, expired, faults,
+    plan,
 };
 use tokio::time::Instant;
 
@@ -222,7 +223,7 @@ impl PoolController {
             }
             for fault in faults(&state, &rendered) {
                 match fault {
-                    Fault::Mendable(rendering) => renderings.push((pool, rendering)),
+                    Fault::Repairable(rendering) => renderings.push((pool, rendering)),
                     Fault::Lost(loss) => attention.add(pool, &loss.to_string()),
                 }
             }
@@ -301,11 +302,11 @@ impl PoolController {
         let (object, sources) = (pool_object(name), self.merged.sources(name));
         match set {
             None => Ok(Applied::Done),
-            Some(Set::Spec) => {
+            Some(PoolField::Spec) => {
                 let patch = spec_write(pool, config, &sources);
                 apply_fields(&self.client, &kind, &object, &patch).await
             }
-            Some(Set::Status) => {
+            Some(PoolField::Status) => {
                 let patch = status_write(pool, config, &sources);
                 apply_status(&self.client, &kind, &object, &patch).await
             }
@@ -328,11 +329,11 @@ impl PoolController {
         }
         match rendering.set {
             None => {}
-            Some(Set::Spec) => {
+            Some(PoolField::Spec) => {
                 self.last_set.insert(name.to_owned(), config.to_owned());
                 self.report.rendered(pool, rendering);
             }
-            Some(Set::Status) => {
+            Some(PoolField::Status) => {
                 self.last_served.insert(name.to_owned(), config.to_owned());
                 self.report.served(pool, config);
             }

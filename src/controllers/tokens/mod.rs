@@ -11,7 +11,7 @@ use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, Reason, Write, next};
+use model::access::rotation::{Issued, MAX_STEPS, NextAction, PointerWrite, Reason, Write, next};
 use model::access::{AccessMode, Records, WantedModes, generate};
 use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
@@ -231,12 +231,12 @@ impl TokenController {
         let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
         let now = OffsetDateTime::now_utc();
         match next(&state, &self.settings.tokens.policy(), now, &fresh) {
-            Next::Write(because, write) => {
+            NextAction::Write(because, write) => {
                 self.carry_out(&observed, write).await?;
                 self.done.steps.push(because);
                 Ok(Requeue::Now)
             }
-            Next::Settled { until, attention } => {
+            NextAction::Settled { until, attention } => {
                 self.tell(attention).await;
                 let requeue = until.map_or(Requeue::Resync, |until| Requeue::at(until, now));
                 Ok(self.refusals.requeue(requeue, Instant::now()))

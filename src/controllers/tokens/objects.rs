@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use model::access::rotation::{Carried, Issued, PointerToken, TokenState};
+use model::access::rotation::{FetchCredential, Issued, PointerToken, TokenState};
 use model::access::{AccessMode, Records};
 use model::pointer_config::PointerConfig;
 use serde::Serialize;
@@ -72,19 +72,19 @@ impl Observed {
 }
 
 /// A write that was refused for good cannot be done; another failure means nothing.
-fn unless_refused(waits: Option<&Option<String>>, carries: Carried) -> Carried {
+fn unless_refused(waits: Option<&Option<String>>, carries: FetchCredential) -> FetchCredential {
     match (carries, waits) {
-        (Carried::Nothing, Some(Some(reason))) => Carried::Cannot(reason.clone()),
+        (FetchCredential::Nothing, Some(Some(reason))) => FetchCredential::Cannot(reason.clone()),
         (carries, _) => carries,
     }
 }
 
 /// A token is not written into user data that OpenShift's operator would write again without it.
-fn unless_operators(secret: &Secret, carries: Carried) -> Carried {
-    if carries != Carried::Nothing || !is_operators(secret) {
+fn unless_operators(secret: &Secret, carries: FetchCredential) -> FetchCredential {
+    if carries != FetchCredential::Nothing || !is_operators(secret) {
         return carries;
     }
-    Carried::Cannot(format!(
+    FetchCredential::Cannot(format!(
         "{OPERATOR} renders it, without headers: give machines custom user data, and annotate this \
             Secret with {ACCESS_ANNOTATION}=off; if that operator does not run, delete this Secret"
     ))

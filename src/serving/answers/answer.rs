@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use ignition::SpecVersion;
 use model::objects::FirstBootMachine;
 use model::refusal::RefusalCode;
-use model::render::{MergeBase, PoolInputs, Unselected};
+use model::render::{MergeBase, PoolInputs, SelectError};
 use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 
@@ -95,7 +95,7 @@ pub enum Refusal {
     NotRead,
     /// The pool has nothing to serve.
     #[error("{0}")]
-    Unselected(#[from] Unselected),
+    Unselected(#[from] SelectError),
     /// The config is invalid, or cannot be expressed in this spec.
     #[error("the pool's config cannot be rendered in Ignition spec {0}")]
     Unrenderable(SpecVersion),

@@ -22,7 +22,7 @@ pub use self::segments::Segments;
 use ignition::secrets::Secret;
 use ignition::{Form, SpecVersion};
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
-use model::render::{self, CompressedContents, ExposedPlaces, Unselected};
+use model::render::{self, CompressedContents, ExposedPlaces, SelectError};
 
 use self::pool::Pool;
 pub use self::pool::{PoolState, ShownConfigs};
@@ -257,9 +257,9 @@ impl Table {
     fn unknown(&self, pool: &str) -> Refusal {
         Refusal::Unselected(match self.mode {
             ServingMode::Bootstrap if !BOOTSTRAP_POOLS.contains(&pool) => {
-                Unselected::NotInBootstrap
+                SelectError::NotInBootstrap
             }
-            _ => Unselected::UnknownPool,
+            _ => SelectError::UnknownPool,
         })
     }
 }

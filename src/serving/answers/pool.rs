@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use ignition::secrets::Secret;
 use ignition::{Form, SpecVersion};
-use model::render::{self, CompressedContents, PoolInputs, Unselected};
+use model::render::{self, CompressedContents, PoolInputs, SelectError};
 use tokio::sync::OnceCell;
 
 use super::answer::{Answer, Base, Refusal, etag};
@@ -20,7 +20,7 @@ pub(super) type Outcome = Result<Arc<Answer>, Refusal>;
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) name: Arc<str>,
-    pub(super) inputs: Result<PoolInputs, Unselected>,
+    pub(super) inputs: Result<PoolInputs, SelectError>,
     /// Earlier inputs that rendered, the newest first: each in older versions than those ahead of it.
     good_before: Vec<Good>,
     /// True if the previous inputs could not be rendered.
@@ -74,7 +74,7 @@ impl Pool {
     /// Creates the pool's next state.
     pub(super) fn next(
         name: &str,
-        inputs: Result<PoolInputs, Unselected>,
+        inputs: Result<PoolInputs, SelectError>,
         old: Option<&Arc<Self>>,
         compressed: &CompressedContents,
         metrics: &Metrics,
@@ -200,7 +200,7 @@ impl Pool {
     fn pending(&self, last_good: &Answer) -> Arc<Answer> {
         let present = match &self.inputs {
             Ok(inputs) => &inputs.configuration,
-            Err(Unselected::NoMachineConfig(name)) => name,
+            Err(SelectError::NoMachineConfig(name)) => name,
             Err(_) => "-",
         };
         let pending = HeaderValue::from_str(present).unwrap_or(HeaderValue::from_static("-"));

@@ -1,6 +1,6 @@
 //! Tests of answers when inputs change.
 
-use model::inputs::{Layering, Shared};
+use model::inputs::{Layering, SharedInputs};
 use serde_json::{Value, json};
 
 use super::*;
@@ -30,7 +30,7 @@ fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -> Inputs {
         machines: BTreeMap::new(),
         machine_states: BTreeMap::new(),
         layering: Layering::default(),
-        shared: Arc::new(Shared::default()),
+        shared: Arc::new(SharedInputs::default()),
         tls_profile: None,
         enforced: BTreeSet::new(),
         live_reads: 0,
@@ -72,12 +72,12 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
         // The pool itself has nothing to serve.
         (
             manifests("", &good("two")),
-            Err(Refusal::Unselected(Unselected::NoConfiguration)),
+            Err(Refusal::Unselected(SelectError::NoConfiguration)),
             Some("the pool has no rendered config yet"),
         ),
         (
             Inputs { pools: [].into(), ..manifests("rendered", &good("two")) },
-            Err(Refusal::Unselected(Unselected::UnknownPool)),
+            Err(Refusal::Unselected(SelectError::UnknownPool)),
             Some("no pool found"),
         ),
     ] {
@@ -103,12 +103,12 @@ async fn what_never_rendered_is_refused_by_its_version_and_by_its_pool() {
     publish(&answers, &inputs(ServingMode::Manifests, "rendered", &bad()));
     let refused = marker(&answers, "worker").await;
     assert_eq!(refused, Err(Refusal::Unrenderable(SpecVersion::V3_4)));
-    let unknown = Err(Refusal::Unselected(Unselected::UnknownPool));
+    let unknown = Err(Refusal::Unselected(SelectError::UnknownPool));
     assert_eq!(marker(&answers, "other").await, unknown);
 
     let bootstrap = inputs(ServingMode::Bootstrap, "rendered", &good("one"));
     publish(&answers, &bootstrap);
-    let waits = Err(Refusal::Unselected(Unselected::NotInBootstrap));
+    let waits = Err(Refusal::Unselected(SelectError::NotInBootstrap));
     assert_eq!(marker(&answers, "infra").await, waits);
     assert_eq!(marker(&answers, "master").await, unknown, "it may come");
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use model::access::rotation::{Issued, RotationPolicy};
 use model::access::{ACCESS_ANNOTATION, Credential, Refusal, Request, decide};
-use model::inputs::{self, Layering, Shared};
+use model::inputs::{self, Layering, SharedInputs};
 use model::objects::MachineConfigPool;
 use model::registry_credentials::RegistryCredentials;
 use pki::{Host, RotationRequest};
@@ -256,7 +256,8 @@ fn start(state: &StateDirectory) -> (Arc<ArcSwap<Policy>>, Pipeline) {
     let rules = AccessRules { mode: AccessMode::Audit, ..AccessRules::default() };
     let keeper = TokenKeeper::new(state.clone(), RotationPolicy::default());
     let local = LocalState { keeper: Some(keeper), ..LocalState::default() };
-    let pipeline = Pipeline::new(rules, Known::default(), local, Arc::clone(&policy), publisher);
+    let pipeline =
+        Pipeline::new(rules, SnapshotParts::default(), local, Arc::clone(&policy), publisher);
     (policy, pipeline)
 }
 
@@ -274,7 +275,7 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
         machines: BTreeMap::new(),
         machine_states: BTreeMap::new(),
         layering: Layering::default(),
-        shared: Arc::new(Shared::default()),
+        shared: Arc::new(SharedInputs::default()),
         tls_profile: None,
         enforced: BTreeSet::new(),
         live_reads: 0,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::access::machine::MachineState;
-use model::inputs::{Inputs, Layering, Problem, ServingMode, Shared, served_configuration};
+use model::inputs::{Inputs, Layering, Problem, ServingMode, SharedInputs, served_configuration};
 use model::objects::SecretName;
-use model::objects::{Defect, FirstBootMachine, MachineConfigPool, Object};
+use model::objects::{FirstBootMachine, MachineConfigPool, Object, ObjectDefect};
 use model::registry_ca::{self, Cas, Refused};
 use serde_json::value::RawValue;
 
@@ -26,7 +26,7 @@ pub(super) struct ClusterView {
     pub(super) configs: Configs,
     registries: Registries,
     credentials: SeenCredentials,
-    shared: Arc<Shared>,
+    shared: Arc<SharedInputs>,
     /// Number of reads on request that have changed something.
     live_reads: u64,
     published: Option<Inputs>,
@@ -56,7 +56,7 @@ struct Entry {
     object: Option<Object>,
     /// State of a machine's object.
     state: Option<Arc<MachineState>>,
-    problem: Option<Defect>,
+    problem: Option<ObjectDefect>,
 }
 
 impl ClusterView {
@@ -183,7 +183,7 @@ impl ClusterView {
                 pools.insert(pool.name().to_owned(), Arc::clone(pool));
             }
         }
-        let shared = Shared {
+        let shared = SharedInputs {
             controller_config: self.objects(Kind::ControllerConfig).find_map(|object| {
                 let Object::ControllerConfig(config) = object else { return None };
                 Some(config.clone())

@@ -5,7 +5,7 @@ mod budget;
 mod unique;
 mod warnings;
 
-use model::objects::{Defect, Object, ObjectError};
+use model::objects::{Object, ObjectDefect, ObjectError};
 use serde_json::Value;
 use serde_json::error::Category;
 use serde_saphyr::budget::BudgetBreach;
@@ -41,7 +41,7 @@ pub enum ManifestError {
 impl ManifestError {
     /// The fault, with an outline for unauthenticated clients.
     #[must_use]
-    pub fn defect(&self) -> Defect {
+    pub fn defect(&self) -> ObjectDefect {
         let outline = match self {
             Self::Object { number, error } => {
                 let outline = error.defect().outline;
@@ -50,7 +50,7 @@ impl ManifestError {
             Self::NotText | Self::Large(_) => Some(self.to_string()),
             Self::Syntax(_) => None,
         };
-        Defect { reason: self.to_string(), outline }
+        ObjectDefect { reason: self.to_string(), outline }
     }
 }
 

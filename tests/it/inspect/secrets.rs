@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use ignition::Config;
-use ignition::contents::Room;
+use ignition::contents::UnpackBudget;
 use ignition::secrets::{SecretKind, secrets};
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ fn no_conformance_input_raises_a_false_alarm() {
         let text = fs::read_to_string(entry.expect("an entry").path()).expect("a file");
         let Ok(config) = Config::parse(&text) else { continue };
         looked_at += 1;
-        let secrets = secrets(&config, &mut Room::default());
+        let secrets = secrets(&config, &mut UnpackBudget::default());
         found.extend(secrets.into_iter().map(|it| (it.place.to_string(), it.kind)));
     }
     assert!(looked_at > 20, "{looked_at}");

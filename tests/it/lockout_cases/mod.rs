@@ -20,7 +20,7 @@ use std::process::{Command, Output};
 
 use model::pointer_config::PointerConfig;
 use pem::Pem;
-use pki::{Certificate, Holder, Host, locked_out};
+use pki::{Certificate, Host, TrustHolder, locked_out};
 use tempfile::TempDir;
 use time::OffsetDateTime;
 
@@ -194,7 +194,7 @@ impl Place {
 /// What `pki`, OpenSSL and, where it is there, Go say of a chain. All have to say the same. OpenSSL, which
 /// never looks further than the first CA of a name, is asked with those alone that are valid.
 #[track_caller]
-fn accepted(chain: &[Certificate], holder: &Holder, at: OffsetDateTime) -> bool {
+fn accepted(chain: &[Certificate], holder: &TrustHolder, at: OffsetDateTime) -> bool {
     let reported = locked_out(chain, std::slice::from_ref(holder), at);
     let accepted = reported.is_empty();
     let output = openssl_verify(chain, holder, at);
@@ -207,7 +207,7 @@ fn accepted(chain: &[Certificate], holder: &Holder, at: OffsetDateTime) -> bool 
     accepted
 }
 
-fn openssl_verify(chain: &[Certificate], holder: &Holder, at: OffsetDateTime) -> Output {
+fn openssl_verify(chain: &[Certificate], holder: &TrustHolder, at: OffsetDateTime) -> Output {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let write = |name: &str, certificates: &[Certificate]| {
         let pem: String = certificates.iter().map(Certificate::to_pem).collect();

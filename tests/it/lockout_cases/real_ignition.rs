@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ignition::{SpecVersion, pointer};
-use pki::{Certificate, Holder, StoredPair, locked_out};
+use pki::{Certificate, StoredPair, TrustHolder, locked_out};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -44,7 +44,7 @@ fn serve(pair: &StoredPair) -> SocketAddr {
 }
 
 /// Whether a machine with this pointer config gets what is served there.
-fn boots(holder: &Holder, address: SocketAddr) -> bool {
+fn boots(holder: &TrustHolder, address: SocketAddr) -> bool {
     let url = format!("https://{HOST}:{}/config/worker", address.port());
     let trusted: String = holder.trusted.iter().map(Certificate::to_pem).collect();
     let pointer = pointer(&url, trusted.as_bytes(), SpecVersion::V3_1).to_string();

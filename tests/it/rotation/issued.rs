@@ -2,8 +2,8 @@
 //! that was ever handed out.
 
 use pki::{
-    Answer, Asking, Certificate, Issuer, Next, Reason, Refusal, Refused, Request, StoredPair,
-    Warning,
+    Answer, Certificate, Issuer, NextAction, Reason, Refusal, Refused, Request, RequestAction,
+    StoredPair, Warning,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, KeyUsagePurpose};
 use time::{Duration, OffsetDateTime};
@@ -80,10 +80,10 @@ impl World {
         self.stored.issuer.as_mut().expect("an issuer")
     }
 
-    fn asking(&mut self) -> Asking {
+    fn request_action(&mut self) -> RequestAction {
         match self.next() {
-            Next::Settled { asking, .. } => asking,
-            Next::Step { step, .. } => panic!("{step:?}"),
+            NextAction::Settled { request_action, .. } => request_action,
+            NextAction::Step { step, .. } => panic!("{step:?}"),
         }
     }
 
@@ -101,7 +101,11 @@ impl World {
         valid: Duration,
         change: impl FnOnce(&mut CertificateParams),
     ) -> Certificate {
-        assert!(matches!(self.asking(), Asking::Ask(_)), "{:?}", self.asking());
+        assert!(
+            matches!(self.request_action(), RequestAction::Ask(_)),
+            "{:?}",
+            self.request_action()
+        );
         let key = key();
         let certificate = by.issue(&key, self.now, valid, change);
         self.answered(&key, issued(&certificate, &by.root));
@@ -121,9 +125,9 @@ impl World {
         assert_eq!(own.as_ref(), Some(&certificate), "{:?}", self.attention);
         self.stored.asked.ca = false;
         self.settle();
-        assert_eq!((self.asking(), &self.attention[..]), (Asking::Forget, &[][..]));
+        assert_eq!((self.request_action(), &self.attention[..]), (RequestAction::Forget, &[][..]));
         self.issuer().request = None;
-        assert_eq!(self.asking(), Asking::Nothing);
+        assert_eq!(self.request_action(), RequestAction::Nothing);
         certificate
     }
 
@@ -149,7 +153,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     let mut world = World::to_be_issued();
     let [first, second] = ["Root 1", "Root 2"].map(|name| Corporate::new(name, START));
     let own = world.bundle()[0].clone();
-    assert_eq!(world.asking(), Asking::Ask(Reason::Issuer(NAME.to_owned())));
+    assert_eq!(world.request_action(), RequestAction::Ask(Reason::Issuer(NAME.to_owned())));
     let intermediate = world.taken(&first, 90 * DAY, anything);
     world.trusts([&first.root, &own]);
     assert!(world.chain().contains(&intermediate) && world.chain()[0].is_issued_by(&intermediate));
@@ -157,9 +161,9 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     // It is renewed by what was granted, with a fifth left.
     world.now += 71 * DAY;
     world.settle();
-    assert_eq!(world.asking(), Asking::Nothing);
+    assert_eq!(world.request_action(), RequestAction::Nothing);
     world.now += 2 * DAY;
-    assert_eq!(world.asking(), Asking::Ask(Reason::Renewal));
+    assert_eq!(world.request_action(), RequestAction::Ask(Reason::Renewal));
     let renewed = world.taken(&first, 400 * DAY, anything);
     world.trusts([&first.root, &own]);
     assert!(world.chain()[0].is_issued_by(&renewed));
@@ -196,7 +200,7 @@ fn an_issuer_that_is_away_for_a_month_changes_nothing() {
     let corporate = Corporate::new("Root", START);
     world.taken(&corporate, 400 * DAY, anything);
     world.now += 321 * DAY;
-    assert_eq!(world.asking(), Asking::Ask(Reason::Renewal));
+    assert_eq!(world.request_action(), RequestAction::Ask(Reason::Renewal));
     let key = key();
     world.answered(&key, Answer::Pending("the issuer is not ready".to_owned()));
     let before = world.chain();
@@ -208,7 +212,10 @@ fn an_issuer_that_is_away_for_a_month_changes_nothing() {
             reported.iter().all(|line| line.ends_with("Z: the issuer is not ready")),
             "{reported:?}"
         );
-        assert_eq!((world.asking(), world.chain()), (Asking::Nothing, before.clone()));
+        assert_eq!(
+            (world.request_action(), world.chain()),
+            (RequestAction::Nothing, before.clone())
+        );
         world.now += DAY;
     }
     let certificate = corporate.issue(&key, world.now, 400 * DAY, anything);
@@ -224,7 +231,7 @@ fn a_first_ca_is_waited_for_and_nothing_is_served_before() {
     let mut world = World::fresh(START);
     world.stored.issuer = Some(nobody_asked());
     world.settle();
-    assert_eq!(world.asking(), Asking::Ask(Reason::Missing));
+    assert_eq!(world.request_action(), RequestAction::Ask(Reason::Missing));
     assert!(world.stored.ca.is_none() && world.chain().is_empty());
     let corporate = Corporate::new("Root", START);
     let first = world.taken(&corporate, 400 * DAY, anything);
@@ -247,7 +254,7 @@ fn a_ca_that_was_issued_and_is_gone_is_asked_for_again() {
     world.settle();
     let own = world.stored.ca.as_ref().and_then(StoredPair::leaf).expect("a CA");
     assert!(own.is_issued_by(&own) && world.chain()[0].is_issued_by(&own));
-    assert_eq!(world.asking(), Asking::Nothing);
+    assert_eq!(world.request_action(), RequestAction::Nothing);
     assert!(world.reported().iter().any(|line| line.contains(NAME)), "{:?}", world.reported());
     world.issuer().request = None;
     let renewed = world.taken(&corporate, 400 * DAY, anything);
@@ -256,7 +263,7 @@ fn a_ca_that_was_issued_and_is_gone_is_asked_for_again() {
     world.distrust(&renewed);
     let own = world.stored.ca.as_ref().and_then(StoredPair::leaf).expect("a CA");
     assert!(own.is_issued_by(&own));
-    assert_eq!(world.asking(), Asking::Ask(Reason::Issuer(NAME.to_owned())));
+    assert_eq!(world.request_action(), RequestAction::Ask(Reason::Issuer(NAME.to_owned())));
 }
 
 /// Answers by what is wrong with them, and what is told of it.
@@ -332,8 +339,16 @@ fn what_does_not_fit_is_reported_and_the_ca_that_is_there_goes_on() {
         let reported = world.reported();
         assert!(reported.len() == 1 && reported[0].contains(expected), "{case}: {reported:?}");
         assert!(reported[0].contains(NAME), "{case}: {reported:?}");
-        assert_eq!((world.asking(), world.chain()), (Asking::Nothing, before), "{case}");
+        assert_eq!(
+            (world.request_action(), world.chain()),
+            (RequestAction::Nothing, before),
+            "{case}"
+        );
         world.now += Duration::HOUR;
-        assert_eq!(world.asking(), Asking::Ask(Reason::Issuer(NAME.to_owned())), "{case}");
+        assert_eq!(
+            world.request_action(),
+            RequestAction::Ask(Reason::Issuer(NAME.to_owned())),
+            "{case}"
+        );
     }
 }

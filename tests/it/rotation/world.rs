@@ -9,8 +9,9 @@ use ignition::{SpecVersion, pointer};
 use model::pointer_config::PointerConfig;
 use pki::issue::{Signer, Validity, issue_ca, issue_serving};
 use pki::{
-    Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES, MAX_STEPS, Next,
-    Policy, Reason, RotationRequest, Step, StoredPair, Warning, Write, locked_out, next,
+    Certificate, CertificateState, Host, KeyAlgorithm, MAX_CHAIN_BYTES, MAX_STEPS, NextAction,
+    Policy, Reason, RotationRequest, Step, StoredPair, TrustHolder, Warning, Write, locked_out,
+    next,
 };
 use time::{Duration, OffsetDateTime};
 
@@ -25,9 +26,9 @@ pub(crate) struct World {
     pub(super) stored: CertificateState,
     pub(super) pointers: Vec<Vec<u8>>,
     /// What texts of pointer configs say, each read once; what a copy reads, the others know.
-    pub(super) read: Rc<RefCell<BTreeMap<Vec<u8>, Vec<Holder>>>>,
+    pub(super) read: Rc<RefCell<BTreeMap<Vec<u8>, Vec<TrustHolder>>>>,
     /// The pointer configs that machines hold, each once.
-    pub(super) handed: Vec<Holder>,
+    pub(super) handed: Vec<TrustHolder>,
     pub(crate) now: OffsetDateTime,
     pub(super) policy: Policy,
     /// How many states there were, one after each write.
@@ -170,7 +171,7 @@ impl World {
     }
 
     /// What comes next, with nothing done.
-    pub(super) fn next(&mut self) -> Next {
+    pub(super) fn next(&mut self) -> NextAction {
         self.observe();
         let algorithm = self.policy.algorithm;
         let mut keys = 0;
@@ -180,15 +181,18 @@ impl World {
         });
         let next = next.expect("certificates that can be issued");
         // Whoever is settled looks often, and some keys take seconds.
-        assert!(keys == 0 || matches!(next, Next::Step { .. }), "a key that nobody gets: {next:?}");
+        assert!(
+            keys == 0 || matches!(next, NextAction::Step { .. }),
+            "a key that nobody gets: {next:?}"
+        );
         next
     }
 
     /// The step that comes next.
     pub(super) fn step(&mut self) -> Option<Step> {
         match self.next() {
-            Next::Step { step, .. } => Some(step),
-            Next::Settled { .. } => None,
+            NextAction::Step { step, .. } => Some(step),
+            NextAction::Settled { .. } => None,
         }
     }
 
@@ -196,12 +200,12 @@ impl World {
     /// Returns the step, `None` when all is in order.
     pub(super) fn advance(&mut self, most: usize) -> Option<Step> {
         match self.next() {
-            Next::Settled { until, attention, .. } => {
+            NextAction::Settled { until, attention, .. } => {
                 assert!(until > self.now, "a look that is due at once, with nothing to do");
                 self.attention = attention;
                 None
             }
-            Next::Step { step, writes } => {
+            NextAction::Step { step, writes } => {
                 assert!(!writes.is_empty(), "{step:?}");
                 for write in writes.iter().take(most) {
                     self.apply(&step, write);
@@ -221,7 +225,8 @@ impl World {
                 let index: usize = name.parse().expect("an index");
                 let old = std::mem::replace(&mut self.pointers[index], text.clone());
                 let [old, new] = [old, text].map(|text| self.holders_by(&text));
-                let boots = |holders: &[Holder]| locked_out(&before, holders, self.now).is_empty();
+                let boots =
+                    |holders: &[TrustHolder]| locked_out(&before, holders, self.now).is_empty();
                 is_spoilt = (!boots(&new) && !old.is_empty() && boots(&old)).then_some(name);
             }
             Write::Serving(pair) => self.stored.serving = Some(pair),
@@ -259,7 +264,7 @@ impl World {
     }
 
     /// The machines with a pointer config.
-    fn holders_by(&self, text: &[u8]) -> Vec<Holder> {
+    fn holders_by(&self, text: &[u8]) -> Vec<TrustHolder> {
         let mut read = self.read.borrow_mut();
         read.entry(text.to_vec()).or_insert_with(|| PointerConfig::read(text).holders("")).clone()
     }
@@ -269,8 +274,9 @@ impl World {
         let holders: Vec<_> = self.pointers.iter().flat_map(|it| self.holders_by(it)).collect();
         for mut holder in holders {
             holder.name = format!("pointer config {}", self.handed.len());
-            let is_known =
-                |known: &Holder| known.trusted == holder.trusted && known.hosts == holder.hosts;
+            let is_known = |known: &TrustHolder| {
+                known.trusted == holder.trusted && known.hosts == holder.hosts
+            };
             if !self.handed.iter().any(is_known) {
                 self.handed.push(holder);
             }
@@ -278,7 +284,7 @@ impl World {
     }
 
     /// Those of whom nobody says that they should not be trusted, and whose time is not over.
-    pub(crate) fn holders(&self) -> Vec<Holder> {
+    pub(crate) fn holders(&self) -> Vec<TrustHolder> {
         let is_distrusted = |ca: &Certificate| self.distrusted.contains(ca);
         let holders = self.handed.iter().cloned().map(|mut holder| {
             holder.trusted.retain(|ca| !is_distrusted(ca));

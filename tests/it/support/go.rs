@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pki::{Certificate, Holder, Host};
+use pki::{Certificate, Host, TrustHolder};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -28,7 +28,11 @@ struct Verifier {
 
 /// Errors of a Go client with the trust and hosts of `holder` for a chain at `now`: one for each host, or one for its
 /// trust; empty if it accepts.
-pub(crate) fn judge(chain: &[Certificate], holder: &Holder, now: OffsetDateTime) -> Vec<String> {
+pub(crate) fn judge(
+    chain: &[Certificate],
+    holder: &TrustHolder,
+    now: OffsetDateTime,
+) -> Vec<String> {
     let der = |certificates: &[Certificate]| -> Vec<String> {
         certificates.iter().map(|certificate| BASE64.encode(certificate.der())).collect()
     };

@@ -83,7 +83,7 @@ impl Transport for Server {
 fn enrol(
     turns: &[Turn],
     random: fn() -> Option<[u8; 16]>,
-) -> (Result<Enrolled, EnrolError>, Vec<String>) {
+) -> (Result<EnrolledCertificate, EnrolError>, Vec<String>) {
     let server = Server {
         ca: Ca::new(),
         key: KeyPair::generate().unwrap(),

@@ -26,14 +26,14 @@ pub use self::origins::{Member, Origin};
 
 /// A config that can be merged with others.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct MergeInput {
     declared: SpecVersion,
     value: Value,
     /// The value in spec 3.6, if it differs from `value`.
     newest: Option<Value>,
 }
 
-impl Part {
+impl MergeInput {
     /// Takes a config with its edits.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let works = config.declared >= SpecVersion::V3_6;
@@ -47,7 +47,7 @@ impl Part {
         Ok(Self { declared: config.declared, value: without_version(&config.body)?, newest })
     }
 
-    fn said_in(&self, spec: SpecVersion) -> &Value {
+    fn value_in(&self, spec: SpecVersion) -> &Value {
         self.newest.as_ref().filter(|_| spec >= SpecVersion::V3_6).unwrap_or(&self.value)
     }
 }
@@ -72,9 +72,9 @@ pub struct Merged<'a> {
 ///
 /// The result is in the newest spec of the configs, or in `at_least` if all are older.
 #[must_use]
-pub fn merge<'a>(parts: &[&'a Part], at_least: SpecVersion) -> Merged<'a> {
+pub fn merge<'a>(parts: &[&'a MergeInput], at_least: SpecVersion) -> Merged<'a> {
     let spec = parts.iter().map(|part| part.declared).fold(at_least, SpecVersion::max);
-    let parts: Vec<_> = parts.iter().map(|part| part.said_in(spec)).collect();
+    let parts: Vec<_> = parts.iter().map(|part| part.value_in(spec)).collect();
     let mut root = Node::EMPTY;
     for (config, part) in parts.iter().copied().enumerate() {
         root.merge(part, config, &fields::spec3::CONFIG);

@@ -39,7 +39,7 @@ impl Origin {
 }
 
 /// An item with its identity in other configs. In lists that share keys, it can be in another list there.
-struct Found {
+struct IdentifiedOrigin {
     id: (String, Vec<String>),
     /// Member that identifies the item. Every config that sets a member of the item sets this one too.
     key: Option<&'static str>,
@@ -52,7 +52,7 @@ pub(super) fn origins(root: &Node<'_>, parts: &[&Value]) -> Vec<Origin> {
         found.iter().enumerate().map(|(i, found)| (found.id.clone(), i)).collect();
     let mut origins: Vec<_> = found.into_iter().map(|found| found.origin).collect();
     for (config, part) in parts.iter().enumerate() {
-        for Found { id, key, origin } in found_in(&Node::Whole(part, config)) {
+        for IdentifiedOrigin { id, key, origin } in found_in(&Node::Whole(part, config)) {
             let Some(merged) = places.get(&id).and_then(|place| origins.get_mut(*place)) else {
                 continue;
             };
@@ -67,20 +67,20 @@ pub(super) fn origins(root: &Node<'_>, parts: &[&Value]) -> Vec<Origin> {
     origins
 }
 
-fn found_in(root: &Node<'_>) -> Vec<Found> {
-    let mut walk = Walk { found: Vec::new() };
-    let nowhere = Spot { list: "", id: "", keys: &[], item: None, path: "" };
+fn found_in(root: &Node<'_>) -> Vec<IdentifiedOrigin> {
+    let mut walk = OriginWalk { found: Vec::new() };
+    let nowhere = WalkPosition { list: "", id: "", keys: &[], item: None, path: "" };
     walk.look(root, &fields::spec3::CONFIG, &nowhere);
     walk.found
 }
 
-struct Walk {
-    found: Vec<Found>,
+struct OriginWalk {
+    found: Vec<IdentifiedOrigin>,
 }
 
 /// Position of the walk.
 #[derive(Clone, Copy)]
-struct Spot<'a> {
+struct WalkPosition<'a> {
     /// List of the innermost item, empty outside of lists.
     list: &'a str,
     /// The list, with one name for all lists that share keys.
@@ -92,8 +92,8 @@ struct Spot<'a> {
     path: &'a str,
 }
 
-impl Walk {
-    fn look(&mut self, node: &Node<'_>, shape: &Shape, spot: &Spot<'_>) {
+impl OriginWalk {
+    fn look(&mut self, node: &Node<'_>, shape: &Shape, spot: &WalkPosition<'_>) {
         let Shape::Object(fields) = shape else {
             if let Node::Whole(value, config) = node
                 && value.as_str() != Some("")
@@ -105,7 +105,7 @@ impl Walk {
         node.each_member(|name, member| {
             let Some(field) = fields.iter().find(|field| field.name == name) else { return };
             let path = joined(spot.path, name);
-            let spot = Spot { path: &path, ..*spot };
+            let spot = WalkPosition { path: &path, ..*spot };
             match &field.shape {
                 Shape::List(item) => self.look_at_items(member, (field, item), &spot),
                 shape => self.look(member, shape, &spot),
@@ -117,7 +117,7 @@ impl Walk {
         &mut self,
         list: &Node<'_>,
         (field, shape): (&Field, &Shape),
-        spot: &Spot<'_>,
+        spot: &WalkPosition<'_>,
     ) {
         if field.merge == Merge::Append {
             list.each_item(|item| self.look(item, shape, spot));
@@ -144,8 +144,9 @@ impl Walk {
                 members: Vec::new(),
                 covered: BTreeSet::new(),
             };
-            self.found.push(Found { id: (id.clone(), keys.clone()), key: name, origin });
-            let spot = Spot { list: &place, id: &id, keys: &keys, item: Some(at), path: "" };
+            self.found.push(IdentifiedOrigin { id: (id.clone(), keys.clone()), key: name, origin });
+            let spot =
+                WalkPosition { list: &place, id: &id, keys: &keys, item: Some(at), path: "" };
             self.look(item, shape, &spot);
             let members = &mut self.found[at].origin.members;
             if members.len() > 1 {
@@ -155,7 +156,7 @@ impl Walk {
     }
 
     /// Records a value of a config, for the innermost item or outside of lists.
-    fn add(&mut self, config: usize, spot: &Spot<'_>) {
+    fn add(&mut self, config: usize, spot: &WalkPosition<'_>) {
         let Some(item) = spot.item else {
             let place = spot.path.to_owned();
             let members = vec![Member { name: String::new(), config }];
@@ -165,7 +166,7 @@ impl Walk {
                 members,
                 covered: BTreeSet::new(),
             };
-            self.found.push(Found { id: (place, Vec::new()), key: None, origin });
+            self.found.push(IdentifiedOrigin { id: (place, Vec::new()), key: None, origin });
             return;
         };
         let member = Member { name: spot.path.to_owned(), config };

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use super::super::fields::{Field, Merge, Shape, spec3};
 use super::*;
 
-fn part(config: &Value) -> Part {
+fn part(config: &Value) -> MergeInput {
     let mut config = config.clone();
     config["ignition"]["version"] =
         config["ignition"]["version"].as_str().unwrap_or("3.5.0").into();
-    Part::new(&Config::parse(&config.to_string()).unwrap()).unwrap()
+    MergeInput::new(&Config::parse(&config.to_string()).unwrap()).unwrap()
 }
 
 fn lowered(merged: &Merged<'_>) -> Result<Value, Error> {
@@ -233,7 +233,7 @@ fn what_is_merged_is_in_the_newest_spec_of_them_and_special_bits_keep_their_mean
         }))
     };
     let (old, new) = (directory("3.4.0", "/old"), directory("3.6.0", "/new"));
-    let spec_and_modes = |parts: &[&Part]| {
+    let spec_and_modes = |parts: &[&MergeInput]| {
         let config = lowered(&merge(parts, SpecVersion::V3_5)).unwrap();
         let modes = config["storage"]["directories"].as_array().unwrap();
         let modes: Vec<_> = modes.iter().map(|node| node["mode"].as_i64().unwrap()).collect();
@@ -342,8 +342,8 @@ proptest! {
     #[test]
     fn it_does_not_matter_which_are_merged_first(configs in prop::collection::vec(config(), 3)) {
         let parts: Vec<_> = configs.iter().map(part).collect();
-        let together = |parts: &[&Part]| {
-            Part::new(&merge(parts, SpecVersion::V3_5).config().unwrap()).unwrap()
+        let together = |parts: &[&MergeInput]| {
+            MergeInput::new(&merge(parts, SpecVersion::V3_5).config().unwrap()).unwrap()
         };
         let [a, b, c] = &parts[..] else { panic!() };
         let all = together(&[a, b, c]);

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
-use super::super::error::{At, Error};
+use super::super::error::{Error, FieldPath};
 
 pub(super) type Checked = Result<(), Error>;
 
 /// Checks that no two items of a list have the same key.
 pub(super) fn all_unique<'a, T, K: Hash + Eq>(
     items: &'a [T],
-    at: &At<'_>,
+    at: &FieldPath<'_>,
     key: impl Fn(&'a T) -> K,
 ) -> Checked {
     unique(&mut HashSet::with_capacity(items.len()), items, at, key)
@@ -20,7 +20,7 @@ pub(super) fn all_unique<'a, T, K: Hash + Eq>(
 pub(super) fn unique<'a, T, K: Hash + Eq>(
     seen: &mut HashSet<K>,
     items: &'a [T],
-    at: &At<'_>,
+    at: &FieldPath<'_>,
     key: impl Fn(&'a T) -> K,
 ) -> Checked {
     match items.iter().position(|item| !seen.insert(key(item))) {
@@ -30,7 +30,7 @@ pub(super) fn unique<'a, T, K: Hash + Eq>(
 }
 
 /// Checks for an absolute path without `.`, `..`, doubled or trailing slashes.
-pub(super) fn check_path(path: &str, at: &At<'_>) -> Checked {
+pub(super) fn check_path(path: &str, at: &FieldPath<'_>) -> Checked {
     let Some(relative) = path.strip_prefix('/') else {
         let reason = if path.is_empty() { "is empty" } else { "is not absolute" };
         return Err(at.invalid(reason));
@@ -54,7 +54,7 @@ pub(crate) fn clean_path(path: &str) -> String {
 }
 
 /// Checks for permission bits, with setuid, setgid and sticky.
-pub(super) fn check_mode(mode: Option<i64>, at: &At<'_>) -> Checked {
+pub(super) fn check_mode(mode: Option<i64>, at: &FieldPath<'_>) -> Checked {
     match mode {
         Some(mode) if !(0..=0o7777).contains(&mode) => {
             Err(at.field("mode").invalid(format!("{mode} is not within 0 and 4095 (07777)")))

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::super::error::At;
+use super::super::error::FieldPath;
 use super::super::fields::Spec;
 use super::super::spec3::{Disk, Filesystem, Partition, Raid, Storage};
 use super::common::{Checked, all_unique, check_path, says};
@@ -27,7 +27,7 @@ const LABELS: &[(&str, usize)] =
 /// Maximum label of a partition: GPT's 36 UTF-16 code units.
 const PARTITION_LABEL_MAX: usize = 36;
 
-pub(super) fn check(storage: &Storage, spec: Spec, at: &At<'_>) -> Checked {
+pub(super) fn check(storage: &Storage, spec: Spec, at: &FieldPath<'_>) -> Checked {
     let disks_at = at.field("disks");
     for (i, disk) in storage.disks.iter().enumerate() {
         check_disk(disk, spec, &disks_at.item(i))?;
@@ -47,7 +47,7 @@ pub(super) fn check(storage: &Storage, spec: Spec, at: &At<'_>) -> Checked {
     all_unique(&storage.filesystems, &filesystems_at, |filesystem| &filesystem.device)
 }
 
-fn check_disk(disk: &Disk, spec: Spec, at: &At<'_>) -> Checked {
+fn check_disk(disk: &Disk, spec: Spec, at: &FieldPath<'_>) -> Checked {
     check_path(&disk.device, &at.field("device"))?;
     let at = at.field("partitions");
     let partitions = &disk.partitions;
@@ -72,7 +72,7 @@ fn check_disk(disk: &Disk, spec: Spec, at: &At<'_>) -> Checked {
 }
 
 /// Checks that partition numbers are unique, except 0, which means the next free one.
-pub(super) fn check_numbers(numbers: impl Iterator<Item = i64>, at: &At<'_>) -> Checked {
+pub(super) fn check_numbers(numbers: impl Iterator<Item = i64>, at: &FieldPath<'_>) -> Checked {
     let mut seen = HashSet::new();
     for (i, number) in numbers.enumerate() {
         if number != 0 && !seen.insert(number) {
@@ -82,7 +82,7 @@ pub(super) fn check_numbers(numbers: impl Iterator<Item = i64>, at: &At<'_>) -> 
     Ok(())
 }
 
-fn check_partition(partition: &Partition, at: &At<'_>) -> Checked {
+fn check_partition(partition: &Partition, at: &FieldPath<'_>) -> Checked {
     let describes = partition.label.is_some()
         || says(partition.type_guid.as_ref())
         || says(partition.guid.as_ref())
@@ -104,7 +104,7 @@ fn check_partition(partition: &Partition, at: &At<'_>) -> Checked {
     check_guid(partition.type_guid.as_deref().unwrap_or_default(), &at.field("typeGuid"))
 }
 
-pub(super) fn check_partition_label(label: &str, at: &At<'_>) -> Checked {
+pub(super) fn check_partition_label(label: &str, at: &FieldPath<'_>) -> Checked {
     if label.len() > PARTITION_LABEL_MAX {
         return Err(at
             .field("label")
@@ -114,7 +114,7 @@ pub(super) fn check_partition_label(label: &str, at: &At<'_>) -> Checked {
 }
 
 /// Checks for an empty text, or hexadecimal digits in groups of 8, 4, 4, 4 and 12.
-pub(super) fn check_guid(guid: &str, at: &At<'_>) -> Checked {
+pub(super) fn check_guid(guid: &str, at: &FieldPath<'_>) -> Checked {
     let groups = guid
         .split('-')
         .map(|group| group.bytes().all(|b| b.is_ascii_hexdigit()).then_some(group.len()));
@@ -126,7 +126,7 @@ pub(super) fn check_guid(guid: &str, at: &At<'_>) -> Checked {
 }
 
 /// Checks that no two partitions share a MiB. Those that start at 0 are placed in free space.
-fn check_overlap(partitions: &[Partition], at: &At<'_>) -> Checked {
+fn check_overlap(partitions: &[Partition], at: &FieldPath<'_>) -> Checked {
     let extent = |partition: &Partition| {
         let (start, size) = (partition.start_mib?, partition.size_mib?);
         // A size of 0 fills the free space: only its start is known.
@@ -147,7 +147,7 @@ fn check_overlap(partitions: &[Partition], at: &At<'_>) -> Checked {
     Ok(())
 }
 
-fn check_raid(raid: &Raid, at: &At<'_>) -> Checked {
+fn check_raid(raid: &Raid, at: &FieldPath<'_>) -> Checked {
     check_raid_level(raid.level.as_deref().unwrap_or_default(), raid.spares.unwrap_or(0), at)?;
     let at = at.field("devices");
     if raid.devices.is_empty() {
@@ -160,7 +160,7 @@ fn check_raid(raid: &Raid, at: &At<'_>) -> Checked {
 }
 
 /// Checks for a level of md(4); levels without redundancy have no spares.
-pub(super) fn check_raid_level(level: &str, spares: i64, at: &At<'_>) -> Checked {
+pub(super) fn check_raid_level(level: &str, spares: i64, at: &FieldPath<'_>) -> Checked {
     match level {
         "linear" | "raid0" | "0" | "stripe" if spares == 0 => Ok(()),
         "linear" | "raid0" | "0" | "stripe" => {
@@ -173,7 +173,7 @@ pub(super) fn check_raid_level(level: &str, spares: i64, at: &At<'_>) -> Checked
     }
 }
 
-fn check_filesystem(filesystem: &Filesystem, spec: Spec, at: &At<'_>) -> Checked {
+fn check_filesystem(filesystem: &Filesystem, spec: Spec, at: &FieldPath<'_>) -> Checked {
     check_path(&filesystem.device, &at.field("device"))?;
     if let Some(path) = filesystem.path.as_ref().filter(|path| !path.is_empty()) {
         check_path(path, &at.field("path"))?;
@@ -196,7 +196,7 @@ fn check_filesystem(filesystem: &Filesystem, spec: Spec, at: &At<'_>) -> Checked
     }
 }
 
-pub(super) fn check_format(format: &str, spec: Spec, at: &At<'_>) -> Checked {
+pub(super) fn check_format(format: &str, spec: Spec, at: &FieldPath<'_>) -> Checked {
     match FORMATS.iter().find(|(name, _)| *name == format) {
         Some(&(_, since)) if spec < since => Err(resource::needs(at, format, since)),
         Some(_) => Ok(()),
@@ -204,7 +204,7 @@ pub(super) fn check_format(format: &str, spec: Spec, at: &At<'_>) -> Checked {
     }
 }
 
-pub(super) fn check_label(format: &str, label: Option<&str>, at: &At<'_>) -> Checked {
+pub(super) fn check_label(format: &str, label: Option<&str>, at: &FieldPath<'_>) -> Checked {
     let limit = LABELS.iter().find(|(name, _)| *name == format);
     match (label, limit) {
         (Some(label), Some(&(_, limit))) if label.len() > limit => Err(at

@@ -2,7 +2,7 @@
 //!
 //! Source: the specs' section `storage.luks`, since 3.2.
 
-use super::super::error::At;
+use super::super::error::FieldPath;
 use super::super::fields::Spec;
 use super::super::spec3::{Clevis, ClevisCustom, Luks, Tang};
 use super::super::url::Url;
@@ -15,14 +15,14 @@ const LABEL_MAX: usize = 47;
 /// Pins that Ignition accepts before 3.6, which accepts any.
 const PINS: &[&str] = &["tpm2", "tang", "sss"];
 
-pub(super) fn check(volumes: &[Luks], spec: Spec, at: &At<'_>) -> Checked {
+pub(super) fn check(volumes: &[Luks], spec: Spec, at: &FieldPath<'_>) -> Checked {
     for (i, luks) in volumes.iter().enumerate() {
         check_volume(luks, spec, &at.item(i))?;
     }
     all_unique(volumes, at, |luks| &luks.name)
 }
 
-fn check_volume(luks: &Luks, spec: Spec, at: &At<'_>) -> Checked {
+fn check_volume(luks: &Luks, spec: Spec, at: &FieldPath<'_>) -> Checked {
     if luks.name.contains('/') {
         return Err(at.field("name").invalid("contains a slash"));
     }
@@ -52,7 +52,7 @@ fn binds_without_custom(clevis: &Clevis) -> bool {
     !clevis.tang.is_empty() || clevis.tpm2 == Some(true) || clevis.threshold.is_some_and(|t| t != 0)
 }
 
-fn check_clevis(clevis: &Clevis, spec: Spec, at: &At<'_>) -> Checked {
+fn check_clevis(clevis: &Clevis, spec: Spec, at: &FieldPath<'_>) -> Checked {
     let custom = &clevis.custom;
     // In 3.2 a non-empty object counts, later specs look at its pin.
     let is_custom =
@@ -68,7 +68,7 @@ fn check_clevis(clevis: &Clevis, spec: Spec, at: &At<'_>) -> Checked {
     all_unique(&clevis.tang, &at, |tang| &tang.url)
 }
 
-fn check_custom(custom: &ClevisCustom, spec: Spec, at: &At<'_>) -> Checked {
+fn check_custom(custom: &ClevisCustom, spec: Spec, at: &FieldPath<'_>) -> Checked {
     let pin = custom.pin.as_deref().unwrap_or_default();
     let has_config = says(custom.config.as_ref());
     if pin.is_empty() && !has_config && custom.needs_network != Some(true) {
@@ -83,7 +83,7 @@ fn check_custom(custom: &ClevisCustom, spec: Spec, at: &At<'_>) -> Checked {
     if has_config { Ok(()) } else { Err(at.field("config").invalid("is missing")) }
 }
 
-fn check_tang(tang: &Tang, at: &At<'_>) -> Checked {
+fn check_tang(tang: &Tang, at: &FieldPath<'_>) -> Checked {
     let url = Url::parse(&tang.url).filter(|url| url.is("http") || url.is("https"));
     if url.is_none() {
         return Err(at.field("url").invalid("is not an http or https URL"));

@@ -21,7 +21,7 @@ mod units;
 use std::collections::HashSet;
 
 use self::common::{Checked, all_unique, unique};
-use super::error::At;
+use super::error::FieldPath;
 use super::fields::Spec;
 use super::spec3::{Body, Passwd};
 
@@ -29,7 +29,7 @@ pub(super) use self::common::clean_path;
 
 /// Checks that a config is valid in `spec`.
 pub(super) fn check(body: &Body, spec: Spec) -> Checked {
-    let at = At::ROOT;
+    let at = FieldPath::ROOT;
     resource::check_ignition(&body.ignition, spec, &at.field("ignition"))?;
     check_kernel_arguments(body, &at.field("kernelArguments"))?;
     check_passwd(&body.passwd, &at.field("passwd"))?;
@@ -40,14 +40,14 @@ pub(super) fn check(body: &Body, spec: Spec) -> Checked {
     units::check(&body.systemd.units, &at.field("systemd").field("units"))
 }
 
-fn check_kernel_arguments(body: &Body, at: &At<'_>) -> Checked {
+fn check_kernel_arguments(body: &Body, at: &FieldPath<'_>) -> Checked {
     let arguments = &body.kernel_arguments;
     let mut seen = HashSet::new();
     unique(&mut seen, &arguments.should_exist, &at.field("shouldExist"), String::as_str)?;
     unique(&mut seen, &arguments.should_not_exist, &at.field("shouldNotExist"), String::as_str)
 }
 
-fn check_passwd(passwd: &Passwd, at: &At<'_>) -> Checked {
+fn check_passwd(passwd: &Passwd, at: &FieldPath<'_>) -> Checked {
     all_unique(&passwd.groups, &at.field("groups"), |group| &group.name)?;
     let at = at.field("users");
     all_unique(&passwd.users, &at, |user| &user.name)?;

@@ -4,14 +4,19 @@
 
 use std::collections::HashSet;
 
-use super::super::error::At;
+use super::super::error::FieldPath;
 use super::super::fields::Spec;
 use super::super::spec3::{Link, Owner, Storage, Systemd};
 use super::common::{Checked, check_mode, check_path, clean_path, says, unique};
 use super::resource;
 
 /// Checks every node, and conflicts between them.
-pub(super) fn check(storage: &Storage, systemd: &Systemd, spec: Spec, at: &At<'_>) -> Checked {
+pub(super) fn check(
+    storage: &Storage,
+    systemd: &Systemd,
+    spec: Spec,
+    at: &FieldPath<'_>,
+) -> Checked {
     let (files_at, directories_at, links_at) =
         (at.field("files"), at.field("directories"), at.field("links"));
     for (i, file) in storage.files.iter().enumerate() {
@@ -46,7 +51,7 @@ pub(super) fn check(storage: &Storage, systemd: &Systemd, spec: Spec, at: &At<'_
     places.check(links, &links_at)
 }
 
-fn check_link(link: &Link, storage: &Storage, at: &At<'_>) -> Checked {
+fn check_link(link: &Link, storage: &Storage, at: &FieldPath<'_>) -> Checked {
     let Some(target) = link.target.as_ref().filter(|target| !target.is_empty()) else {
         return Err(at.field("target").invalid("is missing"));
     };
@@ -91,7 +96,7 @@ impl<'a> Places<'a> {
     fn check<'n>(
         &self,
         nodes: impl Iterator<Item = (&'n String, &'n Owner, &'n Owner)>,
-        at: &At<'_>,
+        at: &FieldPath<'_>,
     ) -> Checked {
         for (i, (path, user, group)) in nodes.enumerate() {
             let at = at.item(i);
@@ -111,7 +116,7 @@ impl<'a> Places<'a> {
     }
 }
 
-fn check_owner(owner: &Owner, at: &At<'_>) -> Checked {
+fn check_owner(owner: &Owner, at: &FieldPath<'_>) -> Checked {
     if owner.id.is_some() && says(owner.name.as_ref()) {
         return Err(at.invalid("has both an id and a name"));
     }

@@ -3,7 +3,7 @@
 //! Sources: the specs' sections `ignition`, `storage.files.contents` and "Supported Platforms".
 
 use super::super::data_url;
-use super::super::error::{At, Error};
+use super::super::error::{Error, FieldPath};
 use super::super::fields::Spec;
 use super::super::spec3::{Ignition, Resource};
 use super::super::url::Url;
@@ -26,7 +26,7 @@ const NEWEST: Spec = (3, 6);
 const HASHES: &[(&str, Spec, usize)] = &[("sha512", (2, 0), 128), ("sha256", (3, 1), 64)];
 
 /// Checks the section `ignition`.
-pub(super) fn check_ignition(ignition: &Ignition, spec: Spec, at: &At<'_>) -> Checked {
+pub(super) fn check_ignition(ignition: &Ignition, spec: Spec, at: &FieldPath<'_>) -> Checked {
     let config = at.field("config");
     check_required(&ignition.config.merge, spec, &config.field("merge"))?;
     check(&ignition.config.replace, spec, &config.field("replace"))?;
@@ -41,7 +41,7 @@ pub(super) fn check_ignition(ignition: &Ignition, spec: Spec, at: &At<'_>) -> Ch
     all_unique(&proxy.no_proxy, &at.field("noProxy"), String::as_str)
 }
 
-fn check_proxy(proxy: Option<&str>, at: &At<'_>) -> Checked {
+fn check_proxy(proxy: Option<&str>, at: &FieldPath<'_>) -> Checked {
     let Some(proxy) = proxy else { return Ok(()) };
     let url = Url::parse(proxy).ok_or_else(|| at.invalid("is not a URL"))?;
     if url.is("http") || url.is("https") {
@@ -52,7 +52,7 @@ fn check_proxy(proxy: Option<&str>, at: &At<'_>) -> Checked {
 }
 
 /// Checks resources that each need a source, all of them different.
-fn check_required(resources: &[Resource], spec: Spec, at: &At<'_>) -> Checked {
+fn check_required(resources: &[Resource], spec: Spec, at: &FieldPath<'_>) -> Checked {
     for (i, resource) in resources.iter().enumerate() {
         let at = at.item(i);
         if !says(resource.source.as_ref()) {
@@ -64,7 +64,7 @@ fn check_required(resources: &[Resource], spec: Spec, at: &At<'_>) -> Checked {
 }
 
 /// Checks one resource; without a source it is empty.
-pub(super) fn check(resource: &Resource, spec: Spec, at: &At<'_>) -> Checked {
+pub(super) fn check(resource: &Resource, spec: Spec, at: &FieldPath<'_>) -> Checked {
     check_compression(resource.compression.as_deref(), at)?;
     let source = resource.source.as_deref().filter(|source| !source.is_empty());
     if let Some(hash) = &resource.verification.hash {
@@ -81,7 +81,7 @@ pub(super) fn check(resource: &Resource, spec: Spec, at: &At<'_>) -> Checked {
     check_headers(resource, source, &at.field("httpHeaders"))
 }
 
-fn check_headers(resource: &Resource, source: Option<&str>, at: &At<'_>) -> Checked {
+fn check_headers(resource: &Resource, source: Option<&str>, at: &FieldPath<'_>) -> Checked {
     let headers = &resource.http_headers;
     if headers.is_empty() {
         return Ok(());
@@ -101,7 +101,7 @@ fn check_headers(resource: &Resource, source: Option<&str>, at: &At<'_>) -> Chec
     }
 }
 
-pub(super) fn check_compression(compression: Option<&str>, at: &At<'_>) -> Checked {
+pub(super) fn check_compression(compression: Option<&str>, at: &FieldPath<'_>) -> Checked {
     match compression {
         None | Some("" | "gzip") => Ok(()),
         Some(other) => Err(at.field("compression").invalid(format!("{other:?} is not gzip"))),
@@ -109,7 +109,7 @@ pub(super) fn check_compression(compression: Option<&str>, at: &At<'_>) -> Check
 }
 
 /// Checks for `sha512-` or `sha256-`, followed by as many hexadecimal digits as the sum has.
-pub(super) fn check_hash(hash: &str, spec: Spec, at: &At<'_>) -> Checked {
+pub(super) fn check_hash(hash: &str, spec: Spec, at: &FieldPath<'_>) -> Checked {
     let Some((function, sum)) = hash.split_once('-') else {
         return Err(at.invalid("is not of the form FUNCTION-SUM"));
     };
@@ -127,7 +127,7 @@ pub(super) fn check_hash(hash: &str, spec: Spec, at: &At<'_>) -> Checked {
 }
 
 /// Checks a source, whose scheme `spec` must have.
-pub(super) fn check_url(source: &str, spec: Spec, at: &At<'_>) -> Checked {
+pub(super) fn check_url(source: &str, spec: Spec, at: &FieldPath<'_>) -> Checked {
     if source.starts_with("data:") {
         // Data URLs have a separate grammar. They come first because they are frequent and long.
         return data_url::check(source).map_err(|reason| at.invalid(reason.to_string()));
@@ -154,7 +154,7 @@ pub(super) fn check_url(source: &str, spec: Spec, at: &At<'_>) -> Checked {
 
 /// Checks for `arn:PARTITION:s3:REGION:ACCOUNT:RESOURCE`, where the resource is `BUCKET/KEY` or
 /// `accesspoint/NAME/object/KEY`.
-fn check_arn(url: Url<'_>, at: &At<'_>) -> Checked {
+fn check_arn(url: Url<'_>, at: &FieldPath<'_>) -> Checked {
     let mut parts = url.body.splitn(5, ':');
     let is_s3 = parts.nth(1) == Some("s3");
     let slashes = url.body.matches('/').count();
@@ -170,7 +170,7 @@ fn check_arn(url: Url<'_>, at: &At<'_>) -> Checked {
     }
 }
 
-fn check_object_version(url: Url<'_>, at: &At<'_>) -> Checked {
+fn check_object_version(url: Url<'_>, at: &FieldPath<'_>) -> Checked {
     if url.parameter("versionId").is_some_and(|version| version.is_empty()) {
         Err(at.invalid("versionId is empty"))
     } else {
@@ -184,7 +184,7 @@ pub(super) fn unknown_before(what: &str, since: Spec) -> String {
 }
 
 /// Error that refuses a feature of a later spec.
-pub(super) fn needs(at: &At<'_>, what: &str, since: Spec) -> Error {
+pub(super) fn needs(at: &FieldPath<'_>, what: &str, since: Spec) -> Error {
     at.invalid(unknown_before(what, since))
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Source: the pages "Configuration Specification v2.0.0" to "v2.2.0".
 
-use super::super::error::At;
+use super::super::error::FieldPath;
 use super::super::fields::Spec;
 use super::super::spec2::{Body, Disk, File, Filesystem, Owner, Reference, User};
 use super::common::{Checked, check_mode};
@@ -13,7 +13,7 @@ use super::{disks, resource, units};
 
 /// Checks that a config is valid in `spec`, one of 2.0, 2.1 and 2.2.
 pub(in super::super) fn check(body: &Body, spec: Spec) -> Checked {
-    let root = At::ROOT;
+    let root = FieldPath::ROOT;
     let ignition = root.field("ignition");
     let config = ignition.field("config");
     let security = ignition.field("security");
@@ -47,7 +47,7 @@ pub(in super::super) fn check(body: &Body, spec: Spec) -> Checked {
     Ok(())
 }
 
-fn check_storage(body: &Body, spec: Spec, at: &At<'_>) -> Checked {
+fn check_storage(body: &Body, spec: Spec, at: &FieldPath<'_>) -> Checked {
     let storage = &body.storage;
     for (i, disk) in storage.disks.iter().enumerate() {
         check_disk(disk, &at.field("disks").item(i))?;
@@ -80,28 +80,28 @@ fn check_storage(body: &Body, spec: Spec, at: &At<'_>) -> Checked {
     Ok(())
 }
 
-fn check_references(references: &[Reference], spec: Spec, at: &At<'_>) -> Checked {
+fn check_references(references: &[Reference], spec: Spec, at: &FieldPath<'_>) -> Checked {
     let mut items = references.iter().enumerate();
     items.try_for_each(|(i, reference)| check_reference(reference, spec, &at.item(i)))
 }
 
-fn check_reference(reference: &Reference, spec: Spec, at: &At<'_>) -> Checked {
+fn check_reference(reference: &Reference, spec: Spec, at: &FieldPath<'_>) -> Checked {
     check_source(&reference.source, spec, at)?;
     check_hash(reference.verification.hash.as_deref(), spec, at)
 }
 
 /// Checks a source. An empty one means empty contents.
-fn check_source(source: &str, spec: Spec, at: &At<'_>) -> Checked {
+fn check_source(source: &str, spec: Spec, at: &FieldPath<'_>) -> Checked {
     if source.is_empty() { Ok(()) } else { resource::check_url(source, spec, &at.field("source")) }
 }
 
-fn check_hash(hash: Option<&str>, spec: Spec, at: &At<'_>) -> Checked {
+fn check_hash(hash: Option<&str>, spec: Spec, at: &FieldPath<'_>) -> Checked {
     let at = at.field("verification");
     hash.map_or(Ok(()), |hash| resource::check_hash(hash, spec, &at.field("hash")))
 }
 
 /// Checks that the object `create` is used without the newer fields next to it.
-fn check_user(user: &User, at: &At<'_>) -> Checked {
+fn check_user(user: &User, at: &FieldPath<'_>) -> Checked {
     let alone = User {
         create: user.create.clone(),
         name: user.name.clone(),
@@ -115,7 +115,7 @@ fn check_user(user: &User, at: &At<'_>) -> Checked {
     Ok(())
 }
 
-fn check_disk(disk: &Disk, at: &At<'_>) -> Checked {
+fn check_disk(disk: &Disk, at: &FieldPath<'_>) -> Checked {
     check_absolute(&disk.device, &at.field("device"))?;
     let at = at.field("partitions");
     for (i, partition) in disk.partitions.iter().enumerate() {
@@ -127,7 +127,7 @@ fn check_disk(disk: &Disk, at: &At<'_>) -> Checked {
     disks::check_numbers(disk.partitions.iter().map(|partition| partition.number), &at)
 }
 
-fn check_filesystem(filesystem: &Filesystem, spec: Spec, at: &At<'_>) -> Checked {
+fn check_filesystem(filesystem: &Filesystem, spec: Spec, at: &FieldPath<'_>) -> Checked {
     match (&filesystem.mount, &filesystem.path) {
         (None, None) => Err(at.invalid("has neither a mount nor a path")),
         (Some(_), Some(_)) => Err(at.invalid("has both a mount and a path")),
@@ -146,7 +146,7 @@ fn check_filesystem(filesystem: &Filesystem, spec: Spec, at: &At<'_>) -> Checked
     }
 }
 
-fn check_file(file: &File, spec: Spec, at: &At<'_>) -> Checked {
+fn check_file(file: &File, spec: Spec, at: &FieldPath<'_>) -> Checked {
     if file.append && file.overwrite == Some(true) {
         return Err(at.invalid("both appends and overwrites"));
     }
@@ -158,7 +158,12 @@ fn check_file(file: &File, spec: Spec, at: &At<'_>) -> Checked {
     check_hash(file.contents.verification.hash.as_deref(), spec, &at)
 }
 
-fn check_node(filesystem: &str, path: &str, owners: [Option<&Owner>; 2], at: &At<'_>) -> Checked {
+fn check_node(
+    filesystem: &str,
+    path: &str,
+    owners: [Option<&Owner>; 2],
+    at: &FieldPath<'_>,
+) -> Checked {
     if filesystem.is_empty() {
         return Err(at.field("filesystem").invalid("is missing"));
     }
@@ -168,7 +173,7 @@ fn check_node(filesystem: &str, path: &str, owners: [Option<&Owner>; 2], at: &At
     check_absolute(path, &at.field("path"))
 }
 
-fn check_absolute(path: &str, at: &At<'_>) -> Checked {
+fn check_absolute(path: &str, at: &FieldPath<'_>) -> Checked {
     if path.starts_with('/') {
         Ok(())
     } else {

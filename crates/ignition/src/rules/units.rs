@@ -2,7 +2,7 @@
 //!
 //! Source: the specs' section `systemd.units`.
 
-use super::super::error::At;
+use super::super::error::FieldPath;
 use super::super::spec3::Unit;
 use super::super::unit_file;
 use super::common::{Checked, all_unique};
@@ -23,7 +23,7 @@ const KINDS: &[&str] = &[
     "scope",
 ];
 
-pub(super) fn check(units: &[Unit], at: &At<'_>) -> Checked {
+pub(super) fn check(units: &[Unit], at: &FieldPath<'_>) -> Checked {
     for (i, unit) in units.iter().enumerate() {
         let at = at.item(i);
         check_unit(&unit.name, unit.contents.as_deref(), &at)?;
@@ -36,21 +36,21 @@ pub(super) fn check(units: &[Unit], at: &At<'_>) -> Checked {
     all_unique(units, at, |unit| &unit.name)
 }
 
-pub(super) fn check_unit(name: &str, contents: Option<&str>, at: &At<'_>) -> Checked {
+pub(super) fn check_unit(name: &str, contents: Option<&str>, at: &FieldPath<'_>) -> Checked {
     if !KINDS.contains(&suffix(name)) {
         return Err(at.field("name").invalid(format!("{name:?} does not end like a systemd unit")));
     }
     check_contents(contents, at)
 }
 
-pub(super) fn check_dropin(name: &str, contents: Option<&str>, at: &At<'_>) -> Checked {
+pub(super) fn check_dropin(name: &str, contents: Option<&str>, at: &FieldPath<'_>) -> Checked {
     if suffix(name) != "conf" {
         return Err(at.field("name").invalid(format!("{name:?} does not end in .conf")));
     }
     check_contents(contents, at)
 }
 
-fn check_contents(contents: Option<&str>, at: &At<'_>) -> Checked {
+fn check_contents(contents: Option<&str>, at: &FieldPath<'_>) -> Checked {
     unit_file::check(contents.unwrap_or_default())
         .map_err(|reason| at.field("contents").invalid(reason.to_string()))
 }

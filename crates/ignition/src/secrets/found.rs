@@ -7,7 +7,7 @@ use super::kind::SecretKind;
 
 /// The findings of one text.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct SearchFindings {
     pub(super) kinds: BTreeSet<SecretKind>,
     /// Byte ranges of the secrets in the text itself, in any order.
     pub(super) spans: Vec<Range<usize>>,
@@ -15,7 +15,7 @@ pub(super) struct Found {
     pub(super) is_within: bool,
 }
 
-impl Found {
+impl SearchFindings {
     /// Adds a range of the text.
     pub(super) fn add(&mut self, kind: SecretKind, span: Range<usize>) {
         self.kinds.insert(kind);

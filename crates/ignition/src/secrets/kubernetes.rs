@@ -6,14 +6,14 @@ pub(super) fn has_secret(text: &str) -> bool {
     text.contains("Secret")
         && text.contains("kind:")
         && text.split("\n---").any(|document| {
-            let mut item = Item::default();
+            let mut item = ManifestItem::default();
             let mut lines = document.lines().filter(|line| !line.trim().is_empty()).peekable();
             while let Some(line) = lines.next() {
                 let (indentation, member) = member(line);
                 // An item begins; references to other objects within it are indented more.
                 let begins = member.len() < line.len() && member.starts_with("apiVersion:");
                 if begins && item.column().is_none_or(|column| indentation <= column) {
-                    item = Item::default();
+                    item = ManifestItem::default();
                 }
                 let next = lines.peek().map_or(0, |next| indented(next));
                 item.read(indentation, member, next);
@@ -27,12 +27,12 @@ pub(super) fn has_secret(text: &str) -> bool {
 
 /// Indentation of an object's kind and data, as far as they were found.
 #[derive(Default)]
-struct Item {
+struct ManifestItem {
     kind: Option<usize>,
     data: Option<usize>,
 }
 
-impl Item {
+impl ManifestItem {
     fn read(&mut self, indentation: usize, member: &str, next: usize) {
         let Some((name, value)) = member.split_once(':') else { return };
         let value = value.split(" #").next().unwrap_or_default().trim();

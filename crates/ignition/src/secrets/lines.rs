@@ -4,7 +4,7 @@ use std::str::Lines;
 
 use super::assignments::{Assignment, in_line, is_quoted, literal};
 use super::files::FileKind;
-use super::found::{self, Found, span, start};
+use super::found::{self, SearchFindings, span, start};
 use super::hashes;
 use super::kind::SecretKind;
 use super::names::{Sign, by_name, may_be_secret};
@@ -14,7 +14,7 @@ use super::passed_over::{MAX_LINE_BYTES, PassedOver};
 const MAX_EMPTY: usize = 16;
 
 /// Finds secrets in the lines of `text`, a file of this kind. Without a file, two words do not count as a directive.
-pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
+pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut SearchFindings) {
     // An entry of a container's environment in YAML has its value in the next line.
     let mut named = None;
     let mut lines = text.lines();

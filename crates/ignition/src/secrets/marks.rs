@@ -7,7 +7,7 @@ use aho_corasick::AhoCorasick;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::found::{Found, run};
+use super::found::{SearchFindings, run};
 use super::hashes;
 use super::kind::SecretKind;
 use super::private_keys;
@@ -61,7 +61,7 @@ static MARKS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
 });
 
 /// Finds all secrets that have a mark.
-pub(super) fn search(text: &str, found: &mut Found) {
+pub(super) fn search(text: &str, found: &mut SearchFindings) {
     // Found secrets are not searched again, so that the work stays proportional to the text.
     let mut done = 0;
     let marks = MARKS.iter().flat_map(|marks| marks.find_overlapping_iter(text));

@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::config::Config;
-use super::contents::{Contents, Room, Unreadable};
+use super::contents::{Contents, UnpackBudget, Unreadable};
 use super::spec3::{File, Resource, Unit};
 
 pub use kind::SecretKind;
@@ -88,13 +88,13 @@ pub struct Secret {
 }
 
 /// Finds all secrets of a config, and parts too large to be searched: each place and kind once, in the order of
-/// [`SecretPlace`]. Unpacked bytes are taken from `room`.
+/// [`SecretPlace`]. Unpacked bytes are taken from `budget`.
 #[must_use]
-pub fn secrets(config: &Config, room: &mut Room) -> Vec<Secret> {
-    let mut found = Found::default();
+pub fn secrets(config: &Config, budget: &mut UnpackBudget) -> Vec<Secret> {
+    let mut found = SecretCollector::default();
     let body = &config.body;
     for file in &body.storage.files {
-        found.file(file, room);
+        found.file(file, budget);
     }
     for unit in &body.systemd.units {
         found.unit(unit);
@@ -109,7 +109,7 @@ pub fn secrets(config: &Config, room: &mut Room) -> Vec<Secret> {
     }
     for luks in &body.storage.luks {
         let place = || SecretPlace::Luks(luks.name.clone());
-        if !matches!(Contents::read(&luks.key_file, room), Contents::Nothing) {
+        if !matches!(Contents::read(&luks.key_file, budget), Contents::Nothing) {
             found.add(place(), SecretKind::DiskKey);
         }
         found.resource(place, &luks.key_file);
@@ -138,9 +138,9 @@ pub fn in_arguments(arguments: &[String]) -> impl Iterator<Item = Secret> {
 }
 
 #[derive(Default)]
-struct Found(BTreeSet<Secret>);
+struct SecretCollector(BTreeSet<Secret>);
 
-impl Found {
+impl SecretCollector {
     fn add(&mut self, place: SecretPlace, kind: SecretKind) {
         self.0.insert(Secret { place, kind });
     }
@@ -155,11 +155,11 @@ impl Found {
         }
     }
 
-    fn file(&mut self, file: &File, room: &mut Room) {
+    fn file(&mut self, file: &File, budget: &mut UnpackBudget) {
         let place = || SecretPlace::File(file.path.clone());
         for resource in std::iter::once(&file.contents).chain(&file.append) {
             self.resource(place, resource);
-            match Contents::read(resource, room) {
+            match Contents::read(resource, budget) {
                 Contents::Bytes(bytes) => self.search(place, Some(&file.path), &bytes),
                 Contents::Unreadable(Unreadable::TooLarge) => {
                     self.add(place(), SecretKind::Unsearched(PassedOver::Packed));

@@ -438,7 +438,8 @@ fn what_is_planted_in_a_config_is_found_at_its_place_also_compressed() {
             "storage": {"files": [{"path": path, "contents": {"source": packed, "compression": "gzip"}}]},
         });
         let config = Config::parse(&config.to_string()).unwrap();
-        let found: BTreeSet<_> = secrets(&config, &mut Room::default()).into_iter().collect();
+        let found: BTreeSet<_> =
+            secrets(&config, &mut UnpackBudget::default()).into_iter().collect();
         let expected = Secret { place: SecretPlace::File(path.to_owned()), kind };
         assert!(found.contains(&expected), "{path}: {kind}: {found:?}");
     }

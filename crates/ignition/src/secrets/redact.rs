@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::assignments::{in_line, masked};
-use super::found::{Found, span};
+use super::found::{SearchFindings, span};
 use super::kind::SecretKind;
 use super::names::{Sign, by_name, by_name_alone};
 use super::search::search_text;
@@ -15,7 +15,7 @@ const MASK: &str = "(secret)";
 /// Removes secrets from a text for printing. If the end of a secret is unclear, more is removed rather than less.
 #[must_use]
 pub fn redacted(text: &str) -> Cow<'_, str> {
-    let Found { mut spans, is_within, .. } = found(text);
+    let SearchFindings { mut spans, is_within, .. } = found(text);
     if spans.is_empty() {
         return if is_within { MASK.into() } else { text.into() };
     }
@@ -43,7 +43,7 @@ pub(super) fn in_argument(argument: &str) -> BTreeSet<SecretKind> {
 
 /// Secrets in a text in which no value is computed, such as a kernel argument: values that look like a variable or a
 /// path count too.
-fn found(text: &str) -> Found {
+fn found(text: &str) -> SearchFindings {
     let mut found = search_text(text);
     for line in text.lines() {
         let mut quotes = Quotes::of(line);

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::assignments::is_computed;
 use super::files::FileKind;
-use super::found::Found;
+use super::found::SearchFindings;
 use super::kind::SecretKind;
 use super::kubernetes;
 use super::lines;
@@ -14,13 +14,13 @@ use super::marks;
 use super::names::{Sign, by_name};
 use super::passed_over::{MAX_BYTES, MAX_NESTED, MAX_UNPACKED_BYTES, PassedOver};
 use super::private_keys::is_binary_key;
-use crate::contents::{Contents, Room, Unreadable};
+use crate::contents::{Contents, UnpackBudget, Unreadable};
 
 /// Kinds of secrets in a file with this path, or in a text without a file.
 pub(super) fn find(path: Option<&str>, bytes: &[u8]) -> BTreeSet<SecretKind> {
-    let mut found = Found::default();
-    let mut room = Room::of(MAX_UNPACKED_BYTES);
-    search(path, &bytes[..bytes.len().min(MAX_BYTES)], MAX_NESTED, &mut room, &mut found);
+    let mut found = SearchFindings::default();
+    let mut budget = UnpackBudget::of(MAX_UNPACKED_BYTES);
+    search(path, &bytes[..bytes.len().min(MAX_BYTES)], MAX_NESTED, &mut budget, &mut found);
     if bytes.len() > MAX_BYTES {
         found.add_within([SecretKind::Unsearched(PassedOver::Bytes)]);
     }
@@ -28,13 +28,25 @@ pub(super) fn find(path: Option<&str>, bytes: &[u8]) -> BTreeSet<SecretKind> {
 }
 
 /// Secrets in a text without a file, with their positions.
-pub(super) fn search_text(text: &str) -> Found {
-    let mut found = Found::default();
-    search(None, text.as_bytes(), MAX_NESTED, &mut Room::of(MAX_UNPACKED_BYTES), &mut found);
+pub(super) fn search_text(text: &str) -> SearchFindings {
+    let mut found = SearchFindings::default();
+    search(
+        None,
+        text.as_bytes(),
+        MAX_NESTED,
+        &mut UnpackBudget::of(MAX_UNPACKED_BYTES),
+        &mut found,
+    );
     found
 }
 
-fn search(path: Option<&str>, bytes: &[u8], depth: usize, room: &mut Room, found: &mut Found) {
+fn search(
+    path: Option<&str>,
+    bytes: &[u8],
+    depth: usize,
+    budget: &mut UnpackBudget,
+    found: &mut SearchFindings,
+) {
     if is_binary_key(bytes) {
         found.add_within([SecretKind::PrivateKey]);
         return;
@@ -46,7 +58,7 @@ fn search(path: Option<&str>, bytes: &[u8], depth: usize, room: &mut Room, found
     }
     let json = text.trim_start().starts_with(['{', '[']);
     if let (true, Ok(value)) = (json, serde_json::from_str::<Value>(&text)) {
-        found.add_within(search_json(&value, depth, room));
+        found.add_within(search_json(&value, depth, budget));
         return;
     }
     marks::search(&text, found);
@@ -78,9 +90,9 @@ fn of_encryption(kind: SecretKind) -> SecretKind {
     if kind == SecretKind::Token { SecretKind::EncryptionKey } else { kind }
 }
 
-fn search_json(value: &Value, depth: usize, room: &mut Room) -> BTreeSet<SecretKind> {
+fn search_json(value: &Value, depth: usize, budget: &mut UnpackBudget) -> BTreeSet<SecretKind> {
     let mut kinds = BTreeSet::new();
-    walk(value, depth, room, &mut kinds);
+    walk(value, depth, budget, &mut kinds);
     let kind = value["kind"].as_str().unwrap_or_default();
     if value.get("current-context").is_some() || kind == "Config" {
         kinds = of_kubeconfig(&kinds);
@@ -90,9 +102,9 @@ fn search_json(value: &Value, depth: usize, room: &mut Room) -> BTreeSet<SecretK
     kinds
 }
 
-fn walk(value: &Value, depth: usize, room: &mut Room, kinds: &mut BTreeSet<SecretKind>) {
+fn walk(value: &Value, depth: usize, budget: &mut UnpackBudget, kinds: &mut BTreeSet<SecretKind>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| walk(item, depth, room, kinds)),
+        Value::Array(items) => items.iter().for_each(|item| walk(item, depth, budget, kinds)),
         Value::Object(members) => {
             kinds.extend(of_object(value));
             // An entry of a container's environment.
@@ -108,9 +120,9 @@ fn walk(value: &Value, depth: usize, room: &mut Room, kinds: &mut BTreeSet<Secre
                             kinds.insert(SecretKind::Unsearched(PassedOver::Nested));
                             continue;
                         }
-                        match Contents::of(text, compression, room) {
+                        match Contents::of(text, compression, budget) {
                             Contents::Bytes(bytes) => {
-                                kinds.extend(within(path, &bytes, depth, room));
+                                kinds.extend(within(path, &bytes, depth, budget));
                             }
                             Contents::Unreadable(Unreadable::TooLarge) => {
                                 kinds.insert(SecretKind::Unsearched(PassedOver::Packed));
@@ -121,11 +133,11 @@ fn walk(value: &Value, depth: usize, room: &mut Room, kinds: &mut BTreeSet<Secre
                     }
                     kinds.extend(by_name(name, text, Sign::Colon).filter(|_| is_literal(text)));
                 }
-                walk(member, depth, room, kinds);
+                walk(member, depth, budget, kinds);
             }
         }
         Value::String(text) if depth > 0 => {
-            kinds.extend(within(None, text.as_bytes(), depth, room));
+            kinds.extend(within(None, text.as_bytes(), depth, budget));
         }
         // A single word is judged by its name.
         Value::String(text) if text.contains(['\n', '{']) => {
@@ -135,9 +147,14 @@ fn walk(value: &Value, depth: usize, room: &mut Room, kinds: &mut BTreeSet<Secre
     }
 }
 
-fn within(path: Option<&str>, bytes: &[u8], depth: usize, room: &mut Room) -> BTreeSet<SecretKind> {
-    let mut found = Found::default();
-    search(path, bytes, depth - 1, room, &mut found);
+fn within(
+    path: Option<&str>,
+    bytes: &[u8],
+    depth: usize,
+    budget: &mut UnpackBudget,
+) -> BTreeSet<SecretKind> {
+    let mut found = SearchFindings::default();
+    search(path, bytes, depth - 1, budget, &mut found);
     found.kinds
 }
 

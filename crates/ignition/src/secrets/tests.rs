@@ -9,7 +9,7 @@ fn kinds(text: &str) -> Vec<SecretKind> {
 
 fn found(config: &Value) -> Vec<(String, SecretKind)> {
     let config = Config::parse(&config.to_string()).unwrap();
-    let secrets = secrets(&config, &mut Room::default());
+    let secrets = secrets(&config, &mut UnpackBudget::default());
     secrets.into_iter().map(|secret| (secret.place.to_string(), secret.kind)).collect()
 }
 

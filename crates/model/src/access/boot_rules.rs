@@ -91,7 +91,7 @@ struct PoolRules {
 
 /// Result of the rules for one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Ruled {
+pub(super) struct RuleVerdict {
     /// Rule that it breaks.
     pub(super) broken: Option<BrokenRule>,
     /// True if its machine needs approval.
@@ -174,13 +174,13 @@ impl BootRules {
     }
 
     /// Judges a request. Only Ignition is judged by its version, because people use other programs.
-    pub(super) fn judge(&self, pool: &str, is_private: bool, user_agent: &str) -> Ruled {
+    pub(super) fn judge(&self, pool: &str, is_private: bool, user_agent: &str) -> RuleVerdict {
         if self.default.is_none() && self.pools.is_empty() {
-            return Ruled::default();
+            return RuleVerdict::default();
         }
         let rules = self.of(pool);
         let broken = rules.broken_by(is_private, user_agent);
-        Ruled { broken, needs_approval: rules.needs_approval }
+        RuleVerdict { broken, needs_approval: rules.needs_approval }
     }
 }
 

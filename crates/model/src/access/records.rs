@@ -145,11 +145,13 @@ impl Records {
 /// Parses a JSON object; serde would accept a list of the values too.
 pub(super) fn read_object<T: DeserializeOwned>(json: &[u8]) -> Result<T, serde_json::Error> {
     let object = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(json);
-    object.and_then(|object| T::deserialize(serde_json::Value::Object(object))).map_err(untold)
+    object
+        .and_then(|object| T::deserialize(serde_json::Value::Object(object)))
+        .map_err(without_value)
 }
 
 /// An error without the unexpected value, which can be a token.
-fn untold(error: serde_json::Error) -> serde_json::Error {
+fn without_value(error: serde_json::Error) -> serde_json::Error {
     if error.classify() == Category::Data {
         serde_json::Error::custom("not in the format of this version")
     } else {
@@ -159,10 +161,10 @@ fn untold(error: serde_json::Error) -> serde_json::Error {
 
 /// Records of tokens by their hashes.
 #[derive(Debug, Default)]
-pub struct KnownTokens(HashMap<TokenHash, Known>);
+pub struct KnownTokens(HashMap<TokenHash, IndexedRecord>);
 
 #[derive(Debug)]
-struct Known {
+struct IndexedRecord {
     record: Record,
     title: Arc<str>,
 }
@@ -173,7 +175,7 @@ impl KnownTokens {
     pub fn new(records: &Records) -> Self {
         let known = records.tokens.iter().map(|record| {
             let title = record.title().into();
-            (record.sha256, Known { record: record.clone(), title })
+            (record.sha256, IndexedRecord { record: record.clone(), title })
         });
         Self(known.collect())
     }
@@ -187,7 +189,7 @@ impl Verifier for KnownTokens {
         now: OffsetDateTime,
     ) -> Option<Result<Proof, Refusal>> {
         let token = Token::read(credential)?;
-        let Some(Known { record, title }) = self.0.get(&token.hash()) else {
+        let Some(IndexedRecord { record, title }) = self.0.get(&token.hash()) else {
             return Some(Err(Refusal::Unknown));
         };
         Some(if record.revoked.is_some() {

@@ -23,7 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, OffsetDateTime};
 
 pub use self::state::{
-    Carried, Next, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState, Write,
+    FetchCredential, NextAction, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState,
+    Write,
 };
 pub use super::issued::{Issued, IssuedToken};
 use super::mode::AccessMode;
@@ -46,14 +47,14 @@ pub fn next(
     policy: &RotationPolicy,
     now: OffsetDateTime,
     fresh: &Token,
-) -> Next {
+) -> NextAction {
     let view = View::new(state, now);
     issue(&view, policy, fresh)
         .or_else(|| publish(&view))
         .or_else(|| carry(&view))
         .or_else(|| end(&view, policy))
         .or_else(|| forget(&view))
-        .or_else(|| stand(&view))
+        .or_else(|| update_evidence(&view))
         .unwrap_or_else(|| settled(&view, policy))
 }
 
@@ -122,17 +123,17 @@ impl<'a> View<'a> {
 
     /// Writes records with these tokens and the present evidence. The enforced pools are written to the list of tokens
     /// first, so that either list can replace the other.
-    fn tell(&self, because: Reason, tokens: Vec<Record>) -> Next {
+    fn write_records(&self, because: Reason, tokens: Vec<Record>) -> NextAction {
         let records = self.records(tokens);
         if self.remembers(&records) {
-            return Next::Write(because, Write::Records(records));
+            return NextAction::Write(because, Write::Records(records));
         }
         let issued = Issued {
             tokens: self.state.issued.tokens.clone(),
             enforced: records.enforced,
             unsure: records.unsure,
         };
-        Next::Write(Reason::Remembered, Write::Issued(issued))
+        NextAction::Write(Reason::Remembered, Write::Issued(issued))
     }
 
     fn remembers(&self, records: &Records) -> bool {
@@ -144,8 +145,7 @@ impl<'a> View<'a> {
 /// Returns `true` if both lists are lost, while pointer configs carry tokens.
 fn is_lost(state: &TokenState) -> bool {
     let is_issued = |token: &Token| state.issued.tokens.iter().any(|issued| issued.token == *token);
-    let is_unknown =
-        |it: &PointerToken| matches!(&it.carries, Carried::Token(token) if !is_issued(token));
+    let is_unknown = |it: &PointerToken| matches!(&it.carries, FetchCredential::Token(token) if !is_issued(token));
     state.records.tokens.iter().all(|record| record.name.is_some())
         && state.pointers.iter().any(is_unknown)
 }
@@ -187,7 +187,7 @@ fn goes_on(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool
 }
 
 /// Issues a token for a pool without one, or with an old one.
-fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<Next> {
+fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<NextAction> {
     let because = view.kept().find_map(|pool| match view.current.get(pool) {
         None => Some(Reason::First(pool.to_owned())),
         Some(current) if view.ahead.is_none() && view.now - current.made >= policy.period => {
@@ -199,11 +199,11 @@ fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<Next
     let mut issued = view.state.issued.clone();
     let new = IssuedToken { token: fresh.clone(), pool: pool.clone(), made: view.now };
     issued.tokens.push(new);
-    Some(Next::Write(because, Write::Issued(issued)))
+    Some(NextAction::Write(because, Write::Issued(issued)))
 }
 
 /// Adds issued tokens to the records, and those in pointer configs if no tokens are known at all.
-fn publish(view: &View<'_>) -> Option<Next> {
+fn publish(view: &View<'_>) -> Option<NextAction> {
     let mut tokens = view.state.records.tokens.clone();
     let mut add = |token: &Token, pool: &str, made| {
         let sha256 = token.hash();
@@ -217,23 +217,23 @@ fn publish(view: &View<'_>) -> Option<Next> {
     }
     if view.state.records.tokens.is_empty() {
         for pointer in view.pointers() {
-            if let Carried::Token(token) = &pointer.carries {
+            if let FetchCredential::Token(token) = &pointer.carries {
                 add(token, &pointer.pool, view.now);
             }
         }
     }
     let is_new = tokens.len() > view.state.records.tokens.len();
-    is_new.then(|| view.tell(Reason::New, tokens))
+    is_new.then(|| view.write_records(Reason::New, tokens))
 }
 
 /// Writes each pool's newest token into its pointer configs.
-fn carry(view: &View<'_>) -> Option<Next> {
+fn carry(view: &View<'_>) -> Option<NextAction> {
     let write = |pointer: &PointerToken| {
         let token = &view.current.get(&*pointer.pool)?.token;
         let is_due = match &pointer.carries {
-            Carried::Nothing => true,
-            Carried::Token(carried) => carried != token,
-            Carried::Other | Carried::Cannot(_) => false,
+            FetchCredential::Nothing => true,
+            FetchCredential::Token(carried) => carried != token,
+            FetchCredential::Other | FetchCredential::Cannot(_) => false,
         };
         (is_due && !pointer.waits).then(|| PointerWrite {
             name: pointer.name.clone(),
@@ -242,11 +242,11 @@ fn carry(view: &View<'_>) -> Option<Next> {
         })
     };
     let writes: Vec<_> = view.pointers().filter_map(write).collect();
-    (!writes.is_empty()).then_some(Next::Write(Reason::Carry, Write::Pointers(writes)))
+    (!writes.is_empty()).then_some(NextAction::Write(Reason::Carry, Write::Pointers(writes)))
 }
 
 /// Sets the expiry of tokens that no pointer config carries.
-fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
+fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<NextAction> {
     if view.ahead.is_some() {
         return None;
     }
@@ -257,7 +257,7 @@ fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
         .filter(|(pool, _)| view.state.pools.contains_key(**pool))
         .map(|(_, issued)| issued.token.hash())
         .chain(view.state.pointers.iter().filter_map(|pointer| match &pointer.carries {
-            Carried::Token(token) => Some(token.hash()),
+            FetchCredential::Token(token) => Some(token.hash()),
             _ => None,
         }))
         .collect();
@@ -272,15 +272,15 @@ fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
             _ => {}
         }
     }
-    (tokens != view.state.records.tokens).then(|| view.tell(Reason::Ending, tokens))
+    (tokens != view.state.records.tokens).then(|| view.write_records(Reason::Ending, tokens))
 }
 
 /// Deletes the text of tokens that have an expiry, and hashes long after it.
-fn forget(view: &View<'_>) -> Option<Next> {
+fn forget(view: &View<'_>) -> Option<NextAction> {
     let mut issued = view.state.issued.clone();
     issued.tokens.retain(|issued| goes_on(issued, &view.by_hash));
     if issued != view.state.issued {
-        return Some(Next::Write(Reason::Forgotten, Write::Issued(issued)));
+        return Some(NextAction::Write(Reason::Forgotten, Write::Issued(issued)));
     }
     if view.ahead.is_some() {
         return None;
@@ -294,7 +294,7 @@ fn forget(view: &View<'_>) -> Option<Next> {
         let last = ends[excess - 1];
         tokens.retain(|record| ended(record).is_none_or(|at| at > last));
     }
-    (tokens != view.state.records.tokens).then(|| view.tell(Reason::Forgotten, tokens))
+    (tokens != view.state.records.tokens).then(|| view.write_records(Reason::Forgotten, tokens))
 }
 
 /// Records that could be written now: the recorded tokens, with the present evidence.
@@ -304,11 +304,11 @@ pub fn standing(state: &TokenState, now: OffsetDateTime) -> Records {
 }
 
 /// Updates the evidence in the records.
-fn stand(view: &View<'_>) -> Option<Next> {
+fn update_evidence(view: &View<'_>) -> Option<NextAction> {
     let tokens = view.state.records.tokens.clone();
     let records = view.records(tokens.clone());
     (records != view.state.records || !view.remembers(&records))
-        .then(|| view.tell(Reason::Standing, tokens))
+        .then(|| view.write_records(Reason::Standing, tokens))
 }
 
 /// Pointer configs that keep their pool open, because they cannot carry a token. One that does not carry a token yet
@@ -324,9 +324,11 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     let mut lacking: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pointer in view.pointers() {
         let reason = match &pointer.carries {
-            Carried::Nothing if is_open(&pointer.pool) => "has no token",
-            Carried::Cannot(reason) => reason,
-            Carried::Nothing | Carried::Token(_) | Carried::Other => continue,
+            FetchCredential::Nothing if is_open(&pointer.pool) => "has no token",
+            FetchCredential::Cannot(reason) => reason,
+            FetchCredential::Nothing | FetchCredential::Token(_) | FetchCredential::Other => {
+                continue;
+            }
         };
         let line = format!("{}: {reason}", pointer.name);
         lacking.entry(pointer.pool.clone()).or_default().push(line);
@@ -337,11 +339,11 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
 /// Pools with a pointer config that will get its first token. Until then the records say neither that its machines have
 /// no token, nor that all have one.
 fn without_token<'a>(view: &View<'a>) -> BTreeSet<&'a str> {
-    let is_without = |pointer: &&PointerToken| pointer.carries == Carried::Nothing;
+    let is_without = |pointer: &&PointerToken| pointer.carries == FetchCredential::Nothing;
     view.pointers().filter(is_without).map(|pointer| &*pointer.pool).collect()
 }
 
-fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
+fn settled(view: &View<'_>, policy: &RotationPolicy) -> NextAction {
     let due = view
         .kept()
         .filter_map(|pool| Some(view.current.get(pool)?.made.saturating_add(policy.period)));
@@ -373,14 +375,14 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
         attention.extend(lines.iter().map(|line| format!("pool {pool}: {what}: {line}")));
     }
     let is_reported = |pool: &String| view.state.records.lacking.contains_key(pool);
-    let waiting = view.pointers().filter(|it| it.waits && it.carries == Carried::Nothing);
+    let waiting = view.pointers().filter(|it| it.waits && it.carries == FetchCredential::Nothing);
     for PointerToken { name, pool, .. } in
         waiting.filter(|it| wanted(&it.pool) && !is_reported(&it.pool))
     {
         attention
             .push(format!("pool {pool}: {name}: has no token, and the last write of it failed"));
     }
-    Next::Settled { until, attention }
+    NextAction::Settled { until, attention }
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ impl SignedTokens {
     /// Parses a JWK set (RFC 7517). Unknown keys are ignored, as its section 5 requires.
     pub fn new(jwks: &[u8], settings: Settings) -> Result<Self, JwksError> {
         #[derive(serde::Deserialize)]
-        struct Set {
+        struct KeySet {
             keys: Vec<Map<String, Value>>,
         }
         if jwks.len() > MAX_SET {
@@ -119,7 +119,7 @@ impl SignedTokens {
             Category::Data => JwksError::Malformed("has no list of keys".to_owned()),
             _ => JwksError::Malformed(error.to_string()),
         };
-        let set: Set = serde_json::from_slice(jwks).map_err(malformed)?;
+        let set: KeySet = serde_json::from_slice(jwks).map_err(malformed)?;
         let (mut keys, mut passed_over) = (Vec::new(), Vec::new());
         for (index, members) in set.keys.into_iter().enumerate() {
             let id = members.get("kid").and_then(Value::as_str).map(str::to_owned);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::boot_rules::{BootRules, BrokenRule, Ruled};
+use super::boot_rules::{BootRules, BrokenRule, RuleVerdict};
 use super::machine::KnownMachines;
 use super::mode::AccessMode;
 use super::modes::Modes;
@@ -94,7 +94,7 @@ impl Verdict {
 pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Verdict {
     let Request { pool, address, is_private, credential, .. } = *request;
     let ruled = policy.boot_rules.judge(pool, is_private, request.user_agent);
-    let Ruled { broken: broken_rule, needs_approval } = ruled;
+    let RuleVerdict { broken: broken_rule, needs_approval } = ruled;
     if let Some(machine) = policy.machines.find(credential) {
         let judged = machine.judge(pool, address, is_private);
         let is_allowed = policy.networks.allow(pool, address);

@@ -11,7 +11,7 @@ use similar::DiffOp;
 use similar::algorithms::{Capture, Compact, Replace, myers};
 
 use super::bytes;
-use super::machine::{Machine, Named};
+use super::machine::{Machine, NamedEntry};
 use crate::escape::{cut, escaped};
 use crate::table::{Color, TerminalStyle};
 
@@ -52,14 +52,14 @@ pub struct Change {
 
 /// An item of a machine, for comparison.
 #[derive(Default)]
-struct Item<'a> {
+struct ComparedItem<'a> {
     /// Properties that can be shown.
     attributes: BTreeMap<&'static str, String>,
     contents: Option<&'a [u8]>,
     is_secret: bool,
 }
 
-type Items<'a> = BTreeMap<(&'static str, String), Item<'a>>;
+type ComparedItems<'a> = BTreeMap<(&'static str, String), ComparedItem<'a>>;
 
 /// Differences between `before` and `after`, in the order of the page. After `until`, the diff of a text need not be
 /// minimal.
@@ -84,8 +84,8 @@ pub fn changes(before: &Machine, after: &Machine, until: Instant) -> Vec<Change>
     changes.collect()
 }
 
-fn items(machine: &Machine) -> Items<'_> {
-    let mut items = Items::new();
+fn items(machine: &Machine) -> ComparedItems<'_> {
+    let mut items = ComparedItems::new();
     let mut add = |what, name: &str, item| items.insert((what, name.to_owned()), item);
     for (name, value) in &machine.facts {
         let text = match value {
@@ -95,7 +95,7 @@ fn items(machine: &Machine) -> Items<'_> {
             }
             other => other.to_string(),
         };
-        add("fact", name, Item::new([("value", text)]));
+        add("fact", name, ComparedItem::new([("value", text)]));
     }
     for file in &machine.files {
         let attributes = [
@@ -105,13 +105,13 @@ fn items(machine: &Machine) -> Items<'_> {
             ("what", if file.contents.is_some() { String::new() } else { file.what.clone() }),
             ("appended", file.is_appended.to_string()),
         ];
-        let item = Item::new(attributes).with(file.contents.as_deref(), file.is_secret);
+        let item = ComparedItem::new(attributes).with(file.contents.as_deref(), file.is_secret);
         add("file", &file.path, item);
     }
     for unit in &machine.units {
-        add("unit", &unit.name, Item::new([("state", unit.state.clone())]));
+        add("unit", &unit.name, ComparedItem::new([("state", unit.state.clone())]));
         for (name, text, is_secret) in &unit.texts {
-            add("unit text", name, Item::default().with(Some(text.as_bytes()), *is_secret));
+            add("unit text", name, ComparedItem::default().with(Some(text.as_bytes()), *is_secret));
         }
     }
     for user in &machine.users {
@@ -121,9 +121,9 @@ fn items(machine: &Machine) -> Items<'_> {
             ("what", user.what.clone()),
         ];
         let hash = user.password_hash.as_deref().map(str::as_bytes);
-        add("user", &user.name, Item::new(attributes).with(hash, true));
+        add("user", &user.name, ComparedItem::new(attributes).with(hash, true));
     }
-    let named = |what, entries: &[Named]| {
+    let named = |what, entries: &[NamedEntry]| {
         entries.iter().map(move |it| (what, it.name.clone(), it.what.clone())).collect::<Vec<_>>()
     };
     let disks = machine
@@ -133,12 +133,12 @@ fn items(machine: &Machine) -> Items<'_> {
     let nodes = named("link or directory", &machine.nodes);
     for (what, name, text) in nodes.into_iter().chain(named("group", &machine.groups)).chain(disks)
     {
-        add(what, &name, Item::new([("what", text)]));
+        add(what, &name, ComparedItem::new([("what", text)]));
     }
     items
 }
 
-impl<'a> Item<'a> {
+impl<'a> ComparedItem<'a> {
     fn new<const N: usize>(attributes: [(&'static str, String); N]) -> Self {
         Self { attributes: attributes.into(), contents: None, is_secret: false }
     }
@@ -148,7 +148,7 @@ impl<'a> Item<'a> {
     }
 }
 
-fn describe(item: &Item<'_>) -> Vec<String> {
+fn describe(item: &ComparedItem<'_>) -> Vec<String> {
     let reported =
         item.attributes.iter().filter(|(_, value)| !value.is_empty() && *value != "false");
     let mut details: Vec<_> =
@@ -160,7 +160,11 @@ fn describe(item: &Item<'_>) -> Vec<String> {
     details
 }
 
-fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Option<String>) {
+fn compare(
+    old: &ComparedItem<'_>,
+    new: &ComparedItem<'_>,
+    until: Instant,
+) -> (Vec<String>, Option<String>) {
     let mut details = Vec::new();
     for (name, before) in &old.attributes {
         let after = new.attributes.get(name).map_or("", String::as_str);

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, StatusCode, header};
 use ignition::SpecVersion;
-use pki::{Certificate, Holder, Host, LockoutReason, locked_out};
+use pki::{Certificate, Host, LockoutReason, TrustHolder, locked_out};
 use time::{Duration, OffsetDateTime};
 
 use super::Cause;
@@ -15,16 +15,16 @@ const SLACK: Duration = Duration::minutes(5);
 
 /// Observed behaviour of a server for a request of a pool's config.
 #[derive(Debug, Clone, Default)]
-pub struct Shown {
+pub struct ServerEvidence {
     /// Sent certificates, the leaf first; `None` without TLS.
     pub chain: Option<Vec<Certificate>>,
     /// HTTP answer; `None` if no request was sent.
-    pub answer: Option<Answered>,
+    pub answer: Option<ServerAnswer>,
     /// Specs in which the server answers, oldest first, if they were tried.
     pub served: Vec<SpecVersion>,
 }
 
-impl Shown {
+impl ServerEvidence {
     /// A handshake without a request.
     #[must_use]
     pub fn chain(chain: Vec<Certificate>) -> Self {
@@ -55,9 +55,10 @@ pub struct Judgement {
 /// Judges the behaviour of a server for a machine that makes this fetch: the common judge of `certs check --connect`
 /// and `inspect`.
 #[must_use]
-pub fn judge(fetch: &Fetch, shown: &Shown, clocks: Clocks) -> Judgement {
-    let answered = || shown.answer.as_ref().and_then(|it| judge_answer(fetch, it, &shown.served));
-    let Some(chain) = &shown.chain else {
+pub fn judge(fetch: &Fetch, evidence: &ServerEvidence, clocks: Clocks) -> Judgement {
+    let answered =
+        || evidence.answer.as_ref().and_then(|it| judge_answer(fetch, it, &evidence.served));
+    let Some(chain) = &evidence.chain else {
         return Judgement { refusals: Vec::new(), voucher: None, cause: answered() };
     };
     let refusals = refusals(fetch, &fetch.trusted, chain, clocks.machine);
@@ -87,8 +88,11 @@ fn refusals(
     chain: &[Certificate],
     now: OffsetDateTime,
 ) -> Vec<LockoutReason> {
-    let holder =
-        Holder { name: String::new(), trusted: trusted.to_vec(), hosts: vec![fetch.host.clone()] };
+    let holder = TrustHolder {
+        name: String::new(),
+        trusted: trusted.to_vec(),
+        hosts: vec![fetch.host.clone()],
+    };
     let mut found: Vec<_> =
         locked_out(chain, &[holder], now).into_iter().map(|it| it.reason).collect();
     found.dedup();
@@ -121,7 +125,7 @@ fn cause(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
 
 /// HTTP answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answered {
+pub struct ServerAnswer {
     /// HTTP status.
     pub status: StatusCode,
     /// Code of the refusal, if the server sends one.
@@ -134,8 +138,8 @@ pub struct Answered {
 
 /// Cause of a failed boot by this answer, if any. `served` are the specs in which the server answers, if they were
 /// tried.
-fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> Option<Cause> {
-    let Answered { status, line, location, .. } = answered;
+fn judge_answer(fetch: &Fetch, answered: &ServerAnswer, served: &[SpecVersion]) -> Option<Cause> {
+    let ServerAnswer { status, line, location, .. } = answered;
     let reported = if line.is_empty() { reason_of(*status) } else { line.clone() };
     let code = status.as_u16();
     Some(match status {
@@ -169,7 +173,7 @@ fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> O
     })
 }
 
-impl Answered {
+impl ServerAnswer {
     /// Reads an answer about `pool` from status and headers, with the first line of `text` for people.
     #[must_use]
     pub fn new(status: StatusCode, headers: &HeaderMap, text: &str, pool: &str) -> Self {
@@ -215,18 +219,19 @@ mod tests {
         }
     }
 
-    fn answered(status: u16, code: Option<RefusalCode>, text: &str) -> Answered {
+    fn answered(status: u16, code: Option<RefusalCode>, text: &str) -> ServerAnswer {
         let headers = code.map(|code| (REFUSAL, code.header()));
         let status = StatusCode::from_u16(status).unwrap();
-        Answered::new(status, &HeaderMap::from_iter(headers), text, "p")
+        ServerAnswer::new(status, &HeaderMap::from_iter(headers), text, "p")
     }
 
-    fn cause(answered: &Answered, served: &[SpecVersion]) -> Option<Cause> {
-        let shown = Shown { chain: None, answer: Some(answered.clone()), served: served.to_vec() };
-        judge(&fetch("localhost", &[]), &shown, Clocks { machine: NOW, right: NOW }).cause
+    fn cause(answered: &ServerAnswer, served: &[SpecVersion]) -> Option<Cause> {
+        let evidence =
+            ServerEvidence { chain: None, answer: Some(answered.clone()), served: served.to_vec() };
+        judge(&fetch("localhost", &[]), &evidence, Clocks { machine: NOW, right: NOW }).cause
     }
 
-    fn label(answered: &Answered, served: &[SpecVersion]) -> &'static str {
+    fn label(answered: &ServerAnswer, served: &[SpecVersion]) -> &'static str {
         cause(answered, served).map_or("", |cause| cause.label())
     }
 
@@ -240,7 +245,7 @@ mod tests {
         let validity = Validity { begin: ca.not_before, end: ca.not_after };
         let leaf = issue_serving(&key(), &["h".parse().unwrap()], signer, validity).unwrap();
         let answer = Some(answered(404, None, ""));
-        let shown = Shown { answer, ..Shown::chain(vec![leaf]) };
+        let evidence = ServerEvidence { answer, ..ServerEvidence::chain(vec![leaf]) };
         let late = ca.not_after + Duration::DAY;
         let both = [other.clone(), ca.clone()];
         for (host, trusted, machine, right, label, refusals) in [
@@ -251,7 +256,7 @@ mod tests {
             ("h", &both, late, late, "serving-pair-expired", 1),
             ("h", &both, late, NOW, "wrong-clock", 1),
         ] {
-            let judged = judge(&fetch(host, trusted), &shown, Clocks { machine, right });
+            let judged = judge(&fetch(host, trusted), &evidence, Clocks { machine, right });
             assert_eq!(judged.cause.map(|cause| cause.label()), Some(label), "{host} {machine}");
             assert_eq!(judged.refusals.len(), refusals, "{:?}", judged.refusals);
             assert_eq!(judged.voucher.is_some(), refusals == 0, "{label}");

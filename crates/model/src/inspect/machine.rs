@@ -13,13 +13,13 @@ pub struct Machine {
     /// Files in `storage.files`, by path.
     pub files: Vec<FileEntry>,
     /// Links and directories, with descriptions.
-    pub nodes: Vec<Named>,
+    pub nodes: Vec<NamedEntry>,
     /// Systemd units.
     pub units: Vec<UnitEntry>,
     /// Users in `passwd.users`.
     pub users: Vec<UserEntry>,
     /// Groups, with descriptions.
-    pub groups: Vec<Named>,
+    pub groups: Vec<NamedEntry>,
     /// Disks, partitions, RAID, encrypted volumes and file systems.
     pub disks: Vec<DiskEntry>,
     /// Image registries whose CAs the machine trusts.
@@ -35,7 +35,7 @@ pub struct Machine {
 
 /// A named item with a description.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Named {
+pub struct NamedEntry {
     /// Name or path.
     pub name: String,
     /// Description in words.

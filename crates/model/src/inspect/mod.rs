@@ -21,13 +21,13 @@ mod trace;
 
 pub use cause::Cause;
 pub use diff::{Change, ChangeKind, changes, changes_as_text};
-pub use judge::{Answered, Clocks, Judgement, Shown, judge};
+pub use judge::{Clocks, Judgement, ServerAnswer, ServerEvidence, judge};
 pub use machine::{
-    CertificateEntry, DiskEntry, FileEntry, Machine, Named, SecretEntry, UnitEntry, UserEntry,
+    CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, SecretEntry, UnitEntry, UserEntry,
 };
 pub use read::machine;
 pub use sections::{Section, facts, sections};
-pub use text::{bytes, machine_as_text, warnings_as_text, way_as_text};
+pub use text::{bytes, machine_as_text, trace_as_text, warnings_as_text};
 pub use trace::{Outcome, Step, Trace};
 
 use ignition::secrets::redacted;

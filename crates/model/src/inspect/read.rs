@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
 use ignition::Config;
-use ignition::contents::{Contents, Room};
+use ignition::contents::{Contents, UnpackBudget};
 use ignition::secrets::{SecretKind, SecretPlace, in_arguments, secrets};
 use ignition::spec3::{Body, File, Owner, Resource, Storage, Unit, User};
 use pki::Certificate;
@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::cause::date;
 use super::kind::kind;
 use super::machine::{
-    CertificateEntry, DiskEntry, FileEntry, Machine, Named, SecretEntry, UnitEntry, UserEntry,
+    CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, SecretEntry, UnitEntry, UserEntry,
 };
 use crate::objects::MachineConfig;
 use crate::render::{ENCAPSULATED, kernel_arguments};
@@ -30,18 +30,18 @@ const REGISTRIES: [&str; 2] = ["/etc/docker/certs.d/", "/etc/containers/certs.d/
 #[must_use]
 pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machine {
     let body = config.body();
-    let found = Found::of(config, machine_config);
+    let found = ConfigSecrets::of(config, machine_config);
     let mut made = Machine::default();
-    let mut room = Room::default();
+    let mut budget = UnpackBudget::default();
     for file in &body.storage.files {
         let secret = found.kinds(&SecretPlace::File(file.path.clone()));
-        let contents = contents(file, &mut room);
+        let contents = contents(file, &mut budget);
         let read = contents.as_deref().map(certificates).unwrap_or_default();
         let (certificates, passed_over) = read;
         let passed_over = passed_over.iter().map(|reason| format!("{}: {reason}", file.path));
         made.passed_over.extend(passed_over);
         made.certificates.extend(certificates.iter().map(|it| certificate(&file.path, it)));
-        made.files.push(file_entry(file, contents, &secret, &certificates, room));
+        made.files.push(file_entry(file, contents, &secret, &certificates, budget));
     }
     made.files.sort_by(|one, other| one.path.cmp(&other.path));
     made.certificates.sort_by(|one, other| one.path.cmp(&other.path));
@@ -59,19 +59,19 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
     made
 }
 
-struct Found {
+struct ConfigSecrets {
     secrets: Vec<SecretEntry>,
     kinds: BTreeMap<SecretPlace, BTreeSet<SecretKind>>,
     /// Parts that were not searched, one line each.
     passed_over: Vec<String>,
 }
 
-impl Found {
+impl ConfigSecrets {
     fn of(config: &Config, machine_config: Option<&MachineConfig>) -> Self {
         let mut kinds: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         let (mut entries, mut passed_over) = (Vec::new(), Vec::new());
         let arguments = machine_config.and_then(|it| it.spec.kernel_arguments.as_deref());
-        let found: BTreeSet<_> = secrets(config, &mut Room::default())
+        let found: BTreeSet<_> = secrets(config, &mut UnpackBudget::default())
             .into_iter()
             .chain(in_arguments(arguments.unwrap_or_default()))
             .chain(in_arguments(&kernel_arguments(config)))
@@ -98,10 +98,10 @@ fn resources(file: &File) -> impl Iterator<Item = &Resource> {
 }
 
 /// All contents that the config puts into a file, `None` if a part is unknown.
-fn contents(file: &File, room: &mut Room) -> Option<Vec<u8>> {
+fn contents(file: &File, budget: &mut UnpackBudget) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     for resource in resources(file) {
-        match Contents::read(resource, room) {
+        match Contents::read(resource, budget) {
             Contents::Bytes(bytes) => all.extend(bytes),
             Contents::Nothing => {}
             Contents::Elsewhere(_) | Contents::Unreadable(_) => return None,
@@ -115,14 +115,14 @@ fn file_entry(
     contents: Option<Vec<u8>>,
     secret: &BTreeSet<SecretKind>,
     certificates: &[Certificate],
-    room: Room,
+    budget: UnpackBudget,
 ) -> FileEntry {
     let what = match &contents {
         Some(_) if resources(file).next().is_none() => {
             "unchanged, or empty if it is new".to_owned()
         }
         Some(bytes) => kind(bytes, secret, certificates),
-        None => missing(file, room),
+        None => missing(file, budget),
     };
     let compression = resources(file).find_map(|it| it.compression.clone());
     let is_secret = !secret.is_empty();
@@ -142,8 +142,8 @@ fn file_entry(
 }
 
 /// Reason why the contents of a file are unknown.
-fn missing(file: &File, mut room: Room) -> String {
-    let reasons = resources(file).filter_map(|it| match Contents::read(it, &mut room) {
+fn missing(file: &File, mut budget: UnpackBudget) -> String {
+    let reasons = resources(file).filter_map(|it| match Contents::read(it, &mut budget) {
         Contents::Elsewhere(url) => Some(format!("fetched from {}", without_credential(&url))),
         Contents::Unreadable(reason) => Some(reason.to_string()),
         Contents::Nothing | Contents::Bytes(_) => None,
@@ -213,23 +213,23 @@ fn certificate(path: &str, certificate: &Certificate) -> CertificateEntry {
     }
 }
 
-fn nodes(storage: &Storage) -> Vec<Named> {
+fn nodes(storage: &Storage) -> Vec<NamedEntry> {
     let mode = |mode: Option<i64>| mode.map(|mode| format!(", {mode:04o}")).unwrap_or_default();
-    let directories = storage.directories.iter().map(|it| Named {
+    let directories = storage.directories.iter().map(|it| NamedEntry {
         name: it.path.clone(),
         what: format!("directory of {}{}", owner(&it.user, &it.group), mode(it.mode)),
     });
     let links = storage.links.iter().map(|it| {
         let target = it.target.as_deref().unwrap_or_default();
         let what = if it.hard == Some(true) { "hard link" } else { "link" };
-        Named { name: it.path.clone(), what: format!("{what} to {target}") }
+        NamedEntry { name: it.path.clone(), what: format!("{what} to {target}") }
     });
     let mut nodes: Vec<_> = directories.chain(links).collect();
     nodes.sort_by(|one, other| one.name.cmp(&other.name));
     nodes
 }
 
-fn unit(unit: &Unit, found: &Found) -> UnitEntry {
+fn unit(unit: &Unit, found: &ConfigSecrets) -> UnitEntry {
     let state = match (unit.mask, unit.enabled) {
         (Some(true), _) => "masked",
         (_, Some(true)) => "enabled",
@@ -276,12 +276,12 @@ fn user(user: &User) -> UserEntry {
     }
 }
 
-fn groups(body: &Body) -> Vec<Named> {
+fn groups(body: &Body) -> Vec<NamedEntry> {
     let groups = body.passwd.groups.iter().map(|group| {
         let gid = group.gid.map(|gid| format!("gid {gid}"));
         let removed = (group.should_exist == Some(false)).then(|| "removed".to_owned());
         let what: Vec<_> = gid.into_iter().chain(removed).collect();
-        Named { name: group.name.clone(), what: what.join(", ") }
+        NamedEntry { name: group.name.clone(), what: what.join(", ") }
     });
     groups.collect()
 }

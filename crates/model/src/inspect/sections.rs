@@ -4,7 +4,7 @@ use ignition::secrets::redacted;
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use super::machine::{FileEntry, Machine, Named, UnitEntry, UserEntry};
+use super::machine::{FileEntry, Machine, NamedEntry, UnitEntry, UserEntry};
 
 /// Headings of facts, in their order.
 const FACTS: [(&str, &str); 9] = [
@@ -111,7 +111,7 @@ fn file(file: &FileEntry) -> Vec<String> {
     ]
 }
 
-fn named(entry: &Named) -> Vec<String> {
+fn named(entry: &NamedEntry) -> Vec<String> {
     vec![entry.name.clone(), entry.what.clone()]
 }
 

@@ -72,7 +72,7 @@ impl Page {
 
 /// Formats the steps to a machine's config, and the cause of a failed boot.
 #[must_use]
-pub fn way_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
+pub fn trace_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
     let mut lines = vec![look.paint(Color::Heading, &escaped(&cut(&redacted(&trace.url), REASON)))];
     lines.extend(trace.steps.iter().flat_map(|step| step_as_text(step, look)));
     let verdict = match &trace.cause {
@@ -192,7 +192,7 @@ mod tests {
             )),
         };
         let reported =
-            |width| way_as_text(&trace, TerminalStyle { width: Some(width), is_coloured: false });
+            |width| trace_as_text(&trace, TerminalStyle { width: Some(width), is_coloured: false });
         assert_eq!(
             reported(60),
             [

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use time::{Duration, OffsetDateTime};
 
 use self::entries::Entries;
-use self::visits::{Seen, Visits};
+use self::visits::{NewVisit, Visits};
 
 use crate::ignition_version::IgnitionVersion;
 
@@ -37,10 +37,10 @@ const REPORTS_WITHIN: Duration = Duration::days(1);
 
 /// The remembered machines, shared by all parts of the server.
 #[derive(Debug, Clone)]
-pub struct Ledger(Arc<Mutex<Noted>>);
+pub struct Ledger(Arc<Mutex<LedgerState>>);
 
 #[derive(Debug)]
-struct Noted {
+struct LedgerState {
     machines: Entries,
     visits: Visits,
     changes: u64,
@@ -59,7 +59,7 @@ impl Ledger {
     /// Creates an empty ledger with this capacity.
     #[must_use]
     pub fn of(most: NonZeroUsize) -> Self {
-        Self(Arc::new(Mutex::new(Noted {
+        Self(Arc::new(Mutex::new(LedgerState {
             machines: Entries::new(most),
             visits: Visits::default(),
             changes: 0,
@@ -70,7 +70,7 @@ impl Ledger {
     pub fn asked(&self, request: &Request<'_>, now: OffsetDateTime) {
         self.entry(request.address, now, |machine| {
             machine.asked(request, now);
-            machine.requests.as_ref().map(Seen::Request)
+            machine.requests.as_ref().map(NewVisit::Request)
         });
     }
 
@@ -78,7 +78,7 @@ impl Ledger {
     pub fn handshake_failed(&self, address: IpAddr, failed: Failed, now: OffsetDateTime) {
         self.entry(address, now, |machine| {
             machine.handshake_failed(failed, now);
-            Some(Seen::Handshake(failed))
+            Some(NewVisit::Handshake(failed))
         });
     }
 
@@ -161,12 +161,12 @@ impl Ledger {
         &self,
         address: IpAddr,
         now: OffsetDateTime,
-        note: impl FnOnce(&mut Machine) -> Option<Seen<'_>>,
+        note: impl FnOnce(&mut Machine) -> Option<NewVisit<'_>>,
     ) {
         // An IPv4 client of a dual-stack socket has a mapped address.
         let address = address.to_canonical();
         let mut noted = self.noted();
-        let Noted { machines, visits, changes } = &mut *noted;
+        let LedgerState { machines, visits, changes } = &mut *noted;
         *changes += 1;
         machines.note(address, now, |machine| {
             if let Some(seen) = note(machine) {
@@ -175,7 +175,7 @@ impl Ledger {
         });
     }
 
-    fn noted(&self) -> MutexGuard<'_, Noted> {
+    fn noted(&self) -> MutexGuard<'_, LedgerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

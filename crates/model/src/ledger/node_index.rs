@@ -49,10 +49,10 @@ impl Nodes {
 
 /// The nodes as last observed, shared by the watch and its readers.
 #[derive(Debug, Clone, Default)]
-pub struct NodeIndex(Arc<Mutex<Seen>>);
+pub struct NodeIndex(Arc<Mutex<NodeIndexState>>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct NodeIndexState {
     nodes: Option<Nodes>,
     changes: u64,
 }
@@ -85,7 +85,7 @@ impl NodeIndex {
         self.seen().changes
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, NodeIndexState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

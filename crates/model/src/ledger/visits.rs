@@ -49,7 +49,7 @@ pub enum VisitKind {
 
 /// A visit as it happens.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Seen<'a> {
+pub(super) enum NewVisit<'a> {
     /// The last request in a machine's entry.
     Request(&'a Requests),
     Handshake(Failed),
@@ -68,7 +68,7 @@ pub(super) struct Visits {
 
 impl Visits {
     /// Records a visit.
-    pub(super) fn note(&mut self, address: IpAddr, seen: Seen<'_>, now: OffsetDateTime) {
+    pub(super) fn note(&mut self, address: IpAddr, seen: NewVisit<'_>, now: OffsetDateTime) {
         let last = self.last.get(&address).and_then(|number| {
             let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
             self.all.get_mut(place)
@@ -115,7 +115,7 @@ impl Visit {
     }
 }
 
-impl Seen<'_> {
+impl NewVisit<'_> {
     /// Compares without a copy: each request of each machine does.
     fn is(self, kind: &VisitKind) -> bool {
         match (self, kind) {
@@ -168,12 +168,12 @@ mod tests {
         let mut visits = Visits::default();
         let (one, other) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let after = |seconds| NOON + Duration::seconds(seconds);
-        visits.note(one, Seen::Handshake(Failed::Untrusted), after(0));
+        visits.note(one, NewVisit::Handshake(Failed::Untrusted), after(0));
         for seconds in 1..4 {
-            visits.note(one, Seen::Request(&refused("no config yet")), after(seconds));
-            visits.note(other, Seen::Request(&refused("no config yet")), after(seconds));
+            visits.note(one, NewVisit::Request(&refused("no config yet")), after(seconds));
+            visits.note(other, NewVisit::Request(&refused("no config yet")), after(seconds));
         }
-        visits.note(one, Seen::Request(&refused("no such pool")), after(9));
+        visits.note(one, NewVisit::Request(&refused("no such pool")), after(9));
         let seen: Vec<_> = visits.of(one).iter().map(|it| (it.times, it.first, it.last)).collect();
         let expected = [(1, after(9), after(9)), (3, after(1), after(3)), (1, after(0), after(0))];
         assert_eq!(seen, expected);
@@ -185,14 +185,14 @@ mod tests {
         let mut visits = Visits::default();
         let address = |number: u32| IpAddr::from(core::net::Ipv4Addr::from_bits(number));
         for number in 0..50_000 {
-            visits.note(address(number), Seen::Request(&refused(&"x".repeat(200))), NOON);
+            visits.note(address(number), NewVisit::Request(&refused(&"x".repeat(200))), NOON);
         }
         assert!(visits.bytes <= MAX_BYTES && visits.bytes > MAX_BYTES / 2, "{}", visits.bytes);
         assert_eq!(visits.all.len(), visits.last.len());
         assert!(visits.of(address(0)).is_empty());
-        visits.note(address(49_999), Seen::Request(&refused(&"x".repeat(200))), NOON);
+        visits.note(address(49_999), NewVisit::Request(&refused(&"x".repeat(200))), NOON);
         assert_eq!(visits.of(address(49_999))[0].times, 2);
-        visits.note(address(0), Seen::Request(&refused("again")), NOON);
+        visits.note(address(0), NewVisit::Request(&refused("again")), NOON);
         assert_eq!(visits.of(address(0)).len(), 1);
     }
 }

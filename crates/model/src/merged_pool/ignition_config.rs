@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use ignition::spec3::File;
-use ignition::{Config, Merged, Part, SpecVersion, data_url};
+use ignition::{Config, MergeInput, Merged, SpecVersion, data_url};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256, Sha512};
 
@@ -40,9 +40,9 @@ pub(super) fn ignition_config(
 fn fewest(
     pool: &str,
     mut sources: Vec<&ParsedMachineConfig>,
-    mut parts: Vec<&Part>,
+    mut parts: Vec<&MergeInput>,
 ) -> Option<(Vec<String>, Conflict)> {
-    let found = |parts: &[&Part]| conflict(pool, parts, &merged(parts).config().ok()?);
+    let found = |parts: &[&MergeInput]| conflict(pool, parts, &merged(parts).config().ok()?);
     let mut share = parts.len().div_ceil(2);
     loop {
         let mut start = 0;
@@ -68,7 +68,7 @@ fn fewest(
 /// The sources that have an Ignition config, with these.
 pub(super) fn parts<'a>(
     sources: &[&'a ParsedMachineConfig],
-) -> Result<(Vec<&'a ParsedMachineConfig>, Vec<&'a Part>), Unmergeable> {
+) -> Result<(Vec<&'a ParsedMachineConfig>, Vec<&'a MergeInput>), Unmergeable> {
     let mut found = (Vec::new(), Vec::new());
     for source in sources {
         if let Some(part) = source.part()? {
@@ -80,12 +80,12 @@ pub(super) fn parts<'a>(
 }
 
 /// Merges Ignition configs with the pool's minimum spec.
-pub(super) fn merged<'a>(parts: &[&'a Part]) -> Merged<'a> {
+pub(super) fn merged<'a>(parts: &[&'a MergeInput]) -> Merged<'a> {
     ignition::merge(parts, SPEC)
 }
 
 /// Finds a fault of a config that is merged from these.
-fn conflict(pool: &str, parts: &[&Part], config: &Config) -> Option<Conflict> {
+fn conflict(pool: &str, parts: &[&MergeInput], config: &Config) -> Option<Conflict> {
     if let Err(error) = config.check() {
         return Some(Conflict::Invalid(Arc::new(error)));
     }
@@ -109,14 +109,14 @@ fn not_a_directory(config: &Config) -> Option<Conflict> {
 }
 
 /// Finds a file whose contents come from another MachineConfig than their hash, and do not have it.
-fn other_hash(parts: &[&Part], config: &Config) -> Option<Conflict> {
-    let said = |path: &str| {
+fn other_hash(parts: &[&MergeInput], config: &Config) -> Option<Conflict> {
+    let has_alone = |path: &str| {
         parts.iter().any(|part| {
             let alone = merged(&[part]).config();
             alone.is_ok_and(|config| of_other_hash(&config).any(|it| it == path))
         })
     };
-    let path = of_other_hash(config).find(|path| !said(path))?.to_owned();
+    let path = of_other_hash(config).find(|path| !has_alone(path))?.to_owned();
     Some(Conflict::OtherHash { path })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ignition::{Config, Part, SpecVersion};
+use ignition::{Config, MergeInput, SpecVersion};
 
 use super::unmergeable::Unmergeable;
 use crate::objects::{MachineConfig, MachineConfigSpec};
@@ -32,7 +32,7 @@ const PERMISSIONS: i64 = 0o777;
 #[derive(Debug)]
 pub struct ParsedMachineConfig {
     machine_config: Arc<MachineConfig>,
-    part: Result<Option<Part>, Unmergeable>,
+    part: Result<Option<MergeInput>, Unmergeable>,
 }
 
 impl ParsedMachineConfig {
@@ -57,7 +57,7 @@ impl ParsedMachineConfig {
     }
 
     /// Parsed Ignition config, `None` if it has none.
-    pub(super) fn part(&self) -> Result<Option<&Part>, Unmergeable> {
+    pub(super) fn part(&self) -> Result<Option<&MergeInput>, Unmergeable> {
         self.part.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
@@ -68,7 +68,7 @@ impl ParsedMachineConfig {
     }
 }
 
-fn part(machine_config: &MachineConfig) -> Result<Option<Part>, Unmergeable> {
+fn part(machine_config: &MachineConfig) -> Result<Option<MergeInput>, Unmergeable> {
     let name = || machine_config.name().to_owned();
     let kernel_type = &machine_config.spec.kernel_type;
     if !kernel_type.is_empty()
@@ -94,5 +94,5 @@ fn part(machine_config: &MachineConfig) -> Result<Option<Part>, Unmergeable> {
         return Err(Unmergeable::Extension { name: name(), extension: unknown.clone() });
     }
     config.prepare_files();
-    Part::new(&config).map(Some).map_err(refused)
+    MergeInput::new(&config).map(Some).map_err(refused)
 }

@@ -40,16 +40,16 @@ pub fn unselected<'a>(
 
 /// MachineConfigs grouped by their labels: thousands have only a few dozen sets of labels, and each pool checks each
 /// set once.
-pub(super) struct ByLabels<'a>(Vec<Labelled<'a>>);
+pub(super) struct ByLabels<'a>(Vec<LabelGroup<'a>>);
 
-struct Labelled<'a> {
+struct LabelGroup<'a> {
     labels: Option<&'a Map<String, Value>>,
     machine_configs: Vec<&'a Arc<MachineConfig>>,
 }
 
 impl<'a> ByLabels<'a> {
     pub(super) fn new(machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>) -> Self {
-        let mut found: Vec<Labelled<'a>> = Vec::new();
+        let mut found: Vec<LabelGroup<'a>> = Vec::new();
         let mut places = HashMap::new();
         for config in machine_configs {
             let labels = config.labels();
@@ -58,7 +58,7 @@ impl<'a> ByLabels<'a> {
             let place = *places.entry(set).or_insert(found.len());
             match found.get_mut(place) {
                 Some(labelled) => labelled.machine_configs.push(config),
-                None => found.push(Labelled { labels, machine_configs: vec![config] }),
+                None => found.push(LabelGroup { labels, machine_configs: vec![config] }),
             }
         }
         Self(found)

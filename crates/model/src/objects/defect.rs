@@ -5,14 +5,14 @@ use serde_json::Value;
 
 /// Fault of an object or a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Defect {
+pub struct ObjectDefect {
     /// Full reason, which can quote a value.
     pub reason: String,
     /// Field and expected type, if they are known: names and types, no values of the object.
     pub outline: Option<String>,
 }
 
-impl Defect {
+impl ObjectDefect {
     /// Replaces the reason with the outline, for objects whose values are secret.
     pub(super) fn without_values(self) -> Self {
         let reason = self.outline.clone().unwrap_or_else(|| "cannot be read".to_owned());
@@ -20,26 +20,26 @@ impl Defect {
     }
 }
 
-impl From<String> for Defect {
+impl From<String> for ObjectDefect {
     fn from(reason: String) -> Self {
         Self { reason, outline: None }
     }
 }
 
-impl From<&str> for Defect {
+impl From<&str> for ObjectDefect {
     fn from(reason: &str) -> Self {
         reason.to_owned().into()
     }
 }
 
 /// Deserializes a value; the error names the field.
-pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Defect> {
+pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, ObjectDefect> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
         let inner = error.inner().to_string();
         let place = if path == "." { String::new() } else { format!("{path}: ") };
         let outline = belongs(&inner).map(|what| format!("{place}{what}"));
-        Defect { reason: format!("{place}{inner}"), outline }
+        ObjectDefect { reason: format!("{place}{inner}"), outline }
     })
 }
 

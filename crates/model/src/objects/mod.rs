@@ -17,7 +17,7 @@ mod overlay;
 mod secret_name;
 mod unread;
 
-pub use self::defect::Defect;
+pub use self::defect::ObjectDefect;
 pub use api_server::{ApiServer, TlsProfile};
 pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
 pub use first_boot_machine::{
@@ -89,14 +89,14 @@ pub enum ObjectError {
         /// Name of the object, empty if it has none.
         name: String,
         /// Fault, with the field if the parser knows it.
-        defect: Defect,
+        defect: ObjectDefect,
     },
 }
 
 impl ObjectError {
     /// The fault, without the object's kind and name.
     #[must_use]
-    pub fn defect(&self) -> Defect {
+    pub fn defect(&self) -> ObjectDefect {
         match self {
             Self::Malformed { defect, .. } => defect.clone(),
             Self::NotAMapping(_) | Self::NoKind => self.to_string().into(),
@@ -152,7 +152,7 @@ impl Object {
 fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectError> {
     let name =
         value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let malformed = |defect: Defect| ObjectError::Malformed {
+    let malformed = |defect: ObjectDefect| ObjectError::Malformed {
         kind: kind.to_owned(),
         name: name.clone(),
         defect,

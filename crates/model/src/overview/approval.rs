@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::moment::moment;
-use crate::access::approval::{Open, Subject, Waits};
+use crate::access::approval::{OpenApproval, Subject, Waits};
 use crate::escape::{NAME, cut_for_json};
 
 /// A machine that waits for approval.
@@ -110,7 +110,7 @@ pub fn merged(own: Vec<WaitingMachine>, others: Vec<WaitingMachine>) -> Vec<Wait
 impl ApprovedMachine {
     /// A machine that is approved.
     #[must_use]
-    pub fn of(subject: &Subject, open: Open) -> Self {
+    pub fn of(subject: &Subject, open: OpenApproval) -> Self {
         let (name, pool, address) = match subject {
             Subject::Named(name) => (Some(name.to_string()), None, None),
             Subject::At { pool, address } => (None, Some(pool.to_string()), Some(*address)),

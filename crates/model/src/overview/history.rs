@@ -22,10 +22,10 @@ pub struct Change {
 
 /// Recent changes, shared by the server's parts and the page.
 #[derive(Debug, Clone, Default)]
-pub struct History(Arc<Mutex<Noted>>);
+pub struct History(Arc<Mutex<HistoryState>>);
 
 #[derive(Debug, Default)]
-struct Noted {
+struct HistoryState {
     changes: VecDeque<Change>,
     /// Number of earlier changes.
     older: u64,

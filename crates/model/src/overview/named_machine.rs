@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::moment::moment;
 use crate::access::MachineToken;
-use crate::access::machine::{Moment, Stage, Usage, Window};
+use crate::access::machine::{ClockReading, Stage, Usage, Window};
 
 /// A machine with a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -61,7 +61,7 @@ impl TokenState {
 impl NamedMachine {
     /// The machine `name` at `now`.
     #[must_use]
-    pub fn of(name: &str, token: &MachineToken, window: Window, now: Moment) -> Self {
+    pub fn of(name: &str, token: &MachineToken, window: Window, now: ClockReading) -> Self {
         let machine = Self::used(name, &token.pool, &token.usage, (window, now));
         match token.revoked {
             Some(_) => Self { token: TokenState::Revoked, ..machine },
@@ -71,7 +71,12 @@ impl NamedMachine {
 
     /// The machine `name` with a token that was used like this.
     #[must_use]
-    pub fn used(name: &str, pool: &str, usage: &Usage, (window, now): (Window, Moment)) -> Self {
+    pub fn used(
+        name: &str,
+        pool: &str,
+        usage: &Usage,
+        (window, now): (Window, ClockReading),
+    ) -> Self {
         Self {
             name: name.to_owned(),
             pool: pool.to_owned(),

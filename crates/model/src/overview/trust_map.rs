@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pki::{Certificate, Holder};
+use pki::{Certificate, TrustHolder};
 use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
@@ -55,7 +55,7 @@ pub struct PointerGroup {
 impl TrustMap {
     /// Creates the map of a served chain, leaf first, and of pointer configs with their verdicts.
     #[must_use]
-    pub fn new(chain: &[Certificate], holders: &[Holder], pointers: &[PointerStatus]) -> Self {
+    pub fn new(chain: &[Certificate], holders: &[TrustHolder], pointers: &[PointerStatus]) -> Self {
         let mut all: Vec<&Certificate> = Vec::new();
         let mut place = |certificate| {
             all.iter().position(|it| *it == certificate).unwrap_or_else(|| {

@@ -6,7 +6,7 @@ use super::frame::pool_path;
 use crate::ledger::Severity;
 use crate::overview::{Certificate, Overview, PointerStatus};
 
-pub(super) struct Figure {
+pub(super) struct KeyFigure {
     pub(super) label: &'static str,
     pub(super) number: String,
     /// Class of its colour, empty for none.
@@ -31,10 +31,10 @@ impl Advice {
 
 /// Booting, stuck, joined, and the days until the next renewal. Without nodes nothing is seen to join, and served machines
 /// are counted instead.
-pub(super) fn figures(overview: &Overview) -> [Figure; 4] {
+pub(super) fn figures(overview: &Overview) -> [KeyFigure; 4] {
     let count = |rank| overview.count(rank);
     let stuck = count(Severity::Stuck);
-    let figure = |label, number: usize, class, path| Figure {
+    let figure = |label, number: usize, class, path| KeyFigure {
         label,
         number: number.to_string(),
         class,
@@ -54,10 +54,10 @@ pub(super) fn figures(overview: &Overview) -> [Figure; 4] {
 }
 
 /// Days until the first certificate is renewed.
-pub(super) fn renewal(certificates: &[Certificate], now: OffsetDateTime) -> Figure {
+pub(super) fn renewal(certificates: &[Certificate], now: OffsetDateTime) -> KeyFigure {
     let next = certificates.iter().map(|certificate| certificate.renewal).min();
     let days = next.map(|next| (next - now).max(Duration::ZERO).whole_days());
-    Figure {
+    KeyFigure {
         label: "days until the next renewal",
         number: days.map_or_else(|| "–".to_owned(), |days| days.to_string()),
         class: "",

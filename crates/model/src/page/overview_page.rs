@@ -4,7 +4,7 @@ use askama::Template;
 use time::{Duration, OffsetDateTime};
 
 use super::frame::{Frame, pool_path, specs};
-use super::head::{self, Advice, Figure};
+use super::head::{self, Advice, KeyFigure};
 use super::machine_query::{Column, MachineQuery, Selection};
 use super::timeline::{HEIGHT, Timeline, WIDTH, columns, timelines};
 use super::trust::picture;
@@ -105,7 +105,7 @@ impl OverviewPage<'_> {
         head::advice(self.overview)
     }
 
-    fn figures(&self) -> [Figure; 4] {
+    fn figures(&self) -> [KeyFigure; 4] {
         head::figures(self.overview)
     }
 
@@ -196,7 +196,7 @@ impl ControllerPage<'_> {
         advice.unwrap_or_else(|| head::calm(&self.overview.degraded))
     }
 
-    fn figures(&self) -> [Figure; 1] {
+    fn figures(&self) -> [KeyFigure; 1] {
         [head::renewal(&self.overview.certificates, self.overview.at)]
     }
 }

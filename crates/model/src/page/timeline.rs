@@ -21,7 +21,7 @@ pub(super) struct Timeline {
     pub(super) title: &'static str,
     /// Label of the left end.
     pub(super) begin: &'static str,
-    pub(super) bars: Vec<Bar>,
+    pub(super) bars: Vec<TimelineBar>,
     /// The boots of the highest bar.
     pub(super) most: usize,
     /// Boots by outcome, all bars together.
@@ -29,17 +29,17 @@ pub(super) struct Timeline {
 }
 
 /// The boots that began within one part of the time.
-pub(super) struct Bar {
+pub(super) struct TimelineBar {
     pub(super) from: OffsetDateTime,
     pub(super) to: OffsetDateTime,
     pub(super) counts: [usize; OUTCOMES.len()],
     pub(super) x: i64,
     pub(super) width: i64,
-    pub(super) parts: Vec<BarPart>,
+    pub(super) parts: Vec<BarSegment>,
 }
 
 /// The boots of one outcome in a bar.
-pub(super) struct BarPart {
+pub(super) struct BarSegment {
     pub(super) label: &'static str,
     pub(super) y: i64,
     pub(super) height: i64,
@@ -80,7 +80,7 @@ fn timeline(
     let bars = counted.iter().rev().map(|(ago, counts)| {
         let to = now - part.saturating_mul(i32::try_from(*ago).unwrap_or(i32::MAX));
         let x = width * (i64::from(parts) - 1 - ago);
-        Bar {
+        TimelineBar {
             from: to - part,
             to,
             counts: *counts,
@@ -102,7 +102,7 @@ fn began(line: &MachineLine) -> OffsetDateTime {
 }
 
 /// Stacks the parts of a bar. A small part is still visible.
-fn stacked(counts: &[usize; OUTCOMES.len()], most: usize) -> Vec<BarPart> {
+fn stacked(counts: &[usize; OUTCOMES.len()], most: usize) -> Vec<BarSegment> {
     let most = i64::try_from(most).unwrap_or(i64::MAX).max(1);
     let mut top = HEIGHT;
     let parts =
@@ -110,7 +110,7 @@ fn stacked(counts: &[usize; OUTCOMES.len()], most: usize) -> Vec<BarPart> {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
             let height = (count.saturating_mul(HEIGHT) / most).max(2);
             top -= height;
-            BarPart { label: rank.label(), y: top.max(0), height }
+            BarSegment { label: rank.label(), y: top.max(0), height }
         });
     parts.collect()
 }

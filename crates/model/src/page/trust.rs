@@ -15,17 +15,17 @@ const BOX_HEIGHT: usize = 44;
 const ROW: usize = 56;
 
 /// The picture, in units of a pixel.
-pub(super) struct Picture {
+pub(super) struct TrustDiagram {
     pub(super) width: usize,
     pub(super) height: usize,
-    pub(super) tiles: Vec<Tile>,
-    pub(super) arrows: Vec<Arrow>,
+    pub(super) tiles: Vec<DiagramBox>,
+    pub(super) arrows: Vec<DiagramArrow>,
     /// Number of boxes without room.
     pub(super) left_out: usize,
 }
 
 /// A pointer config, or a certificate.
-pub(super) struct Tile {
+pub(super) struct DiagramBox {
     pub(super) x: usize,
     pub(super) y: usize,
     pub(super) title: String,
@@ -34,14 +34,14 @@ pub(super) struct Tile {
 }
 
 /// An arrow from a box to the box that it trusts or vouches for.
-pub(super) struct Arrow {
+pub(super) struct DiagramArrow {
     /// Path of SVG.
     pub(super) path: String,
     pub(super) class: &'static str,
 }
 
 /// Draws the picture of trust.
-pub(super) fn picture(map: &TrustMap) -> Picture {
+pub(super) fn picture(map: &TrustMap) -> TrustDiagram {
     let leaf = map.certificates.iter().position(|certificate| certificate.is_leaf);
     let cas = (0..map.certificates.len()).filter(|place| Some(*place) != leaf);
     let rows: Vec<usize> = cas.clone().take(MAX_BOXES).collect();
@@ -53,35 +53,35 @@ pub(super) fn picture(map: &TrustMap) -> Picture {
         let certificate = &map.certificates[*place];
         tiles.push(certificate_box(certificate, COLUMNS[1], top(row)));
         for issuer in certificate.issuers.iter().filter_map(|issuer| row_of(*issuer)) {
-            arrows.push(Arrow { path: around(top(issuer), top(row)), class: "vouches" });
+            arrows.push(DiagramArrow { path: around(top(issuer), top(row)), class: "vouches" });
         }
     }
     if let Some(leaf) = leaf {
         let certificate = &map.certificates[leaf];
         tiles.push(certificate_box(certificate, COLUMNS[2], 0));
         for issuer in certificate.issuers.iter().filter_map(|issuer| row_of(*issuer)) {
-            arrows.push(Arrow { path: across(1, top(issuer), 0), class: "vouches" });
+            arrows.push(DiagramArrow { path: across(1, top(issuer), 0), class: "vouches" });
         }
     }
     for (row, group) in map.groups.iter().take(MAX_BOXES).enumerate() {
         tiles.push(group_box(group, top(row)));
         for ca in group.trusted.iter().filter_map(|ca| row_of(*ca)) {
-            arrows.push(Arrow { path: across(0, top(row), top(ca)), class: "trusts" });
+            arrows.push(DiagramArrow { path: across(0, top(row), top(ca)), class: "trusts" });
         }
     }
     let highest = rows.len().max(map.groups.len().min(MAX_BOXES)).max(1);
     let left_out = cas.count() - rows.len() + map.groups.len().saturating_sub(MAX_BOXES);
     let (width, height) = (COLUMNS[2] + BOX_WIDTH, highest * ROW);
-    Picture { width, height, tiles, arrows, left_out }
+    TrustDiagram { width, height, tiles, arrows, left_out }
 }
 
-fn certificate_box(certificate: &TrustedCertificate, x: usize, y: usize) -> Tile {
+fn certificate_box(certificate: &TrustedCertificate, x: usize, y: usize) -> DiagramBox {
     let kind = match (certificate.is_leaf, certificate.is_sent) {
         (true, _) => "serving certificate",
         (false, true) => "CA, sent to machines",
         (false, false) => "CA",
     };
-    Tile {
+    DiagramBox {
         x,
         y,
         title: cut(&certificate.subject, TITLE).into_owned(),
@@ -90,9 +90,9 @@ fn certificate_box(certificate: &TrustedCertificate, x: usize, y: usize) -> Tile
     }
 }
 
-fn group_box(group: &PointerGroup, y: usize) -> Tile {
+fn group_box(group: &PointerGroup, y: usize) -> DiagramBox {
     let note = if group.problem.is_some() { "✗ locked out" } else { "✓ boots" };
-    Tile {
+    DiagramBox {
         x: COLUMNS[0],
         y,
         title: title(group),

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::config::PointerConfig;
 use super::fetch::pool_in;
 use super::json_text::{elements, find, place, spliced, string};
-use super::written::Written;
+use super::written::WrittenConfig;
 
 pub(super) const AUTHORIZATION: &str = "Authorization";
 /// Field with the headers of a fetch.
@@ -111,7 +111,7 @@ pub(super) fn has_headers(version: &str) -> bool {
 }
 
 /// The JSON texts of the fetches from a machine config server, with their URLs.
-fn resources<'a>(written: &Written<'a>) -> Vec<(&'a str, Uri)> {
+fn resources<'a>(written: &WrittenConfig<'a>) -> Vec<(&'a str, Uri)> {
     let url = |resource: &'a str| {
         let url: Uri = string(find(resource, &["source"])?)?.parse().ok()?;
         pool_in(&url)?;

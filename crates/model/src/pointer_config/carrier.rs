@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::bearer::{Authorization, WrittenFetch};
 use super::config::PointerConfig;
 use super::trust::{Assessment, LeftAlone};
-use crate::access::rotation::{Carried, PointerToken, PointerWrite};
+use crate::access::rotation::{FetchCredential, PointerToken, PointerWrite};
 use crate::access::{KnownTokens, Records, Token, Verifier as _};
 
 impl PointerConfig<'_> {
@@ -21,7 +21,7 @@ impl PointerConfig<'_> {
         known: &[Certificate],
         may_be_lifted: bool,
     ) -> Vec<PointerToken> {
-        let cannot = |reason: LeftAlone| Carried::Cannot(format!("not updated: {reason}"));
+        let cannot = |reason: LeftAlone| FetchCredential::Cannot(format!("not updated: {reason}"));
         let left_alone = match self.assess(bundle, known) {
             Assessment::Current | Assessment::Stale(_) => None,
             Assessment::LeftAlone(reason @ (LeftAlone::NameOnly | LeftAlone::OutOfReach)) => {
@@ -50,16 +50,18 @@ impl PointerConfig<'_> {
         pointers
     }
 
-    fn carries(&self, fetch: &WrittenFetch, can_be_lifted: bool) -> Carried {
+    fn carries(&self, fetch: &WrittenFetch, can_be_lifted: bool) -> FetchCredential {
         match &fetch.authorization {
-            Authorization::Other => Carried::Other,
+            Authorization::Other => FetchCredential::Other,
             Authorization::Bearer(credential) => {
-                Token::read(credential).map_or(Carried::Other, Carried::Token)
+                Token::read(credential).map_or(FetchCredential::Other, FetchCredential::Token)
             }
-            Authorization::Missing if can_be_lifted => Carried::Nothing,
-            Authorization::Missing => self
-                .no_header(&fetch.pool)
-                .map_or(Carried::Nothing, |reason| Carried::Cannot(reason.to_string())),
+            Authorization::Missing if can_be_lifted => FetchCredential::Nothing,
+            Authorization::Missing => {
+                self.no_header(&fetch.pool).map_or(FetchCredential::Nothing, |reason| {
+                    FetchCredential::Cannot(reason.to_string())
+                })
+            }
         }
     }
 
@@ -87,8 +89,8 @@ pub fn carried<'a>(
         |token: &&Token| matches!(known.verify(token.as_str(), pool, now), Some(Ok(_proof)));
     let tokens = pointers.iter().filter(|pointer| pointer.pool == pool);
     let tokens = tokens.filter_map(|pointer| match &pointer.carries {
-        Carried::Token(token) => Some(token),
-        Carried::Nothing | Carried::Other | Carried::Cannot(_) => None,
+        FetchCredential::Token(token) => Some(token),
+        FetchCredential::Nothing | FetchCredential::Other | FetchCredential::Cannot(_) => None,
     });
     let made = |token: &&Token| records.find(&token.hash()).map(|record| record.made);
     tokens.filter(opens).max_by_key(made)
@@ -133,13 +135,13 @@ mod tests {
         let foreign = PointerConfig::read(&current).with_bearer("worker", "somebody's").unwrap();
         let spec =
             "its Ignition spec 3.0.0 has no headers; use a pointer config of spec 3.1.0 or newer";
-        let cannot = |reason: &str| Carried::Cannot(reason.to_owned());
+        let cannot = |reason: &str| FetchCredential::Cannot(reason.to_owned());
         for (user_data, may_be_lifted, expected) in [
-            (&current, false, Some(Carried::Nothing)),
-            (&with, false, Some(Carried::Token(token))),
-            (&foreign, false, Some(Carried::Other)),
+            (&current, false, Some(FetchCredential::Nothing)),
+            (&with, false, Some(FetchCredential::Token(token))),
+            (&foreign, false, Some(FetchCredential::Other)),
             (&old, false, Some(cannot(spec))),
-            (&old, true, Some(Carried::Nothing)),
+            (&old, true, Some(FetchCredential::Nothing)),
             (
                 &text(URL, &stranger, SpecVersion::V3_1),
                 true,
@@ -165,7 +167,7 @@ mod tests {
             let (name, pool) = ("a".to_owned(), pool.to_owned());
             PointerToken { name, pool, carries, waits: false }
         };
-        let worker = |token: &Token| pointer("worker", Carried::Token(token.clone()));
+        let worker = |token: &Token| pointer("worker", FetchCredential::Token(token.clone()));
         let record = |token: &Token, pool: &str, hours| Record {
             sha256: token.hash(),
             name: None,
@@ -191,7 +193,11 @@ mod tests {
         assert_eq!(carried_at(&all, noon + Duration::HOUR), None, "they have ended");
         assert_eq!(carried(&all, "worker", &Records::default(), noon), None, "none is known");
         assert_eq!(carried(&all, "master", &records, noon), None, "they are another pool's");
-        for carries in [Carried::Nothing, Carried::Other, Carried::Cannot("x".to_owned())] {
+        for carries in [
+            FetchCredential::Nothing,
+            FetchCredential::Other,
+            FetchCredential::Cannot("x".to_owned()),
+        ] {
             assert_eq!(carried_at(&[pointer("worker", carries)], noon), None);
         }
     }

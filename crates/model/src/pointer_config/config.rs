@@ -3,12 +3,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ignition::{Config, SpecVersion};
-use pki::{Certificate, Holder, Host};
+use pki::{Certificate, Host, TrustHolder};
 
 use super::fault::{Fault, Warning};
 use super::fetch::Fetch;
-use super::walk::Walk;
-use super::written::{MAX_BYTES, Written};
+use super::walk::IgnitionWalk;
+use super::written::{MAX_BYTES, WrittenConfig};
 
 /// Size in bytes from which on a warning names the limit: the two CAs that a rotation adds still fit.
 const NEAR_EC2_LIMIT: usize = 14 * 1024;
@@ -17,7 +17,7 @@ const NEAR_EC2_LIMIT: usize = 14 * 1024;
 #[derive(Debug)]
 pub struct PointerConfig<'a> {
     bytes: &'a [u8],
-    written: Option<Written<'a>>,
+    written: Option<WrittenConfig<'a>>,
     fetches: Vec<Fetch>,
     faults: Vec<Fault>,
     warnings: Vec<Warning>,
@@ -34,13 +34,19 @@ impl<'a> PointerConfig<'a> {
         let (mut fetches, mut faults) = (Vec::new(), Vec::new());
         match parse(user_data) {
             Ok((spec, config)) => {
-                let walk = Walk::through(spec, &config);
+                let walk = IgnitionWalk::through(spec, &config);
                 (fetches, faults) = (walk.fetches, walk.faults);
                 warnings.extend(walk.warnings);
             }
             Err(fault) => faults.push(fault),
         }
-        Self { bytes: user_data, written: Written::read(user_data), fetches, faults, warnings }
+        Self {
+            bytes: user_data,
+            written: WrittenConfig::read(user_data),
+            fetches,
+            faults,
+            warnings,
+        }
     }
 
     /// Size in bytes.
@@ -73,7 +79,7 @@ impl<'a> PointerConfig<'a> {
     }
 
     /// The parsed text; `None` if it is no Ignition config, or too large for user data.
-    pub(super) fn written(&self) -> Option<Written<'a>> {
+    pub(super) fn written(&self) -> Option<WrittenConfig<'a>> {
         self.written
     }
 
@@ -131,7 +137,7 @@ impl<'a> PointerConfig<'a> {
     /// Holders that it can lock out, with this `name`: one for each host, with the CAs trusted for it. Empty if no
     /// certificate matters: it fetches nothing over TLS, or has no readable CAs.
     #[must_use]
-    pub fn holders(&self, name: &str) -> Vec<Holder> {
+    pub fn holders(&self, name: &str) -> Vec<TrustHolder> {
         if self.found().is_empty() {
             return self.written_holder(name).into_iter().collect();
         }
@@ -142,20 +148,20 @@ impl<'a> PointerConfig<'a> {
     }
 
     /// The holder by the text, if no known Ignition fetches anything: a newer one may.
-    fn written_holder(&self, name: &str) -> Option<Holder> {
+    fn written_holder(&self, name: &str) -> Option<TrustHolder> {
         let written = self.written?;
         let (hosts, trusted) = (written.https_hosts(), written.cas());
         let matters = !hosts.is_empty() && !trusted.is_empty();
-        matters.then(|| Holder { name: name.to_owned(), trusted, hosts })
+        matters.then(|| TrustHolder { name: name.to_owned(), trusted, hosts })
     }
 }
 
 /// Holders of the file `name`, one for each host with the CAs trusted for it.
-pub(super) fn holders_of(name: &str, fetches: &[Fetch]) -> Vec<Holder> {
-    let mut holders: Vec<Holder> = Vec::new();
+pub(super) fn holders_of(name: &str, fetches: &[Fetch]) -> Vec<TrustHolder> {
+    let mut holders: Vec<TrustHolder> = Vec::new();
     for Fetch { host, trusted, .. } in fetches {
         let (name, hosts) = (name.to_owned(), vec![host.clone()]);
-        let holder = Holder { name, trusted: trusted.clone(), hosts };
+        let holder = TrustHolder { name, trusted: trusted.clone(), hosts };
         if !holders.contains(&holder) {
             holders.push(holder);
         }

@@ -36,5 +36,5 @@ pub use self::config::PointerConfig;
 pub use self::fault::{EC2_LIMIT, Fault, HeaderFault, Warning};
 pub use self::fetch::{Fetch, accept};
 pub use self::trust::{Assessment, LeftAlone};
-pub use self::verdict::{Known, Problem, Verdict, pools_of};
+pub use self::verdict::{Problem, ServerState, Verdict, pools_of};
 pub use self::written::MAX_BYTES;

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::config::PointerConfig;
 use super::json_text::{members, place, spliced};
-use super::written::{MAX_BYTES, Written, certificates};
+use super::written::{MAX_BYTES, WrittenConfig, certificates};
 
 /// Assessment of user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl PointerConfig<'_> {
 
 /// Assesses the text of the config.
 fn assess_written(
-    written: &Written<'_>,
+    written: &WrittenConfig<'_>,
     bundle: &[Certificate],
     is_ours: impl Fn(&Certificate) -> bool,
 ) -> Assessment {

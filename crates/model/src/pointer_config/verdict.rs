@@ -15,7 +15,7 @@ use crate::access::{Records, Refusal};
 
 /// Known state of the servers.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct ServerState<'a> {
     /// Served chain, leaf first; `None` if it is judged elsewhere.
     pub chain: Option<&'a [Certificate]>,
     /// Records of tokens, if they are known.
@@ -63,7 +63,7 @@ pub struct Verdict<'a> {
 impl PointerConfig<'_> {
     /// Judges the config `name` against the known state of the servers.
     #[must_use]
-    pub fn verdict(&self, name: &str, known: Known<'_>, now: OffsetDateTime) -> Verdict<'_> {
+    pub fn verdict(&self, name: &str, known: ServerState<'_>, now: OffsetDateTime) -> Verdict<'_> {
         let mut problems: Vec<_> = self.faults().iter().map(Problem::Fault).collect();
         if let Some(chain) = known.chain {
             let mut refusals = locked_out(chain, &holders_of(name, self.fetches()), now);
@@ -89,7 +89,7 @@ impl PointerConfig<'_> {
     /// Reasons why no machine boots from the config `name`, regardless of the served chain and of tokens: one line.
     #[must_use]
     pub fn lockouts(&self, name: &str, pools: &BTreeSet<String>) -> Vec<Lockout> {
-        let known = Known { chain: None, records: None, pools };
+        let known = ServerState { chain: None, records: None, pools };
         let problems = self.verdict(name, known, OffsetDateTime::UNIX_EPOCH).problems;
         // A URL can contain a password.
         let lines: Vec<_> =

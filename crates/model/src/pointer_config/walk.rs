@@ -47,7 +47,7 @@ impl Settings {
     }
 }
 
-pub(super) struct Walk {
+pub(super) struct IgnitionWalk {
     spec: SpecVersion,
     pub(super) fetches: Vec<Fetch>,
     pub(super) faults: Vec<Fault>,
@@ -60,7 +60,7 @@ pub(super) struct Walk {
     nested: usize,
 }
 
-impl Walk {
+impl IgnitionWalk {
     /// Walks through a pointer config and all nested ones.
     pub(super) fn through(spec: SpecVersion, config: &Value) -> Self {
         let mut walk = Self {
@@ -300,7 +300,7 @@ mod tests {
                 let config_of = json!({"merge": [{"source": source}]});
                 config = json!({"ignition": {"version": "3.1.0", "config": config_of}});
             }
-            Walk::through(SpecVersion::V3_1, &config).faults
+            IgnitionWalk::through(SpecVersion::V3_1, &config).faults
         };
         let is_too_deep =
             |faults: Vec<Fault>| faults.iter().any(|fault| matches!(fault, Fault::TooDeep));

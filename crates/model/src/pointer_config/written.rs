@@ -15,13 +15,13 @@ pub const MAX_BYTES: usize = 1 << 20;
 
 /// The text of an Ignition config.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Written<'a> {
+pub(super) struct WrittenConfig<'a> {
     pub(super) text: &'a str,
     /// Text of its section `ignition`.
     section: &'a str,
 }
 
-impl<'a> Written<'a> {
+impl<'a> WrittenConfig<'a> {
     /// Locates the parts; `None` if it is no Ignition config, or larger than [`MAX_BYTES`].
     pub(super) fn read(user_data: &'a [u8]) -> Option<Self> {
         if user_data.len() > MAX_BYTES {

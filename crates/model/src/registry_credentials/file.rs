@@ -56,13 +56,13 @@ impl CredentialFile {
 
 impl std::fmt::Debug for CredentialFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LoginFile(..)")
+        f.write_str("CredentialFile(..)")
     }
 }
 
 /// Merges credentials into the `present` JSON file; `None` if it needs no change.
 ///
-/// `logins` override entries for the same registry; all others stay, in their order.
+/// `credentials` override entries for the same registry; all others stay, in their order.
 pub fn merged_file(
     present: Option<&[u8]>,
     credentials: &Credentials,

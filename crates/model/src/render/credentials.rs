@@ -31,7 +31,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::inputs::{ServingMode, Shared};
+    use crate::inputs::{ServingMode, SharedInputs};
     use crate::objects::MachineConfig;
     use crate::registry_credentials::Entries;
     use crate::render::{CompressedContents, ENCAPSULATED, PoolInputs, render};
@@ -53,7 +53,7 @@ mod tests {
             configuration: "rendered".to_owned(),
             image: None,
             credentials: credentials.map(Arc::new),
-            shared: Arc::new(Shared::default()),
+            shared: Arc::new(SharedInputs::default()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ignition::contents::{Contents, Room};
+use ignition::contents::{Contents, UnpackBudget};
 use ignition::secrets::{Secret, SecretKind, SecretPlace, in_arguments, secrets};
 use ignition::{self, Config};
 
@@ -19,7 +19,8 @@ pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
     let mut config = Config::parse(&String::from_utf8_lossy(rendered))?;
     config.remove_file(MACHINE_CONFIG);
     let arguments: BTreeSet<_> = in_arguments(&kernel_arguments(&config)).collect();
-    let mut found: BTreeSet<_> = secrets(&config, &mut Room::default()).into_iter().collect();
+    let mut found: BTreeSet<_> =
+        secrets(&config, &mut UnpackBudget::default()).into_iter().collect();
     // Secrets in kernel arguments are not reported again for the file with the arguments.
     found.retain(|it| {
         let is_reported = || arguments.iter().any(|argument| argument.kind == it.kind);
@@ -36,7 +37,8 @@ pub(crate) fn kernel_arguments(config: &Config) -> Vec<String> {
     file.into_iter()
         .flat_map(|file| std::iter::once(&file.contents).chain(&file.append))
         .filter_map(|resource| {
-            let Contents::Bytes(bytes) = Contents::read(resource, &mut Room::default()) else {
+            let Contents::Bytes(bytes) = Contents::read(resource, &mut UnpackBudget::default())
+            else {
                 return None;
             };
             let machine_config: MachineConfig = serde_json::from_slice(&bytes).ok()?;

@@ -22,6 +22,6 @@ pub(crate) use exposed::kernel_arguments;
 pub use exposed::{ExposedPlaces, exposed, exposed_line};
 pub use overlay::{MergeBase, OverlayError};
 pub use registries::registries_without_ca;
-pub use select::{PoolInputs, Unselected, select};
+pub use select::{PoolInputs, SelectError, select};
 pub(crate) use steps::ENCAPSULATED;
 pub use steps::{RenderError, render};

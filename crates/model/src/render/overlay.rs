@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use ignition::spec3::{Body, Unit};
-use ignition::{Config, FileSources, Form, Part, SpecVersion, merge};
+use ignition::{Config, FileSources, Form, MergeInput, SpecVersion, merge};
 
 use super::PoolInputs;
 use super::compact::{CompressedContents, compact};
@@ -54,7 +54,7 @@ pub enum OverlayError {
 pub struct MergeBase {
     /// The config without the sources of its files.
     config: Config,
-    part: Part,
+    part: MergeInput,
     sources: FileSources,
     nodes: Nodes,
     version: SpecVersion,
@@ -79,7 +79,7 @@ impl MergeBase {
         (version, form): (SpecVersion, Form),
     ) -> Result<Self, ignition::Error> {
         let sources = FileSources::take(&mut config);
-        let (part, nodes) = (Part::new(&config)?, Nodes::of(config.body()));
+        let (part, nodes) = (MergeInput::new(&config)?, Nodes::of(config.body()));
         Ok(Self { config, part, sources, nodes, version, form })
     }
 
@@ -102,7 +102,7 @@ impl MergeBase {
         if self.form == Form::Compact && self.version.has_compressed_data() {
             compact(&mut overlay, &CompressedContents::default());
         }
-        let overlay = Part::new(&overlay).map_err(OverlayError::Overlay)?;
+        let overlay = MergeInput::new(&overlay).map_err(OverlayError::Overlay)?;
         let part = self.without(&taken_over).map_err(OverlayError::Merged)?;
         let merged = merge(&[&part, &overlay], self.version).config();
         let mut lowered =
@@ -113,7 +113,7 @@ impl MergeBase {
     }
 
     /// The pool's config without its files, directories and links at these paths.
-    fn without(&self, paths: &[&String]) -> Result<Cow<'_, Part>, ignition::Error> {
+    fn without(&self, paths: &[&String]) -> Result<Cow<'_, MergeInput>, ignition::Error> {
         if paths.is_empty() {
             return Ok(Cow::Borrowed(&self.part));
         }
@@ -121,7 +121,7 @@ impl MergeBase {
         for path in paths {
             config.remove_node(path);
         }
-        Part::new(&config).map(Cow::Owned)
+        MergeInput::new(&config).map(Cow::Owned)
     }
 }
 

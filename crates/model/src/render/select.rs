@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::image::layered_image;
-use crate::inputs::{BOOTSTRAP_POOLS, Inputs, ServingMode, Shared, served_configuration};
+use crate::inputs::{BOOTSTRAP_POOLS, Inputs, ServingMode, SharedInputs, served_configuration};
 use crate::objects::MachineConfig;
 use crate::refusal::RefusalCode;
 use crate::registry_credentials::{Credentials, Unresolved};
@@ -22,7 +22,7 @@ pub struct PoolInputs {
     /// Registry credentials for the machine, if only clients with a proof can read its config.
     pub credentials: Option<Arc<Credentials>>,
     /// Values that all pools share.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SharedInputs>,
 }
 
 impl PoolInputs {
@@ -40,7 +40,7 @@ impl PoolInputs {
 
 /// Reasons why a pool has nothing to serve.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unselected {
+pub enum SelectError {
     /// The pool does not exist.
     #[error("no pool has this name")]
     UnknownPool,
@@ -65,7 +65,7 @@ pub enum Unselected {
     NoCredentials(#[from] Unresolved),
 }
 
-impl Unselected {
+impl SelectError {
     /// Returns `true` if the pool itself has nothing to serve, instead of an object that it needs being unavailable.
     /// Only then is the last good answer dropped.
     #[must_use]
@@ -98,24 +98,24 @@ impl Unselected {
 ///
 /// A pool with machines that run its new config (`status.updatedMachineCount > 0`) serves that one; until then the new
 /// config is unproven, and the previous one is served. During `bootstrap` no machine runs the new one yet.
-pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
+pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, SelectError> {
     if inputs.mode == ServingMode::Bootstrap && !BOOTSTRAP_POOLS.contains(&pool) {
-        return Err(Unselected::NotInBootstrap);
+        return Err(SelectError::NotInBootstrap);
     }
-    let pool = inputs.pools.get(pool).ok_or(Unselected::UnknownPool)?;
+    let pool = inputs.pools.get(pool).ok_or(SelectError::UnknownPool)?;
     let configuration = served_configuration(inputs.mode, pool);
     if configuration.is_empty() {
-        return Err(Unselected::NoConfiguration);
+        return Err(SelectError::NoConfiguration);
     }
     let machine_config = inputs
         .machine_configs
         .get(configuration)
-        .ok_or_else(|| Unselected::NoMachineConfig(configuration.to_owned()))?;
+        .ok_or_else(|| SelectError::NoMachineConfig(configuration.to_owned()))?;
     if inputs.mode != ServingMode::Manifests && inputs.shared.controller_config.is_none() {
-        return Err(Unselected::NoControllerConfig);
+        return Err(SelectError::NoControllerConfig);
     }
     if inputs.mode == ServingMode::Cluster && inputs.shared.kubeconfig.is_none() {
-        return Err(Unselected::NoKubeconfig);
+        return Err(SelectError::NoKubeconfig);
     }
     let is_enforced = inputs.enforced.contains(pool.name());
     let credentials =
@@ -152,10 +152,10 @@ mod tests {
             machines: std::collections::BTreeMap::new(),
             machine_states: std::collections::BTreeMap::new(),
             layering: Layering::default(),
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedInputs {
                 controller_config: Some(crate::objects::ControllerConfig::default()),
                 kubeconfig: Some("kubeconfig".into()),
-                ..Shared::default()
+                ..SharedInputs::default()
             }),
             tls_profile: None,
             enforced: std::collections::BTreeSet::new(),
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(credentials(&inputs), Ok(some));
     }
 
-    fn selected(mode: ServingMode, pool: &Value, name: &str) -> Result<String, Unselected> {
+    fn selected(mode: ServingMode, pool: &Value, name: &str) -> Result<String, SelectError> {
         select(&inputs(mode, pool), name).map(|selected| selected.configuration)
     }
 
@@ -208,17 +208,17 @@ mod tests {
     fn bootstrap_serves_the_control_plane_at_the_status_configuration() {
         assert_eq!(selected(ServingMode::Bootstrap, &pool("master", 1), "master").unwrap(), "old");
         let refused = selected(ServingMode::Bootstrap, &pool("worker", 1), "worker");
-        assert_eq!(refused, Err(Unselected::NotInBootstrap));
+        assert_eq!(refused, Err(SelectError::NotInBootstrap));
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let empty = json!({"metadata": {"name": "p"}});
-        assert_eq!(selected(ServingMode::Cluster, &empty, "q"), Err(Unselected::UnknownPool));
-        assert_eq!(selected(ServingMode::Cluster, &empty, "p"), Err(Unselected::NoConfiguration));
+        assert_eq!(selected(ServingMode::Cluster, &empty, "q"), Err(SelectError::UnknownPool));
+        assert_eq!(selected(ServingMode::Cluster, &empty, "p"), Err(SelectError::NoConfiguration));
         let dangling =
             json!({"metadata": {"name": "p"}, "status": {"configuration": {"name": "gone"}}});
         let refused = selected(ServingMode::Cluster, &dangling, "p");
-        assert_eq!(refused, Err(Unselected::NoMachineConfig("gone".into())));
+        assert_eq!(refused, Err(SelectError::NoMachineConfig("gone".into())));
     }
 }

@@ -15,7 +15,9 @@ mod plan;
 mod retention;
 mod state;
 
-pub use plan::{Fault, Hold, Loss, PoolPlan, Prepare, Rendering, Set, faults, plan};
+pub use plan::{
+    Fault, HoldReason, LostConfig, PoolField, PoolPlan, Prepare, Rendering, faults, plan,
+};
 pub use retention::{MAX_UNNAMED, expired};
 pub use state::{GENERATOR, Origin, PoolState, RenderedConfig, RenderedConfigs};
 

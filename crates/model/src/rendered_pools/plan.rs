@@ -12,7 +12,7 @@ pub enum PoolPlan {
     /// Nothing to do: the pool names its rendered MachineConfig, or is paused.
     Keep,
     /// The configuration stays until an input changes.
-    Hold(Hold),
+    Hold(HoldReason),
     /// The pool gets a rendered MachineConfig.
     Render(Rendering),
 }
@@ -25,7 +25,7 @@ pub struct Rendering {
     /// Write to the rendered MachineConfig.
     pub prepare: Option<Prepare>,
     /// Write to the pool.
-    pub set: Option<Set>,
+    pub set: Option<PoolField>,
 }
 
 /// Write to a rendered MachineConfig, with its new revision.
@@ -41,7 +41,7 @@ pub enum Prepare {
 
 /// Field of a pool that is set to a rendered MachineConfig.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Set {
+pub enum PoolField {
     /// The spec.
     Spec,
     /// The status, which keeps servers at an earlier one.
@@ -52,14 +52,14 @@ pub enum Set {
 #[derive(Debug, Clone)]
 pub enum Fault {
     /// This controller can write it again.
-    Mendable(Rendering),
+    Repairable(Rendering),
     /// It is lost, or its contents are.
-    Lost(Loss),
+    Lost(LostConfig),
 }
 
 /// Loss of a MachineConfig that a pool keeps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Loss {
+pub enum LostConfig {
     /// It does not exist.
     #[error(
         "it names MachineConfig {0}, which does not exist: create it, or have the pool rendered again"
@@ -75,7 +75,7 @@ pub enum Loss {
 
 /// Reason that a pool is not set to the result of its MachineConfigs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Hold {
+pub enum HoldReason {
     /// The MachineConfigs cannot be merged.
     #[error("{0}")]
     Unmergeable(String),
@@ -113,7 +113,7 @@ pub fn plan(pool: &PoolState, configs: &RenderedConfigs) -> PoolPlan {
     }
     let merged = match &pool.merged {
         Ok(merged) => merged,
-        Err(reason) => return PoolPlan::Hold(Hold::Unmergeable(reason.clone())),
+        Err(reason) => return PoolPlan::Hold(HoldReason::Unmergeable(reason.clone())),
     };
     let is_named = pool.spec == merged.name();
     let revision = next_revision(pool, configs);
@@ -125,17 +125,17 @@ pub fn plan(pool: &PoolState, configs: &RenderedConfigs) -> PoolPlan {
         }
         Some(RenderedConfig::Own { .. }) => Some(Prepare::Reuse(revision)),
         Some(RenderedConfig::Generated | RenderedConfig::Custom) => {
-            return PoolPlan::Hold(Hold::Taken(merged.name().to_owned()));
+            return PoolPlan::Hold(HoldReason::Taken(merged.name().to_owned()));
         }
         None => Some(Prepare::Create(revision)),
     };
     let set = if !is_named {
-        Some(Set::Spec)
+        Some(PoolField::Spec)
     } else if prepare.is_none() && pool.served != pool.spec {
         if pool.last_served.as_ref() == Some(&pool.spec) {
-            return PoolPlan::Hold(Hold::SetBack(pool.served.clone()));
+            return PoolPlan::Hold(HoldReason::SetBack(pool.served.clone()));
         }
-        Some(Set::Status)
+        Some(PoolField::Status)
     } else {
         None
     };
@@ -156,9 +156,9 @@ pub fn faults(pool: &PoolState, configs: &RenderedConfigs) -> Vec<Fault> {
 fn fault(pool: &PoolState, name: &str, configs: &RenderedConfigs) -> Option<Fault> {
     let revision = next_revision(pool, configs);
     let (prepare, loss) = match configs.get(name) {
-        None => (Prepare::Create(revision), Loss::Missing(name.to_owned())),
+        None => (Prepare::Create(revision), LostConfig::Missing(name.to_owned())),
         Some(RenderedConfig::Own { is_changed: true, .. }) => {
-            (Prepare::Repair(revision), Loss::Changed(name.to_owned()))
+            (Prepare::Repair(revision), LostConfig::Changed(name.to_owned()))
         }
         Some(_) => return None,
     };
@@ -166,15 +166,17 @@ fn fault(pool: &PoolState, name: &str, configs: &RenderedConfigs) -> Option<Faul
         return Some(Fault::Lost(loss));
     };
     let machine_config = Arc::clone(known);
-    Some(Fault::Mendable(Rendering { machine_config, prepare: Some(prepare), set: None }))
+    Some(Fault::Repairable(Rendering { machine_config, prepare: Some(prepare), set: None }))
 }
 
 /// Reason to leave the configuration to another client.
-fn held_by_others(pool: &PoolState, configs: &RenderedConfigs) -> Option<Hold> {
+fn held_by_others(pool: &PoolState, configs: &RenderedConfigs) -> Option<HoldReason> {
     let is_ours_to_set = || pool.last_set.as_ref().is_none_or(|last| *last == pool.spec);
     match configs.get(&pool.spec)? {
-        RenderedConfig::Custom => Some(Hold::Custom(pool.spec.clone())),
-        RenderedConfig::Generated if !is_ours_to_set() => Some(Hold::Contested(pool.spec.clone())),
+        RenderedConfig::Custom => Some(HoldReason::Custom(pool.spec.clone())),
+        RenderedConfig::Generated if !is_ours_to_set() => {
+            Some(HoldReason::Contested(pool.spec.clone()))
+        }
         RenderedConfig::Generated | RenderedConfig::Own { .. } => None,
     }
 }

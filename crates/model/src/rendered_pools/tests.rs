@@ -124,7 +124,7 @@ fn what_a_pool_keeps_is_written_again_if_its_contents_are_known_and_reported_oth
         assert_eq!(faults.len(), expected.len(), "{pool:?}");
         for (fault, expected) in faults.iter().zip(expected) {
             let fault = match fault {
-                Fault::Mendable(rendering) => writes(rendering),
+                Fault::Repairable(rendering) => writes(rendering),
                 Fault::Lost(loss) => loss.to_string(),
             };
             assert!(fault.starts_with(expected), "{fault} {pool:?}");
@@ -144,14 +144,14 @@ fn what_others_decide_is_left_to_them_and_reported() {
         _ => None,
     };
     let custom = || "custom".to_owned();
-    assert_eq!(hold(&pool("custom", merged("a"))), Some(Hold::Custom(custom())));
-    assert_eq!(hold(&pool("a", merged("custom"))), Some(Hold::Taken(custom())));
+    assert_eq!(hold(&pool("custom", merged("a"))), Some(HoldReason::Custom(custom())));
+    assert_eq!(hold(&pool("a", merged("custom"))), Some(HoldReason::Taken(custom())));
     // Once is a start, twice is a fight.
     let fought = PoolState { last_set: Some("a".to_owned()), ..pool("theirs", merged("a")) };
-    assert_eq!(hold(&fought), Some(Hold::Contested("theirs".to_owned())));
+    assert_eq!(hold(&fought), Some(HoldReason::Contested("theirs".to_owned())));
     let set_back = serves("old", pool("a", merged("a")));
     let set_back = PoolState { last_served: Some("a".to_owned()), ..set_back };
-    assert_eq!(hold(&set_back), Some(Hold::SetBack("old".to_owned())));
+    assert_eq!(hold(&set_back), Some(HoldReason::SetBack("old".to_owned())));
     let rendered_anew = PoolState { last_served: Some("b".to_owned()), ..set_back };
     assert_eq!(hold(&rendered_anew), None);
     let given_back = PoolState { spec: String::new(), ..fought };

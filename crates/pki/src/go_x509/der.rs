@@ -23,7 +23,7 @@ pub(super) const fn constructed(number: u8) -> u8 {
 }
 
 /// An element: its tag, its contents, and all of it.
-pub(super) struct Element<'a> {
+pub(super) struct DerElement<'a> {
     pub(super) tag: u8,
     pub(super) contents: &'a [u8],
     pub(super) whole: &'a [u8],
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next element (`String.readASN1`): one octet of tag, the shortest length in at most four.
-    pub(super) fn any(&mut self) -> Option<Element<'a>> {
+    pub(super) fn any(&mut self) -> Option<DerElement<'a>> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         if tag & 0x1f == 0x1f {
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         };
         let whole = self.0.get(..head.checked_add(length)?)?;
         self.0 = &self.0[whole.len()..];
-        Some(Element { tag, contents: &whole[head..], whole })
+        Some(DerElement { tag, contents: &whole[head..], whole })
     }
 
     /// The contents of the next element, which has this tag.

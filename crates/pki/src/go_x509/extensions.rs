@@ -10,7 +10,7 @@ use super::names::{is_domain, is_mailbox, is_uri};
 
 /// An extension that Go looks into.
 #[derive(Clone, Copy)]
-struct Known {
+struct ExtensionRule {
     identifier: &'static [u32],
     /// Name in RFC 5280, for messages.
     name: &'static str,
@@ -23,15 +23,15 @@ const fn known(
     identifier: &'static [u32],
     name: &'static str,
     check: fn(Reader<'_>) -> Option<()>,
-) -> Known {
-    Known { identifier, name, is_never_critical: false, check }
+) -> ExtensionRule {
+    ExtensionRule { identifier, name, is_never_critical: false, check }
 }
 
-const fn never_critical(known: Known) -> Known {
-    Known { is_never_critical: true, ..known }
+const fn never_critical(known: ExtensionRule) -> ExtensionRule {
+    ExtensionRule { is_never_critical: true, ..known }
 }
 
-const KNOWN: [Known; 13] = [
+const KNOWN: [ExtensionRule; 13] = [
     never_critical(known(&[2, 5, 29, 14], "subjectKeyIdentifier", key_identifier)),
     known(&[2, 5, 29, 15], "keyUsage", key_usage),
     known(&[2, 5, 29, 17], "subjectAltName", alternative_names),

@@ -73,7 +73,7 @@ fn refused(
     trusted: &[&Certificate],
     hosts: &[&str],
 ) -> Option<LockoutReason> {
-    let holder = Holder {
+    let holder = TrustHolder {
         name: "worker.ign".to_owned(),
         trusted: trusted.iter().copied().cloned().collect(),
         hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
@@ -370,7 +370,7 @@ fn clients_bound_what_they_read_and_try() {
 fn those_who_do_not_boot_are_named_in_one_line_each() {
     let (root, stranger) = (ca("root", None, UNCHANGED), ca("stranger", None, UNCHANGED));
     let chain = [leaf(&root, UNCHANGED)];
-    let holder = |name: &str, trusted: &Issued| Holder {
+    let holder = |name: &str, trusted: &Issued| TrustHolder {
         name: name.to_owned(),
         trusted: vec![trusted.certificate.clone()],
         hosts: vec![HOST.parse().unwrap()],

@@ -3,7 +3,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::KeyAlgorithm;
 use pki::issue::{Signer, Validity, cross_sign, issue_ca, issue_serving};
-use pki::{Holder, MAX_CHAIN_BYTES, VALIDITY, locked_out};
+use pki::{MAX_CHAIN_BYTES, TrustHolder, VALIDITY, locked_out};
 use serde_json::json;
 use time::Duration;
 
@@ -200,7 +200,7 @@ fn what_is_signed_is_current_and_older_cas_vouch_for_it() {
         let signed = sign(&state, &Policy::default(), &key(), NOW).unwrap().unwrap();
         let chain = Certificate::read_all(&signed.certificates);
         assert_eq!(chain.len(), length);
-        let holder = |trusted: &Certificate| Holder {
+        let holder = |trusted: &Certificate| TrustHolder {
             name: "node".to_owned(),
             trusted: vec![trusted.clone()],
             hosts: NAMES.iter().map(|name| name.parse().unwrap()).collect(),

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ignition::{SpecVersion, pointer as pointer_config};
-use pki::{Certificate, Holder, locked_out};
+use pki::{Certificate, TrustHolder, locked_out};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -116,7 +116,7 @@ impl Site {
 
     /// Whether a machine with this pointer config accepts what is to be served.
     fn boots(&self, pointer: &[u8]) -> bool {
-        let holder = Holder {
+        let holder = TrustHolder {
             name: "a machine".to_owned(),
             trusted: Certificate::read_all(&trusted(pointer)),
             hosts: Vec::new(),

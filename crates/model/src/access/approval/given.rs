@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use time::{OffsetDateTime, PrimitiveDateTime};
 
-use super::super::machine::{Moment, TOLERANCE, Window};
+use super::super::machine::{ClockReading, TOLERANCE, Window};
 use super::subject::Subject;
 use super::yes::Yeses;
 
@@ -15,17 +15,17 @@ pub type Ended = BTreeMap<Subject, OffsetDateTime>;
 /// Approvals of all machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approvals {
-    open: BTreeMap<Subject, Open>,
+    open: BTreeMap<Subject, OpenApproval>,
     ended: Ended,
 }
 
 /// An approval that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Open {
+pub struct OpenApproval {
     /// Time at which it was given.
     pub at: OffsetDateTime,
     /// Its end; by the clock that is never set, which decides.
-    pub until: Moment,
+    pub until: ClockReading,
 }
 
 impl Approvals {
@@ -35,22 +35,22 @@ impl Approvals {
         Self { open: BTreeMap::new(), ended }
     }
 
-    /// The approvals that `asked` makes of these at `now`.
+    /// The approvals that `yeses` makes of these at `now`.
     ///
     /// When a yes is seen first, the wall clock tells what is left of its window; from then on a clock counts that is
     /// never set. A yes from later than `now` counts as ended, because a clock that is behind tells nothing; so that a
     /// wrong year does not last, it is no reason to ignore an earlier one.
     #[must_use]
-    pub fn following(&self, asked: &Yeses, Window(window): Window, now: Moment) -> Self {
+    pub fn following(&self, yeses: &Yeses, Window(window): Window, now: ClockReading) -> Self {
         let mut next = Self::default();
-        for (subject, &at) in asked {
+        for (subject, &at) in yeses {
             let known = self.open.get(subject).copied().filter(|open| open.at == at);
             let is_credible = |ended: OffsetDateTime| ended <= now.wall + TOLERANCE;
             let ended = self.ended.get(subject).copied();
             let is_old = ended.is_some_and(|ended| at == ended || at < ended && is_credible(ended));
             let open = known.or_else(|| {
                 let left = left(at, window, now.wall).filter(|_| !is_old)?;
-                Some(Open { at, until: later(now, left) })
+                Some(OpenApproval { at, until: later(now, left) })
             });
             let open = open.filter(|open| now.up < open.until.up);
             let is_known = known.is_some() || !is_old;
@@ -68,12 +68,12 @@ impl Approvals {
     }
 
     /// Approvals that count.
-    pub fn open(&self) -> impl Iterator<Item = (&Subject, Open)> {
+    pub fn open(&self) -> impl Iterator<Item = (&Subject, OpenApproval)> {
         self.open.iter().map(|(subject, open)| (subject, *open))
     }
 
     /// Approvals that were given since `before`.
-    pub fn new_since(&self, before: &Self) -> impl Iterator<Item = (&Subject, Open)> {
+    pub fn new_since(&self, before: &Self) -> impl Iterator<Item = (&Subject, OpenApproval)> {
         self.open().filter(|(subject, open)| before.open.get(subject) != Some(open))
     }
 
@@ -91,11 +91,11 @@ impl Approvals {
 }
 
 /// The time after `left`, or the last one that there is.
-fn later(now: Moment, left: Duration) -> Moment {
+fn later(now: ClockReading, left: Duration) -> ClockReading {
     let left_wall = time::Duration::try_from(left).unwrap_or(time::Duration::MAX);
     let wall = now.wall.checked_add(left_wall);
     let wall = wall.unwrap_or(PrimitiveDateTime::MAX.assume_utc());
-    Moment { wall, up: now.up.saturating_add(left) }
+    ClockReading { wall, up: now.up.saturating_add(left) }
 }
 
 /// Rest of the window of a yes at `wall`; `None` if it has passed, or has not begun by far.
@@ -122,8 +122,8 @@ mod tests {
     }
 
     /// Seconds after noon by both clocks.
-    fn at(wall: i64, up: u64) -> Moment {
-        Moment { wall: NOON + time::Duration::seconds(wall), up: Duration::from_secs(up) }
+    fn at(wall: i64, up: u64) -> ClockReading {
+        ClockReading { wall: NOON + time::Duration::seconds(wall), up: Duration::from_secs(up) }
     }
 
     fn yes(seconds: i64) -> Yeses {

@@ -20,7 +20,7 @@ mod subject;
 mod waiting;
 mod yes;
 
-pub use given::{Approvals, Ended, Open};
+pub use given::{Approvals, Ended, OpenApproval};
 pub use subject::Subject;
 pub use waiting::{MAX_WAITING, UnapprovedRequest, WaitingMachines, Waits};
 pub use yes::{APPROVAL_ANNOTATION, APPROVED_PREFIX, Yeses, annotation_of, parse_yes, yeses};

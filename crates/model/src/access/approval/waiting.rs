@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use lru::LruCache;
 
-use super::super::machine::Moment;
+use super::super::machine::ClockReading;
 use super::super::proof::Proof;
 use super::subject::Subject;
 use crate::by_network::ByNetwork;
@@ -53,9 +53,9 @@ pub struct Waits {
     /// Version of Ignition; `None` of another program.
     pub ignition: Option<IgnitionVersion>,
     /// Time of the first request.
-    pub since: Moment,
+    pub since: ClockReading,
     /// Time of the last request.
-    pub last: Moment,
+    pub last: ClockReading,
 }
 
 /// All machines that wait.
@@ -104,27 +104,27 @@ impl WaitingMachines {
     }
 
     /// Records a request of a machine that is not approved.
-    pub fn note(&mut self, asked: &UnapprovedRequest<'_>, now: Moment) {
-        let subject = asked.subject();
-        let address = asked.address.to_canonical();
+    pub fn note(&mut self, request: &UnapprovedRequest<'_>, now: ClockReading) {
+        let subject = request.subject();
+        let address = request.address.to_canonical();
         if let Some(known) = self.with_token.get_mut(&subject) {
-            return known.note(asked, now);
+            return known.note(request, now);
         }
-        if asked.token().is_some() {
+        if request.token().is_some() {
             let mut waits = match self.others.remove(address) {
                 Some(known) if known.subject == subject => known,
-                _ => Waits::new(subject.clone(), asked, now),
+                _ => Waits::new(subject.clone(), request, now),
             };
-            waits.note(asked, now);
+            waits.note(request, now);
             self.with_token.push(subject, waits);
         } else {
             let (waits, had_to_go) =
-                self.others.at(address, || Waits::new(subject.clone(), asked, now));
+                self.others.at(address, || Waits::new(subject.clone(), request, now));
             self.forgotten += u64::from(had_to_go);
             if waits.subject == subject {
-                waits.note(asked, now);
+                waits.note(request, now);
             } else {
-                *waits = Waits::new(subject, asked, now);
+                *waits = Waits::new(subject, request, now);
             }
         }
         while self.with_token.len() + self.others.len() > self.most {
@@ -148,7 +148,7 @@ impl WaitingMachines {
     }
 
     /// Forgets the machines that ask no longer.
-    pub fn forget_silent(&mut self, now: Moment) {
+    pub fn forget_silent(&mut self, now: ClockReading) {
         let is_silent = |waits: &Waits| now.up.saturating_sub(waits.last.up) >= SILENCE;
         while self.with_token.peek_lru().is_some_and(|(_, waits)| is_silent(waits)) {
             self.with_token.pop_lru();
@@ -172,33 +172,33 @@ impl WaitingMachines {
 }
 
 impl Waits {
-    fn new(subject: Subject, asked: &UnapprovedRequest<'_>, now: Moment) -> Self {
+    fn new(subject: Subject, request: &UnapprovedRequest<'_>, now: ClockReading) -> Self {
         Self {
             subject,
-            pool: asked.pool.into(),
-            address: asked.address.to_canonical(),
-            token: asked.token().cloned(),
-            ignition: asked.ignition,
+            pool: request.pool.into(),
+            address: request.address.to_canonical(),
+            token: request.token().cloned(),
+            ignition: request.ignition,
             since: now,
             last: now,
         }
     }
 
-    fn note(&mut self, asked: &UnapprovedRequest<'_>, now: Moment) {
-        if *self.pool != *asked.pool {
-            self.pool = asked.pool.into();
+    fn note(&mut self, request: &UnapprovedRequest<'_>, now: ClockReading) {
+        if *self.pool != *request.pool {
+            self.pool = request.pool.into();
         }
-        self.address = asked.address.to_canonical();
-        if let Some(token) = asked.token() {
+        self.address = request.address.to_canonical();
+        if let Some(token) = request.token() {
             self.token = Some(Arc::clone(token));
         }
-        self.ignition = asked.ignition;
+        self.ignition = request.ignition;
         self.last = now;
     }
 
     /// Time since the first request.
     #[must_use]
-    pub fn waited(&self, now: Moment) -> Duration {
+    pub fn waited(&self, now: ClockReading) -> Duration {
         now.up.saturating_sub(self.since.up)
     }
 }
@@ -212,9 +212,9 @@ mod tests {
     use super::*;
     use crate::by_network::{MAX_PER_NETWORK, whole};
 
-    fn after(seconds: u64) -> Moment {
+    fn after(seconds: u64) -> ClockReading {
         let up = Duration::from_secs(seconds);
-        Moment { wall: datetime!(2026-11-25 12:00 UTC) + up, up }
+        ClockReading { wall: datetime!(2026-11-25 12:00 UTC) + up, up }
     }
 
     fn v4(number: u32) -> IpAddr {
@@ -222,8 +222,8 @@ mod tests {
     }
 
     fn note(list: &mut WaitingMachines, address: IpAddr, proof: Option<&Proof>, seconds: u64) {
-        let asked = UnapprovedRequest { pool: "worker", address, proof, ignition: None };
-        list.note(&asked, after(seconds));
+        let request = UnapprovedRequest { pool: "worker", address, proof, ignition: None };
+        list.note(&request, after(seconds));
     }
 
     fn find(list: &WaitingMachines, address: IpAddr) -> Option<&Waits> {

@@ -21,6 +21,6 @@ mod usage;
 
 pub use known::{KnownMachine, KnownMachines};
 pub use status::{MachineState, MachineStatus, RecordedUse};
-pub use token::{Armed, MachineToken};
+pub use token::{MachineToken, RearmRequests};
 pub(super) use usage::TOLERANCE;
-pub use usage::{Begun, MAX_ADDRESSES, Moment, Stage, Usage, Window};
+pub use usage::{ClockReading, MAX_ADDRESSES, Stage, Usage, UsageChange, Window};

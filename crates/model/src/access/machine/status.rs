@@ -72,15 +72,15 @@ pub struct MachineState {
 }
 
 #[derive(Deserialize)]
-struct Raw {
-    metadata: RawMetadata,
+struct MachineObject {
+    metadata: ObjectMetadata,
     #[serde(default)]
     status: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawMetadata {
+struct ObjectMetadata {
     #[serde(default)]
     uid: String,
     #[serde(default)]
@@ -95,7 +95,7 @@ impl MachineState {
     /// # Errors
     /// It is no object with metadata.
     pub fn read(json: &str) -> Result<Self, serde_json::Error> {
-        let Raw { metadata, status } = serde_json::from_str(json)?;
+        let MachineObject { metadata, status } = serde_json::from_str(json)?;
         let status = match status {
             None => Some(MachineStatus::default()),
             Some(status) => serde_json::from_value(status).ok(),

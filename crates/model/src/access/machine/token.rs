@@ -5,7 +5,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::super::records::{Record, read_object};
 use super::super::token::{Token, TokenHash};
-use super::usage::{Moment, Stage, Usage, Window};
+use super::usage::{ClockReading, Stage, Usage, Window};
 
 /// Maximum number of earlier tokens of a name that are remembered, so that their holders are refused for good.
 const MAX_EARLIER: usize = 8;
@@ -25,7 +25,7 @@ pub struct MachineToken {
     pub made: OffsetDateTime,
     /// Requests to arm it that were followed.
     #[serde(default)]
-    pub armed: Armed,
+    pub armed: RearmRequests,
     /// Use since it was armed.
     #[serde(default)]
     pub usage: Usage,
@@ -44,7 +44,7 @@ pub struct MachineToken {
 /// Requests to arm a token: values that are compared and otherwise mean nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Armed {
+pub struct RearmRequests {
     /// Value of the object's annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation: Option<String>,
@@ -53,18 +53,18 @@ pub struct Armed {
     pub command: Option<String>,
 }
 
-impl Armed {
-    /// Returns `true` if `asked` has a request that was not followed. A request that is withdrawn is none.
-    fn lacks(&self, asked: &Self) -> bool {
-        let is_new = |own: &Option<String>, asked: &Option<String>| asked.is_some() && own != asked;
-        is_new(&self.annotation, &asked.annotation) || is_new(&self.command, &asked.command)
+impl RearmRequests {
+    /// Returns `true` if `requests` has a request that was not followed. A request that is withdrawn is none.
+    fn lacks(&self, requests: &Self) -> bool {
+        let is_new = |own: &Option<String>, new: &Option<String>| new.is_some() && own != new;
+        is_new(&self.annotation, &requests.annotation) || is_new(&self.command, &requests.command)
     }
 
-    /// These requests, with those that `asked` has.
-    fn with(self, asked: &Self) -> Self {
+    /// These requests, with those that `requests` has.
+    fn with(self, requests: &Self) -> Self {
         Self {
-            annotation: asked.annotation.clone().or(self.annotation),
-            command: asked.command.clone().or(self.command),
+            annotation: requests.annotation.clone().or(self.annotation),
+            command: requests.command.clone().or(self.command),
         }
     }
 }
@@ -86,7 +86,7 @@ impl MachineToken {
 
     /// A new token for a machine of `pool`. Requests to arm it that are known already count as followed.
     #[must_use]
-    pub fn new(token: Token, pool: &str, armed: Armed, now: OffsetDateTime) -> Self {
+    pub fn new(token: Token, pool: &str, armed: RearmRequests, now: OffsetDateTime) -> Self {
         Self {
             token,
             pool: pool.to_owned(),
@@ -99,27 +99,29 @@ impl MachineToken {
     }
 
     /// The record of a machine's object that is there: with a `fresh` token if it has none that opens the object's pool,
-    /// and armed again if that is asked for.
+    /// and armed again if `requests` have a new one.
     #[must_use]
     pub fn following(
         known: Option<&Self>,
         pool: &str,
-        asked: &Armed,
+        requests: &RearmRequests,
         fresh: &Token,
         now: OffsetDateTime,
     ) -> Self {
-        let Some(known) = known else { return Self::new(fresh.clone(), pool, asked.clone(), now) };
+        let Some(known) = known else {
+            return Self::new(fresh.clone(), pool, requests.clone(), now);
+        };
         if known.revoked.is_some() || known.pool != pool {
             let mut earlier = known.earlier.clone();
             earlier.push(known.token.hash());
             earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER));
-            let armed = known.armed.clone().with(asked);
+            let armed = known.armed.clone().with(requests);
             return Self { earlier, ..Self::new(fresh.clone(), pool, armed, now) };
         }
         let mut next = known.clone();
-        if known.armed.lacks(asked) {
+        if known.armed.lacks(requests) {
             next.usage = Usage::default();
-            next.armed = next.armed.with(asked);
+            next.armed = next.armed.with(requests);
         }
         next
     }
@@ -136,7 +138,7 @@ impl MachineToken {
 
     /// The record as those of other tokens, for people and for checks of pointer configs.
     #[must_use]
-    pub fn record(&self, name: &str, window: Window, now: Moment) -> Record {
+    pub fn record(&self, name: &str, window: Window, now: ClockReading) -> Record {
         let is_spent = self.usage.stage(window, now) == Stage::Spent;
         Record {
             sha256: self.token.hash(),
@@ -157,8 +159,11 @@ mod tests {
 
     const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
-    fn asked(annotation: Option<&str>, command: Option<&str>) -> Armed {
-        Armed { annotation: annotation.map(str::to_owned), command: command.map(str::to_owned) }
+    fn requests(annotation: Option<&str>, command: Option<&str>) -> RearmRequests {
+        RearmRequests {
+            annotation: annotation.map(str::to_owned),
+            command: command.map(str::to_owned),
+        }
     }
 
     fn used(token: &MachineToken) -> MachineToken {
@@ -170,18 +175,19 @@ mod tests {
     #[test]
     fn each_new_request_arms_a_token_once() {
         let [token, fresh] = [1, 2].map(|byte| Token::new([byte; 32]));
-        let first = MachineToken::following(None, "worker", &asked(Some("a"), None), &token, NOON);
+        let first =
+            MachineToken::following(None, "worker", &requests(Some("a"), None), &token, NOON);
         assert_eq!((&first.token, &first.earlier[..]), (&token, &[][..]));
         let mut known = used(&first);
         for (request, is_armed) in [
-            (asked(Some("a"), None), false),
-            (asked(None, None), false),
-            (asked(Some("a"), None), false),
-            (asked(Some("b"), None), true),
-            (asked(Some("b"), Some("1")), true),
-            (asked(Some("b"), Some("1")), false),
-            (asked(None, Some("1")), false),
-            (asked(Some("c"), Some("2")), true),
+            (requests(Some("a"), None), false),
+            (requests(None, None), false),
+            (requests(Some("a"), None), false),
+            (requests(Some("b"), None), true),
+            (requests(Some("b"), Some("1")), true),
+            (requests(Some("b"), Some("1")), false),
+            (requests(None, Some("1")), false),
+            (requests(Some("c"), Some("2")), true),
         ] {
             let next = MachineToken::following(Some(&known), "worker", &request, &fresh, NOON);
             assert_eq!(next.usage == Usage::default(), is_armed, "{request:?}");
@@ -194,13 +200,19 @@ mod tests {
     fn an_object_that_comes_back_or_moves_gets_another_token() {
         let tokens: Vec<_> = (0..20).map(|byte| Token::new([byte; 32])).collect();
         let mut known =
-            MachineToken::following(None, "worker", &Armed::default(), &tokens[0], NOON);
+            MachineToken::following(None, "worker", &RearmRequests::default(), &tokens[0], NOON);
         for (number, fresh) in tokens.iter().enumerate().skip(1) {
             if number % 2 == 0 {
                 known = known.revoked(NOON).unwrap();
             }
             let pool = if number % 2 == 0 { known.pool.clone() } else { format!("p{number}") };
-            known = MachineToken::following(Some(&known), &pool, &Armed::default(), fresh, NOON);
+            known = MachineToken::following(
+                Some(&known),
+                &pool,
+                &RearmRequests::default(),
+                fresh,
+                NOON,
+            );
             assert_eq!((&known.token, known.revoked), (fresh, None));
             assert!(known.earlier.contains(&tokens[number - 1].hash()));
         }
@@ -209,8 +221,13 @@ mod tests {
 
     #[test]
     fn a_machine_that_is_gone_is_remembered_for_a_while() {
-        let token =
-            MachineToken::following(None, "worker", &Armed::default(), &Token::new([1; 32]), NOON);
+        let token = MachineToken::following(
+            None,
+            "worker",
+            &RearmRequests::default(),
+            &Token::new([1; 32]),
+            NOON,
+        );
         let gone = token.revoked(NOON).unwrap();
         assert_eq!(gone.revoked, Some(NOON));
         let last = NOON + REMEMBERED - Duration::SECOND;
@@ -224,7 +241,7 @@ mod tests {
         let token = MachineToken::following(
             None,
             "worker",
-            &asked(Some("a"), None),
+            &requests(Some("a"), None),
             &Token::new([1; 32]),
             NOON,
         );

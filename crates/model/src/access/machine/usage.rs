@@ -29,7 +29,7 @@ impl Default for Window {
 
 /// A time by two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockReading {
     /// Time of the wall clock, which can be set.
     pub wall: OffsetDateTime,
     /// Time since the start of the process by a clock that is never set.
@@ -89,7 +89,7 @@ pub enum Stage {
 
 /// Effect of an answer that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Begun {
+pub struct UsageChange {
     /// True if the usage has changed and must be stored before the answer.
     pub is_changed: bool,
     /// True if the token was used from another address before, and from this one for the first time.
@@ -106,7 +106,7 @@ impl Usage {
 
     /// Stage of the token at `now`.
     #[must_use]
-    pub fn stage(&self, window: Window, now: Moment) -> Stage {
+    pub fn stage(&self, window: Window, now: ClockReading) -> Stage {
         let Window(window) = window;
         match (self.begun, self.taken) {
             _ if self.is_spent => Stage::Spent,
@@ -122,7 +122,7 @@ impl Usage {
     }
 
     /// Records that an answer begins for `address`.
-    pub fn begin(&mut self, address: IpAddr, now: Moment) -> Begun {
+    pub fn begin(&mut self, address: IpAddr, now: ClockReading) -> UsageChange {
         let mut is_changed = false;
         if self.taken.is_none() {
             if self.begun.is_none() {
@@ -134,11 +134,11 @@ impl Usage {
         let has_room = self.addresses.len() < MAX_ADDRESSES;
         let is_new = has_room && self.addresses.insert(address.to_canonical());
         let is_newly_shared = is_new && self.addresses.len() > 1;
-        Begun { is_changed: is_changed || is_new, is_newly_shared }
+        UsageChange { is_changed: is_changed || is_new, is_newly_shared }
     }
 
     /// Records that an answer was taken whole. Returns true if it is the first one.
-    pub fn take(&mut self, now: Moment) -> bool {
+    pub fn take(&mut self, now: ClockReading) -> bool {
         let is_first = self.taken.is_none();
         if is_first {
             (self.taken, self.taken_up) = (Some(now.wall), Some(now.up));
@@ -202,7 +202,12 @@ impl Usage {
 
 /// Returns `true` if `limit` has passed since a time. If an earlier process saw that, only the wall clock tells, and one
 /// that is behind tells nothing: then it counts as passed.
-fn has_passed(at: OffsetDateTime, up: Option<Duration>, limit: Duration, now: Moment) -> bool {
+fn has_passed(
+    at: OffsetDateTime,
+    up: Option<Duration>,
+    limit: Duration,
+    now: ClockReading,
+) -> bool {
     match up {
         Some(up) => now.up.saturating_sub(up) >= limit,
         None => match Duration::try_from(now.wall - at) {
@@ -228,9 +233,9 @@ mod tests {
     const WINDOW: Window = Window(HOUR);
 
     /// Seconds after noon, with a right clock.
-    fn after(seconds: u64) -> Moment {
+    fn after(seconds: u64) -> ClockReading {
         let up = Duration::from_secs(seconds);
-        Moment { wall: NOON + up, up }
+        ClockReading { wall: NOON + up, up }
     }
 
     fn address(last: u8) -> IpAddr {
@@ -250,7 +255,7 @@ mod tests {
         assert_eq!(usage.stage(WINDOW, after(99_999_999)), Stage::Armed);
         assert_eq!(
             usage.begin(address(1), after(10)),
-            Begun { is_changed: true, is_newly_shared: false }
+            UsageChange { is_changed: true, is_newly_shared: false }
         );
         assert_eq!(usage.stage(WINDOW, after(10)), Stage::Begun);
         assert!(usage.take(after(20)));
@@ -298,7 +303,7 @@ mod tests {
         usage.take(after(0));
         let at = |usage: &Usage, wall: i64, up: u64| {
             let wall = NOON + time::Duration::seconds(wall);
-            let stage = usage.stage(WINDOW, Moment { wall, up: Duration::from_secs(up) });
+            let stage = usage.stage(WINDOW, ClockReading { wall, up: Duration::from_secs(up) });
             stage != Stage::Spent
         };
         // This process has a clock that nobody sets.
@@ -372,7 +377,7 @@ mod tests {
         usage.take(after(0));
         assert_eq!(
             usage.begin(address(1), after(1)),
-            Begun { is_changed: false, is_newly_shared: false }
+            UsageChange { is_changed: false, is_newly_shared: false }
         );
         let mapped = std::net::Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped().into();
         let mut other = Usage::default();

@@ -32,7 +32,7 @@ pub struct PointerToken {
     /// Pool of the fetch.
     pub pool: String,
     /// Credential of the fetch.
-    pub carries: Carried,
+    pub carries: FetchCredential,
     /// True if it must not be written at present, because the last write failed. A pointer config that can never be
     /// written [cannot carry a token](Carried::Cannot).
     pub waits: bool,
@@ -40,7 +40,7 @@ pub struct PointerToken {
 
 /// Credential that a fetch carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Carried {
+pub enum FetchCredential {
     /// No credential.
     Nothing,
     /// A token of this server.
@@ -117,7 +117,7 @@ pub enum Reason {
 
 /// Next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum NextAction {
     /// Make this write, then observe and plan again.
     Write(Reason, Write),
     /// Nothing is due.

@@ -16,8 +16,8 @@ struct World {
 }
 
 impl World {
-    fn new(pool: &str, mode: AccessMode, pointers: &[Carried]) -> Self {
-        let pointer = |(number, carries): (usize, &Carried)| PointerToken {
+    fn new(pool: &str, mode: AccessMode, pointers: &[FetchCredential]) -> Self {
+        let pointer = |(number, carries): (usize, &FetchCredential)| PointerToken {
             name: format!("{pool}-{number}"),
             pool: pool.to_owned(),
             carries: carries.clone(),
@@ -35,7 +35,7 @@ impl World {
     fn step(&mut self, now: OffsetDateTime) -> Option<Reason> {
         self.made = self.made.wrapping_add(1);
         let fresh = Token::new([self.made; 32]);
-        let Next::Write(because, write) = next(&self.state, &POLICY, now, &fresh) else {
+        let NextAction::Write(because, write) = next(&self.state, &POLICY, now, &fresh) else {
             return None;
         };
         match write {
@@ -44,7 +44,7 @@ impl World {
             Write::Pointers(writes) => {
                 for PointerWrite { name, token, .. } in writes {
                     let found = self.state.pointers.iter_mut().find(|it| it.name == name);
-                    found.expect("one that there is").carries = Carried::Token(token);
+                    found.expect("one that there is").carries = FetchCredential::Token(token);
                 }
             }
         }
@@ -59,8 +59,8 @@ impl World {
 
     fn settled(&self, now: OffsetDateTime) -> (Option<OffsetDateTime>, Vec<String>) {
         match next(&self.state, &POLICY, now, &Token::new([255; 32])) {
-            Next::Settled { until, attention } => (until, attention),
-            other @ Next::Write(..) => panic!("{other:?}"),
+            NextAction::Settled { until, attention } => (until, attention),
+            other @ NextAction::Write(..) => panic!("{other:?}"),
         }
     }
 
@@ -75,20 +75,20 @@ impl World {
 
 #[test]
 fn a_token_that_servers_know_for_another_pool_is_carried_no_more() {
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
     let before = world.token();
     world.state.records.tokens[0].pools = ["master".to_owned()].into();
     world.settle(NOON);
     assert_ne!(world.token(), before);
-    assert_eq!(world.state.pointers[0].carries, Carried::Token(world.token()));
+    assert_eq!(world.state.pointers[0].carries, FetchCredential::Token(world.token()));
 }
 
 /// The last moment, which people write for "never".
 #[test]
 fn the_last_day_that_there_is_is_an_end_like_any_other() {
     let last = datetime!(9999-12-31 23:59:59 UTC);
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
     let mut named = world.state.records.tokens[0].clone();
     named.sha256 = Token::new([200; 32]).hash();
@@ -105,8 +105,11 @@ fn the_last_day_that_there_is_is_an_end_like_any_other() {
 
 #[test]
 fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
-    let mut world =
-        World::new("worker", AccessMode::Enforce, &[Carried::Nothing, Carried::Nothing]);
+    let mut world = World::new(
+        "worker",
+        AccessMode::Enforce,
+        &[FetchCredential::Nothing, FetchCredential::Nothing],
+    );
     let pool = || "worker".to_owned();
     let steps =
         [Reason::First(pool()), Reason::New, Reason::Carry, Reason::Remembered, Reason::Standing];
@@ -136,8 +139,9 @@ fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
 
 #[test]
 fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
-    let cannot = Carried::Cannot("spec 2.2 has no headers".to_owned());
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing, cannot.clone()]);
+    let cannot = FetchCredential::Cannot("spec 2.2 has no headers".to_owned());
+    let mut world =
+        World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing, cannot.clone()]);
     world.settle(NOON);
     assert!(world.state.records.enforced.is_empty());
     let (_, attention) = world.settled(NOON);
@@ -145,7 +149,7 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
         attention,
         ["pool worker: not set to be enforced: worker-1: spec 2.2 has no headers"]
     );
-    world.state.pointers[1].carries = Carried::Other;
+    world.state.pointers[1].carries = FetchCredential::Other;
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
     // A later one does not open the pool again.
@@ -170,7 +174,7 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
 #[test]
 fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_about_to_carry() {
     let enforce = AccessMode::Enforce;
-    let mut world = World::new("infra", enforce, &[Carried::Nothing]);
+    let mut world = World::new("infra", enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
     world.state.pools.insert("worker".to_owned(), enforce);
     // Without a pointer config, no machine can be locked out.
@@ -179,7 +183,7 @@ fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_
     assert!(without.state.records.enforced.contains("worker"));
     // A pointer config is made for it, before or after the controller has seen the pool.
     let other = world.state.pointers[0].clone();
-    let carries = Carried::Nothing;
+    let carries = FetchCredential::Nothing;
     let made =
         PointerToken { name: "new".to_owned(), pool: "worker".to_owned(), carries, waits: false };
     for mut world in [world, without] {
@@ -193,7 +197,7 @@ fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_
 
 #[test]
 fn a_pointer_that_cannot_be_written_now_opens_nothing_and_closes_nothing() {
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.state.pointers[0].waits = true;
     world.settle(NOON);
     assert_eq!(world.state.records.lacking, BTreeMap::new());
@@ -210,12 +214,12 @@ fn a_pointer_that_cannot_be_written_now_opens_nothing_and_closes_nothing() {
 
 #[test]
 fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
-    let cannot = Carried::Cannot("spec 3.0 has no headers".to_owned());
+    let cannot = FetchCredential::Cannot("spec 3.0 has no headers".to_owned());
     let mut world = World::new("worker", AccessMode::Enforce, &[cannot]);
     world.settle(NOON);
     assert_eq!(world.state.records.lacking["worker"], ["worker-0: spec 3.0 has no headers"]);
     // A pointer config of a newer spec replaces it, and cannot be written, not even when the next token is due.
-    world.state.pointers[0].carries = Carried::Nothing;
+    world.state.pointers[0].carries = FetchCredential::Nothing;
     world.state.pointers[0].waits = true;
     for now in [NOON, NOON + POLICY.period] {
         while world.step(now).is_some() {
@@ -233,10 +237,13 @@ fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
 
 /// An enforced pool that later got a pointer config without room for a token.
 fn enforced_with_one_that_cannot() -> World {
-    let mut world =
-        World::new("worker", AccessMode::Enforce, &[Carried::Nothing, Carried::Nothing]);
+    let mut world = World::new(
+        "worker",
+        AccessMode::Enforce,
+        &[FetchCredential::Nothing, FetchCredential::Nothing],
+    );
     world.settle(NOON);
-    world.state.pointers[1].carries = Carried::Cannot("spec 3.0 has no headers".to_owned());
+    world.state.pointers[1].carries = FetchCredential::Cannot("spec 3.0 has no headers".to_owned());
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
     world
@@ -244,9 +251,9 @@ fn enforced_with_one_that_cannot() -> World {
 
 #[test]
 fn a_pool_that_was_away_is_enforced_when_it_is_back() {
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
-    world.state.pointers[0].carries = Carried::Cannot("spec 3.0 has no headers".to_owned());
+    world.state.pointers[0].carries = FetchCredential::Cannot("spec 3.0 has no headers".to_owned());
     world.settle(NOON);
     let pools = std::mem::take(&mut world.state.pools);
     world.settle(NOON);
@@ -267,22 +274,22 @@ fn a_pool_that_was_away_is_enforced_when_it_is_back() {
 
 #[test]
 fn what_cannot_be_written_is_enforced_all_the_same() {
-    let mut world = World::new("worker", AccessMode::Audit, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Audit, &[FetchCredential::Nothing]);
     world.settle(NOON);
     world.state.pools.insert("worker".to_owned(), AccessMode::Enforce);
     let records = standing(&world.state, NOON);
     assert_eq!(records.tokens, world.state.records.tokens);
     assert!(records.enforced.contains("worker"));
-    world.state.pointers[0].carries = Carried::Nothing;
+    world.state.pointers[0].carries = FetchCredential::Nothing;
     assert!(standing(&world.state, NOON).enforced.is_empty());
 }
 
 #[test]
 fn to_write_a_token_into_a_pointer_config_makes_it_none() {
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
     let made_up = Token::new([200; 32]);
-    world.state.pointers[0].carries = Carried::Token(made_up.clone());
+    world.state.pointers[0].carries = FetchCredential::Token(made_up.clone());
     assert_eq!(world.settle(NOON), [Reason::Carry]);
     assert!(world.state.records.find(&made_up.hash()).is_none());
     // A token that was revoked so long ago that it is forgotten is not accepted again.
@@ -292,15 +299,15 @@ fn to_write_a_token_into_a_pointer_config_makes_it_none() {
     let later = NOON + REMEMBERED;
     world.settle(later);
     assert!(world.state.records.find(&leaked.hash()).is_none(), "it is forgotten");
-    world.state.pointers[0].carries = Carried::Token(leaked.clone());
+    world.state.pointers[0].carries = FetchCredential::Token(leaked.clone());
     world.settle(later);
     assert!(world.state.records.find(&leaked.hash()).is_none());
-    assert_eq!(world.state.pointers[0].carries, Carried::Token(world.token()));
+    assert_eq!(world.state.pointers[0].carries, FetchCredential::Token(world.token()));
 }
 
 #[test]
 fn a_pointer_that_cannot_be_written_keeps_its_token_alive() {
-    let mut world = World::new("worker", AccessMode::Audit, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Audit, &[FetchCredential::Nothing]);
     world.settle(NOON);
     let old = world.token();
     world.state.pointers[0].waits = true;
@@ -315,7 +322,7 @@ fn a_pointer_that_cannot_be_written_keeps_its_token_alive() {
 
 #[test]
 fn a_clock_that_is_wrong_ends_nothing_for_good() {
-    let mut world = World::new("worker", AccessMode::Audit, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Audit, &[FetchCredential::Nothing]);
     world.settle(NOON);
     let first = world.token();
     // Clock behind: nothing is made, nothing expires.
@@ -347,7 +354,7 @@ fn a_clock_that_is_wrong_ends_nothing_for_good() {
     (named.name, named.until) = (Some("rack-7".to_owned()), None);
     world.state.records.tokens.push(named);
     world.settle(NOON);
-    assert_eq!(world.state.pointers[0].carries, Carried::Token(token));
+    assert_eq!(world.state.pointers[0].carries, FetchCredential::Token(token));
     for before in [first, second] {
         assert_eq!(world.until(&before), Some(NOON + POLICY.overlap));
     }
@@ -356,14 +363,14 @@ fn a_clock_that_is_wrong_ends_nothing_for_good() {
 
 #[test]
 fn a_revoked_token_is_replaced_and_stays_revoked() {
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
     let leaked = world.token();
     world.state.records.tokens[0].revoked = Some(NOON);
     world.settle(NOON);
     assert_ne!(world.token(), leaked);
     assert!(world.state.records.find(&leaked.hash()).unwrap().revoked.is_some());
-    assert_eq!(world.state.pointers[0].carries, Carried::Token(world.token()));
+    assert_eq!(world.state.pointers[0].carries, FetchCredential::Token(world.token()));
     assert!(world.state.issued.tokens.iter().all(|issued| issued.token != leaked));
 }
 
@@ -386,7 +393,7 @@ fn tokens_with_a_name_are_nobodys_to_end() {
 
 #[test]
 fn a_pool_that_is_off_is_left_as_it_is_and_one_that_is_gone_ends() {
-    let mut world = World::new("worker", AccessMode::Off, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Off, &[FetchCredential::Nothing]);
     assert!(world.settle(NOON).is_empty());
     world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
     world.settle(NOON);

@@ -3,7 +3,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use pki::VALIDITY;
 use pki::issue::issue_ca;
 use pki::issue::{Signer, cross_sign};
-use pki::{Holder, Host, KeyAlgorithm};
+use pki::{Host, KeyAlgorithm, TrustHolder};
 use rcgen::KeyPair;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -22,7 +22,7 @@ fn cas(user_data: &[u8]) -> Vec<Certificate> {
     PointerConfig::read(user_data).cas()
 }
 
-fn holders(user_data: &[u8]) -> Vec<Holder> {
+fn holders(user_data: &[u8]) -> Vec<TrustHolder> {
     PointerConfig::read(user_data).holders("worker.ign")
 }
 
@@ -463,7 +463,7 @@ fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
         let carried = config.carriers("a", &bundle, &known, true);
         assert_eq!(carried.len(), 1);
         assert_eq!(carried[0].pool, "worker");
-        assert!(matches!(carried[0].carries, crate::access::rotation::Carried::Cannot(_)));
+        assert!(matches!(carried[0].carries, crate::access::rotation::FetchCredential::Cannot(_)));
         // A config of another server is not reported.
         let unknown = assess(&text, &bundle, &[]);
         assert!(

@@ -297,7 +297,7 @@ fn a_verdict_knows_pools_and_tokens() {
     let file = pointer(URL, ca.to_pem().as_bytes(), SpecVersion::V3_1).to_string();
     let verdict = |pools: &[&str]| {
         let pools = pools.iter().map(|pool| (*pool).to_owned()).collect();
-        let known = Known { chain: Some(&chain), records: None, pools: &pools };
+        let known = ServerState { chain: Some(&chain), records: None, pools: &pools };
         lines(&PointerConfig::read(file.as_bytes()).verdict("a", known, NOW).problems)
     };
     assert_eq!(verdict(&["worker"]), [""; 0]);
@@ -433,7 +433,7 @@ fn each_reason_not_to_boot_is_reported_once() {
     let (ca, chain) = issued(&["api-int.example.com"]);
     let pools = BTreeSet::new();
     let refusals = |file: &[u8], now| {
-        let known = Known { chain: Some(&chain), records: None, pools: &pools };
+        let known = ServerState { chain: Some(&chain), records: None, pools: &pools };
         lines(&PointerConfig::read(file).verdict("worker.ign", known, now).problems)
     };
     let url = |host: &str| json!({"source": format!("https://{host}:22623/config/worker")});

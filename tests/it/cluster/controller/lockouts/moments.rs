@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pki::{Certificate, Holder, locked_out};
+use pki::{Certificate, TrustHolder, locked_out};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -38,7 +38,7 @@ fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment
                 let names = ["worker-user-data-managed", "spec-2-user-data"];
                 let mut texts = names.map(|name| trusted(&site.user_data(name))).to_vec();
                 texts.push(site.bundle().into_bytes());
-                let first = |pem: &Vec<u8>| Holder::of_one(&Certificate::read_all(pem)[0]);
+                let first = |pem: &Vec<u8>| TrustHolder::of_one(&Certificate::read_all(pem)[0]);
                 let holders: Vec<_> = texts.iter().map(first).collect();
                 let lockouts =
                     locked_out(&site.chain(&serving()), &holders, OffsetDateTime::now_utc());

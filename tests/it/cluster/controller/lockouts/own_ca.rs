@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pki::{Certificate, Holder, locked_out};
+use pki::{Certificate, TrustHolder, locked_out};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -116,7 +116,7 @@ fn a_ca_that_cannot_be_used_is_kept_and_reported_and_one_that_is_deleted_locks_n
     site.in_order(&controller);
     assert_eq!(site.serial(&serving()), pair, "nobody can lead to the old CA without its key");
     assert_eq!(site.trusted().len(), 2);
-    let first = Holder::of_one(&site.trusted()[0]);
+    let first = TrustHolder::of_one(&site.trusted()[0]);
     assert_eq!(locked_out(&site.chain(&serving()), &[first], OffsetDateTime::now_utc()), []);
     site.cluster.delete(&bundle());
     site.object(&bundle());

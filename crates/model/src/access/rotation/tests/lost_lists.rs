@@ -21,7 +21,7 @@ fn a_list_that_is_lost_or_restored_is_made_anew_with_the_pools_that_were_enforce
         assert_eq!(world.state.records.enforced, BTreeSet::new());
     }
     // At no time do the records have more enforced pools than the list of tokens.
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     while world.step(NOON).is_some() {
         assert!(world.state.issued.enforced.is_superset(&world.state.records.enforced));
     }
@@ -52,15 +52,15 @@ fn where_both_lists_are_lost_evidence_opens_no_pool_until_less_is_asked() {
     world.settle(NOON);
     assert!(matches!(world.state.records.enforcement("worker"), Enforcement::Open(_)), "{world:?}");
     // If a list is lost with all pointer configs that carry its tokens, nothing shows that it existed.
-    let cannot = Carried::Cannot("spec 3.0 has no headers".to_owned());
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing, cannot]);
+    let cannot = FetchCredential::Cannot("spec 3.0 has no headers".to_owned());
+    let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing, cannot]);
     world.settle(NOON);
     assert!(matches!(world.state.records.enforcement("worker"), Enforcement::Open(_)), "{world:?}");
 }
 
 #[test]
 fn whatever_list_is_lost_nobody_is_refused() {
-    let mut before = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    let mut before = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     before.settle(NOON);
     let token = before.token();
     let holds = |world: &World| {
@@ -79,19 +79,19 @@ fn whatever_list_is_lost_nobody_is_refused() {
             world.state.records = Records::default();
         }
         if lost & 4 != 0 {
-            world.state.pointers[0].carries = Carried::Nothing;
+            world.state.pointers[0].carries = FetchCredential::Nothing;
         }
         world.settle(NOON);
         let nothing_has_it = lost & 3 == 3 && lost & 4 != 0;
         assert_eq!(holds(&world), !nothing_has_it, "{lost:03b}");
-        let Carried::Token(carried) = &world.state.pointers[0].carries else { panic!() };
+        let FetchCredential::Token(carried) = &world.state.pointers[0].carries else { panic!() };
         assert!(world.state.records.find(&carried.hash()).unwrap().is_valid_at(NOON));
     }
 }
 
 #[test]
 fn a_list_that_is_made_anew_opens_nothing_meanwhile() {
-    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.settle(NOON);
     world.state.records = Records::default();
     assert_eq!(world.step(NOON), Some(Reason::New));
