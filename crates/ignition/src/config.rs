@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use super::downgrade::downgrade;
 use super::error::{Error, FieldPath};
-use super::fields::{self, Spec};
+use super::fields::Spec;
 use super::go_json;
 use super::lift;
 use super::lower;
 use super::normalise::normalise;
 use super::rules;
 use super::spec2;
-use super::spec3::Body;
+use super::spec3::{self, Body};
 use super::version::{SemanticVersion, SpecVersion};
 
 /// A valid Ignition config, held in the newest spec.
@@ -38,14 +38,14 @@ impl Config {
         let value: Value = serde_json::from_str(json)?;
         let spec = declared(&value)?;
         if let (2, _) = spec {
-            let value = normalise(value, &fields::spec2::CONFIG, spec, &FieldPath::ROOT)?;
+            let value = normalise(value, spec2::CONFIG, spec, &FieldPath::ROOT)?;
             let config: spec2::Body = serde_json::from_value(value)?;
             rules::spec2::check(&config, spec)?;
             let body = lift::to_spec3(config, spec)?;
             rules::check(&body, SpecVersion::V3_0.number())?;
             return Ok(Self { declared: SpecVersion::V2_2, body });
         }
-        let value = normalise(value, &fields::spec3::CONFIG, spec, &FieldPath::ROOT)?;
+        let value = normalise(value, spec3::CONFIG, spec, &FieldPath::ROOT)?;
         let mut body: Body = serde_json::from_value(value)?;
         rules::check(&body, spec)?;
         let declared = SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST);
@@ -61,11 +61,11 @@ impl Config {
         let value = go_json::read(bytes)?;
         let spec = declared(&value)?;
         if let (2, _) = spec {
-            let value = normalise(value, &fields::spec2::CONFIG, spec, &FieldPath::ROOT)?;
+            let value = normalise(value, spec2::CONFIG, spec, &FieldPath::ROOT)?;
             rules::spec2::check(&serde_json::from_value(value.clone())?, spec)?;
             return Ok((SpecVersion::V2_2, value));
         }
-        let value = normalise(value, &fields::spec3::CONFIG, spec, &FieldPath::ROOT)?;
+        let value = normalise(value, spec3::CONFIG, spec, &FieldPath::ROOT)?;
         rules::check(&serde_json::from_value(value.clone())?, spec)?;
         Ok((SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST), value))
     }
@@ -122,7 +122,7 @@ pub struct LoweredConfig(pub(super) Value);
 /// The body without fields that `to` lacks; an error if one of them has an effect.
 fn downgrade_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {
     let mut value = serde_json::to_value(body)?;
-    downgrade(&mut value, &fields::spec3::CONFIG, to, &FieldPath::ROOT)?;
+    downgrade(&mut value, spec3::CONFIG, to, &FieldPath::ROOT)?;
     Ok(value)
 }
 

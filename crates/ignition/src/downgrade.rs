@@ -22,7 +22,7 @@ pub(super) fn downgrade(
                 let Some(value) = members.get_mut(field.name) else { continue };
                 let at = at.field(field.name);
                 if field.since <= to.number() {
-                    downgrade(value, &field.shape, to, &at)?;
+                    downgrade(value, field.shape, to, &at)?;
                 } else if field.is_idle(value) {
                     members.shift_remove(field.name);
                 } else {
@@ -59,11 +59,11 @@ fn needed(since: Spec) -> Option<SpecVersion> {
 mod tests {
     use serde_json::json;
 
-    use super::super::fields::spec3;
+    use super::super::spec3;
     use super::*;
 
     fn downgraded(mut value: Value, to: SpecVersion) -> Result<Value, String> {
-        downgrade(&mut value, &spec3::CONFIG, to, &FieldPath::ROOT)
+        downgrade(&mut value, spec3::CONFIG, to, &FieldPath::ROOT)
             .map_err(|error| error.to_string())?;
         Ok(value)
     }

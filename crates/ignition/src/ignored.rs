@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::config::declared;
 use super::error::{Error, FieldPath};
-use super::fields::{self, Shape, Spec, known};
+use super::fields::{Shape, Spec, known};
+use super::{spec2, spec3};
 
 /// A field without effect, or with another effect than its text suggests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl fmt::Display for Ignored {
 /// The config's spec is unknown.
 pub fn ignored(config: &Value) -> Result<Vec<Ignored>, Error> {
     let spec = declared(config)?;
-    let shape = if spec.0 == 2 { &fields::spec2::CONFIG } else { &fields::spec3::CONFIG };
+    let shape = if spec.0 == 2 { spec2::CONFIG } else { spec3::CONFIG };
     let mut found = Vec::new();
     look(config, shape, spec, &FieldPath::ROOT, &mut found);
     Ok(found)
@@ -79,7 +80,7 @@ fn look(value: &Value, shape: &Shape, spec: Spec, at: &FieldPath<'_>, found: &mu
                         Some(IgnoredReason::NewerField { declared: spec, since: field.since })
                     }
                     Some(field) => {
-                        look(value, &field.shape, spec, &at, found);
+                        look(value, field.shape, spec, &at, found);
                         let mode = value.as_i64().filter(|_| field.name == "mode");
                         let is_directory = || at.to_string().starts_with("storage.directories[");
                         mode.and_then(|mode| decimal_mode(mode, is_directory()))
@@ -228,7 +229,7 @@ mod tests {
             let (parent, name) = pointer.rsplit_once('/').unwrap();
             stripped.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(name).unwrap();
         }
-        let shape = &fields::spec3::CONFIG;
+        let shape = spec3::CONFIG;
         let read =
             super::super::normalise::normalise(config, shape, (3, 1), &FieldPath::ROOT).unwrap();
         assert_eq!(stripped, read);

@@ -15,8 +15,8 @@
 //! - A [`Config`] is held in the newest spec. Each newer spec 3 only adds fields, so lifting is parsing. Lowering drops
 //!   fields without effect, and refuses the others by name.
 //! - [`ignored()`] reports fields that a config's spec lacks.
-//! - `fields` defines the spec that introduced each field, and how lists are merged. `rules` defines the rules, with
-//!   the specs that they hold in.
+//! - `spec2` and `spec3` declare the fields: the spec that introduced each, and how lists are merged. `rules` defines the
+//!   rules, with the specs that they hold in.
 //! - The answers for configs of spec 3.5 and older are the reference server's, also where it leaves something out
 //!   (`lower` says where); 3.0 and 3.6 are served too.
 //!

@@ -266,6 +266,7 @@ fn disk(disk: super::spec3::Disk) -> spec2::Disk {
                 label: partition.label.unwrap_or_default(),
                 number: partition.number,
                 type_guid: partition.type_guid.unwrap_or_default(),
+                ..spec2::Partition::default()
             })
             .collect(),
         wipe_table: disk.wipe_table.unwrap_or(false),

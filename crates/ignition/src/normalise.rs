@@ -48,7 +48,7 @@ fn normalise_members(
             && field.since <= spec
             && !value.is_null()
         {
-            let value = normalise(value, &field.shape, spec, &at.field(field.name))?;
+            let value = normalise(value, field.shape, spec, &at.field(field.name))?;
             kept.insert(field.name.to_owned(), value);
         }
     }
@@ -92,11 +92,11 @@ fn found(value: &Value) -> &'static str {
 mod tests {
     use serde_json::json;
 
-    use super::super::fields::spec3;
+    use super::super::spec3;
     use super::*;
 
     fn normalised(value: Value, spec: Spec) -> Result<Value, String> {
-        normalise(value, &spec3::CONFIG, spec, &FieldPath::ROOT).map_err(|error| error.to_string())
+        normalise(value, spec3::CONFIG, spec, &FieldPath::ROOT).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -4,27 +4,16 @@
 //! fewer fields. In spec 2 an empty text, `false` and 0 mean the same as absence, except where this model has an
 //! `Option`.
 
-use serde::{Deserialize, Serialize};
+use super::fields::{Field, Shape, Shaped, is_default, objects};
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// Declares the structs of the spec. Default values are not written.
-macro_rules! objects {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* })*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        pub(super) struct $name {
-            $($(#[$doc])* #[serde(skip_serializing_if = "is_default")] pub(super) $field: $type,)*
-        }
-    )*};
-}
+/// The shape of a config.
+pub(super) const CONFIG: &Shape = Body::SHAPE;
 
 objects! {
+    (pub(super))
+
     /// Top level of a config.
-    Body {
+    Body() {
         ignition: Ignition,
         networkd: Networkd,
         passwd: Passwd,
@@ -32,185 +21,207 @@ objects! {
         systemd: Systemd,
     }
 
-    Ignition {
+    Ignition() {
         config: IgnitionConfig,
-        security: Security,
-        timeouts: Timeouts,
+        security: Security [since(2, 2)],
+        timeouts: Timeouts [since(2, 1)],
         version: String,
     }
 
-    IgnitionConfig {
+    IgnitionConfig() {
         append: Vec<Reference>,
         replace: Option<Reference>,
     }
 
     /// A config or a CA.
-    Reference {
+    Reference() {
         source: String,
         verification: Verification,
     }
 
-    Verification {
+    Verification() {
         hash: Option<String>,
     }
 
-    Security {
+    Security() {
         tls: Tls,
     }
 
-    Tls {
-        certificate_authorities: Vec<Reference>,
+    Tls() {
+        certificate_authorities: Vec<Reference> = "certificateAuthorities",
     }
 
     /// Timeouts in seconds; 0 is no limit.
-    Timeouts {
-        http_response_headers: Option<i64>,
-        http_total: Option<i64>,
+    Timeouts() {
+        http_response_headers: Option<i64> = "httpResponseHeaders",
+        http_total: Option<i64> = "httpTotal",
     }
 
     /// Spec 3 has no networkd units, so only their presence matters.
-    Networkd {
-        units: Vec<Unit>,
+    Networkd() {
+        units: Vec<NetworkdUnit>,
     }
 
-    Passwd {
+    NetworkdUnit() {
+        contents: String,
+        dropins: Vec<Dropin> [since(2, 2)],
+        name: String,
+    }
+
+    Passwd() {
         groups: Vec<Group>,
         users: Vec<User>,
     }
 
-    Group {
+    Group() {
         gid: Option<i64>,
         name: String,
-        password_hash: String,
+        password_hash: String = "passwordHash",
         system: bool,
     }
 
-    User {
+    User() {
         /// Older form of the fields that follow; not lifted.
         create: Option<UserCreate>,
+        gecos: String [since(2, 1)],
+        groups: Vec<String> [since(2, 1)],
+        home_dir: String = "homeDir" [since(2, 1)],
+        name: String,
+        no_create_home: bool = "noCreateHome" [since(2, 1)],
+        no_log_init: bool = "noLogInit" [since(2, 1)],
+        no_user_group: bool = "noUserGroup" [since(2, 1)],
+        password_hash: Option<String> = "passwordHash",
+        primary_group: String = "primaryGroup" [since(2, 1)],
+        ssh_authorized_keys: Vec<String> = "sshAuthorizedKeys",
+        shell: String [since(2, 1)],
+        system: bool [since(2, 1)],
+        uid: Option<i64> [since(2, 1)],
+    }
+
+    UserCreate() {
         gecos: String,
         groups: Vec<String>,
-        home_dir: String,
-        name: String,
-        no_create_home: bool,
-        no_log_init: bool,
-        no_user_group: bool,
-        password_hash: Option<String>,
-        primary_group: String,
-        ssh_authorized_keys: Vec<String>,
+        home_dir: String = "homeDir",
+        no_create_home: bool = "noCreateHome",
+        no_log_init: bool = "noLogInit",
+        no_user_group: bool = "noUserGroup",
+        primary_group: String = "primaryGroup",
         shell: String,
         system: bool,
         uid: Option<i64>,
     }
 
-    UserCreate {}
-
-    Storage {
-        directories: Vec<Directory>,
+    Storage() {
+        directories: Vec<Directory> [since(2, 1)],
         disks: Vec<Disk>,
         files: Vec<File>,
         filesystems: Vec<Filesystem>,
-        links: Vec<Link>,
+        links: Vec<Link> [since(2, 1)],
         raid: Vec<Raid>,
     }
 
     /// Owner of a node, by number or by name.
-    Owner {
+    Owner() {
         id: Option<i64>,
-        name: String,
+        name: String [since(2, 1)],
     }
 
-    Directory {
+    Directory() {
         filesystem: String,
         group: Option<Owner>,
-        overwrite: Option<bool>,
+        overwrite: Option<bool> [since(2, 2)],
         path: String,
         user: Option<Owner>,
         mode: Option<i64>,
     }
 
-    File {
+    File() {
         filesystem: String,
         group: Option<Owner>,
-        overwrite: Option<bool>,
+        overwrite: Option<bool> [since(2, 2)],
         path: String,
         user: Option<Owner>,
-        append: bool,
+        append: bool [since(2, 2)],
         contents: Contents,
         mode: Option<i64>,
     }
 
-    Contents {
+    Contents() {
         compression: String,
         source: String,
         verification: Verification,
     }
 
-    Link {
+    Link() {
         filesystem: String,
         group: Option<Owner>,
-        overwrite: Option<bool>,
+        overwrite: Option<bool> [since(2, 2)],
         path: String,
         user: Option<Owner>,
         hard: bool,
         target: String,
     }
 
-    Disk {
+    Disk() {
         device: String,
         partitions: Vec<Partition>,
-        wipe_table: bool,
+        wipe_table: bool = "wipeTable",
     }
 
-    /// A partition without start and size, which are in sectors of 512 bytes here and in MiB in spec 3.
-    Partition {
-        guid: String,
+    /// A partition. Start and size are in sectors of 512 bytes, and in MiB in spec 3.
+    Partition() {
+        guid: String [since(2, 1)],
         label: String,
         number: i64,
-        type_guid: String,
+        size: i64,
+        start: i64,
+        type_guid: String = "typeGuid",
     }
 
-    Filesystem {
+    Filesystem() {
         mount: Option<Mount>,
         name: String,
         path: Option<String>,
     }
 
-    Mount {
+    Mount() {
         create: Option<MountCreate>,
         device: String,
         format: String,
-        label: Option<String>,
-        options: Vec<String>,
-        uuid: Option<String>,
-        wipe_filesystem: bool,
+        label: Option<String> [since(2, 1)],
+        options: Vec<String> [since(2, 1)],
+        uuid: Option<String> [since(2, 1)],
+        wipe_filesystem: bool = "wipeFilesystem" [since(2, 1)],
     }
 
-    MountCreate {}
+    MountCreate() {
+        force: bool,
+        options: Vec<String>,
+    }
 
-    Raid {
+    Raid() {
         devices: Vec<String>,
         level: String,
         name: String,
-        options: Vec<String>,
+        options: Vec<String> [since(2, 2)],
         spares: i64,
     }
 
-    Systemd {
+    Systemd() {
         units: Vec<Unit>,
     }
 
-    Unit {
+    Unit() {
         contents: String,
         dropins: Vec<Dropin>,
         /// Older form of `enabled: true`.
         enable: bool,
-        enabled: Option<bool>,
+        enabled: Option<bool> [since(2, 1)],
         mask: bool,
         name: String,
     }
 
-    Dropin {
+    Dropin() {
         contents: String,
         name: String,
     }

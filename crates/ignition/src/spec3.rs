@@ -1,8 +1,8 @@
 //! The model: a config in the newest spec, 3.6.
 //!
 //! The field names and their order are those of the spec's page "Configuration Specification v3.6.0". Specs 3.0 to 3.5
-//! have the same shape with fewer fields, so every spec 3 config is held in these types; [`super::fields`] defines the
-//! spec that introduced each field.
+//! have the same shape with fewer fields, so every spec 3 config is held in these types; a field has the spec that
+//! introduced it.
 //!
 //! The types of the crate `ignition-config` are not used: Ignition reads a missing text as an empty one (a user without
 //! a name is valid) where that crate refuses it, and the nested `Option`s of generated types would be unwrapped in
@@ -13,27 +13,23 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::fields::{Field, Idle, Shape, Shaped, is_default, objects};
 use super::version::SpecVersion;
 
-/// Top level of a config.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Body {
-    pub ignition: Ignition,
-    #[serde(skip_serializing_if = "is_default")]
-    pub kernel_arguments: KernelArguments,
-    #[serde(skip_serializing_if = "is_default")]
-    pub passwd: Passwd,
-    #[serde(skip_serializing_if = "is_default")]
-    pub storage: Storage,
-    #[serde(skip_serializing_if = "is_default")]
-    pub systemd: Systemd,
-}
+/// The shape of a config.
+pub(super) const CONFIG: &Shape = Body::SHAPE;
 
-/// Returns `true` for a default value, which means the same as absence and is not written.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
+/// A config or a CA; before 3.1 neither could be compressed.
+const REFERENCE: &Shape = &Shape::Object(&[
+    Field::new("compression", String::SHAPE).since(3, 1),
+    Field::new("httpHeaders", Vec::<HttpHeader>::SHAPE)
+        .by(&["name"])
+        .removing_without("value")
+        .since(3, 1),
+    Field::new("source", String::SHAPE),
+    Field::new("verification", Verification::SHAPE),
+]);
+const REFERENCES: &Shape = &Shape::List(REFERENCE);
 
 /// The version as text, derived from the spec that the config is written in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,50 +41,43 @@ impl From<SpecVersion> for Version {
     }
 }
 
+impl Shaped for Version {
+    const SHAPE: &'static Shape = String::SHAPE;
+}
+
 impl Default for Version {
     fn default() -> Self {
         SpecVersion::NEWEST.into()
     }
 }
 
-/// Declares the structs of the spec. The field in parentheses is required and always written, the others only if they
-/// differ from the default.
-macro_rules! objects {
-    ($($(#[$meta:meta])* $name:ident($($required:ident: $required_type:ty)?) {
-        $($field:ident: $type:ty $(= $key:literal)?,)*
-    })*) => {$(
-        $(#[$meta])*
-        // The names are the spec's.
-        #[allow(clippy::struct_field_names)]
-        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-        #[serde(default, rename_all = "camelCase")]
-        pub struct $name {
-            $(pub $required: $required_type,)?
-            $(
-                #[serde(skip_serializing_if = "is_default" $(, rename = $key)?)]
-                pub $field: $type,
-            )*
-        }
-    )*};
-}
-
 objects! {
+    (pub)
+
+    /// Top level of a config.
+    Body(ignition: Ignition) {
+        kernel_arguments: KernelArguments = "kernelArguments" [since(3, 3)],
+        passwd: Passwd,
+        storage: Storage,
+        systemd: Systemd,
+    }
+
     Ignition(version: Version) {
         config: IgnitionConfig,
-        proxy: Proxy,
+        proxy: Proxy [since(3, 1)],
         security: Security,
         timeouts: Timeouts,
     }
 
     IgnitionConfig() {
-        merge: Vec<Resource>,
-        replace: Resource,
+        merge: Vec<Resource> as REFERENCES [by(&["source"])],
+        replace: Resource as REFERENCE,
     }
 
     /// A resource that is fetched: a config, a CA, a file's contents, a key.
     Resource() {
         compression: Option<String>,
-        http_headers: Vec<HttpHeader>,
+        http_headers: Vec<HttpHeader> = "httpHeaders" [by(&["name"]), removing_without("value"), since(3, 1)],
         source: Option<String>,
         verification: Verification,
     }
@@ -102,9 +91,9 @@ objects! {
     }
 
     Proxy() {
-        http_proxy: Option<String>,
-        https_proxy: Option<String>,
-        no_proxy: Vec<String>,
+        http_proxy: Option<String> = "httpProxy",
+        https_proxy: Option<String> = "httpsProxy",
+        no_proxy: Vec<String> = "noProxy",
     }
 
     Security() {
@@ -112,56 +101,56 @@ objects! {
     }
 
     Tls() {
-        certificate_authorities: Vec<Resource>,
+        certificate_authorities: Vec<Resource> as REFERENCES = "certificateAuthorities" [by(&["source"])],
     }
 
     /// Timeouts in seconds; 0 is no limit.
     Timeouts() {
-        http_response_headers: Option<i64>,
-        http_total: Option<i64>,
+        http_response_headers: Option<i64> = "httpResponseHeaders",
+        http_total: Option<i64> = "httpTotal",
     }
 
     KernelArguments() {
-        should_exist: Vec<String>,
-        should_not_exist: Vec<String>,
+        should_exist: Vec<String> = "shouldExist" [sharing_keys()],
+        should_not_exist: Vec<String> = "shouldNotExist" [sharing_keys()],
     }
 
     Passwd() {
-        groups: Vec<Group>,
-        users: Vec<User>,
+        groups: Vec<Group> [by(&["name"])],
+        users: Vec<User> [by(&["name"])],
     }
 
     Group(name: String) {
         gid: Option<i64>,
-        password_hash: Option<String>,
-        should_exist: Option<bool>,
+        password_hash: Option<String> = "passwordHash",
+        should_exist: Option<bool> = "shouldExist" [since(3, 2), idle(Idle::True)],
         system: Option<bool>,
     }
 
     User(name: String) {
         gecos: Option<String>,
         groups: Vec<String>,
-        home_dir: Option<String>,
-        no_create_home: Option<bool>,
-        no_log_init: Option<bool>,
-        no_user_group: Option<bool>,
-        password_hash: Option<String>,
-        primary_group: Option<String>,
-        ssh_authorized_keys: Vec<String>,
+        home_dir: Option<String> = "homeDir",
+        no_create_home: Option<bool> = "noCreateHome",
+        no_log_init: Option<bool> = "noLogInit",
+        no_user_group: Option<bool> = "noUserGroup",
+        password_hash: Option<String> = "passwordHash",
+        primary_group: Option<String> = "primaryGroup",
+        ssh_authorized_keys: Vec<String> = "sshAuthorizedKeys",
         shell: Option<String>,
-        should_exist: Option<bool>,
+        should_exist: Option<bool> = "shouldExist" [since(3, 2), idle(Idle::True)],
         system: Option<bool>,
         uid: Option<i64>,
     }
 
     Storage() {
-        directories: Vec<Directory>,
-        disks: Vec<Disk>,
-        files: Vec<File>,
-        filesystems: Vec<Filesystem>,
-        links: Vec<Link>,
-        luks: Vec<Luks>,
-        raid: Vec<Raid>,
+        directories: Vec<Directory> [by(&["path"]), sharing_keys()],
+        disks: Vec<Disk> [by(&["device"])],
+        files: Vec<File> [by(&["path"]), sharing_keys()],
+        filesystems: Vec<Filesystem> [by(&["device"])],
+        links: Vec<Link> [by(&["path"]), sharing_keys()],
+        luks: Vec<Luks> [by(&["name"]), since(3, 2)],
+        raid: Vec<Raid> [by(&["name"])],
     }
 
     /// Owner of a node, by number or by name.
@@ -181,7 +170,7 @@ objects! {
         group: Owner,
         overwrite: Option<bool>,
         user: Owner,
-        append: Vec<Resource>,
+        append: Vec<Resource> [appended()],
         contents: Resource,
         mode: Option<i64>,
     }
@@ -195,8 +184,8 @@ objects! {
     }
 
     Disk(device: String) {
-        partitions: Vec<Partition>,
-        wipe_table: Option<bool>,
+        partitions: Vec<Partition> [by(&["number", "label"])],
+        wipe_table: Option<bool> = "wipeTable",
     }
 
     /// A partition. Number 0 is the next free one; start or size 0 is the largest free block.
@@ -204,42 +193,42 @@ objects! {
         guid: Option<String>,
         label: Option<String>,
         number: i64,
-        resize: Option<bool>,
-        should_exist: Option<bool>,
+        resize: Option<bool> [since(3, 2), idle(Idle::False)],
+        should_exist: Option<bool> = "shouldExist",
         size_mib: Option<i64> = "sizeMiB",
         start_mib: Option<i64> = "startMiB",
-        type_guid: Option<String>,
-        wipe_partition_entry: Option<bool>,
+        type_guid: Option<String> = "typeGuid",
+        wipe_partition_entry: Option<bool> = "wipePartitionEntry",
     }
 
     Filesystem(device: String) {
         format: Option<String>,
         label: Option<String>,
-        mount_options: Vec<String>,
-        options: Vec<String>,
+        mount_options: Vec<String> = "mountOptions" [appended(), since(3, 1)],
+        options: Vec<String> [appended()],
         path: Option<String>,
         uuid: Option<String>,
-        wipe_filesystem: Option<bool>,
+        wipe_filesystem: Option<bool> = "wipeFilesystem",
     }
 
     Raid(name: String) {
         devices: Vec<String>,
         level: Option<String>,
-        options: Vec<String>,
+        options: Vec<String> [appended()],
         spares: Option<i64>,
     }
 
     Luks(name: String) {
-        cex: Cex,
+        cex: Cex [since(3, 5), idle(Idle::Always)],
         clevis: Clevis,
         device: Option<String>,
-        discard: Option<bool>,
-        key_file: Resource,
+        discard: Option<bool> [since(3, 4), idle(Idle::False)],
+        key_file: Resource = "keyFile",
         label: Option<String>,
-        open_options: Vec<String>,
-        options: Vec<String>,
+        open_options: Vec<String> = "openOptions" [since(3, 4)],
+        options: Vec<String> [appended()],
         uuid: Option<String>,
-        wipe_volume: Option<bool>,
+        wipe_volume: Option<bool> = "wipeVolume",
     }
 
     /// A key in an IBM crypto express card.
@@ -249,30 +238,30 @@ objects! {
 
     Clevis() {
         custom: ClevisCustom,
-        tang: Vec<Tang>,
+        tang: Vec<Tang> [by(&["url"])],
         threshold: Option<i64>,
         tpm2: Option<bool>,
     }
 
     ClevisCustom() {
         config: Option<String>,
-        needs_network: Option<bool>,
+        needs_network: Option<bool> = "needsNetwork",
         pin: Option<String>,
     }
 
     Tang() {
-        advertisement: Option<String>,
+        advertisement: Option<String> [since(3, 4)],
         thumbprint: Option<String>,
         url: String,
     }
 
     Systemd() {
-        units: Vec<Unit>,
+        units: Vec<Unit> [by(&["name"])],
     }
 
     Unit(name: String) {
         contents: Option<String>,
-        dropins: Vec<Dropin>,
+        dropins: Vec<Dropin> [by(&["name"])],
         enabled: Option<bool>,
         mask: Option<bool>,
     }
@@ -286,7 +275,6 @@ objects! {
 mod tests {
     use serde_json::{Map, Value, json};
 
-    use super::super::fields::{self, Shape};
     use super::*;
 
     /// A value with every field of a shape.
@@ -297,16 +285,15 @@ mod tests {
             Shape::Flag => json!(true),
             Shape::List(item) => json!([full(item)]),
             Shape::Object(fields) => {
-                let members =
-                    fields.iter().map(|field| (field.name.to_owned(), full(&field.shape)));
+                let members = fields.iter().map(|field| (field.name.to_owned(), full(field.shape)));
                 Value::Object(members.collect::<Map<_, _>>())
             }
         }
     }
 
     #[test]
-    fn the_model_has_just_the_fields_of_the_table() {
-        let config = full(&fields::spec3::CONFIG);
+    fn the_types_and_their_fields_have_the_same_names() {
+        let config = full(CONFIG);
         let body: Body = serde_json::from_value(config.clone()).unwrap();
         assert_eq!(serde_json::to_value(body).unwrap(), config);
     }

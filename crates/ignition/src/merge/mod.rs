@@ -1,7 +1,7 @@
 //! Merges configs as Ignition does: those in `ignition.config.merge`, and those of a pool's MachineConfigs.
 //!
 //! A later config is merged into the earlier ones member by member: members that it sets replace theirs, others stay.
-//! [`super::fields`] defines how lists are merged. The result borrows from the configs, so that only values of the
+//! [`super::spec3`] defines how lists are merged. The result borrows from the configs, so that only values of the
 //! result are copied. Each value knows its config, for [`Merged::origins`].
 //!
 //! Two valid configs can make an invalid one (partitions that overlap, say), so the result is checked.
@@ -17,9 +17,8 @@ use serde_json::Value;
 use self::node::Node;
 use super::config::Config;
 use super::error::Error;
-use super::fields;
 use super::lower;
-use super::spec3::Body;
+use super::spec3::{self, Body};
 use super::version::SpecVersion;
 
 pub use self::origins::{Member, Origin};
@@ -77,7 +76,7 @@ pub fn merge<'a>(parts: &[&'a MergeInput], at_least: SpecVersion) -> Merged<'a> 
     let parts: Vec<_> = parts.iter().map(|part| part.value_in(spec)).collect();
     let mut root = Node::EMPTY;
     for (config, part) in parts.iter().copied().enumerate() {
-        root.merge(part, config, &fields::spec3::CONFIG);
+        root.merge(part, config, spec3::CONFIG);
     }
     Merged { spec, parts, root }
 }

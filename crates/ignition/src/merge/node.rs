@@ -44,7 +44,7 @@ impl<'a> Node<'a> {
     }
 
     fn merge_member(&mut self, later: &'a Value, config: usize, field: &Field) {
-        match (&field.shape, later) {
+        match (field.shape, later) {
             (Shape::List(shape), Value::Array(later)) => {
                 let items = mem::replace(self, Self::EMPTY).into_items();
                 *self = Node::List(merge_items(items, later, config, (field, shape)));

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
 
-use super::super::fields::{self, Field, Merge, Shape};
+use super::super::fields::{Field, Merge, Shape};
+use super::super::spec3;
 use super::node::{Key, Node, names};
 
 /// Origin of a list's item (a file, a unit, a drop-in, a key of a user), or of a value outside of lists.
@@ -70,7 +71,7 @@ pub(super) fn origins(root: &Node<'_>, parts: &[&Value]) -> Vec<Origin> {
 fn found_in(root: &Node<'_>) -> Vec<IdentifiedOrigin> {
     let mut walk = OriginWalk { found: Vec::new() };
     let nowhere = WalkPosition { list: "", id: "", keys: &[], item: None, path: "" };
-    walk.look(root, &fields::spec3::CONFIG, &nowhere);
+    walk.look(root, spec3::CONFIG, &nowhere);
     walk.found
 }
 
@@ -106,7 +107,7 @@ impl OriginWalk {
             let Some(field) = fields.iter().find(|field| field.name == name) else { return };
             let path = joined(spot.path, name);
             let spot = WalkPosition { path: &path, ..*spot };
-            match &field.shape {
+            match field.shape {
                 Shape::List(item) => self.look_at_items(member, (field, item), &spot),
                 shape => self.look(member, shape, &spot),
             }

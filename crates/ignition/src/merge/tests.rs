@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::fields::{Field, Merge, Shape, spec3};
+use super::super::fields::{Field, Merge, Shape};
 use super::*;
 
 fn part(config: &Value) -> MergeInput {
@@ -31,7 +31,7 @@ fn merged(section: &str, values: &[Value]) -> Value {
 fn lists(place: &str, fields: &'static [Field], found: &mut Vec<(String, &'static Field)>) {
     for field in fields {
         let place = format!("{place}.{}", field.name);
-        let item = match &field.shape {
+        let item = match field.shape {
             Shape::List(item) => {
                 found.push((place.clone(), field));
                 item
@@ -46,13 +46,13 @@ fn lists(place: &str, fields: &'static [Field], found: &mut Vec<(String, &'stati
 
 #[test]
 fn every_list_has_keys_that_its_items_have_or_is_appended() {
-    let Shape::Object(fields) = &spec3::CONFIG else { panic!() };
+    let Shape::Object(fields) = spec3::CONFIG else { panic!() };
     let mut found = Vec::new();
     lists("", fields, &mut found);
     let mut appended = Vec::new();
     let mut sharing = Vec::new();
     for (place, field) in &found {
-        let Shape::List(item) = &field.shape else { panic!() };
+        let Shape::List(item) = field.shape else { panic!() };
         match (field.merge, item) {
             (Merge::Append, _) => appended.push(place.as_str()),
             (Merge::ByKey(names), Shape::Object(members)) => {
