@@ -96,9 +96,10 @@ impl Layering {
                 self.registry_hosts.insert(service.registry_host());
             }
             Object::Route(route)
-                if route.metadata.namespace == REGISTRY_NAMESPACE && !route.host().is_empty() =>
+                if route.metadata.namespace == REGISTRY_NAMESPACE
+                    && !route.spec.host.is_empty() =>
             {
-                self.registry_hosts.insert(route.host().to_owned());
+                self.registry_hosts.insert(route.spec.host.clone());
             }
             _ => {}
         }

@@ -7,6 +7,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use time::OffsetDateTime;
+use time::serde::rfc3339;
 
 use super::mode::{AccessMode, Waiting};
 use super::proof::{Proof, Refusal, Verifier};
@@ -60,21 +61,13 @@ pub struct Record {
     /// Pools that it opens.
     pub pools: BTreeSet<String>,
     /// Time of its generation.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "rfc3339")]
     pub made: OffsetDateTime,
     /// Time of its expiry, if it has one.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "time::serde::rfc3339::option"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     pub until: Option<OffsetDateTime>,
     /// Time of its revocation.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "time::serde::rfc3339::option"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     pub revoked: Option<OffsetDateTime>,
 }
 

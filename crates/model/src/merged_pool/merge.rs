@@ -30,8 +30,8 @@ pub fn merge(
     let sources = ordered(sources)?;
     let kernel_type = kernel_type(&sources)?.to_owned();
     let config = ignition_config(pool, &sources)?;
-    let base = controller_config.map_or("", ControllerConfig::base_os_image);
-    let base_extensions = controller_config.map_or("", ControllerConfig::base_os_extensions_image);
+    let base = controller_config.map_or("", |it| &it.spec.base_os_image);
+    let base_extensions = controller_config.map_or("", |it| &it.spec.base_os_extensions_image);
     let image = |image: Image, base: &str| {
         chosen(&sources, image).next_back().map_or(base, |source| image(source.spec())).to_owned()
     };

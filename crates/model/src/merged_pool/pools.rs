@@ -98,7 +98,7 @@ impl MergedPools {
         last: Option<MergedPool>,
     ) -> MergedPool {
         let images = controller_config.map_or_else(Default::default, |config| {
-            [config.base_os_image(), config.base_os_extensions_image()].map(str::to_owned)
+            [config.spec.base_os_image.clone(), config.spec.base_os_extensions_image.clone()]
         });
         let selected = match machine_configs.select(pool) {
             Ok(selected) => selected.into_iter().cloned().collect(),

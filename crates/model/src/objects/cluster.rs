@@ -12,49 +12,27 @@ use super::metadata::{Metadata, null_as_default};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct ControllerConfig {
     #[serde(default, deserialize_with = "null_as_default")]
-    spec: ControllerConfigSpec,
+    pub(crate) spec: ControllerConfigSpec,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct ControllerConfigSpec {
+pub(crate) struct ControllerConfigSpec {
+    /// CA in PEM by which kubelet verifies clients of the API server; empty if it is not set.
     #[serde(default, rename = "kubeAPIServerServingCAData", deserialize_with = "base64_bytes")]
-    kube_api_server_serving_ca: Vec<u8>,
+    pub(crate) kube_api_server_serving_ca: Vec<u8>,
+    /// CA in PEM of the cloud's API; empty if it is not set.
     #[serde(default, rename = "cloudProviderCAData", deserialize_with = "base64_bytes")]
-    cloud_provider_ca: Vec<u8>,
+    pub(crate) cloud_provider_ca: Vec<u8>,
+    /// Pull spec of the operating system's image for pools without one in a MachineConfig; empty if it is not set.
     #[serde(default, rename = "baseOSContainerImage", deserialize_with = "null_as_default")]
-    base_os_image: String,
+    pub(crate) base_os_image: String,
+    /// Image with extensions for pools without one in a MachineConfig.
     #[serde(
         default,
         rename = "baseOSExtensionsContainerImage",
         deserialize_with = "null_as_default"
     )]
-    base_os_extensions_image: String,
-}
-
-impl ControllerConfig {
-    /// CA in PEM by which kubelet verifies clients of the API server; empty if it is not set.
-    #[must_use]
-    pub fn kube_api_server_serving_ca(&self) -> &[u8] {
-        &self.spec.kube_api_server_serving_ca
-    }
-
-    /// CA in PEM of the cloud's API; empty if it is not set.
-    #[must_use]
-    pub fn cloud_provider_ca(&self) -> &[u8] {
-        &self.spec.cloud_provider_ca
-    }
-
-    /// Pull spec of the operating system's image for pools without one in a MachineConfig; empty if it is not set.
-    #[must_use]
-    pub fn base_os_image(&self) -> &str {
-        &self.spec.base_os_image
-    }
-
-    /// Image with extensions for pools without one in a MachineConfig.
-    #[must_use]
-    pub fn base_os_extensions_image(&self) -> &str {
-        &self.spec.base_os_extensions_image
-    }
+    pub(crate) base_os_extensions_image: String,
 }
 
 /// The object `Image cluster`, with settings for image registries.

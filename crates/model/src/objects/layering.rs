@@ -11,37 +11,25 @@ pub struct MachineOsConfig {
     /// Name of the object.
     pub metadata: Metadata,
     #[serde(default, deserialize_with = "null_as_default")]
-    spec: MachineOsConfigSpec,
+    pub(crate) spec: MachineOsConfigSpec,
     #[serde(default, deserialize_with = "null_as_default")]
-    status: MachineOsConfigStatus,
+    pub(crate) status: MachineOsConfigStatus,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct MachineOsConfigSpec {
+pub(crate) struct MachineOsConfigSpec {
+    /// Reference to the pool.
     #[serde(default, deserialize_with = "null_as_default")]
-    machine_config_pool: Metadata,
+    pub(crate) machine_config_pool: Metadata,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct MachineOsConfigStatus {
-    #[serde(default, deserialize_with = "null_as_default")]
-    current_image_pull_spec: String,
-}
-
-impl MachineOsConfig {
-    /// Name of the pool.
-    #[must_use]
-    pub fn pool(&self) -> &str {
-        &self.spec.machine_config_pool.name
-    }
-
+pub(crate) struct MachineOsConfigStatus {
     /// Pull spec of the last built image; empty before the first.
-    #[must_use]
-    pub fn image(&self) -> &str {
-        &self.status.current_image_pull_spec
-    }
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub(crate) current_image_pull_spec: String,
 }
 
 /// The kind `machineconfiguration.openshift.io/v1 MachineOSBuild`, one build of a layered image.
@@ -50,18 +38,20 @@ pub struct MachineOsBuild {
     /// Name of the object.
     pub metadata: Metadata,
     #[serde(default, deserialize_with = "null_as_default")]
-    spec: MachineOsBuildSpec,
+    pub(crate) spec: MachineOsBuildSpec,
     #[serde(default, deserialize_with = "null_as_default")]
     status: MachineOsBuildStatus,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct MachineOsBuildSpec {
+pub(crate) struct MachineOsBuildSpec {
+    /// Reference to the MachineConfig in the image.
     #[serde(default, deserialize_with = "null_as_default")]
-    machine_config: Metadata,
+    pub(crate) machine_config: Metadata,
+    /// Reference to the MachineOSConfig of the build.
     #[serde(default, rename = "machineOSConfig", deserialize_with = "null_as_default")]
-    machine_os_config: Metadata,
+    pub(crate) machine_os_config: Metadata,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -79,18 +69,6 @@ struct Condition {
 }
 
 impl MachineOsBuild {
-    /// Name of the MachineConfig in the image.
-    #[must_use]
-    pub fn machine_config(&self) -> &str {
-        &self.spec.machine_config.name
-    }
-
-    /// Name of the MachineOSConfig of the build.
-    #[must_use]
-    pub fn machine_os_config(&self) -> &str {
-        &self.spec.machine_os_config.name
-    }
-
     /// Returns `true` if the build has condition `Succeeded`.
     #[must_use]
     pub fn has_succeeded(&self) -> bool {
@@ -139,19 +117,12 @@ pub struct Route {
     /// Name and namespace.
     pub metadata: Metadata,
     #[serde(default, deserialize_with = "null_as_default")]
-    spec: RouteSpec,
+    pub(crate) spec: RouteSpec,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct RouteSpec {
-    #[serde(default, deserialize_with = "null_as_default")]
-    host: String,
-}
-
-impl Route {
+pub(crate) struct RouteSpec {
     /// Host of the route, empty if it has none yet.
-    #[must_use]
-    pub fn host(&self) -> &str {
-        &self.spec.host
-    }
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub(crate) host: String,
 }

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
+use time::serde::rfc3339;
 use utoipa::ToSchema;
 
 use super::moment::moment;
@@ -20,11 +21,7 @@ pub struct NamedMachine {
     /// State of its token.
     pub token: TokenState,
     /// Time at which an answer was first taken whole, since the token was armed.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "time::serde::rfc3339::option"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     pub taken: Option<OffsetDateTime>,
     /// Addresses that the token was used from, since it was armed.
     #[schema(value_type = Vec<String>)]

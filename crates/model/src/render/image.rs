@@ -16,17 +16,20 @@ pub(super) fn layered_image(
     pool: &MachineConfigPool,
     configuration: &str,
 ) -> Option<String> {
-    let os_config = layering.os_configs.values().find(|config| config.pool() == pool.name())?;
-    let image = os_config.image();
+    let os_config = layering
+        .os_configs
+        .values()
+        .find(|config| config.spec.machine_config_pool.name == pool.name())?;
+    let image = &os_config.status.current_image_pull_spec;
     if image.is_empty() || pool.updated_machine_count() == 0 {
         return None;
     }
     let build = layering.os_builds.values().find(|build| {
-        build.machine_os_config() == os_config.metadata.name
-            && build.machine_config() == configuration
+        build.spec.machine_os_config.name == os_config.metadata.name
+            && build.spec.machine_config.name == configuration
     })?;
     let is_internal = layering.registry_hosts.iter().any(|host| is_in_registry(image, host));
-    (build.has_succeeded() && !is_internal).then(|| image.to_owned())
+    (build.has_succeeded() && !is_internal).then(|| image.clone())
 }
 
 /// Returns `true` if a pull spec names an image in the registry `host`, which can have a port.

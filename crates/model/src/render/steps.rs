@@ -118,8 +118,8 @@ pub(super) fn prepare(
 
     if let Some(controller_config) = &inputs.shared.controller_config {
         for (path, ca) in [
-            (KUBELET_CA, controller_config.kube_api_server_serving_ca()),
-            (CLOUD_CA, controller_config.cloud_provider_ca()),
+            (KUBELET_CA, &controller_config.spec.kube_api_server_serving_ca),
+            (CLOUD_CA, &controller_config.spec.cloud_provider_ca),
         ] {
             if !ca.is_empty() {
                 config.set_file(path, ca);

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
+use time::serde::rfc3339;
 
 use super::super::token::TokenHash;
 
@@ -38,17 +39,13 @@ pub struct MachineStatus {
 #[serde(rename_all = "camelCase")]
 pub struct RecordedUse {
     /// Beginning of the first answer.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "rfc3339")]
     pub first: OffsetDateTime,
     /// Time at which an answer counts as taken whole. The server that gave it may know better.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "rfc3339")]
     pub last: OffsetDateTime,
     /// End of the window by the server that recorded this, for people.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "time::serde::rfc3339::option"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     pub until: Option<OffsetDateTime>,
     /// True if a server found the token spent.
     #[serde(default)]

@@ -1,6 +1,7 @@
 //! The stored record of a machine's token.
 
 use serde::{Deserialize, Serialize};
+use time::serde::rfc3339;
 use time::{Duration, OffsetDateTime};
 
 use super::super::records::{Record, read_object};
@@ -21,7 +22,7 @@ pub struct MachineToken {
     /// Pool that it opens.
     pub pool: String,
     /// Time of its generation.
-    #[serde(with = "time::serde::rfc3339")]
+    #[serde(with = "rfc3339")]
     pub made: OffsetDateTime,
     /// Requests to arm it that were followed.
     #[serde(default)]
@@ -30,11 +31,7 @@ pub struct MachineToken {
     #[serde(default)]
     pub usage: Usage,
     /// Time of its revocation: the machine's object is gone.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "time::serde::rfc3339::option"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     pub revoked: Option<OffsetDateTime>,
     /// Hashes of earlier tokens of this name, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
+use time::serde::rfc3339;
 
 use super::status::RecordedUse;
 
@@ -41,25 +42,13 @@ pub struct ClockReading {
 #[serde(deny_unknown_fields)]
 pub struct Usage {
     /// Beginning of the first answer.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "time::serde::rfc3339::option"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     begun: Option<OffsetDateTime>,
     /// Beginning of the last answer until one was taken whole.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "time::serde::rfc3339::option"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     last: Option<OffsetDateTime>,
     /// Time at which an answer was first taken whole.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "time::serde::rfc3339::option"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     taken: Option<OffsetDateTime>,
     /// True if the token was found spent, whatever the clock says later.
     #[serde(default, skip_serializing_if = "is_false")]
