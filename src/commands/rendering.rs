@@ -82,7 +82,7 @@ pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result
             RenderError::Ignition { error: ignition::Error::Unsupported { .. }, .. }
         );
         if is_unsayable || !served.is_empty() {
-            Cause::NotInSpec { asked: spec, served, reported, is_received: false }
+            Cause::NotInSpec { requested: spec, served, reported, is_received: false }
         } else {
             Cause::InvalidConfig { reported, is_received: false }
         }

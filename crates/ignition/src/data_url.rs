@@ -6,7 +6,7 @@
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 /// Reasons why Ignition refuses a data URL.
@@ -29,12 +29,10 @@ pub enum Malformed {
     Base64,
 }
 
-/// Base64 with required padding; stray bits in the last character are ignored, as in Ignition.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+/// Base64 as Go's decoder reads it: padding is required, and stray bits in the last character are ignored.
+pub const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical)
-        .with_decode_allow_trailing_bits(true),
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
 /// The data URL of `contents`: `data:,` and the bytes, percent-encoded but for RFC 2396's unreserved characters.

@@ -84,22 +84,16 @@ pub(super) fn check(contents: &str) -> Result<(), Malformed> {
             State::OptionValue if reader.line().ends_with('\\') => State::OptionValue,
             State::OptionValue => State::Line,
             State::Comment { in_section } => {
-                while reader.line().trim_end_matches_once(' ').ends_with('\\') {}
+                while without_one(reader.line(), ' ').ends_with('\\') {}
                 if in_section { State::Line } else { State::Preamble }
             }
         };
     }
 }
 
-trait TrimOnce {
-    /// Removes one trailing `end`.
-    fn trim_end_matches_once(&self, end: char) -> &str;
-}
-
-impl TrimOnce for str {
-    fn trim_end_matches_once(&self, end: char) -> &str {
-        self.strip_suffix(end).unwrap_or(self)
-    }
+/// Removes one trailing `end`.
+fn without_one(text: &str, end: char) -> &str {
+    text.strip_suffix(end).unwrap_or(text)
 }
 
 /// A text behind a buffer of [`BUFFER`] bytes that is refilled when a read runs into its end.
@@ -132,7 +126,7 @@ impl<'a> Reader<'a> {
     fn line(&mut self) -> &'a str {
         let read = self.text[self.position..].split_inclusive('\n').next().unwrap_or_default();
         self.take(read.len());
-        read.strip_suffix('\r').unwrap_or(read).trim_end_matches_once('\n')
+        without_one(without_one(read, '\r'), '\n')
     }
 
     fn take(&mut self, length: usize) {

@@ -92,13 +92,7 @@ impl SpecVersion {
     pub(super) const fn number(self) -> (u8, u8) {
         match self {
             Self::V2_2 => (2, 2),
-            Self::V3_0 => (3, 0),
-            Self::V3_1 => (3, 1),
-            Self::V3_2 => (3, 2),
-            Self::V3_3 => (3, 3),
-            Self::V3_4 => (3, 4),
-            Self::V3_5 => (3, 5),
-            Self::V3_6 => (3, 6),
+            spec_3 => (3, spec_3 as u8 - Self::V3_0 as u8),
         }
     }
 

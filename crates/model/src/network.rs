@@ -31,6 +31,11 @@ pub enum NetworkError {
 }
 
 impl Network {
+    /// Returns `true` if one of `networks` contains the address, or there are none.
+    pub(crate) fn allow(networks: &[Self], address: IpAddr) -> bool {
+        networks.is_empty() || networks.iter().any(|network| network.contains(address))
+    }
+
     /// Returns `true` if the network contains the address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {

@@ -37,27 +37,21 @@ fn kept_with(mut kept: CaStore, new: &Ca, ways: Vec<Certificate>, now: OffsetDat
 impl WriteBuilder<'_> {
     /// Makes a new CA, and keeps all others.
     pub(super) fn ca(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
+        let refused =
+            |refusal| Refused { what: CertificateKind::Ca, because: reason.clone(), refusal };
         if let Some(issuer) = &self.view.state.issuer {
             let granted = issuer.request.as_ref().and_then(|it| it.granted(self.view.now));
             let taken = match granted {
                 None => return Ok(Ok(Vec::new())),
                 Some(granted) => self.take(issuer, reason, granted)?,
             };
-            return Ok(taken.map_err(|refusal| Refused {
-                what: CertificateKind::Ca,
-                because: reason.clone(),
-                refusal,
-            }));
+            return Ok(taken.map_err(refused));
         }
         if *reason == Reason::Requested
             && !self.view.state.asked.force
             && let Some(refusal) = self.refusal()?
         {
-            return Ok(Err(Refused {
-                what: CertificateKind::Ca,
-                because: reason.clone(),
-                refusal,
-            }));
+            return Ok(Err(refused(refusal)));
         }
         let new = self.new_ca()?;
         let ways = self.ways_from(&new, &self.view.kept)?;

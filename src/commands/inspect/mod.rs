@@ -262,8 +262,8 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
         if config.declared() <= request.fetch.spec {
             return Ok(config);
         }
-        let (asked, served) = (request.fetch.spec, vec![config.declared()]);
-        Err(Cause::NotInSpec { asked, served, reported: String::new(), is_received: true })
+        let (requested, served) = (request.fetch.spec, vec![config.declared()]);
+        Err(Cause::NotInSpec { requested, served, reported: String::new(), is_received: true })
     });
     let (outcome, seen) = match &read {
         Ok(config) => (Outcome::Fine, format!("valid, in spec {}", config.declared())),

@@ -117,7 +117,7 @@ pub(super) fn check_hash(hash: &str, spec: Spec, at: &FieldPath<'_>) -> Checked 
         return Err(at.invalid(format!("{function:?} is not a known hash function")));
     };
     if spec < since {
-        return Err(at.invalid(unknown_before(function, since)));
+        return Err(needs(at, function, since));
     }
     if sum.len() == digits {
         Ok(())
@@ -137,7 +137,7 @@ pub(super) fn check_url(source: &str, spec: Spec, at: &FieldPath<'_>) -> Checked
         return Err(at.invalid(format!("{:?} is not a scheme that Ignition fetches", url.scheme)));
     };
     if spec < since {
-        return Err(at.invalid(unknown_before(&format!("the scheme {scheme}"), since)));
+        return Err(needs(at, &format!("the scheme {scheme}"), since));
     }
     if spec > until {
         return Err(
@@ -178,14 +178,9 @@ fn check_object_version(url: Url<'_>, at: &FieldPath<'_>) -> Checked {
     }
 }
 
-/// Reason for refusing a feature of a later spec.
-pub(super) fn unknown_before(what: &str, since: Spec) -> String {
-    format!("{what} needs spec {}.{}", since.0, since.1)
-}
-
 /// Error that refuses a feature of a later spec.
 pub(super) fn needs(at: &FieldPath<'_>, what: &str, since: Spec) -> Error {
-    at.invalid(unknown_before(what, since))
+    at.invalid(format!("{what} needs spec {}.{}", since.0, since.1))
 }
 
 #[cfg(test)]

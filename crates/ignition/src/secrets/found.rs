@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use super::kind::SecretKind;
 
+/// A secret that a rule recognises, with its byte range in the text.
+pub(super) type Hit = Option<(SecretKind, Range<usize>)>;
+
 /// The findings of one text.
 #[derive(Debug, Default)]
 pub(super) struct SearchFindings {

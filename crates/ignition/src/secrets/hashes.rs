@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use super::found::{run, span};
+use super::found::{Hit, run, span};
 use super::kind::SecretKind;
 use super::tokens::Alphabet;
-
-type Hit = Option<(SecretKind, Range<usize>)>;
 
 /// Method names, between the first two dollar signs of a hash in the format of crypt(5).
 const METHODS: [&str; 22] = [

@@ -63,6 +63,6 @@ fn member(line: &str) -> (usize, &str) {
     (line.len() - member.len(), member.trim_end())
 }
 
-fn indented(line: &str) -> usize {
+pub(super) fn indented(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }

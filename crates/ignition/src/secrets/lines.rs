@@ -7,6 +7,7 @@ use super::files::FileKind;
 use super::found::{self, SearchFindings, span, start};
 use super::hashes;
 use super::kind::SecretKind;
+use super::kubernetes::indented;
 use super::names::{Sign, by_name, may_be_secret};
 use super::passed_over::{MAX_LINE_BYTES, PassedOver};
 
@@ -93,10 +94,6 @@ fn is_text(line: &str, assignment: &Assignment<'_>) -> bool {
 /// Returns `true` for a comment. `//` without a space can begin a name, of a server or of a registry.
 fn is_comment(line: &str) -> bool {
     ["#", ";", "// "].iter().any(|mark| line.starts_with(mark))
-}
-
-fn indented(line: &str) -> usize {
-    line.len() - line.trim_start().len()
 }
 
 /// A line with its continuation lines.

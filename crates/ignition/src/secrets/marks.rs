@@ -7,7 +7,7 @@ use aho_corasick::AhoCorasick;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::found::{SearchFindings, run};
+use super::found::{Hit, SearchFindings, run};
 use super::hashes;
 use super::kind::SecretKind;
 use super::private_keys;
@@ -17,7 +17,7 @@ use super::tokens::{Alphabet, TOKENS};
 const LONGEST: usize = 4_096;
 
 /// Judges the mark at `Range` of the text; returns the secret's kind and range.
-type Check = fn(&str, Range<usize>) -> Option<(SecretKind, Range<usize>)>;
+type Check = fn(&str, Range<usize>) -> Hit;
 
 /// Marks that need more than a look at the characters after them.
 static CHECKS: &[(&str, Check)] = &[
@@ -81,11 +81,7 @@ pub(super) fn search(text: &str, found: &mut SearchFindings) {
     }
 }
 
-fn token(
-    text: &str,
-    mark: Range<usize>,
-    shape: Option<&(&str, usize, Alphabet)>,
-) -> Option<(SecretKind, Range<usize>)> {
+fn token(text: &str, mark: Range<usize>, shape: Option<&(&str, usize, Alphabet)>) -> Hit {
     let &(prefix, least, alphabet) = shape?;
     let before = text[..mark.start].bytes().next_back();
     // A prefix of letters must begin a word.
@@ -105,7 +101,7 @@ pub(super) fn is_masked(value: &str) -> bool {
 }
 
 /// Recognises `scheme://user:password@host`.
-fn url_password(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn url_password(text: &str, mark: Range<usize>) -> Hit {
     let is_part = |byte: u8| !byte.is_ascii_whitespace() && !b"/\"'<>`?#\\".contains(&byte);
     // A password can be longer than a name, but not by much.
     let rest = &text[mark.end..];
@@ -118,7 +114,7 @@ fn url_password(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usi
 }
 
 /// Recognises `iscsi:user:password@server` of the kernel arguments `netroot` and `root`.
-fn iscsi_password(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn iscsi_password(text: &str, mark: Range<usize>) -> Hit {
     let rest = &text[mark.end..];
     let end = rest.bytes().take(256).take_while(|byte| !byte.is_ascii_whitespace()).count();
     let at = rest.as_bytes()[..end].iter().position(|byte| *byte == b'@')?;
@@ -132,7 +128,7 @@ fn iscsi_password(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<u
 }
 
 /// Recognises a JSON web token, at least its header and payload.
-fn json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn json_web_token(text: &str, mark: Range<usize>) -> Hit {
     let is_part = |byte: u8| Alphabet::Url.has(byte) || byte == b'=';
     if text[..mark.start].bytes().next_back().is_some_and(is_part)
         && !is_after_sign(text, mark.start)
@@ -149,7 +145,7 @@ fn json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<u
 }
 
 /// Recognises a JSON web token in base64.
-fn encoded_json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn encoded_json_web_token(text: &str, mark: Range<usize>) -> Hit {
     let is_part = |byte: u8| Alphabet::Base64.has(byte) && byte != b'=';
     let begins = !text[..mark.start].bytes().next_back().is_some_and(is_part);
     if !begins || &text[mark.clone()] != "ZXlK" {
@@ -163,7 +159,7 @@ fn encoded_json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind,
 }
 
 /// Recognises a key of OpenAI: `sk-`, and a fixed mark in the middle.
-fn openai(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn openai(text: &str, mark: Range<usize>) -> Hit {
     let before = text.as_bytes()[..mark.start].iter().rev().take(128);
     let start = mark.start - before.take_while(|byte| Alphabet::Url.has(**byte)).count();
     let is_key = &text[mark.clone()] == "T3BlbkFJ"
@@ -174,7 +170,7 @@ fn openai(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> 
 }
 
 /// Recognises an old token of Vault: `s.`, and 24 letters and digits.
-fn vault(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn vault(text: &str, mark: Range<usize>) -> Hit {
     let before = text[..mark.start].bytes().next_back();
     if before.is_some_and(|byte| Alphabet::Dotted.has(byte)) || &text[mark.clone()] != "s." {
         return None;
@@ -191,7 +187,7 @@ fn vault(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
 }
 
 /// Recognises a token of Harness: `pat.`, and parts of 22, 24 and 20 characters.
-fn harness(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn harness(text: &str, mark: Range<usize>) -> Hit {
     let token = run(&text[mark.end..], 80, |byte| Alphabet::Dotted.has(byte));
     let is_token = token.split('.').map(str::len).eq([22, 24, 20]);
     is_token.then(|| (SecretKind::Token, mark.start..mark.end + token.len()))
@@ -203,7 +199,7 @@ fn is_after_sign(text: &str, at: usize) -> bool {
 }
 
 /// Recognises a token after `Bearer`.
-fn bearer(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn bearer(text: &str, mark: Range<usize>) -> Hit {
     let is_part = |byte: u8| Alphabet::Dotted.has(byte) || b"~/+".contains(&byte);
     let token = run(&text[mark.end..], LONGEST, is_part);
     let is_token = token.len() >= 16 && !is_masked(token);
@@ -211,7 +207,7 @@ fn bearer(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> 
 }
 
 /// Recognises user and password in base64 after `Basic`.
-fn basic(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn basic(text: &str, mark: Range<usize>) -> Hit {
     let login = run(&text[mark.end..], 512, |byte| Alphabet::Base64.has(byte));
     let decoded = STANDARD.decode(login).ok()?;
     let is_login = decoded.len() >= 3
@@ -221,13 +217,13 @@ fn basic(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
 }
 
 /// Recognises an NVMe over fabrics key, in the format of `nvme gen-dhchap-key`.
-fn nvme_key(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn nvme_key(text: &str, mark: Range<usize>) -> Hit {
     let key = run(&text[mark.end..], 512, |byte| Alphabet::Base64.has(byte) || byte == b':');
     (key.len() >= 40).then(|| (SecretKind::SharedKey, mark.start..mark.end + key.len()))
 }
 
 /// Recognises a client secret of Azure: three characters, a digit, `Q~`, and 31 to 34 more.
-fn azure_client_secret(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn azure_client_secret(text: &str, mark: Range<usize>) -> Hit {
     let is_part = |byte: u8| Alphabet::Dotted.has(byte) || byte == b'~';
     let bytes = text.as_bytes();
     let start = mark.start.checked_sub(4)?;
@@ -239,7 +235,7 @@ fn azure_client_secret(text: &str, mark: Range<usize>) -> Option<(SecretKind, Ra
 }
 
 /// Recognises the signature of an Azure (SAS), S3 or Google URL that also has an expiry.
-fn signature(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+fn signature(text: &str, mark: Range<usize>) -> Hit {
     let before = text[..mark.start].bytes().next_back()?;
     if !b"?&-;\"' ".contains(&before) {
         return None;

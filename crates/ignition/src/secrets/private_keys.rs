@@ -5,11 +5,9 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::found::run;
+use super::found::{Hit, run};
 use super::kind::SecretKind;
 use super::tokens::Alphabet;
-
-type Hit = Option<(SecretKind, Range<usize>)>;
 
 /// Endings of the labels of PEM blocks with a key.
 const LABELS: [&str; 5] = [

@@ -30,8 +30,7 @@ impl Networks {
     /// Returns `true` if a machine of `pool` may request from `address`. Without networks every address is allowed.
     #[must_use]
     pub fn allow(&self, pool: &str, address: IpAddr) -> bool {
-        let list = self.by_pool.get(pool).unwrap_or(&self.general);
-        list.is_empty() || list.iter().any(|network| network.contains(address))
+        Network::allow(self.by_pool.get(pool).unwrap_or(&self.general), address)
     }
 
     /// Pools with their own networks, sorted.

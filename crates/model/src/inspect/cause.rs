@@ -1,33 +1,48 @@
 //! Causes why a machine does not come up, in the words that people search for.
 
-use std::fmt;
-
 use ignition::SpecVersion;
 use pki::Host;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Cause why a machine does not come up, as far as it is visible from outside.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use crate::ledger::whole_seconds;
+
+/// Cause why a machine does not come up, as far as it is visible from outside, in one line. Foreign text in it is not
+/// escaped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
     /// The host name does not resolve.
+    #[error("the host name does not resolve: {0}")]
     NameUnknown(String),
     /// The connection is refused: a server, or a balancer in front of it, is down.
+    #[error("the server is down: {0}")]
     ServerDown(String),
     /// The port answers without TLS.
+    #[error("the port answers without TLS: {0}")]
     NoTls(String),
     /// The served chain leads to no CA that the machine trusts.
+    #[error("certificate signed by unknown authority: {0}")]
     UnknownCa(String),
     /// The serving certificate lacks the requested name.
+    #[error(
+        "the name {requested} is not in the serving certificate, which {}",
+        named_in_certificate(named)
+    )]
     WrongName {
         /// Requested host.
-        asked: Host,
+        requested: Host,
         /// Names in the certificate.
         named: Vec<String>,
     },
     /// The serving certificate has expired.
+    #[error("the serving certificate {0}")]
     ServingPairExpired(String),
     /// The machine's clock is wrong, and the certificates are valid by the server's.
+    #[error(
+        "the machine's clock is wrong: it shows {} instead of {}; therefore {reported}",
+        date(*machine),
+        date(*right)
+    )]
     WrongClock {
         /// Time of the machine's clock.
         machine: OffsetDateTime,
@@ -37,10 +52,13 @@ pub enum Cause {
         reported: String,
     },
     /// The certificates are refused for another reason.
+    #[error("the machine refuses the serving certificate: {0}")]
     Refused(String),
     /// Access is refused, with this HTTP status.
+    #[error("the server's access rules refuse the machine: status {0}")]
     AccessRefused(u16),
     /// No pool has the requested name.
+    #[error("no pool has the name {pool}{}", known_pools(known))]
     PoolUnknown {
         /// Requested pool.
         pool: String,
@@ -48,11 +66,17 @@ pub enum Cause {
         known: Vec<String>,
     },
     /// The pool has no rendered config yet.
+    #[error("the pool has no config yet: {0}")]
     NoConfigYet(String),
     /// The config cannot be expressed in the requested spec.
+    #[error(
+        "the config cannot be expressed in the machine's spec {requested}{}{}",
+        after_colon(reported),
+        served_specs(served)
+    )]
     NotInSpec {
         /// Requested spec.
-        asked: SpecVersion,
+        requested: SpecVersion,
         /// Specs in which the config is served.
         served: Vec<SpecVersion>,
         /// Reason, if it is known.
@@ -61,6 +85,7 @@ pub enum Cause {
         is_received: bool,
     },
     /// Ignition would refuse the config, or it cannot be rendered.
+    #[error("the config is invalid: {reported}")]
     InvalidConfig {
         /// Fault of the config.
         reported: String,
@@ -68,6 +93,7 @@ pub enum Cause {
         is_received: bool,
     },
     /// The server cannot answer at present.
+    #[error("the server has no answer now: status {status}: {reported}")]
     NotNow {
         /// HTTP status.
         status: u16,
@@ -75,6 +101,7 @@ pub enum Cause {
         reported: String,
     },
     /// The machine gives up at this status.
+    #[error("the server refuses the request: status {status}: {reported}")]
     GivenUp {
         /// HTTP status.
         status: u16,
@@ -82,8 +109,10 @@ pub enum Cause {
         reported: String,
     },
     /// The answer is a redirect to this URL.
+    #[error("the server redirects the request to {0}")]
     Redirected(String),
     /// The server accepts the connection and sends no readable answer.
+    #[error("the server sends no valid answer: {0}")]
     NoAnswer(String),
 }
 
@@ -170,72 +199,30 @@ impl Cause {
     }
 }
 
-impl fmt::Display for Cause {
-    /// Formats the cause as one line. Foreign text in it is not escaped.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NameUnknown(reported) => write!(f, "the host name does not resolve: {reported}"),
-            Self::ServerDown(reported) => write!(f, "the server is down: {reported}"),
-            Self::NoTls(reported) => write!(f, "the port answers without TLS: {reported}"),
-            Self::UnknownCa(reported) => {
-                write!(f, "certificate signed by unknown authority: {reported}")
-            }
-            Self::WrongName { asked, named } if named.is_empty() => {
-                write!(f, "the name {asked} is not in the serving certificate, which has no name")
-            }
-            Self::WrongName { asked, named } => write!(
-                f,
-                "the name {asked} is not in the serving certificate, which is for {}",
-                named.join(", "),
-            ),
-            Self::ServingPairExpired(reported) => write!(f, "the serving certificate {reported}"),
-            Self::WrongClock { machine, right, reported } => write!(
-                f,
-                "the machine's clock is wrong: it shows {} instead of {}; therefore {reported}",
-                date(*machine),
-                date(*right),
-            ),
-            Self::Refused(reported) => {
-                write!(f, "the machine refuses the serving certificate: {reported}")
-            }
-            Self::AccessRefused(status) => {
-                write!(f, "the server's access rules refuse the machine: status {status}")
-            }
-            Self::PoolUnknown { pool, known } if known.is_empty() => {
-                write!(f, "no pool has the name {pool}")
-            }
-            Self::PoolUnknown { pool, known } => {
-                write!(f, "no pool has the name {pool}; known pools: {}", known.join(", "))
-            }
-            Self::NoConfigYet(reported) => write!(f, "the pool has no config yet: {reported}"),
-            Self::NotInSpec { asked, served, reported, .. } => {
-                write!(f, "the config cannot be expressed in the machine's spec {asked}")?;
-                if !reported.is_empty() {
-                    write!(f, ": {reported}")?;
-                }
-                match (served.first(), served.last()) {
-                    (Some(first), Some(last)) if first != last => {
-                        write!(f, "; it is served in {first} to {last}")
-                    }
-                    (Some(only), _) => write!(f, "; it is served in {only}"),
-                    _ => Ok(()),
-                }
-            }
-            Self::InvalidConfig { reported, .. } => write!(f, "the config is invalid: {reported}"),
-            Self::NotNow { status, reported } => {
-                write!(f, "the server has no answer now: status {status}: {reported}")
-            }
-            Self::GivenUp { status, reported } => {
-                write!(f, "the server refuses the request: status {status}: {reported}")
-            }
-            Self::Redirected(url) => write!(f, "the server redirects the request to {url}"),
-            Self::NoAnswer(reported) => write!(f, "the server sends no valid answer: {reported}"),
+fn named_in_certificate(names: &[String]) -> String {
+    if names.is_empty() { "has no name".to_owned() } else { format!("is for {}", names.join(", ")) }
+}
+
+fn known_pools(pools: &[String]) -> String {
+    if pools.is_empty() { String::new() } else { format!("; known pools: {}", pools.join(", ")) }
+}
+
+fn after_colon(reported: &str) -> String {
+    if reported.is_empty() { String::new() } else { format!(": {reported}") }
+}
+
+fn served_specs(served: &[SpecVersion]) -> String {
+    match (served.first(), served.last()) {
+        (Some(first), Some(last)) if first != last => {
+            format!("; it is served in {first} to {last}")
         }
+        (Some(only), _) => format!("; it is served in {only}"),
+        _ => String::new(),
     }
 }
 
 /// Formats a time to the second.
 pub(super) fn date(time: OffsetDateTime) -> String {
-    let time = time.replace_nanosecond(0).unwrap_or(time);
+    let time = whole_seconds(time);
     time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
 }

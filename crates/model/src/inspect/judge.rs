@@ -107,9 +107,12 @@ fn is_of_time(reason: &LockoutReason) -> bool {
 fn cause(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
     let leaf = chain.first();
     match reason {
-        LockoutReason::Host(asked) => {
+        LockoutReason::Host(requested) => {
             let hosts = leaf.into_iter().flat_map(|leaf| &leaf.hosts);
-            Cause::WrongName { asked: asked.clone(), named: hosts.map(Host::to_string).collect() }
+            Cause::WrongName {
+                requested: requested.clone(),
+                named: hosts.map(Host::to_string).collect(),
+            }
         }
         LockoutReason::Expired { certificate, at }
             if leaf.is_some_and(|leaf| leaf.not_after == *at) =>
@@ -158,7 +161,7 @@ fn judge_answer(fetch: &Fetch, answered: &ServerAnswer, served: &[SpecVersion]) 
                 | RefusalCode::MachineConfigMissing,
             ) => Cause::NoConfigYet(reported),
             None | Some(RefusalCode::NotRenderable) if !served.is_empty() => Cause::NotInSpec {
-                asked: fetch.spec,
+                requested: fetch.spec,
                 served: served.to_vec(),
                 reported: String::new(),
                 is_received: false,

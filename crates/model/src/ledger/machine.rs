@@ -313,7 +313,7 @@ fn later<T>(own: Option<T>, other: Option<T>, both: impl FnOnce(T, T) -> T) -> O
 }
 
 /// Truncates a time for display and storage.
-fn whole_seconds(time: OffsetDateTime) -> OffsetDateTime {
+pub(crate) fn whole_seconds(time: OffsetDateTime) -> OffsetDateTime {
     time.replace_nanosecond(0).unwrap_or(time)
 }
 

@@ -25,6 +25,7 @@ use crate::ignition_version::IgnitionVersion;
 
 pub use self::boot_status::{BootStatus, Severity};
 pub use self::failure::{BootFailure, FailureReport};
+pub(crate) use self::machine::whole_seconds;
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
 pub use self::node_index::{Node, NodeIndex, Nodes};
 pub use self::visits::{Visit, VisitKind};

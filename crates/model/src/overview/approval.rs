@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::moment::moment;
 use crate::access::approval::{OpenApproval, Subject, Waits};
 use crate::escape::{NAME, cut_for_json};
+use crate::ledger::whole_seconds;
 
 /// A machine that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -125,10 +126,6 @@ impl ApprovedMachine {
         let address = self.address.map(|address| address.to_string());
         self.name.clone().or(address).unwrap_or_default()
     }
-}
-
-fn whole_seconds(time: OffsetDateTime) -> OffsetDateTime {
-    time.replace_nanosecond(0).unwrap_or(time)
 }
 
 /// Headings of the columns of [`waiting_row`].

@@ -1,7 +1,5 @@
 //! Faults that keep a machine from booting from a pointer config, and remarks about it.
 
-use std::fmt;
-
 use ignition::{self, SpecVersion};
 use pki::USER_DATA_LIMITS;
 
@@ -159,13 +157,18 @@ pub enum Fault {
 }
 
 /// Remarks that keep no machine from booting at present. Each message is one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
     /// The size in bytes is near the limit of a platform, or above it.
+    #[error("has {bytes} bytes{limit}", bytes = .0, limit = near_ec2_limit(*.0))]
     Size(usize),
     /// The entry with this index is fetched.
+    #[error("certificateAuthorities[{0}] is fetched, and is not checked")]
     RemoteCa(usize),
     /// An entry has more certificates than Ignition reads.
+    #[error(
+        "certificateAuthorities[{index}] has {present} certificates, of which Ignition reads only the first in spec 2"
+    )]
     OnlyFirst {
         /// Index of the entry.
         index: usize,
@@ -173,31 +176,18 @@ pub enum Warning {
         present: usize,
     },
     /// Another source is fetched.
+    #[error("{0} is fetched too, and is not checked")]
     OtherSource(String),
     /// A proxy is used.
+    #[error("ignition.proxy is not checked")]
     Proxy,
 }
 
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Size(bytes) if *bytes > EC2_LIMIT => {
-                write!(f, "has {bytes} bytes, and EC2 accepts {EC2_LIMIT} bytes of user data")
-            }
-            Self::Size(bytes) => {
-                write!(f, "has {bytes} bytes of the {EC2_LIMIT} that EC2 accepts as user data")
-            }
-            Self::RemoteCa(index) => {
-                write!(f, "certificateAuthorities[{index}] is fetched, and is not checked")
-            }
-            Self::OnlyFirst { index, present } => write!(
-                f,
-                "certificateAuthorities[{index}] has {present} certificates, of which Ignition \
-                    reads only the first in spec 2"
-            ),
-            Self::OtherSource(source) => write!(f, "{source} is fetched too, and is not checked"),
-            Self::Proxy => f.write_str("ignition.proxy is not checked"),
-        }
+fn near_ec2_limit(bytes: usize) -> String {
+    if bytes > EC2_LIMIT {
+        format!(", and EC2 accepts {EC2_LIMIT} bytes of user data")
+    } else {
+        format!(" of the {EC2_LIMIT} that EC2 accepts as user data")
     }
 }
 

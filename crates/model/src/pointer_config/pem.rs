@@ -2,21 +2,12 @@
 //! can have headers (RFC 1421) and any label, and other text is ignored.
 
 use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use ignition::data_url::BASE64;
 
 pub(super) const BEGIN: &[u8] = b"-----BEGIN ";
 /// End of a block, with the line feed before it.
 const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
-
-/// Base64 with required padding; stray bits in the last character are ignored, as in Go.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical)
-        .with_decode_allow_trailing_bits(true),
-);
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Block<'a> {

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
+use ignition::data_url::BASE64;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -28,8 +27,9 @@ pub struct Entries {
     pub spoilt: BTreeSet<RegistryHost>,
 }
 
-/// An entry that is not used.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// An entry that is not used. The message is one line without the ConfigMap's name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("key {key:?} {reason}")]
 pub struct Refused {
     /// Name in the form `ConfigMap NAMESPACE/NAME`.
     pub place: String,
@@ -40,15 +40,19 @@ pub struct Refused {
 }
 
 /// Reasons why an entry is refused.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Reason {
     /// The key is no registry host.
+    #[error("is not a registry host: expected host or host..port")]
     NoHost,
     /// The value has no readable certificate.
+    #[error("has no certificate in PEM")]
     NoCertificate,
     /// Another key for the same registry is used.
+    #[error("names the same registry as {0:?}, which is used")]
     SameHost(String),
     /// The merged ConfigMap would exceed the API's size limit.
+    #[error("does not fit: all entries together can have 1 MiB")]
     TooLarge,
 }
 
@@ -64,31 +68,6 @@ impl Reason {
         }
     }
 }
-
-impl std::fmt::Display for Refused {
-    /// Formats the reason in one line, without the ConfigMap's name.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let key = &self.key;
-        match &self.reason {
-            Reason::NoHost => {
-                write!(f, "key {key:?} is not a registry host: expected host or host..port")
-            }
-            Reason::NoCertificate => write!(f, "key {key:?} has no certificate in PEM"),
-            Reason::SameHost(used) => {
-                write!(f, "key {key:?} names the same registry as {used:?}, which is used")
-            }
-            Reason::TooLarge => {
-                write!(f, "key {key:?} does not fit: all entries together can have 1 MiB")
-            }
-        }
-    }
-}
-
-/// Base64 as in Go's decoder, which the reference uses: stray bits before the padding are ignored.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
-);
 
 /// Parses the entries of a ConfigMap.
 ///

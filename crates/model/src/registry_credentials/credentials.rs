@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use ignition::data_url::BASE64;
 use serde_json::{Map, Value};
 
 /// Maximum length of a registry's name in bytes: a host, a port and a path.
@@ -12,12 +11,6 @@ const LONGEST: usize = 512;
 /// Punctuation in names: registries are hosts with optional port and path; Docker's own is a URL, and kubelet supports
 /// `*`.
 const PUNCTUATION: &str = "-._:/*[]";
-
-/// Base64 as in Go's decoder, which container runtimes use: stray bits before the padding are ignored.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
-);
 
 /// A registry's name in a file of credentials: a host with optional port and path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

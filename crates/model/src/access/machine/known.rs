@@ -61,15 +61,11 @@ impl KnownMachine {
             Err(Refusal::Revoked)
         } else if self.pool != pool {
             Err(Refusal::OtherPool)
-        } else if !self.allows(address) {
+        } else if !Network::allow(&self.networks, address) {
             Err(Refusal::OtherNetwork)
         } else {
             Ok(())
         }
-    }
-
-    fn allows(&self, address: IpAddr) -> bool {
-        self.networks.is_empty() || self.networks.iter().any(|network| network.contains(address))
     }
 }
 
