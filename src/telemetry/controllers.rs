@@ -132,7 +132,7 @@ impl ControllerMetrics {
     pub(crate) fn user_data_left_alone(&self, reasons: impl Iterator<Item = LeftAlone>) {
         let refusal = |reason: LeftAlone| Refusal { reason: reason.label() };
         for reason in LeftAlone::ALL {
-            self.left_alone.get_or_create(&refusal(reason)).set(0);
+            self.left_alone.get_or_create(&refusal(*reason)).set(0);
         }
         for reason in reasons {
             self.left_alone.get_or_create(&refusal(reason)).inc();

@@ -10,7 +10,7 @@ use pki::Certificate;
 use x509_cert::spki::AlgorithmIdentifierOwned;
 
 /// The kind of a message: the tag number of its body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
 pub enum Kind {
     /// Initialization request: a first certificate.
@@ -35,22 +35,6 @@ pub enum Kind {
     PollReq = 25,
     /// Answer to a poll while the request waits.
     PollRep = 26,
-}
-
-impl Kind {
-    const ALL: [Self; 11] = [
-        Self::Ir,
-        Self::Ip,
-        Self::Cp,
-        Self::P10cr,
-        Self::Kur,
-        Self::Kup,
-        Self::PkiConf,
-        Self::Error,
-        Self::CertConf,
-        Self::PollReq,
-        Self::PollRep,
-    ];
 }
 
 /// `PKIStatusInfo` (section 5.2.3).
@@ -219,7 +203,7 @@ impl<'a> Message<'a> {
         let contents = reader.read_slice(header.length)?;
         reader.finish(())?;
         let number = number.value();
-        let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == number);
+        let kind = Kind::from_repr(number);
         Ok(match kind {
             Some(kind @ (Kind::Ip | Kind::Cp | Kind::Kup)) => {
                 Answer::Certificates(kind, CertRep::from_der(contents)?)

@@ -22,7 +22,19 @@ pub const REFUSAL: HeaderName = HeaderName::from_static("machine-config-server-r
 
 /// Cause of an answer without a config, for unauthenticated clients. The list is closed: a client ignores an unknown
 /// code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum RefusalCode {
     /// No inputs have been read yet.
     InputsNotRead,
@@ -66,52 +78,12 @@ pub enum RefusalCode {
 
 impl RefusalCode {
     /// All codes.
-    pub const ALL: [Self; 19] = [
-        Self::InputsNotRead,
-        Self::PoolUnknown,
-        Self::NotInBootstrap,
-        Self::NoConfigYet,
-        Self::MachineConfigMissing,
-        Self::ControllerConfigMissing,
-        Self::KubeconfigMissing,
-        Self::RegistryCredentialsMissing,
-        Self::NotRenderable,
-        Self::VersionNotServed,
-        Self::AccessRefused,
-        Self::AccessUndecided,
-        Self::TokenUnknown,
-        Self::TooManyAttempts,
-        Self::AddressUnknown,
-        Self::Overloaded,
-        Self::IgnitionTooOld,
-        Self::PlainPortClosed,
-        Self::ApprovalPending,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Value of the header.
+    /// Value of the header: the name of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {
-        match self {
-            Self::InputsNotRead => "inputs-not-read",
-            Self::PoolUnknown => "pool-unknown",
-            Self::NotInBootstrap => "not-in-bootstrap",
-            Self::NoConfigYet => "no-config-yet",
-            Self::MachineConfigMissing => "machine-config-missing",
-            Self::ControllerConfigMissing => "controller-config-missing",
-            Self::KubeconfigMissing => "kubeconfig-missing",
-            Self::RegistryCredentialsMissing => "registry-credentials-missing",
-            Self::NotRenderable => "not-renderable",
-            Self::VersionNotServed => "version-not-served",
-            Self::AccessRefused => "access-refused",
-            Self::AccessUndecided => "access-undecided",
-            Self::TokenUnknown => "token-unknown",
-            Self::TooManyAttempts => "too-many-attempts",
-            Self::AddressUnknown => "address-unknown",
-            Self::Overloaded => "overloaded",
-            Self::IgnitionTooOld => "ignition-too-old",
-            Self::PlainPortClosed => "plain-port-closed",
-            Self::ApprovalPending => "approval-pending",
-        }
+        self.into()
     }
 
     /// Status of the answer: 503 for temporary causes, so that a machine retries.
@@ -134,7 +106,7 @@ impl RefusalCode {
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(REFUSAL)?;
-        Self::ALL.into_iter().find(|code| value == code.label())
+        Self::ALL.iter().copied().find(|code| value == code.label())
     }
 }
 
@@ -144,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_code_is_read_as_it_is_written() {
-        for code in RefusalCode::ALL {
+        for &code in RefusalCode::ALL {
             let headers = HeaderMap::from_iter([(REFUSAL, code.header())]);
             assert_eq!(RefusalCode::of(&headers), Some(code));
         }
@@ -158,7 +130,7 @@ mod tests {
     #[test]
     fn only_what_nobody_but_the_client_can_change_is_refused_for_good() {
         let for_good: Vec<_> =
-            RefusalCode::ALL.into_iter().filter(|it| !it.status().is_server_error()).collect();
+            RefusalCode::ALL.iter().copied().filter(|it| !it.status().is_server_error()).collect();
         assert_eq!(for_good, [RefusalCode::VersionNotServed, RefusalCode::AccessRefused]);
     }
 }

@@ -3,7 +3,8 @@
 use super::{Host, Malformed, Weakness};
 
 /// Reasons for a new certificate or another order of the store.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Reason {
     /// Nothing is stored.
     #[error("missing")]
@@ -25,6 +26,7 @@ pub enum Reason {
     Host(Host),
     /// A newer CA exists, which machines that trust older ones trust too.
     #[error("a newer CA exists")]
+    #[strum(serialize = "newer-authority")]
     NewerCa,
     /// The pair with this name, made outside of this server, has changed.
     #[error("{0} has another certificate")]
@@ -34,6 +36,7 @@ pub enum Reason {
     Issuer(String),
     /// An administrator requested it.
     #[error("requested")]
+    #[strum(serialize = "asked")]
     Requested,
     /// The certificate is distrusted, or its chain contains a distrusted one.
     #[error("distrusted")]
@@ -53,26 +56,10 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Value of the label in metrics and events.
+    /// Value of the label in metrics and events: the name of the variant.
     #[must_use]
     pub fn label(&self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Unreadable => "unreadable",
-            Self::Unusable(_) => "unusable",
-            Self::Expired => "expired",
-            Self::Renewal => "renewal",
-            Self::Host(_) => "host",
-            Self::NewerCa => "newer-authority",
-            Self::External(_) => "external",
-            Self::Issuer(_) => "issuer",
-            Self::Requested => "asked",
-            Self::Distrusted => "distrusted",
-            Self::Chain => "chain",
-            Self::Restored => "restored",
-            Self::Selected => "selected",
-            Self::Joined => "joined",
-        }
+        self.into()
     }
 }
 

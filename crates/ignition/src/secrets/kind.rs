@@ -5,7 +5,8 @@ use std::fmt;
 use super::passed_over::PassedOver;
 
 /// Kind of a secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum SecretKind {
     /// A private key.
     PrivateKey,
@@ -38,25 +39,10 @@ pub enum SecretKind {
 }
 
 impl SecretKind {
-    /// Name in machine-readable output.
+    /// Name in machine-readable output: that of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {
-        match self {
-            Self::PrivateKey => "private-key",
-            Self::Kubeconfig => "kubeconfig",
-            Self::EncryptionKey => "encryption-key",
-            Self::KubernetesSecret => "kubernetes-secret",
-            Self::RegistryLogin => "registry-login",
-            Self::PasswordHash => "password-hash",
-            Self::SharedKey => "shared-key",
-            Self::Password => "password",
-            Self::Token => "token",
-            Self::UrlPassword => "url-password",
-            Self::SignedUrl => "signed-url",
-            Self::Header => "header",
-            Self::DiskKey => "disk-key",
-            Self::Unsearched(_) => "unsearched",
-        }
+        self.into()
     }
 }
 

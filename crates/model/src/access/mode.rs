@@ -7,7 +7,8 @@ use std::str::FromStr;
 pub const ACCESS_ANNOTATION: &str = "machineconfiguration.openshift.io/access";
 
 /// Restriction of access to a pool's config.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum AccessMode {
     /// Every client that reaches the server gets the config.
     #[default]
@@ -22,14 +23,10 @@ impl AccessMode {
     /// All modes, the least strict first.
     pub const ALL: [Self; 3] = [Self::Off, Self::Audit, Self::Enforce];
 
-    /// Name in flags and annotations.
+    /// Name in flags and annotations: that of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Audit => "audit",
-            Self::Enforce => "enforce",
-        }
+        self.into()
     }
 }
 

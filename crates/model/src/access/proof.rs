@@ -62,9 +62,11 @@ pub trait Verifier: fmt::Debug + Send + Sync {
 }
 
 /// Reason for access.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Proof {
     /// The pool needs no proof.
+    #[strum(serialize = "none")]
     NotAsked,
     /// A token, with its name or ID.
     Token(Arc<str>),
@@ -86,23 +88,32 @@ impl fmt::Display for Proof {
 }
 
 impl Proof {
-    /// Value of the label in metrics.
+    /// Value of the label in metrics: the name of the variant.
     #[must_use]
     pub fn label(&self) -> &'static str {
-        match self {
-            Self::NotAsked => "none",
-            Self::Token(_) => "token",
-            Self::Signed(_) => "signed",
-            Self::Machine(_) => "machine",
-        }
+        self.into()
     }
 }
 
 /// Reasons for a refusal of access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    thiserror::Error,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Refusal {
     /// The client's network is not allowed.
     #[error("network not allowed")]
+    #[strum(serialize = "network")]
     OtherNetwork,
     /// The request came by the port without TLS, where the config can be read on the network.
     #[error("request on the port without TLS")]
@@ -159,50 +170,12 @@ pub enum Refusal {
 
 impl Refusal {
     /// All refusals.
-    pub const ALL: [Self; 18] = [
-        Self::OtherNetwork,
-        Self::PlainPort,
-        Self::Missing,
-        Self::Malformed,
-        Self::Unknown,
-        Self::Expired,
-        Self::NotYet,
-        Self::Revoked,
-        Self::OtherPool,
-        Self::Unsigned,
-        Self::Spent,
-        Self::NotStored,
-        Self::TooMany,
-        Self::NotRead,
-        Self::NoPool,
-        Self::OldIgnition,
-        Self::PoolPlainPort,
-        Self::NotApproved,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Value of the label in metrics and in the ledger.
+    /// Value of the label in metrics and in the ledger: the name of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {
-        match self {
-            Self::OtherNetwork => "network",
-            Self::PlainPort => "plain-port",
-            Self::Missing => "missing",
-            Self::Malformed => "malformed",
-            Self::Unknown => "unknown",
-            Self::Expired => "expired",
-            Self::NotYet => "not-yet",
-            Self::Revoked => "revoked",
-            Self::OtherPool => "other-pool",
-            Self::Unsigned => "unsigned",
-            Self::Spent => "spent",
-            Self::NotStored => "not-stored",
-            Self::TooMany => "too-many",
-            Self::NotRead => "not-read",
-            Self::NoPool => "no-pool",
-            Self::OldIgnition => "old-ignition",
-            Self::PoolPlainPort => "pool-plain-port",
-            Self::NotApproved => "not-approved",
-        }
+        self.into()
     }
 
     /// Returns `true` if the same request may succeed later: the server may receive the token, or time passes.

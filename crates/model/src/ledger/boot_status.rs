@@ -27,7 +27,21 @@ pub struct BootStatus {
 }
 
 /// Urgency of a machine's boot status, the most urgent first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    ToSchema,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The machine needs help to come up.
@@ -44,19 +58,12 @@ pub enum Severity {
 
 impl Severity {
     /// All of them, the most urgent first.
-    pub const ALL: [Self; 5] =
-        [Self::Stuck, Self::Booting, Self::Served, Self::Joined, Self::Visitor];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Word for people.
+    /// Word for people: that of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Stuck => "stuck",
-            Self::Booting => "booting",
-            Self::Served => "served",
-            Self::Joined => "joined",
-            Self::Visitor => "visitor",
-        }
+        self.into()
     }
 }
 
@@ -101,15 +108,10 @@ impl Machine {
 }
 
 impl Failed {
-    /// Value of the label in metrics.
+    /// Value of the label in metrics: the name of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Untrusted => "Untrusted",
-            Self::Tls => "Tls",
-            Self::Timeout => "Timeout",
-            Self::Connection => "Connection",
-        }
+        self.into()
     }
 
     /// Returns `true` if the next handshake fails too. Aborted or silent connections may be port probes, by a balancer

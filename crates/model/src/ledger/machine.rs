@@ -107,7 +107,9 @@ pub struct Handshakes {
 }
 
 /// Reasons of a failed TLS handshake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Failed {
     /// The client reports that it does not trust the certificate.

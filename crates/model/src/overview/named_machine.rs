@@ -29,7 +29,10 @@ pub struct NamedMachine {
 }
 
 /// State of a machine's token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum TokenState {
     /// It waits for its first use.
@@ -43,15 +46,10 @@ pub enum TokenState {
 }
 
 impl TokenState {
-    /// Word for people.
+    /// Word for people: that of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Armed => "armed",
-            Self::Open => "open",
-            Self::Spent => "spent",
-            Self::Revoked => "revoked",
-        }
+        self.into()
     }
 }
 

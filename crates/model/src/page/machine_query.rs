@@ -16,7 +16,8 @@ pub(super) const WITHOUT_TLS: &str = "without TLS";
 const MAX_ROWS: usize = 100;
 
 /// Column by which machines are sorted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Column {
     /// Urgency, the latest machine first.
     #[default]
@@ -37,16 +38,9 @@ impl Column {
     pub(super) const ALL: [Self; 6] =
         [Self::Address, Self::State, Self::Pool, Self::Times, Self::First, Self::Last];
 
-    /// Name in the query.
+    /// Name in the query: that of the variant.
     pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::State => "state",
-            Self::Address => "address",
-            Self::Pool => "pool",
-            Self::Times => "times",
-            Self::First => "first",
-            Self::Last => "last",
-        }
+        self.into()
     }
 }
 
@@ -88,7 +82,9 @@ impl MachineQuery {
             match &*name {
                 "pool" => parsed.pool = text(),
                 "text" => parsed.text = text(),
-                "state" => parsed.state = Severity::ALL.into_iter().find(|it| it.label() == value),
+                "state" => {
+                    parsed.state = Severity::ALL.iter().copied().find(|it| it.label() == value);
+                }
                 "sort" => {
                     let column = Column::ALL.into_iter().find(|it| it.label() == value);
                     parsed.sort = column.unwrap_or_default();

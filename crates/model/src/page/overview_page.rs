@@ -178,8 +178,8 @@ impl OverviewPage<'_> {
 /// Numbers of each rank that are not zero.
 #[must_use]
 pub fn counts(count: impl Fn(Severity) -> usize) -> Vec<(&'static str, usize)> {
-    let counts = Severity::ALL.map(|rank| (rank.label(), count(rank)));
-    counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    let counts = Severity::ALL.iter().map(|rank| (rank.label(), count(*rank)));
+    counts.filter(|(_, count)| *count > 0).collect()
 }
 
 impl ControllerPage<'_> {

@@ -39,13 +39,17 @@ impl Assessment {
 }
 
 /// Reasons why user data is not edited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum LeftAlone {
     /// The text is a script, another tool's data or broken JSON.
     #[error("not an Ignition config")]
     NoIgnition,
     /// The Ignition config has no CAs.
     #[error("trusts no CAs")]
+    #[strum(serialize = "no-authorities")]
     NoCas,
     /// None of its CAs is the machine config server's.
     #[error("trusts only other CAs than those of this server")]
@@ -66,26 +70,12 @@ pub enum LeftAlone {
 
 impl LeftAlone {
     /// All reasons.
-    pub const ALL: [Self; 6] = [
-        Self::NoIgnition,
-        Self::NoCas,
-        Self::Foreign,
-        Self::NameOnly,
-        Self::OutOfReach,
-        Self::TooLarge,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// Value of the label in metrics and events.
+    /// Value of the label in metrics and events: the name of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {
-        match self {
-            Self::NoIgnition => "no-ignition",
-            Self::NoCas => "no-authorities",
-            Self::Foreign => "foreign",
-            Self::NameOnly => "name-only",
-            Self::OutOfReach => "out-of-reach",
-            Self::TooLarge => "too-large",
-        }
+        self.into()
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Refused {
 }
 
 /// Reasons why an entry is refused.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error, strum::IntoStaticStr)]
 pub enum Reason {
     /// The key is no registry host.
     #[error("is not a registry host: expected host or host..port")]
@@ -57,15 +57,10 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Value of the label in metrics.
+    /// Value of the label in metrics: the name of the variant.
     #[must_use]
     pub fn label(&self) -> &'static str {
-        match self {
-            Self::NoHost => "NoHost",
-            Self::NoCertificate => "NoCertificate",
-            Self::SameHost(_) => "SameHost",
-            Self::TooLarge => "TooLarge",
-        }
+        self.into()
     }
 }
 

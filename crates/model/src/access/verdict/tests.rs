@@ -311,7 +311,8 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
 
 #[test]
 fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
-    let may_heal: Vec<_> = Refusal::ALL.into_iter().filter(|refusal| refusal.may_heal()).collect();
+    let may_heal: Vec<_> =
+        Refusal::ALL.iter().copied().filter(|refusal| refusal.may_heal()).collect();
     let expected = [
         Refusal::Unknown,
         Refusal::NotYet,
