@@ -17,12 +17,13 @@ struct Kind {
 const MACHINE_CONFIGURATION: &str = "machineconfiguration.openshift.io/";
 const SPEC: &[&str] = &["spec", "status"];
 
+/// Fields that most kinds have.
+const KIND: Kind = Kind { name: "", group: "", versions: &["v1"], top: SPEC, fields: &[] };
+
 const KINDS: [Kind; 13] = [
     Kind {
         name: "MachineConfigPool",
         group: MACHINE_CONFIGURATION,
-        versions: &["v1"],
-        top: SPEC,
         fields: &[
             "metadata.annotations",
             "spec.configuration.name",
@@ -36,93 +37,72 @@ const KINDS: [Kind; 13] = [
             "status.configuration.name",
             "status.updatedMachineCount",
         ],
+        ..KIND
     },
     Kind {
         name: "MachineConfig",
         group: MACHINE_CONFIGURATION,
-        versions: &["v1"],
-        top: SPEC,
         fields: &["metadata.annotations", "metadata.labels"],
+        ..KIND
     },
     Kind {
         name: "ControllerConfig",
         group: MACHINE_CONFIGURATION,
-        versions: &["v1"],
-        top: SPEC,
         fields: &[
             "spec.baseOSContainerImage",
             "spec.baseOSExtensionsContainerImage",
             "spec.cloudProviderCAData",
             "spec.kubeAPIServerServingCAData",
         ],
+        ..KIND
     },
     Kind {
         name: "MachineOSConfig",
         group: MACHINE_CONFIGURATION,
         versions: &["v1", "v1alpha1"],
-        top: SPEC,
         fields: &["spec.machineConfigPool.name", "status.currentImagePullSpec"],
+        ..KIND
     },
     Kind {
         name: "MachineOSBuild",
         group: MACHINE_CONFIGURATION,
         versions: &["v1", "v1alpha1"],
-        top: SPEC,
         fields: &[
             "spec.machineConfig.name",
             "spec.machineOSConfig.name",
             "status.conditions.status",
             "status.conditions.type",
         ],
+        ..KIND
     },
     Kind {
         name: "APIServer",
         group: "config.openshift.io/",
-        versions: &["v1"],
-        top: SPEC,
         fields: &[
             "spec.tlsSecurityProfile.custom.ciphers",
             "spec.tlsSecurityProfile.custom.minTLSVersion",
             "spec.tlsSecurityProfile.type",
         ],
+        ..KIND
     },
     Kind {
         name: "Image",
         group: "config.openshift.io/",
-        versions: &["v1"],
-        top: SPEC,
         fields: &["spec.additionalTrustedCA.name"],
+        ..KIND
     },
-    Kind {
-        name: "Route",
-        group: "route.openshift.io/",
-        versions: &["v1"],
-        top: SPEC,
-        fields: &["spec.host"],
-    },
-    Kind { name: "Service", group: "", versions: &["v1"], top: SPEC, fields: &["spec.ports.port"] },
-    Kind {
-        name: "ConfigMap",
-        group: "",
-        versions: &["v1"],
-        top: &["binaryData", "data", "immutable"],
-        fields: &[],
-    },
-    Kind {
-        name: "Secret",
-        group: "",
-        versions: &["v1"],
-        top: &["data", "immutable", "stringData", "type"],
-        fields: &[],
-    },
+    Kind { name: "Route", group: "route.openshift.io/", fields: &["spec.host"], ..KIND },
+    Kind { name: "Service", fields: &["spec.ports.port"], ..KIND },
+    Kind { name: "ConfigMap", top: &["binaryData", "data", "immutable"], ..KIND },
+    Kind { name: "Secret", top: &["data", "immutable", "stringData", "type"], ..KIND },
     Kind {
         name: "FirstBootMachine",
         group: "machine-config-server.io/",
         versions: &["v1alpha1"],
-        top: SPEC,
         fields: &["metadata.annotations", "spec.addresses", "spec.pool", "spec.replaces"],
+        ..KIND
     },
-    Kind { name: "Config", group: "", versions: &["v1"], top: &[], fields: &[] },
+    Kind { name: "Config", top: &[], ..KIND },
 ];
 
 const EVERYWHERE: [&str; 2] = ["metadata.name", "metadata.namespace"];
