@@ -103,9 +103,9 @@ fn is_square(number: &BigUint) -> bool {
 }
 
 #[cfg(test)]
-mod in_use;
-#[cfg(test)]
 mod tests {
+    mod in_use;
+
     use super::*;
 
     /// The sum of 2^1023 and `more`.

@@ -202,10 +202,4 @@ impl SecretCollector {
 }
 
 #[cfg(test)]
-mod forms;
-#[cfg(test)]
-mod innocent;
-#[cfg(test)]
-mod planted;
-#[cfg(test)]
 mod tests;

@@ -1,3 +1,7 @@
+mod forms;
+mod innocent;
+mod planted;
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -16,8 +16,6 @@
 //!
 //! Source: `MergeMachineConfigs` and `ValidateMachineConfig` of openshift/machine-config-operator.
 
-#[cfg(test)]
-mod beside_reference;
 mod ignition_config;
 mod merge;
 mod origins;

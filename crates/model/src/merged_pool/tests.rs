@@ -1,3 +1,5 @@
+mod beside_reference;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

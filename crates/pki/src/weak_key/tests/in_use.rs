@@ -7,7 +7,7 @@ use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 use yasna::DERWriter;
 
-use super::Weakness;
+use super::super::Weakness;
 use crate::certificate::key_of;
 use crate::issue::{Signer, Validity, cross_sign, issue_ca, issue_serving};
 use crate::plan::plan;

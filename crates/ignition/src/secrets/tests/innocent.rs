@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
+use super::super::search::find;
 use super::planted::{base64, der, hex, pem, word};
-use super::search::find;
 
 /// Files, each with its path.
 #[allow(clippy::too_many_lines, reason = "it is a table")]

@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use serde_json::json;
 
-use super::search::find;
-use super::*;
+use super::super::search::find;
+use super::super::*;
 
 /// So many characters of an alphabet, pseudorandom.
 pub(super) fn made(length: usize, alphabet: &str) -> String {

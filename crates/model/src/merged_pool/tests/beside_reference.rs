@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::*;
+use super::super::*;
 use crate::objects::{ControllerConfig, MachineConfig};
 
 #[derive(Deserialize)]

@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
+use super::super::search::find;
 use super::SecretKind::{
     self, EncryptionKey, Kubeconfig, KubernetesSecret, Password, PasswordHash, PrivateKey,
     SharedKey, Token,
 };
 use super::planted::{base64, hex, made, pem, word};
-use super::search::find;
 
 type Planted = (&'static str, String, SecretKind);
 
