@@ -42,10 +42,6 @@ pub struct Settings {
     pub pool_claim: String,
 }
 
-/// Subject of a token, its claim `sub`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subject(pub String);
-
 /// Reasons why a key set is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwksError {
@@ -153,14 +149,15 @@ impl SignedTokens {
         &self.passed_over
     }
 
-    /// Checks that `credential` gives a machine of `pool` access; `None` if it is no JSON Web Token.
+    /// Checks that `credential` gives a machine of `pool` access, and returns its subject; `None` if it is no JSON Web
+    /// Token.
     #[must_use]
     pub fn verify(
         &self,
         credential: &str,
         pool: &str,
         now: OffsetDateTime,
-    ) -> Option<Result<Subject, SignedRefusal>> {
+    ) -> Option<Result<String, SignedRefusal>> {
         let head = head_members(credential)?;
         let claims = head.and_then(|head| self.claims(credential, &head));
         Some(claims.and_then(|claims| self.judge(&claims, pool, now)))
@@ -200,7 +197,7 @@ impl SignedTokens {
         claims: &Map<String, Value>,
         pool: &str,
         now: OffsetDateTime,
-    ) -> Result<Subject, SignedRefusal> {
+    ) -> Result<String, SignedRefusal> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let subject = text("sub").ok_or(SignedRefusal::Malformed)?;
         if text("iss") != Some(&self.settings.issuer) {
@@ -220,7 +217,7 @@ impl SignedTokens {
         if !says(claims.get(&self.settings.pool_claim), pool) {
             return Err(SignedRefusal::OtherPool);
         }
-        Ok(Subject(subject.to_owned()))
+        Ok(subject.to_owned())
     }
 }
 
@@ -233,7 +230,7 @@ impl Verifier for SignedTokens {
     ) -> Option<Result<Proof, Refusal>> {
         let verified = Self::verify(self, credential, pool, now)?;
         Some(match verified {
-            Ok(Subject(subject)) => Ok(Proof::Signed(cut_escaped(&subject, NAME).into())),
+            Ok(subject) => Ok(Proof::Signed(cut_escaped(&subject, NAME).into())),
             Err(refusal) => Err(match refusal {
                 SignedRefusal::Malformed => Refusal::Malformed,
                 SignedRefusal::Unknown => Refusal::Unknown,
