@@ -15,6 +15,8 @@
 
 mod activity;
 pub mod administrators;
+#[cfg(test)]
+mod allocations;
 mod answer;
 pub mod auth;
 pub mod connection;

@@ -265,4 +265,4 @@ impl Table {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -16,7 +16,7 @@ fn bad() -> Value {
 }
 
 /// A pool `worker` that names a configuration, and that with the Ignition config given.
-fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -> Inputs {
+pub(crate) fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -> Inputs {
     let pool = json!({
         "metadata": {"name": "worker"},
         "status": {"configuration": {"name": configuration}},
