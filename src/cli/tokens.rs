@@ -4,7 +4,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use time::OffsetDateTime;
 
 use super::examples;
-use crate::commands::place::PlaceFlags;
+use crate::commands::state_location::StateLocationFlags;
 use crate::commands::tokens::{self, AddSettings, RevokeSettings, RotateSettings};
 
 #[derive(Debug, ClapArgs)]
@@ -20,7 +20,7 @@ enum Command {
     Add(AddSettings),
     /// Print all tokens, and which pointer configs have none
     #[command(after_help = examples::TOKENS_LIST)]
-    List(PlaceFlags),
+    List(StateLocationFlags),
     /// Revoke a token
     #[command(after_help = examples::TOKENS_REVOKE)]
     Revoke(RevokeSettings),

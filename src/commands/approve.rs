@@ -42,7 +42,7 @@ pub struct ApproveSettings {
 }
 
 #[derive(Debug, Deserialize)]
-struct Reported {
+struct WaitingOverview {
     waiting_machines: Vec<WaitingMachine>,
 }
 
@@ -95,7 +95,7 @@ fn subject(settings: &ApproveSettings) -> anyhow::Result<Subject> {
         return Ok(Subject::at(pool, address));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let Reported { waiting_machines } = runtime
+    let WaitingOverview { waiting_machines } = runtime
         .block_on(ask(from))
         .context("cannot ask which pool the machine waits for; name it with --pool")?;
     let mut there = waiting_machines.into_iter().filter(|waits| waits.address == address);

@@ -8,7 +8,9 @@ use model::overview::{ControllerOverview, Server};
 use model::page::controller_page;
 use time::OffsetDateTime;
 
-use crate::commands::overview::{Judged, PERIOD, assets, certificate, html_response, judged};
+use crate::commands::overview::{
+    PERIOD, PointerVerdicts, assets, certificate, html_response, judged,
+};
 use crate::controllers::certificates::{Trust, TrustSnapshot};
 use crate::server::events;
 use crate::server::readiness::Readiness;
@@ -49,7 +51,7 @@ impl Sources {
     fn overview(&self) -> ControllerOverview {
         let now = OffsetDateTime::now_utc();
         let Trust { chain, holders, faults } = self.shown.trust();
-        let Judged { pointers, trust } = judged(&chain, &holders, &faults, now);
+        let PointerVerdicts { pointers, trust } = judged(&chain, &holders, &faults, now);
         let Readiness { not_ready, degraded } = Readiness::of_status(&self.status);
         ControllerOverview {
             at: now,

@@ -32,17 +32,17 @@ use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::peers;
-use crate::serving::peers::Part;
+use crate::serving::peers::LedgerPart;
 use crate::serving::publish::Served;
 use crate::serving::serving_pair::ShownChain;
 use crate::telemetry::conditions::Status;
 
 /// Judges the known pointer configs at a time; `None` if they cannot be read. It may block.
-pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Option<Judged> + Send + Sync>;
+pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Option<PointerVerdicts> + Send + Sync>;
 
 /// Pointer configs, and what they trust.
 #[derive(Debug)]
-pub struct Judged {
+pub struct PointerVerdicts {
     /// Verdicts.
     pub pointers: Vec<PointerStatus>,
     /// Trust between them, CAs and the serving certificate.
@@ -69,10 +69,10 @@ pub(super) struct Sources {
     /// Unique name of this server.
     pub(super) name: String,
     /// Machines of all servers, gathered once for concurrent requests.
-    pub(super) gathered: Latest<Gathered>,
+    pub(super) gathered: Latest<MachinesSnapshot>,
 }
 
-pub(super) struct Gathered {
+pub(super) struct MachinesSnapshot {
     /// Machines, stuck ones first.
     pub(super) lines: Arc<Vec<MachineLine>>,
     /// True if machines were compared with the nodes of a cluster.
@@ -172,7 +172,7 @@ pub(super) fn judged(
     holders: &[Holder],
     faults: &[Lockout],
     now: OffsetDateTime,
-) -> Judged {
+) -> PointerVerdicts {
     let lockouts = [faults, &locked_out(chain, holders, now)].concat();
     let names: BTreeSet<&str> = holders
         .iter()
@@ -186,7 +186,7 @@ pub(super) fn judged(
     let pointer = |name: &str| PointerStatus { name: name.to_owned(), problem: problem(name) };
     let pointers: Vec<_> = names.into_iter().map(pointer).collect();
     let trust = TrustMap::new(chain, holders, &pointers);
-    Judged { pointers, trust }
+    PointerVerdicts { pointers, trust }
 }
 
 /// All that is on the page
@@ -225,9 +225,9 @@ async fn description() -> Response {
     ([(CONTENT_TYPE, "application/json")], DESCRIPTION.clone()).into_response()
 }
 
-async fn part(State(sources): State<Arc<Sources>>) -> Json<Part> {
+async fn part(State(sources): State<Arc<Sources>>) -> Json<LedgerPart> {
     let (machines, waiting) = (sources.ledger.machines(), sources.named.approvals.list_waiting());
-    Json(Part { server: sources.name.clone(), machines, waiting })
+    Json(LedgerPart { server: sources.name.clone(), machines, waiting })
 }
 
 /// Value that changes with the contents of the page.
@@ -254,7 +254,7 @@ impl Sources {
     }
 
     /// Finds the machine at an address: all machines, and its place among them.
-    async fn find(&self, address: &str) -> Result<(Arc<Gathered>, usize), Response> {
+    async fn find(&self, address: &str) -> Result<(Arc<MachinesSnapshot>, usize), Response> {
         let Ok(address) = address.parse::<IpAddr>() else {
             return Err((StatusCode::BAD_REQUEST, "not an IP address\n").into_response());
         };
@@ -285,7 +285,7 @@ impl Sources {
         let (changes, older_changes) = self.history.changes();
         let chain = (self.chain)();
         let without_pointers =
-            || Judged { pointers: Vec::new(), trust: TrustMap::new(&chain, &[], &[]) };
+            || PointerVerdicts { pointers: Vec::new(), trust: TrustMap::new(&chain, &[], &[]) };
         let judged = self.pointers.as_ref().and_then(judge).unwrap_or_else(without_pointers);
         Overview {
             at: now,
@@ -309,11 +309,11 @@ impl Sources {
         }
     }
 
-    pub(super) async fn machines(&self) -> Arc<Gathered> {
+    pub(super) async fn machines(&self) -> Arc<MachinesSnapshot> {
         self.gathered.get(async || self.gather(OffsetDateTime::now_utc()).await).await
     }
 
-    async fn gather(&self, now: OffsetDateTime) -> Gathered {
+    async fn gather(&self, now: OffsetDateTime) -> MachinesSnapshot {
         let (mut silent, mut waiting) = (Vec::new(), self.named.approvals.list_waiting());
         let machines = match &self.peers {
             None => self.ledger.machines(),
@@ -337,7 +337,7 @@ impl Sources {
             (machines.into_iter().map(line).collect(), nodes.is_some())
         });
         sort(&mut lines);
-        Gathered { lines: Arc::new(lines), knows_nodes, waiting, silent }
+        MachinesSnapshot { lines: Arc::new(lines), knows_nodes, waiting, silent }
     }
 
     pub(super) fn pools(&self, lines: &[MachineLine]) -> Vec<Pool> {

@@ -16,9 +16,9 @@ use model::table::table;
 use pki::Certificate;
 use time::OffsetDateTime;
 
-use super::place::Place;
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
+use super::state_location::StateLocation;
 use super::{tell, terminal};
 use crate::flags::{spec, url};
 use crate::source::cluster;
@@ -77,11 +77,11 @@ impl RenderSettings {
     }
 
     /// Location of the CAs for a pointer config.
-    fn cas(&self) -> Place {
+    fn cas(&self) -> StateLocation {
         if !self.is_cluster() {
-            return Place::Directory(self.state_dir.clone());
+            return StateLocation::Directory(self.state_dir.clone());
         }
-        Place::Cluster {
+        StateLocation::Cluster {
             kubeconfig: self.kubeconfig.clone(),
             user_data_namespace: self.user_data_namespace.clone(),
         }

@@ -23,7 +23,7 @@ use super::server::{
 };
 use super::start_block::StartBlock;
 use super::terminal;
-use crate::commands::overview::{Judged, judged};
+use crate::commands::overview::{PointerVerdicts, judged};
 use crate::serving::publish::Served;
 use crate::source;
 use crate::source::directory::Layout;
@@ -119,7 +119,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 }
 
 /// Pointer configs with the verdict if a machine boots from them at present. Read errors are reported elsewhere.
-fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<Judged> {
+fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<PointerVerdicts> {
     let seen = state.observe(&[], &RotationRequest::default()).ok()?;
     let holders: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();

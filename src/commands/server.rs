@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use super::overview::{self, Sources};
 use super::pool_page;
 use super::progress::Progress;
-use super::server_pipeline::{Parts, follow_source, local_state, with_cluster_machines};
+use super::server_pipeline::{PipelineParts, follow_source, local_state, with_cluster_machines};
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::server::administrators::router;
@@ -111,8 +111,8 @@ impl Server {
         let (local, named) =
             with_cluster_machines(own, &mut tasks, &source, settings.window, &publisher);
         let (served, checked) = (publisher.served(), publisher.checked());
-        let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
-        follow_source(&mut tasks, pipeline, source, first, &reporting);
+        let parts = PipelineParts { access, rules, local, policy: Arc::clone(&policy), publisher };
+        follow_source(&mut tasks, parts, source, first, &reporting);
 
         let sources = Arc::new(Sources {
             answers: Arc::clone(&answers),

@@ -83,7 +83,7 @@ pub(super) fn with_cluster_machines(
 }
 
 /// Parts of a pipeline that are made before its source is followed.
-pub(super) struct Parts {
+pub(super) struct PipelineParts {
     pub(super) access: AccessSettings,
     pub(super) rules: AccessRules,
     pub(super) local: LocalState,
@@ -94,12 +94,12 @@ pub(super) struct Parts {
 /// Publishes the first inputs, and follows the source, the tokens and the keys of another issuer.
 pub(super) fn follow_source(
     tasks: &mut Tasks,
-    parts: Parts,
+    parts: PipelineParts,
     source: Source,
     first: Option<Inputs>,
     reporting: &Reporting,
 ) {
-    let Parts { access, rules, local, policy, publisher } = parts;
+    let PipelineParts { access, rules, local, policy, publisher } = parts;
     let AccessSettings { issuer, cache, .. } = access;
     tasks.spawn("the task after changes of the inputs", publisher.after_changes());
     let known = Known {

@@ -10,7 +10,7 @@ use time::macros::format_description;
 use time::{Date, OffsetDateTime, Time};
 
 use super::certs::date;
-use super::place::PlaceFlags;
+use super::state_location::StateLocationFlags;
 use super::{print_line, terminal};
 use crate::flags::duration;
 
@@ -24,9 +24,9 @@ pub struct AddSettings {
     pools: Vec<String>,
     /// Expiry: 2027-01-31, 2027-01-31T12:00:00Z, a time from now such as 30d, or never
     #[arg(long, value_name = "TIME", value_parser = until)]
-    until: Until,
+    until: Expiry,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
 }
 
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub struct RevokeSettings {
     /// Name or id of the token
     named: String,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
 }
 
 #[derive(Debug, Args)]
@@ -46,17 +46,17 @@ pub struct RotateSettings {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Until {
+enum Expiry {
     Never,
     At(OffsetDateTime),
     After(std::time::Duration),
 }
 
-impl Until {
+impl Expiry {
     fn from(self, now: OffsetDateTime) -> Option<OffsetDateTime> {
         match self {
             Self::Never => None,
@@ -66,17 +66,17 @@ impl Until {
     }
 }
 
-fn until(text: &str) -> Result<Until, String> {
+fn until(text: &str) -> Result<Expiry, String> {
     if text == "never" {
-        return Ok(Until::Never);
+        return Ok(Expiry::Never);
     }
     let day = format_description!("[year]-[month]-[day]");
     let date = Date::parse(text, day).map(|date| date.with_time(Time::MIDNIGHT).assume_utc());
     if let Ok(time) = OffsetDateTime::parse(text, &Rfc3339).or(date) {
-        return Ok(Until::At(time));
+        return Ok(Expiry::At(time));
     }
     let expected = "expected a date, a time as in 2027-01-31T12:00:00Z, a time from now, or never";
-    duration(text).map(Until::After).map_err(|_| expected.to_owned())
+    duration(text).map(Expiry::After).map_err(|_| expected.to_owned())
 }
 
 /// Parses a name, which is a word, so that it differs from an ID and can be in a log line.
@@ -121,7 +121,7 @@ pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// The records are unreadable.
-pub fn list(place: &PlaceFlags, now: OffsetDateTime) -> anyhow::Result<()> {
+pub fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::Result<()> {
     let records = place.open()?.records()?;
     let to_the_second = |time: OffsetDateTime| date(time.replace_nanosecond(0)?);
     let row = |record: &Record| -> anyhow::Result<Vec<String>> {

@@ -15,8 +15,8 @@
 
 pub mod certificates;
 pub mod issuer;
-mod known;
 pub mod machines;
+mod metadata_cache;
 mod object_conditions;
 mod refusals;
 pub mod registry_ca;

@@ -19,7 +19,7 @@ struct Refusal {
     reason: Option<String>,
 }
 
-pub(super) enum Noted {
+pub(super) enum WriteOutcome {
     /// The write succeeded.
     Written,
     /// The write failed for the first time.
@@ -52,12 +52,16 @@ impl Refusals {
     }
 
     /// Records the result of a write.
-    pub(super) fn note(&mut self, name: &str, result: Result<Applied, ControlError>) -> Noted {
+    pub(super) fn note(
+        &mut self,
+        name: &str,
+        result: Result<Applied, ControlError>,
+    ) -> WriteOutcome {
         let error = match result {
-            Ok(Applied::Superseded) => return Noted::Nothing,
+            Ok(Applied::Superseded) => return WriteOutcome::Nothing,
             Ok(Applied::Done) => {
                 self.0.remove(name);
-                return Noted::Written;
+                return WriteOutcome::Written;
             }
             Err(error) => error,
         };
@@ -67,6 +71,6 @@ impl Refusals {
         refusal.until = Instant::now() + refusal.waits.next();
         let text = error.to_string();
         refusal.reason = error.is_for_good().then(|| cut(&text, REASON).into_owned());
-        if is_new { Noted::Refused(text) } else { Noted::Nothing }
+        if is_new { WriteOutcome::Refused(text) } else { WriteOutcome::Nothing }
     }
 }

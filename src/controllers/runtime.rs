@@ -22,7 +22,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::known::Known;
+use super::metadata_cache::MetadataCache;
 use crate::backoff::Backoff;
 use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::kubernetes::{ControlError, Health, ObjectName, client};
@@ -159,7 +159,7 @@ async fn converge<R: Reconciler>(reconciler: &mut R) -> Result<Requeue, ControlE
 pub(super) struct Watched {
     object: ObjectName,
     resource: ApiResource,
-    known: Option<Known>,
+    known: Option<MetadataCache>,
 }
 
 impl Watched {
@@ -174,7 +174,7 @@ impl Watched {
     }
 
     /// The same, and their metadata is kept.
-    pub(super) fn known_to(self, known: &Known) -> Self {
+    pub(super) fn cached_in(self, known: &MetadataCache) -> Self {
         Self { known: Some(known.clone()), ..self }
     }
 

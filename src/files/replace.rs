@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-use crate::files::owners::{Process, Reader, Status, User, Wanted, wanted};
+use crate::files::owners::{Process, Reader, Status, User, WantedStatus, wanted};
 
 /// A failed write.
 #[derive(Debug, thiserror::Error)]
@@ -120,8 +120,8 @@ fn directory_of(path: &Path) -> &Path {
     directory.unwrap_or(if path.is_absolute() { path } else { Path::new(".") })
 }
 
-fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
-    let Wanted { uid, gid, mode } = wanted;
+fn is_as_wanted(path: &Path, contents: &[u8], wanted: WantedStatus) -> bool {
+    let WantedStatus { uid, gid, mode } = wanted;
     let is_like = match Status::of_file(path) {
         Some(present) => {
             present.mode == mode
@@ -134,7 +134,12 @@ fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
     is_like && std::fs::read(path).is_ok_and(|present| present == contents)
 }
 
-fn try_replace(path: &Path, directory: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
+fn try_replace(
+    path: &Path,
+    directory: &Path,
+    contents: &[u8],
+    wanted: WantedStatus,
+) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // The name is hidden, so that other programs do not take it for a file of the directory, and contains the process
     // ID, so that two processes do not share it.
@@ -154,7 +159,7 @@ fn try_replace(path: &Path, directory: &Path, contents: &[u8], wanted: Wanted) -
     written
 }
 
-fn write_new(path: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
+fn write_new(path: &Path, contents: &[u8], wanted: WantedStatus) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
     // Change the owner by descriptor, before others can read the file.
     give(&file, wanted.uid, wanted.gid)?;

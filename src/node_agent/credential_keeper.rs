@@ -24,11 +24,11 @@ pub struct CredentialKeeper {
     resync: Duration,
     read_at: SystemTime,
     /// Result of the last check, if nothing was to do.
-    settled: Option<Settled>,
+    settled: Option<LastCheck>,
 }
 
 #[derive(Debug)]
-struct Settled {
+struct LastCheck {
     entries: Entries,
     stamps: [Option<FileStamp>; 2],
     problem: Option<String>,
@@ -112,7 +112,7 @@ impl CredentialKeeper {
             let is_old =
                 |stamp: &Option<FileStamp>| stamp.is_none_or(|stamp| stamp.is_settled(now));
             let settled =
-                Settled { entries: entries.clone(), stamps, problem: look.problem.clone() };
+                LastCheck { entries: entries.clone(), stamps, problem: look.problem.clone() };
             self.settled = stamps.iter().all(is_old).then_some(settled);
             return Ok(CredentialReport { problem: look.problem, ..CredentialReport::default() });
         }

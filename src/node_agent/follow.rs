@@ -17,7 +17,7 @@ use crate::source::cluster::{MapSeen, RegistryCaMap};
 pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
     let mut watch = DirectoryWatch::new(vec![reconciler.directory().to_owned()]);
     let mut entries: Option<Entries> = None;
-    let mut reported = Reported::default();
+    let mut reported = LoggedProblems::default();
     loop {
         tokio::select! {
             seen = map.changed() => match seen {
@@ -54,12 +54,12 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
 
 /// Logged problems, so that each is logged once.
 #[derive(Default)]
-struct Reported {
+struct LoggedProblems {
     refused: Vec<Refused>,
     problems: BTreeMap<String, String>,
 }
 
-impl Reported {
+impl LoggedProblems {
     fn read(&mut self, map: &ConfigMap) -> Entries {
         let entries = registry_ca::read(map);
         for entry in entries.refused.iter().filter(|entry| !self.refused.contains(entry)) {

@@ -12,7 +12,7 @@ use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::decide::{File, Present};
+use super::decide::{File, RegistryDirectory};
 use crate::files::stamp::FileStamp;
 
 /// Mode of a new directory: everyone can read, its owner can write.
@@ -134,11 +134,11 @@ impl OpenDirectory {
         &self,
         name: &str,
         files: &[(&str, C)],
-    ) -> io::Result<Present> {
+    ) -> io::Result<RegistryDirectory> {
         let directory = match self.enter(Path::new(name)) {
             Ok(directory) => directory,
-            Err(Errno::ENOENT) => return Ok(Present::Nothing),
-            Err(Errno::ENOTDIR | Errno::ELOOP) => return Ok(Present::NoDirectory),
+            Err(Errno::ENOENT) => return Ok(RegistryDirectory::Absent),
+            Err(Errno::ENOTDIR | Errno::ELOOP) => return Ok(RegistryDirectory::NoDirectory),
             Err(error) => return Err(error.into()),
         };
         let found: io::Result<Vec<File>> =
@@ -153,13 +153,13 @@ impl OpenDirectory {
         }
         let mode = fstatat(&directory.0, "", AtFlags::AT_EMPTY_PATH)?.st_mode;
         let has_mode = mode & 0o7777 == DIRECTORY.bits();
-        Ok(Present::OpenDirectory { files: found?, is_pure, has_mode })
+        Ok(RegistryDirectory::Directory { files: found?, is_pure, has_mode })
     }
 
     fn file(&self, name: &str, wanted: &[u8]) -> io::Result<File> {
         let Some(stat) = self.stat(name)? else { return Ok(File::Absent) };
         if is(&stat, SFlag::S_IFDIR) {
-            return Ok(File::OpenDirectory);
+            return Ok(File::Directory);
         }
         let has_size = usize::try_from(stat.st_size).is_ok_and(|size| size == wanted.len());
         if !is(&stat, SFlag::S_IFREG) || !has_size {

@@ -63,7 +63,7 @@ struct Entry {
 }
 
 /// Result of an attempt to write a use.
-enum Written {
+enum RecordOutcome {
     /// It is written, or was before.
     Done(Option<Arc<MachineState>>),
     /// There is something newer to decide by.
@@ -224,20 +224,20 @@ impl ClusterTokens {
             let written = if next.is_due(self.window) {
                 self.write(&entry, &next).await?
             } else {
-                Written::Done(None)
+                RecordOutcome::Done(None)
             };
-            if let Written::Again = written {
+            if let RecordOutcome::Again = written {
                 continue;
             }
             // An answer can have been taken whole while this was written, so the copy is not put back.
             entry.known().usage.begin(address, now);
             match written {
-                Written::Done(Some(state)) => self.see(&entry, &state),
-                Written::Later => {
+                RecordOutcome::Done(Some(state)) => self.see(&entry, &state),
+                RecordOutcome::Later => {
                     entry.known().keep_for_later(now.wall);
                     self.unsaved.notify_one();
                 }
-                Written::Done(None) | Written::Again => {}
+                RecordOutcome::Done(None) | RecordOutcome::Again => {}
             }
             if is_newly_shared {
                 tell_shared(&self.history, name, address);
@@ -256,8 +256,10 @@ impl ClusterTokens {
     }
 
     /// Writes a use to the status of the machine's object.
-    async fn write(&self, entry: &Entry, next: &ClusterUse) -> Result<Written, Refusal> {
-        let Some(recorded) = next.usage.record(self.window) else { return Ok(Written::Done(None)) };
+    async fn write(&self, entry: &Entry, next: &ClusterUse) -> Result<RecordOutcome, Refusal> {
+        let Some(recorded) = next.usage.record(self.window) else {
+            return Ok(RecordOutcome::Done(None));
+        };
         let name = &*entry.name;
         let mut result = self.records.write(name, &next.state, &recorded).await;
         let is_written = result.is_ok();
@@ -268,17 +270,17 @@ impl ClusterTokens {
             Ok(state) if is_written => {
                 self.report_unrecorded(None);
                 self.tell_added(name, next, &recorded.addresses);
-                return Ok(Written::Done(Some(Arc::new(state))));
+                return Ok(RecordOutcome::Done(Some(Arc::new(state))));
             }
             Ok(state) => {
                 self.see(entry, &Arc::new(state));
-                return Ok(Written::Again);
+                return Ok(RecordOutcome::Again);
             }
-            Err(RecordError::Superseded) => return Ok(Written::Again),
+            Err(RecordError::Superseded) => return Ok(RecordOutcome::Again),
             Err(RecordError::Gone) => return Err(Refusal::Revoked),
             Err(RecordError::Unreachable(reason)) => {
                 self.report_unrecorded(Some(reason));
-                return Ok(Written::Later);
+                return Ok(RecordOutcome::Later);
             }
             Err(RecordError::Refused(reason)) => reason,
         };
@@ -344,41 +346,41 @@ impl ClusterTokens {
         for entry in entries.values().filter(|entry| entry.known().unsaved.is_some()) {
             let _writing = entry.writing.lock().await;
             match self.save(entry).await {
-                Written::Done(_) => {}
-                Written::Again => is_done = false,
+                RecordOutcome::Done(_) => {}
+                RecordOutcome::Again => is_done = false,
                 // The others would wait as long.
-                Written::Later => return false,
+                RecordOutcome::Later => return false,
             }
         }
         is_done
     }
 
     /// Writes a use that waits.
-    async fn save(&self, entry: &Entry) -> Written {
+    async fn save(&self, entry: &Entry) -> RecordOutcome {
         for _ in 0..MAX_TRIES {
             let next = entry.known().clone();
             if next.unsaved.is_none() {
-                return Written::Done(None);
+                return RecordOutcome::Done(None);
             }
             match self.write(entry, &next).await {
-                Ok(Written::Done(state)) => {
+                Ok(RecordOutcome::Done(state)) => {
                     entry.known().unsaved = None;
                     if let Some(state) = state {
                         self.see(entry, &state);
                     }
-                    return Written::Done(None);
+                    return RecordOutcome::Done(None);
                 }
-                Ok(Written::Again) => {}
-                Ok(Written::Later) => return Written::Later,
+                Ok(RecordOutcome::Again) => {}
+                Ok(RecordOutcome::Later) => return RecordOutcome::Later,
                 // Its object is gone.
                 Err(Refusal::Revoked) => {
                     entry.known().unsaved = None;
-                    return Written::Done(None);
+                    return RecordOutcome::Done(None);
                 }
-                Err(_) => return Written::Again,
+                Err(_) => return RecordOutcome::Again,
             }
         }
-        Written::Again
+        RecordOutcome::Again
     }
 
     /// Compares a use that waits since `since` with what is known once other servers' record is seen.

@@ -24,7 +24,7 @@ const MAX_REPORTED: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Overlays {
     machines: ArcSwap<BTreeMap<String, Arc<FirstBootMachine>>>,
-    kept: Mutex<Kept>,
+    cache: Mutex<OverlayCache>,
     merging: Semaphore,
     /// Reasons why overlays cannot be merged, by machine.
     failed: Mutex<BTreeMap<String, String>>,
@@ -32,7 +32,7 @@ pub(crate) struct Overlays {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct OverlayCache {
     configs: LruCache<Key, MergedConfig>,
     bytes: usize,
 }
@@ -55,10 +55,10 @@ struct MergedConfig {
 impl Overlays {
     /// Creates an empty set.
     pub(crate) fn new(degraded: Conditions) -> Self {
-        let kept = Kept { configs: LruCache::unbounded(), bytes: 0 };
+        let cache = OverlayCache { configs: LruCache::unbounded(), bytes: 0 };
         Self {
             machines: ArcSwap::default(),
-            kept: Mutex::new(kept),
+            cache: Mutex::new(cache),
             merging: Semaphore::new(MAX_MERGING),
             failed: Mutex::default(),
             degraded,
@@ -91,7 +91,7 @@ impl Overlays {
             return Ok(of_pool);
         };
         let key = Key { machine: Arc::clone(machine), version, form: form.index() };
-        if let Some(answer) = self.kept().get(&key, &object, &of_pool.etag) {
+        if let Some(answer) = self.cache().get(&key, &object, &of_pool.etag) {
             return Ok(answer);
         }
         // The semaphore is never closed.
@@ -103,12 +103,12 @@ impl Overlays {
         self.note(machine, merged.as_ref().err());
         let answer = Arc::new(merged?);
         let of_pool = of_pool.etag.clone();
-        self.kept().keep(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
+        self.cache().keep(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
         Ok(answer)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        lock(&self.kept)
+    fn cache(&self) -> MutexGuard<'_, OverlayCache> {
+        lock(&self.cache)
     }
 
     /// Reports if the overlay of a machine can be merged.
@@ -141,16 +141,16 @@ impl Overlays {
     }
 }
 
-impl Kept {
+impl OverlayCache {
     fn get(
         &mut self,
         key: &Key,
         object: &Arc<FirstBootMachine>,
         of_pool: &HeaderValue,
     ) -> Option<Arc<Answer>> {
-        let kept = self.configs.get(key)?;
-        let is_present = Arc::ptr_eq(&kept.object, object) && kept.of_pool == of_pool;
-        is_present.then(|| Arc::clone(&kept.answer))
+        let merged = self.configs.get(key)?;
+        let is_present = Arc::ptr_eq(&merged.object, object) && merged.of_pool == of_pool;
+        is_present.then(|| Arc::clone(&merged.answer))
     }
 
     fn keep(&mut self, key: Key, merged: MergedConfig) {

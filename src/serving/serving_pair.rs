@@ -60,7 +60,7 @@ pub(crate) struct ServingPair {
 
 /// The pair that is served.
 pub(crate) struct ActivePair {
-    terms: Mutex<Terms>,
+    tls_state: Mutex<TlsState>,
     /// TLS configuration, once there is a pair.
     tls: Arc<ArcSwapOption<rustls::ServerConfig>>,
     /// True if the pair is that of the files.
@@ -69,7 +69,7 @@ pub(crate) struct ActivePair {
     history: History,
 }
 
-struct Terms {
+struct TlsState {
     policy: TlsPolicy,
     pair: Option<Pair>,
 }
@@ -85,7 +85,7 @@ impl ServingPair {
         history: History,
     ) -> Result<Self, PairError> {
         let shown = Arc::new(ActivePair {
-            terms: Mutex::new(Terms { policy, pair: None }),
+            tls_state: Mutex::new(TlsState { policy, pair: None }),
             tls: Arc::default(),
             is_of_files: watch::Sender::new(false),
             reporting: reporting.clone(),
@@ -124,8 +124,8 @@ impl ServingPair {
     pub(crate) fn shown_chain(&self) -> ShownChain {
         let shown = Arc::clone(&self.shown);
         Box::new(move || {
-            let terms = shown.terms();
-            let chain = terms.pair.iter().flat_map(Pair::chain);
+            let tls_state = shown.tls_state();
+            let chain = tls_state.pair.iter().flat_map(Pair::chain);
             chain.filter_map(Certificate::from_der).collect()
         })
     }
@@ -216,19 +216,19 @@ impl ActivePair {
         &self,
         read: impl FnOnce(&TlsPolicy) -> Result<Pair, PairError>,
     ) -> Result<(), PairError> {
-        let mut terms = self.terms();
-        let pair = read(&terms.policy)?;
-        if terms.pair.as_ref().is_some_and(|before| pair.same(before)) {
+        let mut tls_state = self.tls_state();
+        let pair = read(&tls_state.policy)?;
+        if tls_state.pair.as_ref().is_some_and(|before| pair.same(before)) {
             return Ok(());
         }
-        if let (Some(_), Some(fault)) = (&terms.pair, pair.fault()) {
+        if let (Some(_), Some(fault)) = (&tls_state.pair, pair.fault()) {
             return Err(fault);
         }
-        self.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
+        self.tls.store(Some(Arc::new(pair.config(&tls_state.policy)?)));
         let expires = rfc3339(pair.expires);
         self.reporting.metrics.certificate_expires(pair.expires.unix_timestamp());
         tracing::info!(expires, "loaded the serving certificate");
-        if terms.pair.is_some() {
+        if tls_state.pair.is_some() {
             let until = pair.expires.date();
             let what = format!("serves another certificate, valid until {until}");
             self.history.note(what, OffsetDateTime::now_utc());
@@ -236,8 +236,8 @@ impl ActivePair {
         if pair.fault().is_some() {
             self.reporting.metrics.certificate_failures.inc();
         }
-        terms.pair = Some(pair);
-        drop(terms);
+        tls_state.pair = Some(pair);
+        drop(tls_state);
         self.judge(OffsetDateTime::now_utc());
         Condition::ok(THING).note(&self.reporting.status.out_of_service);
         Ok(())
@@ -247,7 +247,7 @@ impl ActivePair {
     /// before, for clients that can read it, and any pair expires. All servers have the same pair, so none should be
     /// taken out of service for it.
     fn judge(&self, now: OffsetDateTime) {
-        let reason = self.terms().pair.as_ref().and_then(|pair| match pair.fault() {
+        let reason = self.tls_state().pair.as_ref().and_then(|pair| match pair.fault() {
             Some(fault) => Some(fault.to_string()),
             None if pair.expires < now => Some(format!("expired at {}", rfc3339(pair.expires))),
             None => None,
@@ -272,16 +272,16 @@ impl ActivePair {
         let _ = self.is_of_files.subscribe().wait_for(|is| *is).await;
     }
 
-    fn terms(&self) -> MutexGuard<'_, Terms> {
-        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tls_state(&self) -> MutexGuard<'_, TlsState> {
+        self.tls_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn speak(&self, policy: TlsPolicy) -> Result<(), PairError> {
-        let mut terms = self.terms();
-        if let Some(pair) = &terms.pair {
+        let mut tls_state = self.tls_state();
+        if let Some(pair) = &tls_state.pair {
             self.tls.store(Some(Arc::new(pair.config(&policy)?)));
         }
-        terms.policy = policy;
+        tls_state.policy = policy;
         Ok(())
     }
 }

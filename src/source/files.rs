@@ -76,7 +76,7 @@ impl Default for Files {
     }
 }
 
-enum Wanted {
+enum ReadDecision {
     No,
     /// The file changed too recently, or is open for writing.
     Later,
@@ -167,9 +167,9 @@ impl Files {
         for path in paths {
             self.seen.insert(path.clone());
             match self.wanted(path, being_written) {
-                Wanted::No => {}
-                Wanted::Later => self.unsettled = true,
-                Wanted::Read(stamp) => {
+                ReadDecision::No => {}
+                ReadDecision::Later => self.unsettled = true,
+                ReadDecision::Read(stamp) => {
                     let digest = self.known.get(path).and_then(|file| file.digest);
                     jobs.push((path, stamp, digest));
                 }
@@ -196,9 +196,9 @@ impl Files {
     ) -> Result<Bytes, ReadError> {
         self.seen.insert(path.to_owned());
         match self.wanted(path, being_written) {
-            Wanted::No => {}
-            Wanted::Later => self.unsettled = true,
-            Wanted::Read(stamp) => {
+            ReadDecision::No => {}
+            ReadDecision::Later => self.unsettled = true,
+            ReadDecision::Read(stamp) => {
                 let result = bounded::read(path);
                 let file = self.known.entry(path.to_owned()).or_default();
                 file.stamp = stamp;
@@ -224,23 +224,23 @@ impl Files {
         }
     }
 
-    fn wanted(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Wanted {
+    fn wanted(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> ReadDecision {
         let known = self.known.get(path).map(|file| file.stamp);
         let Ok(metadata) = std::fs::metadata(path) else {
             // The read returns the error.
-            return Wanted::Read(None);
+            return ReadDecision::Read(None);
         };
         let stamp = FileStamp::of(&metadata);
         if known == Some(Some(stamp)) {
-            return Wanted::No;
+            return ReadDecision::No;
         }
         // The time of the change counts: programs can set the modification time.
         let age = self.now.duration_since(stamp.changed_at()).ok();
         let is_fresh = age.is_some_and(|age| age < self.settle);
         if !self.settle.is_zero() && (is_fresh || being_written(path)) {
-            return Wanted::Later;
+            return ReadDecision::Later;
         }
-        Wanted::Read(stamp.is_settled(self.now).then_some(stamp))
+        ReadDecision::Read(stamp.is_settled(self.now).then_some(stamp))
     }
 
     fn keep(&mut self, path: &Path, stamp: Option<FileStamp>, contents: Contents) {
@@ -287,7 +287,7 @@ pub(super) struct Listing {
 /// copies of mounted files in them.
 pub(super) fn list(root: &Path) -> io::Result<Listing> {
     let top = std::fs::metadata(root)?;
-    let mut walk = Walk {
+    let mut walk = TreeWalk {
         root: std::fs::canonicalize(root)?,
         visited: HashSet::from([(top.dev(), top.ino())]),
         found: Listing::default(),
@@ -296,7 +296,7 @@ pub(super) fn list(root: &Path) -> io::Result<Listing> {
     Ok(walk.found)
 }
 
-struct Walk {
+struct TreeWalk {
     /// Top of the tree, without links.
     root: PathBuf,
     /// Device and inode of each visited directory, because links can form cycles.
@@ -304,7 +304,7 @@ struct Walk {
     found: Listing,
 }
 
-impl Walk {
+impl TreeWalk {
     fn directory(&mut self, directory: &Path, depth: usize) -> io::Result<()> {
         let mut entries = std::fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
         entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));

@@ -7,11 +7,11 @@ mod bootstrap;
 pub mod cluster;
 mod credentials;
 pub mod directory;
+mod directory_objects;
 mod files;
-mod gathered;
 pub mod manifest;
 mod merged_pools;
-mod parts;
+mod object_set;
 mod plain_configs;
 mod secret_seen;
 

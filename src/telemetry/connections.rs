@@ -38,14 +38,14 @@ metrics! {
 
 /// Guard that counts a connection as open until it is dropped.
 #[derive(Debug)]
-pub struct Open(Gauge<i64, AtomicI64>);
+pub struct OpenConnection(Gauge<i64, AtomicI64>);
 
 impl ConnectionMetrics {
     /// Counts a connection as open.
     #[must_use]
-    pub fn opened(&self) -> Open {
+    pub fn opened(&self) -> OpenConnection {
         self.open.inc();
-        Open(self.open.clone())
+        OpenConnection(self.open.clone())
     }
 
     /// Counts a connection that was dropped because of `reason`.
@@ -71,7 +71,7 @@ impl ConnectionMetrics {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -14,9 +14,9 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::report::{self, Report};
-use crate::commands::place::Place;
 use crate::commands::print_line;
 use crate::commands::probe::{self, Address};
+use crate::commands::state_location::StateLocation;
 use crate::commands::state_store::unless_forbidden;
 use crate::source::manifest::config_warnings;
 
@@ -24,7 +24,7 @@ use crate::source::manifest::config_warnings;
 #[derive(Debug, Clone)]
 pub enum Against {
     /// State in a directory or cluster; for a directory with the pools of these manifests.
-    Place(Place, Option<PathBuf>),
+    StateLocation(StateLocation, Option<PathBuf>),
     /// A running server at this address.
     Server(Address),
 }
@@ -61,7 +61,7 @@ pub fn check_pointer(
     let ignored = config_warnings(&String::from_utf8_lossy(&text));
     let mut checked = CheckedPointer { name: name.clone(), ignored, ..CheckedPointer::default() };
     match against {
-        Against::Place(place, manifests) => {
+        Against::StateLocation(place, manifests) => {
             by_place(&mut checked, &config, (place, manifests.as_deref()), now)?;
         }
         Against::Server(address) => by_server(&mut checked, &config, address, now)?,
@@ -107,7 +107,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 fn by_place(
     checked: &mut CheckedPointer,
     config: &PointerConfig<'_>,
-    (place, manifests): (&Place, Option<&Path>),
+    (place, manifests): (&StateLocation, Option<&Path>),
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     const ELSE: &str = "check against a running server with --connect HOST:PORT";

@@ -38,7 +38,7 @@ pub(super) struct PointerLine {
 /// Result of `certs check`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Checked {
+pub(super) struct CheckReport {
     /// Time of the next due step, in RFC 3339.
     pub(super) in_order_until: Option<String>,
     /// Verdict, if something is wrong.
@@ -99,7 +99,7 @@ impl Report for CertificateReport {
     }
 }
 
-impl Report for Checked {
+impl Report for CheckReport {
     fn print_lines(&self) {
         let Self { in_order_until, faults, warnings, left_alone, exposed, .. } = self;
         let warnings = warnings.iter().map(|warning| format!("warning: {warning}"));

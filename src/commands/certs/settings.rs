@@ -8,15 +8,15 @@ use time::OffsetDateTime;
 
 use super::pointer::{Against, check_pointer};
 use super::{check, show};
-use crate::commands::place::PlaceFlags;
 use crate::commands::probe::Address;
+use crate::commands::state_location::StateLocationFlags;
 use crate::flags::CertificateFlags;
 
 /// Settings of `certs show`.
 #[derive(Debug, Args)]
 pub struct ShowSettings {
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
     /// Print JSON, for scripts
     #[arg(long)]
     json: bool,
@@ -26,7 +26,7 @@ pub struct ShowSettings {
 #[derive(Debug, Args)]
 pub struct CheckSettings {
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
     /// Take the pools from these manifests, and also report secrets that unauthenticated clients can read in
     /// their configs; not needed for a cluster
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "in_cluster", "connect"])]
@@ -51,7 +51,7 @@ pub struct CheckSettings {
 #[derive(Debug, Args)]
 pub struct RotateSettings {
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
     /// Make a new signing CA first
     #[arg(long)]
     ca: bool,
@@ -68,7 +68,7 @@ pub struct DistrustSettings {
     #[arg(required = true, value_name = "CERTIFICATE")]
     named: Vec<String>,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
     /// Distrust the CAs, instead of only printing the effects
     #[arg(long)]
     yes: bool,
@@ -99,7 +99,7 @@ impl CheckSettings {
         };
         let against = match &self.connect {
             Some(address) => Against::Server(address.clone()),
-            None => Against::Place(self.place.place(), self.manifests.clone()),
+            None => Against::StateLocation(self.place.place(), self.manifests.clone()),
         };
         check_pointer(file, &against, output, now)
     }

@@ -20,7 +20,7 @@ use crate::kubernetes::{ControlError, Malformed};
 
 /// A request of an administrator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask {
+pub enum AdministratorRequest {
     /// A new CA or serving pair.
     Rotation {
         /// Name of the Secret, [`CA`] or [`SERVING`].
@@ -38,11 +38,11 @@ pub enum Ask {
 pub async fn ask(
     client: &Client,
     state: &ClusterState,
-    ask: &Ask,
+    ask: &AdministratorRequest,
 ) -> Result<Applied, ControlError> {
     let (name, key) = match ask {
-        Ask::Rotation { secret, .. } => (*secret, ROTATE),
-        Ask::Distrust(_) => (CA, DISTRUST),
+        AdministratorRequest::Rotation { secret, .. } => (*secret, ROTATE),
+        AdministratorRequest::Distrust(_) => (CA, DISTRUST),
     };
     let present = if name == SERVING { &state.serving } else { &state.ca };
     apply::<Secret, _>(client, &annotation_write(name, present.as_ref(), key, ask)?).await
@@ -52,7 +52,7 @@ fn annotation_write(
     name: &str,
     present: Option<&Secret>,
     key: &str,
-    ask: &Ask,
+    ask: &AdministratorRequest,
 ) -> Result<SecretWrite, Malformed> {
     let object = ObjectName::secret(NAMESPACE, name);
     let present = present.ok_or_else(|| object.malformed("not found"))?;
@@ -63,13 +63,15 @@ fn annotation_write(
 }
 
 /// The annotation's new value, which keeps earlier requests that are not done.
-fn value(present: &Secret, ask: &Ask) -> String {
+fn value(present: &Secret, ask: &AdministratorRequest) -> String {
     match ask {
-        Ask::Rotation { value, is_forced, .. } if *is_forced || asks_with_force(present) => {
+        AdministratorRequest::Rotation { value, is_forced, .. }
+            if *is_forced || asks_with_force(present) =>
+        {
             format!("{value} {FORCE}")
         }
-        Ask::Rotation { value, .. } => value.clone(),
-        Ask::Distrust(fingerprints) => {
+        AdministratorRequest::Rotation { value, .. } => value.clone(),
+        AdministratorRequest::Distrust(fingerprints) => {
             let mut listed = to_distrust(present);
             for fingerprint in fingerprints {
                 if !listed.contains(fingerprint) {
@@ -101,13 +103,13 @@ mod tests {
         }
     }
 
-    fn rotation(is_forced: bool) -> Ask {
-        Ask::Rotation { secret: CA, value: "now".to_owned(), is_forced }
+    fn rotation(is_forced: bool) -> AdministratorRequest {
+        AdministratorRequest::Rotation { secret: CA, value: "now".to_owned(), is_forced }
     }
 
     #[test]
     fn what_was_distrusted_before_stays_listed_and_nothing_is_listed_twice() {
-        let ask = Ask::Distrust(vec!["b".to_owned(), "c".to_owned()]);
+        let ask = AdministratorRequest::Distrust(vec!["b".to_owned(), "c".to_owned()]);
         for (before, after) in [
             (None, "b,c"),
             (Some(""), "b,c"),

@@ -32,7 +32,7 @@ use model::pointer_config::Assessment;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-pub use self::ask::{Ask, ask};
+pub use self::ask::{AdministratorRequest, ask};
 pub use self::external_pair::{
     ExternalPair, InvalidServingPair, InvalidTrustBundle, ServingPair, TrustBundle,
 };
@@ -60,7 +60,7 @@ use pki::{
     Step, Warning, Write, next,
 };
 
-use super::refusals::{Noted, Refusals};
+use super::refusals::{Refusals, WriteOutcome};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::flags::CertificateFlags;
 use crate::kubernetes::Health;
@@ -220,12 +220,14 @@ impl CertificateController {
                 self.health.metrics.failures.inc();
             }
             match self.refusals.note(&name, result) {
-                Noted::Written => {
+                WriteOutcome::Written => {
                     self.health.metrics.user_data_written.inc();
                     written.push(secret);
                 }
-                Noted::Refused(error) => self.report.user_data_refused(&secret, &error).await,
-                Noted::Nothing => {}
+                WriteOutcome::Refused(error) => {
+                    self.report.user_data_refused(&secret, &error).await
+                }
+                WriteOutcome::Nothing => {}
             }
         }
         self.report.user_data_written(&written).await;

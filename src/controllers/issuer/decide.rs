@@ -12,7 +12,7 @@
 use super::issuer_spec::IssuerName;
 use super::objects::{Approval, RequestSeen};
 use super::policy::{Grant, Policy};
-use super::reserved::Reserved;
+use super::reserved_names::ReservedNames;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -29,7 +29,7 @@ pub(super) enum Decision {
 }
 
 /// Policy of an issuer with its reserved names, or the reason why it cannot sign.
-pub(super) type IssuerKnown<'a> = Result<(&'a Policy, &'a Reserved), &'a str>;
+pub(super) type IssuerKnown<'a> = Result<(&'a Policy, &'a ReservedNames), &'a str>;
 
 /// Decides on a request to an issuer, `None` if the issuer does not exist.
 pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Decision {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn only_what_is_approved_and_covered_is_signed() {
         let policy = Policy { dns_names: vec!["good".to_owned()], ..Policy::default() };
-        let reserved = Reserved::default();
+        let reserved = ReservedNames::default();
         let ready = Some(Ok((&policy, &reserved)));
         let broken = Some(Err("no secret"));
         let pending = |reason: &str| Decision::Pending(reason.to_owned());

@@ -41,7 +41,7 @@ pub(super) struct Enrolments {
 struct Enrolment {
     issuer: IssuerName,
     upstream: Arc<Upstream<Server>>,
-    progress: Shared,
+    progress: SharedProgress,
     /// Aborts the task on drop.
     _task: AbortOnDropHandle<()>,
 }
@@ -65,9 +65,10 @@ impl Enrolments {
         if let Some(known) = enrolment.filter(|known| Arc::ptr_eq(&known.upstream, upstream)) {
             return known.progress.get();
         }
-        let progress = Shared::new(Arc::clone(&self.wake));
+        let progress = SharedProgress::new(Arc::clone(&self.wake));
         let (upstream, grant) = (Arc::clone(upstream), Arc::new(grant));
-        let asking = Asking { upstream: Arc::clone(&upstream), grant, progress: progress.clone() };
+        let asking =
+            EnrolmentAttempt { upstream: Arc::clone(&upstream), grant, progress: progress.clone() };
         let task = until_answered(move || asking.clone().ask(), progress.clone());
         let enrolment = Enrolment {
             issuer: issuer.clone(),
@@ -93,12 +94,12 @@ impl Enrolments {
 
 /// Progress shared between the task and its readers.
 #[derive(Clone)]
-struct Shared {
+struct SharedProgress {
     progress: Arc<Mutex<Progress>>,
     wake: Arc<Notify>,
 }
 
-impl Shared {
+impl SharedProgress {
     fn new(wake: Arc<Notify>) -> Self {
         let asked = Progress::Waits("sending the request to the CA".to_owned());
         Self { progress: Arc::new(Mutex::new(asked)), wake }
@@ -120,13 +121,13 @@ impl Shared {
 }
 
 #[derive(Clone)]
-struct Asking {
+struct EnrolmentAttempt {
     upstream: Arc<Upstream<Server>>,
     grant: Arc<Grant>,
-    progress: Shared,
+    progress: SharedProgress,
 }
 
-impl Asking {
+impl EnrolmentAttempt {
     async fn ask(self) -> Result<Progress, EnrolError> {
         let Self { upstream, grant, progress } = self;
         let settings = match upstream.settings() {
@@ -150,7 +151,7 @@ impl Asking {
 }
 
 /// Retries until there is a final answer.
-async fn until_answered<F>(mut ask: impl FnMut() -> F, progress: Shared)
+async fn until_answered<F>(mut ask: impl FnMut() -> F, progress: SharedProgress)
 where
     F: Future<Output = Result<Progress, EnrolError>>,
 {
@@ -185,8 +186,8 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    fn shared() -> Shared {
-        Shared::new(Arc::new(Notify::new()))
+    fn shared() -> SharedProgress {
+        SharedProgress::new(Arc::new(Notify::new()))
     }
 
     #[tokio::test(start_paused = true)]

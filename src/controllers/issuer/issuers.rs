@@ -13,7 +13,7 @@ use super::ca::SigningCa;
 use super::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, UpstreamSpec};
 use super::kinds::issuers_of;
 use super::policy::Policy;
-use super::reserved::Reserved;
+use super::reserved_names::ReservedNames;
 use super::upstream::{Secrets, Upstream};
 use crate::cmp_http::Server;
 use crate::controllers::certificates::{CA, ClusterState, SERVING};
@@ -26,7 +26,7 @@ use crate::kubernetes::write::ObjectName;
 pub(super) struct Issuer {
     pub(super) policy: Policy,
     /// Names that the policy must list literally.
-    pub(super) reserved: Reserved,
+    pub(super) reserved: ReservedNames,
     pub(super) signer: Signer,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Signer {
 }
 
 /// An issuer as it was read.
-pub(super) struct Read {
+pub(super) struct IssuerObject {
     pub(super) object: DynamicObject,
     pub(super) name: IssuerName,
     /// The issuer, or the reason why it cannot sign.
@@ -58,7 +58,10 @@ impl IssuerReader {
         Self { client, namespace, upstreams: BTreeMap::new() }
     }
 
-    pub(super) async fn read(&mut self, now: OffsetDateTime) -> Result<Vec<Read>, ControlError> {
+    pub(super) async fn read(
+        &mut self,
+        now: OffsetDateTime,
+    ) -> Result<Vec<IssuerObject>, ControlError> {
         let (mut all, mut server) = (Vec::new(), None);
         for kind in IssuerKind::ALL {
             for object in issuers_of(kind).list(&self.client).await? {
@@ -71,7 +74,7 @@ impl IssuerReader {
                     Err(fault) => Err(fault),
                 };
                 let waits_for_secret = may_heal && issuer.is_err();
-                all.push(Read { object, name, issuer, waits_for_secret });
+                all.push(IssuerObject { object, name, issuer, waits_for_secret });
             }
         }
         let names: BTreeSet<&IssuerName> = all.iter().map(|read| &read.name).collect();
@@ -106,7 +109,7 @@ impl IssuerReader {
             SignerSpec::Upstream(upstream) => {
                 let secrets = self.secrets(namespace, &upstream).await?;
                 let upstream = secrets.and_then(|secrets| self.upstream(name, *upstream, secrets));
-                let (policy, reserved) = (spec.policy, Reserved::default());
+                let (policy, reserved) = (spec.policy, ReservedNames::default());
                 return Ok(upstream.map(|upstream| Issuer {
                     policy,
                     reserved,

@@ -20,7 +20,7 @@ mod issuers;
 mod kinds;
 mod objects;
 mod policy;
-mod reserved;
+mod reserved_names;
 mod round;
 mod upstream;
 

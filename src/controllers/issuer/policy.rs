@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use pki::{Host, SigningRequest, Usage};
 
-use super::reserved::Reserved;
+use super::reserved_names::ReservedNames;
 
 /// Default maximum validity, which is cert-manager's default for certificates.
 pub(super) const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -72,7 +72,7 @@ impl Policy {
     pub(super) fn grant(
         &self,
         asked: RequestedCertificate,
-        reserved: &Reserved,
+        reserved: &ReservedNames,
     ) -> Result<Grant, Vec<String>> {
         let mut refused = Vec::new();
         self.judge_names(&asked.request, reserved, &mut refused);
@@ -110,7 +110,7 @@ impl Policy {
     fn judge_names(
         &self,
         request: &SigningRequest,
-        reserved: &Reserved,
+        reserved: &ReservedNames,
         refused: &mut Vec<String>,
     ) {
         let SigningRequest { subject, dns_names, addresses, uris, .. } = request;
@@ -179,7 +179,7 @@ impl Policy {
         usages
     }
 
-    fn allows_name(&self, name: &str, reserved: &Reserved) -> bool {
+    fn allows_name(&self, name: &str, reserved: &ReservedNames) -> bool {
         let name = name.to_ascii_lowercase();
         let is_reserved = reserved.has_name(&name);
         self.dns_names.iter().any(|allowed| {
@@ -194,7 +194,7 @@ impl Policy {
     }
 
     /// Verifiers treat an IPv4-mapped address (RFC 4291 section 2.5.5.2) as IPv4.
-    fn allows_address(&self, address: IpAddr, reserved: &Reserved) -> bool {
+    fn allows_address(&self, address: IpAddr, reserved: &ReservedNames) -> bool {
         let address = address.to_canonical();
         let is_reserved = reserved.has_address(address);
         self.addresses.iter().any(|network| {

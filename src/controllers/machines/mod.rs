@@ -23,10 +23,10 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use self::objects::{KIND, Machine, machine, machine_object, secret_object};
-use self::plan::{Seen, Shared, Step, next};
+use self::plan::{ObservedMachine, PointerInputs, Step, next};
 use super::NAMESPACE;
 use super::certificates::Observer;
-use super::known::{AllMetadata, Known};
+use super::metadata_cache::{AllMetadata, MetadataCache};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::kubernetes::apply::{Applied, apply, apply_status, read, read_custom};
 use crate::kubernetes::client::resource;
@@ -66,10 +66,10 @@ pub struct MachineController {
     observer: Observer,
     events: Events,
     health: Health,
-    machines: Known,
-    secrets: Known,
-    shared: Option<(Instant, Shared)>,
-    looked: BTreeMap<String, Looked>,
+    machines: MetadataCache,
+    secrets: MetadataCache,
+    shared: Option<(Instant, PointerInputs)>,
+    looked: BTreeMap<String, MachineCheck>,
     /// Tokens whose hash is written, and whose Secret is not.
     pending: Mutex<BTreeMap<String, Token>>,
 }
@@ -77,7 +77,7 @@ pub struct MachineController {
 type Versions = [Option<String>; 2];
 
 /// Result of the last look at a machine.
-struct Looked {
+struct MachineCheck {
     /// Versions of its object and its Secret.
     versions: Versions,
     /// Reason why it has no token, or no pointer config, as it was reported.
@@ -95,8 +95,8 @@ impl MachineController {
             client,
             observer,
             health,
-            machines: Known::default(),
-            secrets: Known::default(),
+            machines: MetadataCache::default(),
+            secrets: MetadataCache::default(),
             shared: None,
             looked: BTreeMap::new(),
             pending: Mutex::default(),
@@ -111,13 +111,13 @@ impl MachineController {
 
     /// Reads what all pointer configs are made of, unless that was just done. If it has changed, all machines are due.
     /// The second value is the time until it must be read again.
-    async fn read_shared(&mut self) -> Result<(Shared, Option<Duration>), ControlError> {
+    async fn read_shared(&mut self) -> Result<(PointerInputs, Option<Duration>), ControlError> {
         if let Some((at, shared)) = &self.shared
             && let Some(wait) = BETWEEN_READS.checked_sub(at.elapsed())
         {
             return Ok((shared.clone(), Some(wait)));
         }
-        let shared = Shared::of(&self.observer.observe_pointers().await?)?;
+        let shared = PointerInputs::of(&self.observer.observe_pointers().await?)?;
         if self.shared.as_ref().is_some_and(|(_, before)| *before != shared) {
             self.looked.values_mut().for_each(|looked| looked.versions = [None, None]);
         }
@@ -152,7 +152,11 @@ impl MachineController {
     }
 
     /// Looks at a machine until nothing is left to write. `None` if it is gone.
-    async fn look(&self, name: &str, shared: &Shared) -> Result<Option<Looked>, ControlError> {
+    async fn look(
+        &self,
+        name: &str,
+        shared: &PointerInputs,
+    ) -> Result<Option<MachineCheck>, ControlError> {
         let mut refused: Option<String> = None;
         for _ in 0..MAX_STEPS {
             let Some((machine, secret, versions)) = self.read(name).await? else {
@@ -161,7 +165,7 @@ impl MachineController {
             let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
             let now = OffsetDateTime::now_utc();
             let pending = self.pending().get(name).cloned();
-            let seen = Seen {
+            let seen = ObservedMachine {
                 machine: &machine,
                 secret: secret.as_ref(),
                 pending: pending.as_ref(),
@@ -202,12 +206,12 @@ impl MachineController {
                     if fault.is_none() {
                         self.keep_pending(name, None);
                     }
-                    return Ok(Some(Looked { versions, fault, again }));
+                    return Ok(Some(MachineCheck { versions, fault, again }));
                 }
             }
         }
         let again = Some(OffsetDateTime::now_utc() + RETRY);
-        Ok(Some(Looked { versions: [None, None], fault: None, again }))
+        Ok(Some(MachineCheck { versions: [None, None], fault: None, again }))
     }
 
     async fn write_status(&self, name: &str, patch: &StatusPatch) -> Result<Applied, ControlError> {
@@ -256,7 +260,7 @@ impl MachineController {
     }
 
     fn report(&self) {
-        let line = |(name, looked): (&String, &Looked)| {
+        let line = |(name, looked): (&String, &MachineCheck)| {
             Some(format!("machine {name}: {}", looked.fault.as_ref()?))
         };
         let lines: Vec<_> = self.looked.iter().filter_map(line).collect();
@@ -268,9 +272,9 @@ impl Reconciler for MachineController {
     const KEEPS: &'static str = "machines";
 
     fn watched(&self) -> Vec<Watched> {
-        let machines = Watched::custom(machine_object("*"), kind()).known_to(&self.machines);
+        let machines = Watched::custom(machine_object("*"), kind()).cached_in(&self.machines);
         let secrets = ObjectName::secret(NAMESPACE, "*");
-        let secrets = Watched::core::<Secret>(secrets).known_to(&self.secrets);
+        let secrets = Watched::core::<Secret>(secrets).cached_in(&self.secrets);
         Observer::watched_pointers().into_iter().chain([machines, secrets]).collect()
     }
 

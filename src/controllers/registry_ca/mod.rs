@@ -34,7 +34,7 @@ pub struct RegistryCaController {
 }
 
 /// The objects as last read.
-struct Observed {
+struct RegistryCaObjects {
     image: Option<ImageConfig>,
     administrators: Option<ConfigMap>,
     operators: Option<ConfigMap>,
@@ -55,7 +55,7 @@ impl RegistryCaController {
         runtime::run(self, &client, &health).await
     }
 
-    async fn observe(&self) -> Result<Observed, ControlError> {
+    async fn observe(&self) -> Result<RegistryCaObjects, ControlError> {
         let found = read_custom(&self.client, &image_object(), &images()).await?;
         let image = found.map(|object| image(object.data)).transpose()?;
         let map = async |namespace, name| {
@@ -65,7 +65,7 @@ impl RegistryCaController {
             None | Some("") => None,
             Some(name) => map(ADMINISTRATOR_NAMESPACE, name).await?,
         };
-        Ok(Observed {
+        Ok(RegistryCaObjects {
             administrators: administrators.as_ref().map(config_map),
             operators: map(MANAGED_NAMESPACE, OPERATOR_MAP).await?.as_ref().map(config_map),
             merged: map(MANAGED_NAMESPACE, MERGED_MAP).await?,
@@ -137,7 +137,7 @@ impl Reconciler for RegistryCaController {
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
-        let Observed { image, administrators, operators, merged } = self.observe().await?;
+        let RegistryCaObjects { image, administrators, operators, merged } = self.observe().await?;
         let as_read = merged.as_ref().map(config_map);
         let planned = plan(RegistryCaMaps {
             administrators: Administrators::of(image.as_ref(), |_| administrators.as_ref()),

@@ -36,9 +36,9 @@ use self::observe::{
     watched,
 };
 use self::repairs::Repairs;
-use self::report::{Attention, Publisher, Report};
-use super::known::{AllMetadata, Known};
-use super::refusals::{Noted, Refusals};
+use self::report::{Publisher, Report, UnrenderedPools};
+use super::metadata_cache::{AllMetadata, MetadataCache};
+use super::refusals::{Refusals, WriteOutcome};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::flags::host_and_port;
 use crate::kubernetes::apply::{Applied, apply_custom, apply_fields, apply_status};
@@ -95,7 +95,7 @@ pub struct PoolController {
     report: Report,
     /// Publishes events while [`Self::run`] runs.
     publisher: Option<Publisher>,
-    known: Known,
+    known: MetadataCache,
     sources: Sources,
     contents: Contents,
     merged: MergedPools,
@@ -122,7 +122,7 @@ impl PoolController {
             publisher: Some(publisher),
             client,
             health,
-            known: Known::default(),
+            known: MetadataCache::default(),
             sources: Sources::default(),
             contents: Contents::default(),
             merged: MergedPools::default(),
@@ -207,9 +207,9 @@ impl PoolController {
         &self,
         pools: &'a [Pool],
         all: &AllMetadata,
-    ) -> (Attention, Vec<(&'a Pool, Rendering)>) {
+    ) -> (UnrenderedPools, Vec<(&'a Pool, Rendering)>) {
         let (rendered, now) = (self.rendered(all), Instant::now());
-        let (mut attention, mut renderings) = (Attention::default(), Vec::new());
+        let (mut attention, mut renderings) = (UnrenderedPools::default(), Vec::new());
         for pool in pools.iter().filter(|pool| !pool.is_deleted) {
             let state = self.state(pool, all);
             match plan(&state, &rendered) {
@@ -267,14 +267,14 @@ impl PoolController {
                 self.health.metrics.failures.inc();
             }
             match self.refusals.note(config, result) {
-                Noted::Written => {
+                WriteOutcome::Written => {
                     self.refused.remove(config);
                     self.written(pool, &rendering);
                 }
-                Noted::Refused(error) => {
+                WriteOutcome::Refused(error) => {
                     self.refused.insert(config.to_owned(), error);
                 }
-                Noted::Nothing => {}
+                WriteOutcome::Nothing => {}
             }
         }
         self.report.log_set();
@@ -368,7 +368,7 @@ impl Reconciler for PoolController {
     const KEEPS: &'static str = "rendered pools";
 
     fn watched(&self) -> Vec<Watched> {
-        let all = Watched::custom(config_object("*"), configs()).known_to(&self.known);
+        let all = Watched::custom(config_object("*"), configs()).cached_in(&self.known);
         watched().into_iter().chain([all]).collect()
     }
 
@@ -377,7 +377,7 @@ impl Reconciler for PoolController {
             // A configuration that the operator sets is no conflict after it is gone.
             self.last_set.clear();
             self.last_served.clear();
-            self.report.attention(Attention::default());
+            self.report.attention(UnrenderedPools::default());
             return Err(error);
         }
         let Some(all) = self.known.all() else { return Ok(Requeue::Resync) };

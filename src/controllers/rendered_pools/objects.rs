@@ -11,7 +11,7 @@ use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL};
 use model::rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig, RenderedConfigs};
 use serde_json::{Map, Value, json};
 
-use crate::controllers::known::AllMetadata;
+use crate::controllers::metadata_cache::AllMetadata;
 use crate::kubernetes::apply::CustomWrite;
 use crate::kubernetes::write::{
     Change, FieldsMetadata, FieldsPatch, Malformed, ObjectName, ObjectWrite, Precondition,

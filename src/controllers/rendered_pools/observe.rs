@@ -13,7 +13,7 @@ use serde_json::Map;
 
 use super::objects::{Pool, config_object, is_own, is_source, machine_config, pool, pool_object};
 use crate::controllers::NAMESPACE;
-use crate::controllers::known::AllMetadata;
+use crate::controllers::metadata_cache::AllMetadata;
 use crate::controllers::runtime::Watched;
 use crate::kubernetes::apply::{list, read, read_custom};
 use crate::kubernetes::client::{api, resource};

@@ -17,9 +17,9 @@ use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use self::objects::{Observed, issued_write, records_write};
+use self::objects::{TokenObjects, issued_write, records_write};
 use super::certificates::{Observer, user_data, user_data_write};
-use super::refusals::{Noted, Refusals};
+use super::refusals::{Refusals, WriteOutcome};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use super::{NAMESPACE, until_applied};
 use crate::flags::{OFF, TokenFlags};
@@ -52,18 +52,18 @@ pub struct TokenController {
     reported: BTreeSet<String>,
     /// Number of pools at the last look.
     pools: usize,
-    done: Done,
+    done: TokenChanges,
 }
 
 /// Steps of a row of looks, which are logged together.
 #[derive(Default)]
-struct Done {
+struct TokenChanges {
     steps: Vec<Reason>,
     /// Secrets with user data that was written.
     secrets: Vec<String>,
 }
 
-impl Done {
+impl TokenChanges {
     fn log(self) {
         log_token_steps(&self.steps);
         if !self.secrets.is_empty() {
@@ -93,7 +93,7 @@ impl TokenController {
             refusals: Refusals::default(),
             pools: 0,
             reported: BTreeSet::new(),
-            done: Done::default(),
+            done: TokenChanges::default(),
         }
     }
 
@@ -103,7 +103,7 @@ impl TokenController {
         Box::pin(runtime::run(self, &client, &health)).await
     }
 
-    async fn observe(&self) -> Result<Observed, ControlError> {
+    async fn observe(&self) -> Result<TokenObjects, ControlError> {
         let cluster = self.observer.observe_user_data().await?;
         let secret = async |name| secret(&self.client, name).await;
         let (tokens, access) = (secret(Issued::SECRET).await?, secret(Records::SECRET).await?);
@@ -122,11 +122,15 @@ impl TokenController {
             faults.iter().map(|fault| format!("MachineConfigPool {fault}")).collect();
         let pools = wanted.understood();
         Condition::of_all("access", &faults).note(&self.health.status.degraded);
-        Ok(Observed { cluster, tokens, access, pools })
+        Ok(TokenObjects { cluster, tokens, access, pools })
     }
 
     /// Applies a write. After a conflict, everything is read again anyway.
-    async fn carry_out(&mut self, observed: &Observed, write: Write) -> Result<(), ControlError> {
+    async fn carry_out(
+        &mut self,
+        observed: &TokenObjects,
+        write: Write,
+    ) -> Result<(), ControlError> {
         let write = match write {
             Write::Issued(issued) => issued_write(observed.tokens.as_ref(), &issued)?,
             Write::Records(records) => records_write(observed.access.as_ref(), &records)?,
@@ -144,7 +148,7 @@ impl TokenController {
     /// Writes user data. A failure does not delay others.
     async fn write_user_data(
         &mut self,
-        observed: &Observed,
+        observed: &TokenObjects,
         write: &PointerWrite,
     ) -> Result<(), ControlError> {
         let name = write.name.rsplit('/').next().unwrap_or_default();
@@ -158,8 +162,8 @@ impl TokenController {
             self.health.metrics.failures.inc();
         }
         match self.refusals.note(name, result) {
-            Noted::Written => self.done.secrets.push(name.to_owned()),
-            Noted::Refused(error) => {
+            WriteOutcome::Written => self.done.secrets.push(name.to_owned()),
+            WriteOutcome::Refused(error) => {
                 tracing::error!(
                     %object,
                     error,
@@ -169,7 +173,7 @@ impl TokenController {
                 );
                 self.events.publish(EventType::Warning, "token-not-written", object, &error).await;
             }
-            Noted::Nothing => {}
+            WriteOutcome::Nothing => {}
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use model::access::ACCESS_ANNOTATION;
 const OPERATOR: &str = "machine-config-operator";
 
 /// The objects as last read.
-pub(super) struct Observed {
+pub(super) struct TokenObjects {
     /// Objects of the certificates, with all user data.
     pub(super) cluster: ClusterState,
     pub(super) tokens: Option<Secret>,
@@ -31,7 +31,7 @@ pub(super) struct Observed {
     pub(super) pools: BTreeMap<String, AccessMode>,
 }
 
-impl Observed {
+impl TokenObjects {
     /// Input of a plan. `waiting` are Secrets whose last write failed, with the reason if the API server refused it for
     /// good.
     pub(super) fn state(

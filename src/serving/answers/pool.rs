@@ -10,7 +10,7 @@ use ignition::{Form, SpecVersion};
 use model::render::{self, CompressedContents, PoolInputs, Unselected};
 use tokio::sync::OnceCell;
 
-use super::answer::{Answer, Base, Refusal, etag};
+use super::answer::{Answer, OverlayBase, Refusal, etag};
 use super::segments::SharedPieces;
 use super::variant::Variant;
 use crate::telemetry::{Metrics, PoolLabel};
@@ -22,7 +22,7 @@ pub(super) struct Pool {
     pub(super) name: Arc<str>,
     pub(super) inputs: Result<PoolInputs, Unselected>,
     /// Earlier inputs that rendered, the newest first: each in older versions than those ahead of it.
-    good_before: Vec<Good>,
+    good_before: Vec<RenderableInputs>,
     /// True if the previous inputs could not be rendered.
     was_failing: bool,
     /// Results by [`Variant::index`].
@@ -30,12 +30,12 @@ pub(super) struct Pool {
     /// Pieces that the bodies share.
     pieces: SharedPieces,
     /// Result of rendering the present inputs in the newest version, once it is known.
-    pub(super) check: OnceLock<Result<Checked, String>>,
+    pub(super) check: OnceLock<Result<RenderCheck, String>>,
 }
 
 /// Facts about inputs that render.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct RenderCheck {
     /// Secrets in the rendered config.
     pub(super) secrets: Vec<Secret>,
     /// Oldest version in which they render. They also render in all newer ones.
@@ -64,7 +64,7 @@ pub struct ShownConfigs {
 }
 
 #[derive(Debug, Clone)]
-struct Good {
+struct RenderableInputs {
     inputs: PoolInputs,
     /// Oldest version in which they render.
     oldest: SpecVersion,
@@ -105,10 +105,10 @@ impl Pool {
     }
 
     /// Good inputs of this pool for its next state.
-    fn good_inputs(&self) -> Vec<Good> {
+    fn good_inputs(&self) -> Vec<RenderableInputs> {
         let mut all = Vec::new();
         if let (Ok(inputs), Some(Ok(checked))) = (&self.inputs, self.check.get()) {
-            all.push(Good { inputs: inputs.clone(), oldest: checked.oldest });
+            all.push(RenderableInputs { inputs: inputs.clone(), oldest: checked.oldest });
         }
         let oldest = all.first().map(|it| it.oldest);
         let older =
@@ -289,7 +289,7 @@ impl Pool {
         let _ = self.check.set(result);
     }
 
-    fn checked(&self, inputs: &PoolInputs, metrics: &Metrics) -> Result<Checked, String> {
+    fn checked(&self, inputs: &PoolInputs, metrics: &Metrics) -> Result<RenderCheck, String> {
         let compressed = CompressedContents::default();
         let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
         let body = self.body(inputs, newest, &compressed, metrics)?;
@@ -298,7 +298,7 @@ impl Pool {
             render::render(inputs, *version, Form::Plain, &compressed).is_ok()
         };
         let oldest = SpecVersion::ALL.into_iter().find(renders).unwrap_or(SpecVersion::NEWEST);
-        Ok(Checked { secrets, oldest })
+        Ok(RenderCheck { secrets, oldest })
     }
 
     fn body(
@@ -331,7 +331,7 @@ impl Pool {
         let requests = metrics.requests(label, Some(variant.version), 200);
         let configuration = inputs.configuration.as_str().into();
         let (length, is_restricted) = (body.len().into(), inputs.credentials.is_some());
-        let base = Arc::new(Base::new(inputs, variant));
+        let base = Arc::new(OverlayBase::new(inputs, variant));
         Ok(Arc::new(Answer {
             body,
             length,

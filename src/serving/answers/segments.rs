@@ -41,7 +41,7 @@ impl SharedPieces {
             Some(piece)
         };
         let mut end = 0;
-        for Stretch { at, base, from } in stretches(body, &known) {
+        for SharedRange { at, base, from } in shared_ranges(body, &known) {
             pieces.extend(own(end..at.start));
             pieces.push(known[base].slice(from..from + at.len()));
             end = at.end;
@@ -95,21 +95,21 @@ impl From<Bytes> for Segments {
 }
 
 /// A range of a body that is in a base too.
-struct Stretch {
+struct SharedRange {
     at: Range<usize>,
     base: usize,
     from: usize,
 }
 
 /// Finds ranges of `body` that are in the bases too: the longest around each common text.
-fn stretches(body: &[u8], bases: &[Bytes]) -> Vec<Stretch> {
+fn shared_ranges(body: &[u8], bases: &[Bytes]) -> Vec<SharedRange> {
     let mut known: HashMap<&[u8], Vec<(usize, usize)>> = HashMap::new();
     for (number, base) in bases.iter().enumerate() {
         for text in texts(base) {
             known.entry(&base[text.clone()]).or_default().push((number, text.start));
         }
     }
-    let mut found: Vec<Stretch> = Vec::new();
+    let mut found: Vec<SharedRange> = Vec::new();
     let mut end = 0;
     for text in texts(body) {
         // The previous range may include it.
@@ -123,12 +123,12 @@ fn stretches(body: &[u8], bases: &[Bytes]) -> Vec<Stretch> {
             let earlier = same(before.iter().rev(), base[..from].iter().rev());
             let later = same(after.iter(), base[from + text.len()..].iter());
             let at = text.start - earlier..text.end + later;
-            Stretch { at, base: number, from: from - earlier }
+            SharedRange { at, base: number, from: from - earlier }
         });
         let longest = around.max_by_key(|it| it.at.len());
-        if let Some(stretch) = longest.filter(|it| it.at.len() >= MIN_SHARED) {
-            end = stretch.at.end;
-            found.push(stretch);
+        if let Some(range) = longest.filter(|it| it.at.len() >= MIN_SHARED) {
+            end = range.at.end;
+            found.push(range);
         }
     }
     found

@@ -13,7 +13,7 @@ use model::objects::{FIRST_BOOT_MACHINE_VERSION, OPERATOR_NAMESPACE};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::kind::{Kind, Raw};
+use super::kind::{Kind, RawObject};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{Precondition, StatusPatch};
 use crate::kubernetes::{ControlError, ObjectName, api_error};
@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 
 /// Records of a cluster's machines.
 pub struct MachineRecords {
-    machines: Api<Raw>,
+    machines: Api<RawObject>,
     events: Events,
 }
 
@@ -97,7 +97,7 @@ impl MachineRecords {
 
 async fn within(
     name: &str,
-    request: impl Future<Output = kube::Result<Raw>>,
+    request: impl Future<Output = kube::Result<RawObject>>,
 ) -> Result<MachineState, RecordError> {
     let object = ObjectName::new("FirstBootMachine", OPERATOR_NAMESPACE, name);
     let Ok(answer) = timeout(LONGEST, request).await else {

@@ -4,12 +4,12 @@ use kube::Client;
 use model::objects::{ConfigMap, Object};
 use model::registry_ca::MERGED_MAP;
 
-use super::kind::{Kind, Raw};
+use super::kind::{Kind, RawObject};
 use crate::kubernetes::watch::{Failure, ObjectSeen, ObjectWatch};
 
 /// A watch of the ConfigMap.
 pub struct RegistryCaMap {
-    watch: ObjectWatch<Raw>,
+    watch: ObjectWatch<RawObject>,
     is_failing: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum MapSeen {
 }
 
 impl MapSeen {
-    fn of(raw: &Raw) -> Self {
+    fn of(raw: &RawObject) -> Self {
         let reason = match Kind::RegistryCas.decode(&raw.json) {
             Ok(Object::ConfigMap(map)) => return Self::Present(map),
             Ok(_) => "not a ConfigMap".to_owned(),

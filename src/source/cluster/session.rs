@@ -17,10 +17,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::cache::{Cache, Snapshot};
 use super::connectivity::{Connectivity, Transition};
-use super::kind::{Kind, Raw};
+use super::kind::{Kind, RawObject};
 use super::kubeconfig;
 use super::live;
-use super::report::{Change, Item, LiveRead, LiveRequest, Report};
+use super::report::{Change, LiveRead, LiveRequest, Report, WatchedObject};
 use super::secrets;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
@@ -314,7 +314,7 @@ impl Session {
         let configs = &mut self.view.configs;
         self.fetches.retain(|name, _| configs.is_wanted(name));
         for name in configs.take_needed() {
-            let api = Kind::MachineConfig.api::<Raw>(&self.client);
+            let api = Kind::MachineConfig.api::<RawObject>(&self.client);
             let work = fetch(name.clone(), api, Arc::clone(&self.fetching), self.sender.clone());
             self.fetches.insert(name, AbortOnDropHandle::new(tokio::spawn(work)));
         }
@@ -375,7 +375,12 @@ impl Session {
 }
 
 /// Fetches a MachineConfig, with retries.
-async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mpsc::Sender<Report>) {
+async fn fetch(
+    name: String,
+    api: Api<RawObject>,
+    places: Arc<Semaphore>,
+    reports: mpsc::Sender<Report>,
+) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     let mut is_first = true;
     loop {
@@ -386,7 +391,7 @@ async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mps
         };
         match result {
             Ok(found) => {
-                let item = found.map(Item::from);
+                let item = found.map(WatchedObject::from);
                 // The receiver is gone when the server ends.
                 let _ = reports.send(Report::Fetched(name, item)).await;
                 return;

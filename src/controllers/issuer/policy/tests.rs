@@ -28,7 +28,7 @@ fn usages(words: &[&str]) -> BTreeSet<Usage> {
 }
 
 fn refusals(policy: &Policy, asked: RequestedCertificate) -> Vec<String> {
-    policy.grant(asked, &Reserved::default()).err().unwrap_or_default()
+    policy.grant(asked, &ReservedNames::default()).err().unwrap_or_default()
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn addresses_uris_and_subjects_are_signed_that_the_policy_lists() {
 
 #[test]
 fn names_of_the_server_have_to_be_listed_as_they_are() {
-    let reserved: Reserved = [
+    let reserved: ReservedNames = [
         "api.apps.example.com",
         "a.example.com",
         "*.wild.apps.example.com",
@@ -176,7 +176,7 @@ fn usages_are_signed_that_the_policy_lists_and_none_means_the_policy_s() {
     let granted = |asked_usages: &[&str], in_request: &[&str]| {
         let request = SigningRequest { usages: usages(in_request), ..names(&["a.example.com"]) };
         let asked = RequestedCertificate { usages: usages(asked_usages), ..asked(request) };
-        policy().grant(asked, &Reserved::default()).map(|grant| grant.usages)
+        policy().grant(asked, &ReservedNames::default()).map(|grant| grant.usages)
     };
     let both = ["server auth", "client auth"];
     let default = [&["digital signature", "key encipherment"][..], &both].concat();
@@ -204,11 +204,11 @@ fn a_ca_is_signed_where_the_policy_says_so() {
         is_ca,
         ..asked(SigningRequest { is_ca: in_request, ..names(&["a.example.com"]) })
     };
-    let grant = policy.grant(ask(true, Some(true)), &Reserved::default()).unwrap();
+    let grant = policy.grant(ask(true, Some(true)), &ReservedNames::default()).unwrap();
     assert!(grant.is_ca);
     let all = ["digital signature", "key encipherment", "cert sign", "crl sign"];
     assert_eq!(grant.usages, usages(&all));
-    assert!(!policy.grant(ask(false, None), &Reserved::default()).unwrap().is_ca);
+    assert!(!policy.grant(ask(false, None), &ReservedNames::default()).unwrap().is_ca);
     for (is_ca, in_request) in [(true, false), (false, true)] {
         assert_eq!(
             refusals(&policy, ask(is_ca, Some(in_request))),
@@ -223,7 +223,7 @@ fn a_certificate_is_valid_no_longer_than_the_policy_says() {
         let policy = Policy { longest: Duration::from_secs(longest), ..policy() };
         let duration = asked_for.map(Duration::from_secs);
         let asked = RequestedCertificate { duration, ..asked(names(&["a.example.com"])) };
-        policy.grant(asked, &Reserved::default()).map(|grant| grant.duration.as_secs())
+        policy.grant(asked, &ReservedNames::default()).map(|grant| grant.duration.as_secs())
     };
     assert_eq!(grant(7200, Some(7200)), Ok(7200));
     assert_eq!(

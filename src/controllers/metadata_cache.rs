@@ -15,41 +15,41 @@ pub(super) type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;
 
 /// Objects that a watch has seen, shared by the watch and the controller.
 #[derive(Clone, Default)]
-pub(super) struct Known(Arc<Mutex<Seen>>);
+pub(super) struct MetadataCache(Arc<Mutex<CacheState>>);
 
 #[derive(Default)]
-struct Seen {
+struct CacheState {
     objects: AllMetadata,
     listing: AllMetadata,
     is_listed: bool,
 }
 
-impl Known {
+impl MetadataCache {
     /// All of them, `None` before the first list has ended.
     pub(super) fn all(&self) -> Option<AllMetadata> {
-        let seen = self.seen();
-        seen.is_listed.then(|| seen.objects.clone())
+        let state = self.state();
+        state.is_listed.then(|| state.objects.clone())
     }
 
     /// Takes in what the watch saw.
     pub(super) fn take(&self, event: &WatchEvent<PartialObjectMeta<DynamicObject>>) {
-        let mut seen = self.seen();
+        let mut state = self.state();
         match event {
-            WatchEvent::ListBegins => seen.listing.clear(),
-            WatchEvent::Listed(object) => insert(&mut seen.listing, object),
+            WatchEvent::ListBegins => state.listing.clear(),
+            WatchEvent::Listed(object) => insert(&mut state.listing, object),
             WatchEvent::Synced => {
-                seen.objects = take(&mut seen.listing);
-                seen.is_listed = true;
+                state.objects = take(&mut state.listing);
+                state.is_listed = true;
             }
-            WatchEvent::Applied(object) => insert(&mut seen.objects, object),
+            WatchEvent::Applied(object) => insert(&mut state.objects, object),
             WatchEvent::Deleted(object) => {
-                seen.objects.remove(object.metadata.name.as_deref().unwrap_or_default());
+                state.objects.remove(object.metadata.name.as_deref().unwrap_or_default());
             }
             WatchEvent::Works | WatchEvent::Failed(_) => {}
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn state(&self) -> MutexGuard<'_, CacheState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

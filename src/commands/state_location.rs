@@ -10,7 +10,7 @@ use super::state_store::StateStore;
 
 /// A state directory or a cluster, not opened yet.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum StateLocation {
     Directory(PathBuf),
     Cluster {
         /// Path of a kubeconfig; `None` uses the pod's service account.
@@ -19,7 +19,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl StateLocation {
     /// Opens the store.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Place {
 
 /// Flags for a location.
 #[derive(Debug, Args)]
-pub struct PlaceFlags {
+pub struct StateLocationFlags {
     /// Directory in which `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,
@@ -51,20 +51,20 @@ pub struct PlaceFlags {
     user_data_namespace: String,
 }
 
-impl PlaceFlags {
+impl StateLocationFlags {
     /// Opens the store.
     ///
     /// # Errors
-    /// The same as for [`Place::open`].
+    /// The same as for [`StateLocation::open`].
     pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
         self.place().open()
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> StateLocation {
         let Self { state_dir, kubeconfig, in_cluster, user_data_namespace } = self;
         match (kubeconfig, in_cluster) {
-            (None, false) => Place::Directory(state_dir.clone()),
-            (kubeconfig, _) => Place::Cluster {
+            (None, false) => StateLocation::Directory(state_dir.clone()),
+            (kubeconfig, _) => StateLocation::Cluster {
                 kubeconfig: kubeconfig.clone(),
                 user_data_namespace: user_data_namespace.clone(),
             },

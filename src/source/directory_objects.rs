@@ -21,7 +21,7 @@ pub enum ScanError {
 
 /// Result of a scan, before the comparison with the previous one.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct DirectoryObjects {
     pub(super) pools: BTreeMap<String, Arc<MachineConfigPool>>,
     pub(super) machine_configs: BTreeMap<String, Arc<MachineConfig>>,
     pub(super) machines: BTreeMap<String, Arc<FirstBootMachine>>,
