@@ -54,4 +54,5 @@ pub mod server;
 pub mod serving;
 pub mod source;
 pub mod store;
+mod sync;
 pub mod telemetry;

@@ -11,7 +11,7 @@ use model::registry_ca::RegistryHost;
 use super::server::{AccessSettings, PairFiles, ServerSettings, run as serve};
 use super::serving_flags::ServingFlags;
 use crate::files::bounded;
-use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
+use crate::serving::tls_policy::{TlsPolicy, warn_ignored_suites};
 use crate::source::directory::Layout;
 use crate::source::{self, manifest};
 
@@ -96,7 +96,7 @@ fn tls_policy(path: &Path, flags: &TlsPolicy) -> Option<TlsPolicy> {
     };
     match read_profile(&bytes) {
         Ok((policy, passed_over)) => {
-            warn_passed_over(&passed_over);
+            warn_ignored_suites(&passed_over);
             Some(policy.with_groups_of(flags))
         }
         Err(error) => {

@@ -40,7 +40,7 @@ impl ClusterStore {
     async fn see(&self) -> Result<(ObservedState, ClusterState)> {
         let namespace = &self.user_data_namespace;
         let observer = Observer::new(self.client.clone(), namespace.clone(), Vec::new());
-        let observer = observer.with_machines(true);
+        let observer = Observer { has_machines: true, ..observer };
         let state = observer.observe_as_kept().await?;
         let certificates = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
         let title = |name: &String| state.user_data_title(name);
@@ -146,7 +146,7 @@ impl StateStore for ClusterStore {
                 return Ok(None);
             }
             let preview = DistrustPreview::of(seen, named, policy, now)?;
-            preview.tell(yes, now, &mut reported)?;
+            preview.report(yes, now, &mut reported)?;
             let request = AdministratorRequest::Distrust(preview.asked.distrust.clone());
             last = Some(preview);
             Ok(Some(request))

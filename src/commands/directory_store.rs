@@ -14,9 +14,10 @@ use time::OffsetDateTime;
 use super::certs::distrust::DistrustPreview;
 use super::certs::exposure::{self, ConfigFindings};
 use super::certs::{located, warn_locked_out};
+use super::named_machines::open_state;
+use super::print_line;
 use super::rendering::read_manifests;
 use super::state_store::{ChangeTokens, ObservedState, StateStore};
-use super::{print_line, tell};
 use crate::store::state_directory::{Reconciled, StateDirectory};
 use crate::store::unreadable::Unreadable;
 
@@ -25,13 +26,7 @@ pub(super) struct DirectoryStore(StateDirectory);
 impl DirectoryStore {
     /// Opens an existing directory: a typo must not create a new one.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        if !path.is_dir() {
-            bail!("--state-dir {}: directory not found", path.display());
-        }
-        let tell_wait = |path: &Path| {
-            tell(&format!("waiting for another process that changes {}", path.display()));
-        };
-        Ok(Self(StateDirectory::open(path, tell_wait)?))
+        Ok(Self(open_state(path)?))
     }
 
     /// Names of the present serving certificate, for its replacement.
@@ -163,7 +158,7 @@ impl StateStore for DirectoryStore {
         // Held from the look on, so that no other process distrusts the remaining CAs meanwhile.
         let wanted = || {
             let preview = DistrustPreview::of(self.observe(None)?, named, policy, now)?;
-            preview.tell(yes, now, &mut reported)?;
+            preview.report(yes, now, &mut reported)?;
             anyhow::Ok((self.present_hosts()?, preview.asked))
         };
         let mut done = self.0.reconcile(wanted, policy, now)?;

@@ -91,7 +91,7 @@ fn print_table<T, const N: usize>(
     if !machines.is_empty() {
         print_line("");
         let rows: Vec<_> = machines.iter().map(row).collect();
-        terminal::print(&table(columns, &rows, terminal::look()));
+        terminal::print(&table(columns, &rows, terminal::style()));
     }
 }
 
@@ -123,7 +123,7 @@ pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
         print_line("no machine has requested a config yet");
     } else {
         let rows: Vec<_> = machines.iter().map(machine_row).collect();
-        terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::look()));
+        terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::style()));
     }
     if !settings.json && settings.address.is_none() {
         reported.print_rest();

@@ -30,11 +30,13 @@ mod server_pipeline;
 mod server_settings;
 pub(crate) mod serving_flags;
 mod signals;
+pub mod start;
 mod start_block;
 pub mod state_location;
 pub(crate) mod state_store;
 mod tasks;
 mod terminal;
+mod token_issuer_flags;
 pub mod tokens;
 pub mod validate;
 
@@ -67,7 +69,7 @@ pub fn print_line(line: &str) {
 }
 
 /// Prints a line on standard error.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn print_stderr(line: &str) {
     let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(line));
 }
 

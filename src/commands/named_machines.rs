@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha512};
 use time::OffsetDateTime;
 
 use super::cluster_machines::{ClusterMachines, secret_name};
-use super::{print_line, tell};
+use super::{print_line, print_stderr};
 use crate::controllers::NAMESPACE;
 use crate::files::replace::{self, PUBLIC};
 use crate::store::machine_files::WantedMachine;
@@ -88,10 +88,10 @@ impl StateFlags {
 /// Opens an existing state directory.
 pub(super) fn open_state(path: &Path) -> anyhow::Result<StateDirectory> {
     ensure!(path.is_dir(), "--state-dir {}: directory not found", path.display());
-    let tell_wait = |path: &Path| {
-        tell(&format!("waiting for another process that changes {}", path.display()));
+    let report_wait = |path: &Path| {
+        print_stderr(&format!("waiting for another process that changes {}", path.display()));
     };
-    Ok(StateDirectory::open(path, tell_wait)?)
+    Ok(StateDirectory::open(path, report_wait)?)
 }
 
 pub(super) fn name(text: &str) -> Result<String, String> {

@@ -21,11 +21,12 @@ use model::overview::{
 use model::page::{MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page};
 use model::render::registries_without_ca;
 use pki::plan::renewal;
-use pki::{self, Holder, Host, Lockout, Policy, locked_out};
+use pki::{self, Host, Policy, locked_out};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use utoipa::OpenApi;
 
+use crate::controllers::certificates::Trust;
 use crate::server::events;
 use crate::server::readiness::Readiness;
 use crate::serving::answers::Answers;
@@ -69,7 +70,7 @@ pub(super) struct Sources {
     /// Unique name of this server.
     pub(super) name: String,
     /// Machines of all servers, gathered once for concurrent requests.
-    pub(super) gathered: Latest<MachinesSnapshot>,
+    pub(super) machines_snapshot: Latest<MachinesSnapshot>,
 }
 
 pub(super) struct MachinesSnapshot {
@@ -167,13 +168,9 @@ pub(super) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
 }
 
 /// Pointer configs with the verdict if a machine boots from them at present.
-pub(super) fn judged(
-    chain: &[pki::Certificate],
-    holders: &[Holder],
-    faults: &[Lockout],
-    now: OffsetDateTime,
-) -> PointerVerdicts {
-    let lockouts = [faults, &locked_out(chain, holders, now)].concat();
+pub(super) fn pointer_verdicts(trust: &Trust, now: OffsetDateTime) -> PointerVerdicts {
+    let Trust { chain, holders, faults } = trust;
+    let lockouts = [&faults[..], &locked_out(chain, holders, now)].concat();
     let names: BTreeSet<&str> = holders
         .iter()
         .map(|it| &it.name[..])
@@ -230,23 +227,16 @@ async fn part(State(sources): State<Arc<Sources>>) -> Json<LedgerPart> {
     Json(LedgerPart { server: sources.name.clone(), machines, waiting })
 }
 
-/// Value that changes with the contents of the page.
-#[derive(PartialEq)]
-pub(super) struct Stamp {
-    counts: [u64; 3],
-    conditions: [Vec<String>; 3],
-    period: i64,
-}
-
 impl Sources {
-    fn stamp(&self) -> Stamp {
+    /// Value that changes with the contents of the page.
+    fn stamp(&self) -> ([u64; 3], [Vec<String>; 3], i64) {
         let Status { out_of_service, not_ready, degraded } = &self.status;
         let period = if self.peers.is_some() { PEERS_PERIOD } else { PERIOD };
-        Stamp {
-            counts: [self.ledger.changes(), self.nodes.changes(), self.history.count()],
-            conditions: [out_of_service.lines(), not_ready.lines(), degraded.lines()],
-            period: OffsetDateTime::now_utc().unix_timestamp() / period,
-        }
+        (
+            [self.ledger.changes(), self.nodes.changes(), self.history.count()],
+            [out_of_service.lines(), not_ready.lines(), degraded.lines()],
+            OffsetDateTime::now_utc().unix_timestamp() / period,
+        )
     }
 
     pub(super) fn server(&self) -> Server {
@@ -310,7 +300,7 @@ impl Sources {
     }
 
     pub(super) async fn machines(&self) -> Arc<MachinesSnapshot> {
-        self.gathered.get(async || self.gather(OffsetDateTime::now_utc()).await).await
+        self.machines_snapshot.get(async || self.gather(OffsetDateTime::now_utc()).await).await
     }
 
     async fn gather(&self, now: OffsetDateTime) -> MachinesSnapshot {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
 use model::inspect::{Answered, Shown};
 use model::pointer_config::{Fetch, accept};
 use pki::{Certificate, Host};
@@ -21,6 +21,8 @@ use time::format_description::well_known::Rfc3339;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+use crate::http_client::HttpConnection;
 
 /// Ignition's timeout for the head of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -153,18 +155,14 @@ async fn head(
         .header(header::ACCEPT, accept(fetch.spec))
         .header(header::ACCEPT_ENCODING, "identity")
         .header(header::USER_AGENT, "machine-config-server")
-        .body(String::new())?;
+        .body(Body::empty())?;
     for (name, value) in &fetch.headers {
         let name = HeaderName::from_bytes(name.as_bytes())?;
         request.headers_mut().insert(name, HeaderValue::from_bytes(value.as_bytes())?);
     }
     request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // The connection is driven by the wait, and its result after the answer does not matter.
-    let answer = async move { sender.send_request(request).await };
-    let (answer, _) = tokio::join!(answer, connection);
-    let (head, _) = answer?.into_parts();
+    let answer = HttpConnection::new(stream).await?.send(request).await?;
+    let (head, _) = answer.into_parts();
     Ok((head.status, head.headers))
 }
 

@@ -19,7 +19,7 @@ use time::OffsetDateTime;
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
 use super::state_location::StateLocation;
-use super::{tell, terminal};
+use super::{print_stderr, terminal};
 use crate::flags::{spec, url};
 use crate::source::cluster;
 
@@ -158,7 +158,7 @@ fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Re
     };
     let Some(merged) = error.merged() else { bail!("pool {pool}: {error}") };
     // The merge of the MachineConfigs, from which no machine boots.
-    tell(&format!("warning: pool {pool} does not get this config: {error}"));
+    print_stderr(&format!("warning: pool {pool} does not get this config: {error}"));
     Ok(serde_json::to_vec_pretty(&**merged)?)
 }
 
@@ -177,7 +177,9 @@ fn explained(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<u8>> {
         .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
     let said = |origin: &&Origin| !origin.members.is_empty() || !origin.covered.is_empty();
     let rows: Vec<_> = origins.iter().filter(said).map(origin_row).collect();
-    Ok(table(&["WHAT", "WHICH", "FROM", "COVERS"], &rows, terminal::look()).join("\n").into_bytes())
+    Ok(table(&["WHAT", "WHICH", "FROM", "COVERS"], &rows, terminal::style())
+        .join("\n")
+        .into_bytes())
 }
 
 fn origin_row(origin: &Origin) -> Vec<String> {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use model::access::machine::Window;
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, MinIgnition, Networks};
@@ -13,6 +14,7 @@ use pki::Host;
 
 use super::administrators::AdministratorsAddress;
 use super::overview::JudgePointers;
+use crate::flags::LISTENING;
 use crate::server::{Balancers, Limits};
 use crate::serving::tls_policy::TlsPolicy;
 use crate::serving::token_cache::TokenCache;
@@ -94,16 +96,19 @@ pub struct AccessSettings {
     pub cache: Option<TokenCache>,
 }
 
-/// Listen addresses and ports; port 0 takes any free one.
-#[derive(Debug, Clone)]
+/// Listen addresses and ports.
+#[derive(Debug, Clone, Args)]
 pub struct Listen {
-    /// Address, `None` for all of the machine's.
-    pub address: Option<IpAddr>,
-    /// Port for TLS.
+    /// Port with TLS; 0 for any free one
+    #[arg(long, default_value_t = 22623, value_name = "PORT", help_heading = LISTENING)]
     pub secure_port: u16,
-    /// Port without TLS, `None` for no such port.
-    pub insecure_port: Option<u16>,
-    /// Listener for administrators.
+    /// Port without TLS; 0 for none
+    #[arg(long, default_value_t = 22624, value_name = "PORT", help_heading = LISTENING)]
+    pub insecure_port: u16,
+    /// Address to listen on; all addresses of the machine by default
+    #[arg(long, value_name = "ADDRESS", help_heading = LISTENING)]
+    pub listen_address: Option<IpAddr>,
+    #[command(flatten)]
     pub administrators: AdministratorsAddress,
 }
 

@@ -57,10 +57,10 @@ impl StateLocationFlags {
     /// # Errors
     /// The same as for [`StateLocation::open`].
     pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
-        self.place().open()
+        self.location().open()
     }
 
-    pub(crate) fn place(&self) -> StateLocation {
+    pub(crate) fn location(&self) -> StateLocation {
         let Self { state_dir, kubeconfig, in_cluster, user_data_namespace } = self;
         match (kubeconfig, in_cluster) {
             (None, false) => StateLocation::Directory(state_dir.clone()),

@@ -141,7 +141,7 @@ pub fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::Result<(
     };
     let rows = records.tokens.iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
     let names = ["ID", "NAME", "POOLS", "MADE", "UNTIL", "STATE"];
-    terminal::print(&table(&names, &rows, terminal::look()));
+    terminal::print(&table(&names, &rows, terminal::style()));
     for pool in &records.enforced {
         print_line(&format!("pool {pool}: all its pointer configs have tokens"));
     }

@@ -65,7 +65,7 @@ pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
     if json {
         print_line(&serde_json::to_string(&report)?);
     } else {
-        terminal::print(&report.lines(terminal::look()));
+        terminal::print(&report.lines(terminal::style()));
     }
     Ok(report.is_valid)
 }

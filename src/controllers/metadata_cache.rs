@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 
 use crate::kubernetes::watch::WatchEvent;
+use crate::sync::lock;
 
 /// Metadata by name, without its managed fields.
 pub(super) type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;
@@ -50,7 +51,7 @@ impl MetadataCache {
     }
 
     fn state(&self) -> MutexGuard<'_, CacheState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -18,9 +18,9 @@ pub mod issuer;
 pub mod machines;
 mod metadata_cache;
 mod object_conditions;
-mod refusals;
 pub mod registry_ca;
 pub mod rendered_pools;
+mod retries;
 mod runtime;
 pub mod tokens;
 

@@ -45,7 +45,7 @@ pub(super) fn backoff() -> Backoff {
 /// A controller that runs in the loop.
 pub(super) trait Reconciler {
     /// Subject in the log and in readiness.
-    const KEEPS: &'static str;
+    const SUBJECT: &'static str;
 
     /// Objects that its decisions depend on.
     fn watched(&self) -> Vec<Watched>;
@@ -108,7 +108,7 @@ pub(super) async fn run<R: Reconciler>(
     }
     tokio::select! {
         Some(ended) = watches.join_next() => match ended {
-            Err(error) => ControlError::Ended { keeps: R::KEEPS, reason: error.to_string() },
+            Err(error) => ControlError::Ended { subject: R::SUBJECT, reason: error.to_string() },
         },
         never = reconcile_for_ever(&mut reconciler, &wake, health) => match never {},
     }
@@ -124,11 +124,11 @@ async fn reconcile_for_ever<R: Reconciler>(
         let wait = match converge(reconciler).await {
             Ok(requeue) => {
                 waits.reset();
-                health.in_order(R::KEEPS);
+                health.in_order(R::SUBJECT);
                 requeue.wait()
             }
             Err(error) => {
-                health.not_in_order(R::KEEPS, &error);
+                health.not_in_order(R::SUBJECT, &error);
                 waits.next()
             }
         };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, eaccess};
 
-use super::replace::{self, PRIVATE, WriteError};
+use super::replace::{self, FileError, PRIVATE};
 use crate::files::owners::Reader;
 
 /// Name of the locked file.
@@ -47,7 +47,7 @@ pub enum LockError {
     },
     /// The file cannot be created.
     #[error(transparent)]
-    Make(#[from] WriteError),
+    Make(#[from] FileError),
 }
 
 /// Exclusive access to a directory while it is changed.

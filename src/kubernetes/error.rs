@@ -37,10 +37,10 @@ pub enum ControlError {
     #[error("not finished after many steps")]
     Endless,
     /// A task that runs forever has ended.
-    #[error("a watch for the {keeps} ended: {reason}")]
+    #[error("a watch for the {subject} ended: {reason}")]
     Ended {
         /// Purpose of the task.
-        keeps: &'static str,
+        subject: &'static str,
         /// Reason, as far as it is known.
         reason: String,
     },

@@ -17,19 +17,19 @@ pub struct Health {
 }
 
 impl Health {
-    pub(crate) fn in_order(&self, keeps: &'static str) {
-        Condition::ok(keeps).report(&self.status.not_ready, |_| {
-            tracing::info!(controller = keeps, "reconciliation succeeds again");
+    pub(crate) fn in_order(&self, subject: &'static str) {
+        Condition::ok(subject).report(&self.status.not_ready, |_| {
+            tracing::info!(controller = subject, "reconciliation succeeds again");
         });
     }
 
-    pub(crate) fn not_in_order(&self, keeps: &'static str, error: &ControlError) {
-        let condition = Condition::failed(keeps, error.to_string());
+    pub(crate) fn not_in_order(&self, subject: &'static str, error: &ControlError) {
+        let condition = Condition::failed(subject, error.to_string());
         condition.counted_by(&self.metrics.failures).report_failure(
             &self.status.not_ready,
             |error| {
                 tracing::error!(
-                    controller = keeps,
+                    controller = subject,
                     error,
                     fix = "correct the object that the error names",
                     "reconciliation failed, retrying"

@@ -3,7 +3,7 @@
 
 use std::fs::File as StdFile;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
 use nix::dir::Dir;
@@ -243,7 +243,7 @@ impl OpenDirectory {
     /// Creates a directory with these files, which appears when it is complete. Returns false if something else has the
     /// name meanwhile.
     pub(super) fn make<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<bool> {
-        self.put_together(files)?;
+        self.assemble(files)?;
         match renameat2(&self.0, NEW_DIRECTORY, &self.0, name, RenameFlags::RENAME_NOREPLACE) {
             Ok(()) => Ok(true),
             Err(Errno::EEXIST) => self.clear(&names(files)).map(|()| false),
@@ -257,12 +257,12 @@ impl OpenDirectory {
         name: &str,
         files: &[(&str, C)],
     ) -> io::Result<()> {
-        self.put_together(files)?;
+        self.assemble(files)?;
         renameat2(&self.0, NEW_DIRECTORY, &self.0, name, RenameFlags::RENAME_EXCHANGE)?;
         self.clear(&names(files))
     }
 
-    fn put_together<C: AsRef<[u8]>>(&self, files: &[(&str, C)]) -> io::Result<()> {
+    fn assemble<C: AsRef<[u8]>>(&self, files: &[(&str, C)]) -> io::Result<()> {
         self.clear(&names(files))?;
         mkdirat(&self.0, NEW_DIRECTORY, DIRECTORY)?;
         let directory = self.enter(Path::new(NEW_DIRECTORY))?;
@@ -322,12 +322,6 @@ impl OpenDirectory {
             Ok(()) | Err(Errno::ENOENT | Errno::EISDIR) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-impl AsFd for OpenDirectory {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

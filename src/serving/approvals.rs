@@ -1,7 +1,7 @@
 //! Approvals of machines while requests are judged by them, and the machines that wait.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -9,6 +9,8 @@ use model::access::approval::{Approvals, Subject, UnapprovedRequest, WaitingMach
 use model::access::machine::Moment;
 use model::overview::{ApprovedMachine, WaitingMachine};
 use time::OffsetDateTime;
+
+use crate::sync::lock;
 
 /// Approvals that count, and the machines that wait for one, shared by their keeper and by requests.
 #[derive(Debug)]
@@ -102,6 +104,6 @@ impl MachineApprovals {
     }
 
     fn waiting(&self) -> MutexGuard<'_, WaitingMachines> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 }

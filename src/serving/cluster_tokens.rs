@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -24,8 +24,9 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::cluster_use::ClusterUse;
-use super::shared_tokens::{report_shared, shared_line, shared_note, tell_shared};
+use super::shared_tokens::{report_shared, report_shared_use, shared_line, shared_note};
 use crate::source::cluster::{MachineRecords, RecordError};
+use crate::sync::lock;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
@@ -240,7 +241,7 @@ impl ClusterTokens {
                 RecordOutcome::Done(None) | RecordOutcome::Again => {}
             }
             if is_newly_shared {
-                tell_shared(&self.history, name, address);
+                report_shared_use(&self.history, name, address);
                 self.report_shared();
             }
             return Ok(());
@@ -269,7 +270,7 @@ impl ClusterTokens {
         let failure = match result {
             Ok(state) if is_written => {
                 self.report_unrecorded(None);
-                self.tell_added(name, next, &recorded.addresses);
+                self.report_added(name, next, &recorded.addresses);
                 return Ok(RecordOutcome::Done(Some(Arc::new(state))));
             }
             Ok(state) => {
@@ -313,7 +314,7 @@ impl ClusterTokens {
     }
 
     /// Publishes an Event for each address that a write has added to those before.
-    fn tell_added(&self, name: &str, next: &ClusterUse, addresses: &BTreeSet<IpAddr>) {
+    fn report_added(&self, name: &str, next: &ClusterUse, addresses: &BTreeSet<IpAddr>) {
         if addresses.len() < 2 {
             return;
         }
@@ -396,7 +397,7 @@ impl ClusterTokens {
         if let Some(address) = own.first().filter(|it| own.len() == 1 && !known.was_recorded(it))
             && is_shared
         {
-            tell_shared(&self.history, name, *address);
+            report_shared_use(&self.history, name, *address);
             self.report_shared();
         }
         if known.others_ended_before(since, self.window) && !waiting.is_spent() {
@@ -446,10 +447,6 @@ impl Entry {
     fn known(&self) -> MutexGuard<'_, ClusterUse> {
         lock(&self.known)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Configs of machines with an overlay: merged when they are asked for, and kept within a number of bytes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -11,6 +11,7 @@ use model::objects::FirstBootMachine;
 use tokio::sync::Semaphore;
 
 use super::answers::Answer;
+use crate::sync::lock;
 use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Maximum size of all configs with an overlay that are kept, in bytes.
@@ -164,8 +165,4 @@ impl OverlayCache {
             self.bytes -= oldest.answer.body.len();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -123,7 +123,7 @@ impl Publisher {
     }
 
     /// Sends the served inputs to subscribers.
-    pub(super) fn tell(&self, served: Served) {
+    pub(super) fn notify(&self, served: Served) {
         self.served.send_replace(Some(Arc::new(served)));
     }
 

@@ -1,7 +1,7 @@
 //! Follows the files of the serving certificate: a pair that matches is loaded, otherwise the previous one stays.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
 use clap::Args;
@@ -13,9 +13,10 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 
 use super::tls::{Pair, PairError};
-use super::tls_policy::{TlsPolicy, warn_passed_over};
+use super::tls_policy::{TlsPolicy, warn_ignored_suites};
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::flags::TLS;
+use crate::sync::lock;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Conditions};
 
@@ -193,7 +194,7 @@ impl ProfileFollower {
             Some(Err(error)) => Err(error.to_string()),
         };
         let taken_over = policy.and_then(|(policy, passed_over)| {
-            warn_passed_over(&passed_over);
+            warn_ignored_suites(&passed_over);
             self.active.speak(policy).map_err(|error| error.to_string())
         });
         if taken_over.is_ok() {
@@ -273,7 +274,7 @@ impl ActivePair {
     }
 
     fn tls_state(&self) -> MutexGuard<'_, TlsState> {
-        self.tls_state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tls_state)
     }
 
     fn speak(&self, policy: TlsPolicy) -> Result<(), PairError> {

@@ -154,7 +154,7 @@ impl TlsPolicy {
 }
 
 /// Logs ignored names of a policy.
-pub fn warn_passed_over(passed_over: &[String]) {
+pub fn warn_ignored_suites(passed_over: &[String]) {
     if !passed_over.is_empty() {
         let names = passed_over.join(",");
         tracing::warn!(

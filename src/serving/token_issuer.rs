@@ -28,7 +28,7 @@ impl TokenIssuer {
     pub fn open(path: PathBuf, settings: Settings) -> anyhow::Result<Self> {
         let (text, tokens) = read(&path, &settings)?;
         let issuer = Self { path, settings, tokens, text };
-        issuer.tell_passed_over();
+        issuer.warn_ignored_keys();
         Ok(issuer)
     }
 
@@ -47,7 +47,7 @@ impl TokenIssuer {
         let watch = DirectoryWatch::new(vec![directory]);
         watch
             .follow(|_| {
-                let reason = self.look(&keys).err().map(|error| format!("{error:#}"));
+                let reason = self.reload(&keys).err().map(|error| format!("{error:#}"));
                 let condition = Condition::new("keys of signed tokens", reason);
                 condition.report_failure(&degraded, |reason| {
                     tracing::error!(
@@ -61,18 +61,18 @@ impl TokenIssuer {
             .await;
     }
 
-    fn look(&mut self, keys: &watch::Sender<Option<SignedTokens>>) -> anyhow::Result<()> {
+    fn reload(&mut self, keys: &watch::Sender<Option<SignedTokens>>) -> anyhow::Result<()> {
         let (text, tokens) = read(&self.path, &self.settings)?;
         if text != self.text {
             (self.text, self.tokens) = (text, tokens.clone());
             tracing::info!(path = %self.path.display(), "read the keys of signed tokens");
-            self.tell_passed_over();
+            self.warn_ignored_keys();
             keys.send_replace(Some(tokens));
         }
         Ok(())
     }
 
-    fn tell_passed_over(&self) {
+    fn warn_ignored_keys(&self) {
         for key in self.tokens.passed_over() {
             tracing::warn!(
                 path = %self.path.display(),

@@ -6,7 +6,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 
 use model::access::approval::{Ended, Subject, Yeses, parse_yes};
@@ -14,7 +13,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::state_directory::StateDirectory;
-use super::state_error::{StateError, if_there, read_if_there, remove_if_there};
+use super::state_error::{StateError, entries_if_there, if_there, read_if_there, remove_if_there};
 use crate::files::bounded;
 use crate::files::replace::{self, PRIVATE};
 
@@ -50,15 +49,8 @@ impl StateDirectory {
 
     /// The approvals of commands, and the faults of those that are not understood.
     pub fn approved_by_commands(&self) -> Result<(Yeses, Vec<StateError>), StateError> {
-        let directory = self.approvals_path();
-        let failed = |error| StateError::Read { path: directory.clone(), error };
-        let entries = match std::fs::read_dir(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
-            entries => entries.map_err(failed)?,
-        };
         let (mut yeses, mut faults) = (Yeses::new(), Vec::new());
-        for entry in entries {
-            let path = entry.map_err(failed)?.path();
+        for path in entries_if_there(&self.approvals_path())? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let Some(subject) = Subject::of_file_name(name) else { continue };
             match if_there(&path, bounded::read_start(&path, MAX_APPROVAL_BYTES)) {

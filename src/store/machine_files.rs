@@ -7,7 +7,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 
 use model::access::MachineToken;
@@ -18,7 +17,7 @@ use pki::Host;
 use time::OffsetDateTime;
 
 use super::state_directory::StateDirectory;
-use super::state_error::{StateError, if_there, read_if_there, remove_if_there};
+use super::state_error::{StateError, entries_if_there, if_there, read_if_there, remove_if_there};
 use crate::files::bounded;
 use crate::files::replace::{self, PRIVATE};
 
@@ -66,15 +65,8 @@ impl StateDirectory {
 
     /// Paths of the tokens of machines, by name.
     pub(super) fn machine_paths(&self) -> Result<BTreeMap<String, PathBuf>, StateError> {
-        let directory = self.machines_path();
-        let failed = |error| StateError::Read { path: directory.clone(), error };
-        let entries = match std::fs::read_dir(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            entries => entries.map_err(failed)?,
-        };
         let mut paths = BTreeMap::new();
-        for entry in entries {
-            let path = entry.map_err(failed)?.path();
+        for path in entries_if_there(&self.machines_path())? {
             let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json"));
             if let Some(name) = name.filter(|name| is_object_name(name)) {
                 paths.insert(name.to_owned(), path);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
-use crate::files::replace::WriteError;
+use crate::files::replace::FileError;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::{Condition, Conditions};
 
@@ -21,7 +21,7 @@ pub async fn keep<T>(
     mut changes: watch::Receiver<T>,
     metrics: &Metrics,
     degraded: &Conditions,
-    mut save: impl FnMut(&T) -> Result<(), WriteError>,
+    mut save: impl FnMut(&T) -> Result<(), FileError>,
 ) {
     let mut backoff = Backoff::new(PAUSE, LONGEST_WAIT);
     while changes.changed().await.is_ok() {

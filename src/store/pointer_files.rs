@@ -14,7 +14,7 @@ use pki::{Host, Lockout, LockoutReason, PointerTrust};
 use super::state_directory::{StateDirectory, Trust};
 use super::state_error::{StateError, if_there, read_if_there};
 use crate::files::bounded;
-use crate::files::replace::{PRIVATE, PUBLIC, WriteError};
+use crate::files::replace::{FileError, PRIVATE, PUBLIC};
 
 /// A pointer config in the directory.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl StateDirectory {
     }
 
     /// Replaces a pointer config. With a token, it is readable only by its owner.
-    pub(super) fn replace_pointer(&self, path: &Path, text: &[u8]) -> Result<(), WriteError> {
+    pub(super) fn replace_pointer(&self, path: &Path, text: &[u8]) -> Result<(), FileError> {
         let is_secret = |fetch: &WrittenFetch| fetch.authorization != Authorization::Missing;
         let has_secret = PointerConfig::read(text).written_fetches().iter().any(is_secret);
         self.replace(path, text, if has_secret { PRIVATE } else { PUBLIC })

@@ -28,7 +28,7 @@ use time::OffsetDateTime;
 use super::state_error::read_if_there;
 use crate::files::lock::{LOCK, LockTimeout};
 use crate::files::owners::{Reader, Status};
-use crate::files::replace::{self, PRIVATE, PUBLIC, WriteError};
+use crate::files::replace::{self, FileError, PRIVATE, PUBLIC};
 use crate::files::stamp::FileStamp;
 
 pub use super::state_error::StateError;
@@ -80,17 +80,17 @@ pub(super) struct Trust {
 impl StateDirectory {
     /// Opens the directory of a server that may run as another user, for which files are written. `tell` is called with
     /// the directory during a wait for another process.
-    pub fn open(path: &Path, tell: fn(&Path)) -> Result<Self, WriteError> {
+    pub fn open(path: &Path, tell: fn(&Path)) -> Result<Self, FileError> {
         let reader = Self::serving_user(path).map_or(Reader::Itself, Reader::User);
         Self::open_for(path, reader, LockTimeout::of_command(tell))
     }
 
     /// Opens the directory of this server process, and creates it if it is missing.
-    pub fn of_this_server(path: &Path) -> Result<Self, WriteError> {
+    pub fn of_this_server(path: &Path) -> Result<Self, FileError> {
         Self::open_for(path, Reader::Itself, LockTimeout::SERVER)
     }
 
-    fn open_for(path: &Path, reader: Reader, timeout: LockTimeout) -> Result<Self, WriteError> {
+    fn open_for(path: &Path, reader: Reader, timeout: LockTimeout) -> Result<Self, FileError> {
         let directory = Self { path: path.to_owned(), reader, timeout, pools: None };
         replace::create_directory_for(&directory.pointers_path(), reader)?;
         Ok(directory)
@@ -107,12 +107,7 @@ impl StateDirectory {
     }
 
     /// Replaces a file, for the server.
-    pub(super) fn replace(
-        &self,
-        path: &Path,
-        contents: &[u8],
-        mode: u32,
-    ) -> Result<(), WriteError> {
+    pub(super) fn replace(&self, path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
         replace::replace_for(path, contents, mode, self.reader)
     }
 

@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::sync::lock;
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Maximum number of lines in a window. A storm of ten thousand machines is logged completely.
@@ -70,7 +72,7 @@ impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
     }
 
     fn window(&self) -> std::sync::MutexGuard<'_, Window<S>> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.window)
     }
 }
 

@@ -40,11 +40,11 @@ impl DistrustPreview {
         Ok(Self { seen: seen.observed, cas, asked, state, attention })
     }
 
-    /// Prints the distrusted CAs, and the machines that could not boot any longer, except those in `told`.
+    /// Prints the distrusted CAs, and the machines that could not boot any longer, except those in `reported`.
     ///
     /// # Errors
     /// `yes` is false: nothing is to be done.
-    pub(in crate::commands) fn tell(
+    pub(in crate::commands) fn report(
         &self,
         yes: bool,
         now: OffsetDateTime,

@@ -20,9 +20,9 @@ use time::format_description::well_known::Rfc3339;
 
 use super::certs::exposure::ConfigFindings;
 use super::certs::report::{CertificateLine, CertificateReport, CheckReport, PointerLine, print};
+use super::print_stderr;
 use super::progress::Progress;
 use super::state_store::{ObservedState, StateStore, unless_forbidden};
-use super::tell;
 
 /// Prints the certificates and their holders.
 pub(crate) fn show(
@@ -84,13 +84,12 @@ pub(crate) fn check(
     store: &dyn StateStore,
     manifests: Option<&Path>,
     [is_json, is_strict]: [bool; 2],
-    policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     let progress = Progress::start("reading the certificates and pointer configs");
     let seen = store.observe(manifests)?;
     progress.at(&format!("checking pointer configs: {}", seen.pointers.len()));
-    let mut checked = judged(&seen, policy, now)?;
+    let mut checked = check_report(&seen, now)?;
     // These are remarks, not faults of the certificates.
     let ConfigFindings { exposed, ignored } = config_findings(store, manifests)?;
     let ignored_count = ignored.len();
@@ -108,11 +107,8 @@ pub(crate) fn check(
 }
 
 /// Judges faults and due steps.
-fn judged(
-    seen: &ObservedState,
-    policy: &Policy,
-    now: OffsetDateTime,
-) -> anyhow::Result<CheckReport> {
+fn check_report(seen: &ObservedState, now: OffsetDateTime) -> anyhow::Result<CheckReport> {
+    let policy = &Policy::default();
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
     let open_files = seen.open_files.iter();
     let mut reported: Vec<String> = open_files
@@ -199,7 +195,7 @@ fn faults(
 
 pub(super) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
     for it in attention.into_iter().filter(|it| matches!(it, Warning::LockedOut(_))) {
-        tell(&format!("warning: {it}"));
+        print_stderr(&format!("warning: {it}"));
     }
 }
 

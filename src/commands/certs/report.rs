@@ -92,7 +92,7 @@ impl Report for CertificateReport {
                 .collect()
         };
         let rows: Vec<Vec<String>> = self.certificates.iter().map(row).collect();
-        terminal::print(&table(&names, &rows, terminal::look()));
+        terminal::print(&table(&names, &rows, terminal::style()));
         for pointer in &self.pointer_configs {
             print_line(&format!("{}: {}", pointer.name, pointer.says));
         }

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pki::Policy;
 use time::OffsetDateTime;
 
-use super::pointer::{Against, check_pointer};
+use super::pointer::check_pointer;
 use super::{check, show};
 use crate::commands::probe::Address;
 use crate::commands::state_location::StateLocationFlags;
@@ -95,13 +94,10 @@ impl CheckSettings {
         let output = [self.json, self.strict];
         let Some(file) = &self.pointer else {
             let manifests = self.manifests.as_deref();
-            return check(&*self.place.open()?, manifests, output, &Policy::default(), now);
+            return check(&*self.place.open()?, manifests, output, now);
         };
-        let against = match &self.connect {
-            Some(address) => Against::Server(address.clone()),
-            None => Against::StateLocation(self.place.place(), self.manifests.clone()),
-        };
-        check_pointer(file, &against, output, now)
+        let state = (&self.place.location(), self.manifests.as_deref());
+        check_pointer(file, self.connect.as_ref(), state, output, now)
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 
@@ -13,9 +12,7 @@ use super::super::NAMESPACE;
 use super::names::{CA, DISTRUST, FORCE, ROTATE, SERVING};
 use super::state::{ClusterState, asks_with_force, to_distrust};
 use crate::kubernetes::apply::{Applied, apply};
-use crate::kubernetes::write::{
-    Change, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
+use crate::kubernetes::write::{ObjectName, SecretWrite};
 use crate::kubernetes::{ControlError, Malformed};
 
 /// A request of an administrator.
@@ -56,10 +53,8 @@ fn annotation_write(
 ) -> Result<SecretWrite, Malformed> {
     let object = ObjectName::secret(NAMESPACE, name);
     let present = present.ok_or_else(|| object.malformed("not found"))?;
-    let precondition = Precondition::of(&object, &present.metadata)?;
     let annotations = [(key.to_owned(), value(present, ask))].into();
-    let patch = MergePatch::<ByteString>::new(precondition, annotations, BTreeMap::new());
-    Ok(ObjectWrite { object, change: Change::Patch(patch) })
+    SecretWrite::patch(object, &present.metadata, annotations, BTreeMap::new())
 }
 
 /// The annotation's new value, which keeps earlier requests that are not done.
@@ -89,6 +84,7 @@ mod tests {
 
     use super::super::names::ROTATED;
     use super::*;
+    use crate::kubernetes::write::{Change, ObjectWrite};
 
     fn secret(annotations: &[(&str, &str)]) -> Secret {
         let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

@@ -10,7 +10,6 @@ use base64::prelude::BASE64_STANDARD;
 use data_encoding::HEXLOWER;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::moment::written;
 use pki::{Answer, Issuer, Request, VALIDITY};
 use serde_json::{Value, json};
@@ -22,9 +21,7 @@ use super::super::NAMESPACE;
 use super::issuer_ref::{GROUP, IssuerRef};
 use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE};
 use super::secret::{annotation, date, stored_pair, value};
-use crate::kubernetes::write::{
-    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
+use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
 
 /// Name of the Secret with key and request.
 pub(super) fn secret_name() -> ObjectName {
@@ -99,28 +96,9 @@ impl CaRequest {
             (REQUESTED_BEFORE.to_owned(), before.to_string()),
         ]
         .into();
-        let [key, request] = [key, request].map(|text| ByteString(text.into()));
-        let change = match &self.secret {
-            Some(present) => Change::Patch(MergePatch::new(
-                Precondition::of(&object, &present.metadata)?,
-                annotations,
-                [(PRIVATE_KEY, Some(key)), (REQUEST_KEY, Some(request))].into(),
-            )),
-            None => Change::Create(Secret {
-                metadata: ObjectMeta {
-                    name: Some(object.name.clone()),
-                    namespace: Some(object.namespace.clone()),
-                    annotations: Some(annotations),
-                    ..ObjectMeta::default()
-                },
-                type_: Some("Opaque".to_owned()),
-                data: Some(
-                    [(PRIVATE_KEY.to_owned(), key), (REQUEST_KEY.to_owned(), request)].into(),
-                ),
-                ..Secret::default()
-            }),
-        };
-        Ok(ObjectWrite { object, change })
+        let [key, request] = [key, request].map(|text| Some(ByteString(text.into())));
+        let data = [(PRIVATE_KEY, key), (REQUEST_KEY, request)].into();
+        SecretWrite::put(object, self.secret.as_ref(), "Opaque", annotations, data)
     }
 
     /// The existing CertificateRequest, to be deleted when another one replaces it.
@@ -133,9 +111,7 @@ impl CaRequest {
     /// The write that deletes the request.
     pub(super) fn forget(&self) -> Result<Option<SecretWrite>, Malformed> {
         let Some(present) = &self.secret else { return Ok(None) };
-        let object = secret_name();
-        let change = Change::Delete(Precondition::of(&object, &present.metadata)?);
-        Ok(Some(ObjectWrite { object, change }))
+        Ok(Some(SecretWrite::delete(secret_name(), &present.metadata)?))
     }
 
     /// The request as input of a plan. `authority` is the Secret of the present CA.
@@ -205,6 +181,7 @@ fn answer(request: &Value) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::write::Change;
 
     #[test]
     fn requests_for_naught_are_counted_until_another_issuer_is_asked() {

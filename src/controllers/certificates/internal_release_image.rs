@@ -9,7 +9,7 @@
 //! of them continue to work. The reference sends the CA itself, which clients that trust it do not need.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use pki::certificate::key_of;
@@ -26,9 +26,7 @@ use super::objects::pair_data;
 use super::reference_names::ReferenceNames;
 use super::secret::stored_pair;
 use super::state::ClusterState;
-use crate::kubernetes::write::{
-    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
+use crate::kubernetes::write::{Malformed, ObjectName, SecretWrite};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -170,9 +168,7 @@ pub(super) fn pair_write(
     let object = object();
     let present = state.release_image_pair.as_ref();
     let present = present.ok_or_else(|| object.malformed("not found"))?;
-    let precondition = Precondition::of(&object, &present.metadata)?;
-    let patch = MergePatch::new(precondition, std::collections::BTreeMap::new(), pair_data(pair));
-    Ok(ObjectWrite { object, change: Change::Patch(patch) })
+    SecretWrite::patch(object, &present.metadata, BTreeMap::new(), pair_data(pair))
 }
 
 /// Name of the pair's Secret.

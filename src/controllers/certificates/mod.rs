@@ -33,11 +33,9 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 pub use self::ask::{AdministratorRequest, ask};
-pub use self::external_pair::{
-    ExternalPair, InvalidServingPair, InvalidTrustBundle, ServingPair, TrustBundle,
-};
+pub use self::external_pair::{ExternalPair, ServingPair, TrustBundle};
 pub use self::infrastructure::Infrastructure;
-pub use self::issuer_ref::{IssuerRef, NoIssuer};
+pub use self::issuer_ref::IssuerRef;
 pub use self::key_algorithms::KeyAlgorithms;
 pub(in crate::controllers) use self::names::USER_DATA;
 pub use self::names::{CA, SERVING};
@@ -60,7 +58,7 @@ use pki::{
     Step, Warning, Write, next,
 };
 
-use super::refusals::{Refusals, WriteOutcome};
+use super::retries::{Retries, WriteOutcome};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::flags::CertificateFlags;
 use crate::kubernetes::Health;
@@ -117,6 +115,13 @@ impl Settings {
             }
         }
     }
+
+    /// An observer of the user data that the flags name.
+    #[must_use]
+    pub fn observer(&self, client: &Client) -> Observer {
+        let (namespace, hosts) = (self.user_data_namespace.clone(), self.hosts.clone());
+        Observer::new(client.clone(), namespace, hosts)
+    }
 }
 
 /// Manages the certificates and the user data of a cluster.
@@ -127,44 +132,30 @@ pub struct CertificateController {
     report: Report,
     health: Health,
     trust_snapshot: TrustSnapshot,
-    refusals: Refusals,
+    retries: Retries,
 }
 
 impl CertificateController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
     #[must_use]
     pub fn new(
-        client: Client,
+        observer: Observer,
         settings: Settings,
         identity: &str,
         health: Health,
         trust_snapshot: TrustSnapshot,
     ) -> Self {
-        let Settings { user_data_namespace, hosts, certificates, ca_from_issuer, .. } = settings;
+        let Settings { certificates, ca_from_issuer: issuer, .. } = settings;
+        let client = observer.client.clone();
         Self {
-            observer: Observer::new(client.clone(), user_data_namespace, hosts)
-                .with_issuer(ca_from_issuer),
+            observer: Observer { issuer, ..observer },
             policy: certificates.policy(),
             report: Report::new(client.clone(), identity),
             health,
             trust_snapshot,
-            refusals: Refusals::default(),
+            retries: Retries::default(),
             client,
         }
-    }
-
-    /// Sets an external pair.
-    #[must_use]
-    pub fn with_external(mut self, external: Option<ExternalPair>) -> Self {
-        self.observer = self.observer.with_external(external);
-        self
-    }
-
-    /// Sets whether there are machines with names, whose user data has the CAs too.
-    #[must_use]
-    pub fn with_machines(mut self, are_there: bool) -> Self {
-        self.observer = self.observer.with_machines(are_there);
-        self
     }
 
     /// Runs forever. Returns the error that ended it.
@@ -219,13 +210,13 @@ impl CertificateController {
             if result.is_err() {
                 self.health.metrics.failures.inc();
             }
-            match self.refusals.note(&name, result) {
+            match self.retries.note(&name, result) {
                 WriteOutcome::Written => {
                     self.health.metrics.user_data_written.inc();
                     written.push(secret);
                 }
                 WriteOutcome::Refused(error) => {
-                    self.report.user_data_refused(&secret, &error).await
+                    self.report.user_data_refused(&secret, &error).await;
                 }
                 WriteOutcome::Nothing => {}
             }
@@ -305,9 +296,7 @@ impl CertificateController {
         }
         Ok(true)
     }
-}
 
-impl CertificateController {
     /// Notes the origin of the serving pair in its Secret. Returns true if that was due.
     async fn note(&self, state: &ClusterState) -> Result<bool, ControlError> {
         let Some(write) = self.observer.note(state)? else { return Ok(false) };
@@ -317,7 +306,7 @@ impl CertificateController {
 }
 
 impl Reconciler for CertificateController {
-    const KEEPS: &'static str = "certificates";
+    const SUBJECT: &'static str = "certificates";
 
     fn watched(&self) -> Vec<Watched> {
         self.observer.watched()
@@ -334,8 +323,8 @@ impl Reconciler for CertificateController {
         }
         let duties = state.user_data_duties()?;
         // A Secret that was deleted or corrected by another party needs no retry.
-        self.refusals.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
-        let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
+        self.retries.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
+        let certificates = state.certificates(&duties, &self.retries.at(Instant::now()))?;
         self.trust_snapshot.set(&certificates);
         let now = OffsetDateTime::now_utc();
         let algorithms = state.key_algorithms(self.policy.algorithm);
@@ -363,7 +352,7 @@ impl Reconciler for CertificateController {
                 Condition::new("certificates", Warning::summary(&attention))
                     .note(&self.health.status.degraded);
                 self.health.metrics.observe(&certificates, state.newest_trusted());
-                Ok(self.refusals.requeue(Requeue::at(until, now), Instant::now()))
+                Ok(self.retries.requeue(Requeue::at(until, now), Instant::now()))
             }
             Next::Step { step, writes } => {
                 self.carry_out(&state, &step, writes, now).await?;

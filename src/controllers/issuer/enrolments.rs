@@ -4,7 +4,7 @@
 //! or the issuer's Secrets change. No state is stored: after a restart of the process, enrolments start again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cmp::{EnrolError, Pause, Request};
 use pki::Issued;
@@ -17,6 +17,7 @@ use super::issuer_spec::IssuerName;
 use super::policy::Grant;
 use super::upstream::Upstream;
 use crate::cmp_http::{Server, tries};
+use crate::sync::lock;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -116,7 +117,7 @@ impl SharedProgress {
 
     /// No code panics while it is locked.
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.progress)
     }
 }
 

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 use time::OffsetDateTime;
+use tokio::sync::OnceCell;
 
 use super::super::NAMESPACE;
 use super::ca::SigningCa;
@@ -62,7 +63,8 @@ impl IssuerReader {
         &mut self,
         now: OffsetDateTime,
     ) -> Result<Vec<IssuerObject>, ControlError> {
-        let (mut all, mut server) = (Vec::new(), None);
+        // The server's CA is read once for each look.
+        let (mut all, server) = (Vec::new(), OnceCell::new());
         for kind in IssuerKind::ALL {
             for object in issuers_of(kind).list(&self.client).await? {
                 let namespace = object.namespace().unwrap_or_default();
@@ -70,7 +72,7 @@ impl IssuerReader {
                 let spec = IssuerSpec::read(&object.data["spec"], &name);
                 let may_heal = spec.as_ref().is_ok_and(|spec| spec.signer.is_of_secrets());
                 let issuer = match spec {
-                    Ok(spec) => self.issuer(&name, spec, now, &mut server).await?,
+                    Ok(spec) => self.issuer(&name, spec, now, &server).await?,
                     Err(fault) => Err(fault),
                 };
                 let waits_for_secret = may_heal && issuer.is_err();
@@ -87,7 +89,7 @@ impl IssuerReader {
         name: &IssuerName,
         spec: IssuerSpec,
         now: OffsetDateTime,
-        server: &mut Option<ClusterState>,
+        server: &OnceCell<ClusterState>,
     ) -> Result<Result<Issuer, String>, ControlError> {
         let namespace = match name.namespace.as_str() {
             "" => &self.namespace,
@@ -95,10 +97,10 @@ impl IssuerReader {
         };
         let ca = match spec.signer {
             SignerSpec::MachineConfigServer => {
-                SigningCa::of_server(self.server_once(server).await?, now)
+                SigningCa::of_server(server.get_or_try_init(|| self.server()).await?, now)
             }
             SignerSpec::Secret(secret) => {
-                let server = self.server_once(server).await?;
+                let server = server.get_or_try_init(|| self.server()).await?;
                 let object = ObjectName::secret(namespace, &secret);
                 let secret = self.secret(&object).await?;
                 secret.and_then(|secret| {
@@ -162,18 +164,6 @@ impl IssuerReader {
             }
         }
         Ok(Ok(secrets))
-    }
-
-    /// The state of the server's CA, read once for each look.
-    async fn server_once<'a>(
-        &self,
-        known: &'a mut Option<ClusterState>,
-    ) -> Result<&'a ClusterState, ControlError> {
-        let server = match known.take() {
-            Some(server) => server,
-            None => self.server().await?,
-        };
-        Ok(known.insert(server))
     }
 
     /// Reads the state of the server's CA.

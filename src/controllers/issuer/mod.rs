@@ -85,7 +85,7 @@ impl IssuerController {
         let mut issuers = Issuers::new();
         for read in self.reader.read(round.now).await? {
             let name = read.name;
-            let said = Condition {
+            let condition = Condition {
                 type_: "Ready",
                 is_true: read.issuer.is_ok(),
                 reason: if read.issuer.is_ok() { "CanSign" } else { "CannotSign" },
@@ -95,10 +95,8 @@ impl IssuerController {
                 },
             };
             let kind = issuers_of(name.kind);
-            if self
-                .say(Target { kind: &kind, object: &read.object }, &said, Map::new(), round)
-                .await
-            {
+            let target = Target { kind: &kind, object: &read.object };
+            if self.write_condition(target, &condition, Map::new(), round).await {
                 match &read.issuer {
                     Ok(_) => tracing::info!(issuer = %name, "issuer can sign"),
                     Err(reason) => {
@@ -136,14 +134,14 @@ impl IssuerController {
             };
             let now = round.now;
             let outcome = self.outcome(&object, seen, issuers, now);
-            let (said, fields) = match outcome {
+            let (condition, fields) = match outcome {
                 Outcome::Nothing => continue,
-                Outcome::Waits(message) => (said("Pending", message), Map::new()),
+                Outcome::Waits(message) => (not_ready("Pending", message), Map::new()),
                 Outcome::Denied => {
                     let message = "denied, and therefore not signed".to_owned();
-                    (said("Denied", message), failed_at(now))
+                    (not_ready("Denied", message), failed_at(now))
                 }
-                Outcome::Failed(message) => (said("Failed", message), failed_at(now)),
+                Outcome::Failed(message) => (not_ready("Failed", message), failed_at(now)),
                 Outcome::Issued(issued, changed) => {
                     let mut fields = status([("certificate", bytes(&pem(&issued.chain)))]);
                     // The API server refuses an empty value.
@@ -154,10 +152,11 @@ impl IssuerController {
                         None => "signed".to_owned(),
                         Some(how) => format!("signed, with differences from the request: {how}"),
                     };
-                    (Condition { is_true: true, ..said("Issued", message) }, fields)
+                    (Condition { is_true: true, ..not_ready("Issued", message) }, fields)
                 }
             };
-            self.say(Target { kind: &kind, object: &object }, &said, fields, round).await;
+            let target = Target { kind: &kind, object: &object };
+            self.write_condition(target, &condition, fields, round).await;
         }
         Ok(())
     }
@@ -174,18 +173,17 @@ impl IssuerController {
             let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
                 continue;
             };
+            let target = Target { kind: &kind, object: &object };
             match self.outcome(&object, seen, issuers, round.now) {
                 Outcome::Nothing | Outcome::Waits(_) | Outcome::Denied => {}
                 Outcome::Failed(message) => {
-                    let said =
+                    let condition =
                         Condition { type_: "Failed", is_true: true, reason: "Failed", message };
-                    self.say(Target { kind: &kind, object: &object }, &said, Map::new(), round)
-                        .await;
+                    self.write_condition(target, &condition, Map::new(), round).await;
                 }
                 Outcome::Issued(issued, _) => {
                     let fields = status([("certificate", bytes(&pem(&issued.chain)))]);
-                    self.write(Target { kind: &kind, object: &object }, fields, "signed", round)
-                        .await;
+                    self.write(target, fields, "signed", round).await;
                 }
             }
         }
@@ -234,17 +232,17 @@ impl IssuerController {
     }
 
     /// Writes a condition with other fields, unless the object has it already. Returns true if it was written.
-    async fn say(
+    async fn write_condition(
         &self,
         target: Target<'_>,
-        said: &Condition,
+        condition: &Condition,
         mut fields: Map<String, Value>,
         round: &mut Round,
     ) -> bool {
-        match conditions_with(&target.object.data, said, round.now) {
+        match conditions_with(&target.object.data, condition, round.now) {
             Ok(Some(conditions)) => {
                 fields.insert("conditions".to_owned(), conditions);
-                self.write(target, fields, &said.message, round).await
+                self.write(target, fields, &condition.message, round).await
             }
             Ok(None) => false,
             Err(reason) => round.note(Err(target.name().malformed(reason).into())),
@@ -268,7 +266,7 @@ impl IssuerController {
 }
 
 impl Reconciler for IssuerController {
-    const KEEPS: &'static str = "requests";
+    const SUBJECT: &'static str = "requests";
 
     fn watched(&self) -> Vec<Watched> {
         let secret = |name| Watched::core::<Secret>(ObjectName::secret(NAMESPACE, name));
@@ -341,7 +339,7 @@ enum Outcome {
     Issued(Issued, Option<String>),
 }
 
-fn said(reason: &'static str, message: String) -> Condition {
+fn not_ready(reason: &'static str, message: String) -> Condition {
     Condition { type_: "Ready", is_true: false, reason, message }
 }
 

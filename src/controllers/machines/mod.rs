@@ -7,7 +7,7 @@ mod objects;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use clap::Args;
@@ -33,6 +33,7 @@ use crate::kubernetes::client::resource;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{ObjectName, StatusPatch};
 use crate::kubernetes::{ControlError, Health};
+use crate::sync::lock;
 use crate::telemetry::conditions::Condition;
 
 /// Maximum number of writes for a machine in one look.
@@ -49,15 +50,7 @@ const RETRY: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// Make a token and a pointer config for each FirstBootMachine in the namespace of the controller
     #[arg(long, help_heading = "Access")]
-    first_boot_machines: bool,
-}
-
-impl Settings {
-    /// True if machines get tokens.
-    #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.first_boot_machines
-    }
+    pub first_boot_machines: bool,
 }
 
 /// Makes tokens and pointer configs of machines with names.
@@ -69,7 +62,7 @@ pub struct MachineController {
     machines: MetadataCache,
     secrets: MetadataCache,
     shared: Option<(Instant, PointerInputs)>,
-    looked: BTreeMap<String, MachineCheck>,
+    checks: BTreeMap<String, MachineCheck>,
     /// Tokens whose hash is written, and whose Secret is not.
     pending: Mutex<BTreeMap<String, Token>>,
 }
@@ -89,7 +82,8 @@ struct MachineCheck {
 impl MachineController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
     #[must_use]
-    pub fn new(client: Client, observer: Observer, identity: &str, health: Health) -> Self {
+    pub fn new(observer: Observer, identity: &str, health: Health) -> Self {
+        let client = observer.client.clone();
         Self {
             events: Events::new(client.clone(), identity),
             client,
@@ -98,7 +92,7 @@ impl MachineController {
             machines: MetadataCache::default(),
             secrets: MetadataCache::default(),
             shared: None,
-            looked: BTreeMap::new(),
+            checks: BTreeMap::new(),
             pending: Mutex::default(),
         }
     }
@@ -119,14 +113,14 @@ impl MachineController {
         }
         let shared = PointerInputs::of(&self.observer.observe_pointers().await?)?;
         if self.shared.as_ref().is_some_and(|(_, before)| *before != shared) {
-            self.looked.values_mut().for_each(|looked| looked.versions = [None, None]);
+            self.checks.values_mut().for_each(|looked| looked.versions = [None, None]);
         }
         self.shared = Some((Instant::now(), shared.clone()));
         Ok((shared, None))
     }
 
     fn pending(&self) -> MutexGuard<'_, BTreeMap<String, Token>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 
     /// Keeps a token until its Secret is written.
@@ -151,8 +145,8 @@ impl MachineController {
         Ok((!machine.is_deleted).then_some((machine, secret, versions)))
     }
 
-    /// Looks at a machine until nothing is left to write. `None` if it is gone.
-    async fn look(
+    /// Reads and writes the objects of a machine until nothing is left to write. `None` if it is gone.
+    async fn settle(
         &self,
         name: &str,
         shared: &PointerInputs,
@@ -201,7 +195,7 @@ impl MachineController {
                         }
                     }
                     let fault = (!is_ready).then_some(reason);
-                    self.tell(&machine, fault.as_deref()).await;
+                    self.report_fault(&machine, fault.as_deref()).await;
                     let again = until.or_else(|| refused.as_ref().map(|_| now + RETRY));
                     if fault.is_none() {
                         self.keep_pending(name, None);
@@ -219,9 +213,9 @@ impl MachineController {
     }
 
     /// Reports a new fault of a machine, or its end.
-    async fn tell(&self, machine: &Machine, fault: Option<&str>) {
+    async fn report_fault(&self, machine: &Machine, fault: Option<&str>) {
         let name = &machine.name;
-        let before = self.looked.get(name).and_then(|looked| looked.fault.as_deref());
+        let before = self.checks.get(name).and_then(|looked| looked.fault.as_deref());
         match fault {
             Some(fault) if before != Some(fault) => {
                 tracing::warn!(
@@ -250,7 +244,7 @@ impl MachineController {
         now: OffsetDateTime,
     ) -> Vec<String> {
         let is_due = |name: &String, metadata: &ObjectMeta| {
-            let Some(looked) = self.looked.get(name) else { return true };
+            let Some(looked) = self.checks.get(name) else { return true };
             let secret = secrets.get(&secret_object(name).name);
             let versions = [version(metadata), secret.and_then(|it| version(it))];
             looked.versions != versions || looked.again.is_some_and(|again| again <= now)
@@ -263,13 +257,13 @@ impl MachineController {
         let line = |(name, looked): (&String, &MachineCheck)| {
             Some(format!("machine {name}: {}", looked.fault.as_ref()?))
         };
-        let lines: Vec<_> = self.looked.iter().filter_map(line).collect();
+        let lines: Vec<_> = self.checks.iter().filter_map(line).collect();
         Condition::of_all("machines", &lines).note(&self.health.status.degraded);
     }
 }
 
 impl Reconciler for MachineController {
-    const KEEPS: &'static str = "machines";
+    const SUBJECT: &'static str = "machines";
 
     fn watched(&self) -> Vec<Watched> {
         let machines = Watched::custom(machine_object("*"), kind()).cached_in(&self.machines);
@@ -282,7 +276,7 @@ impl Reconciler for MachineController {
         let (Some(machines), Some(secrets)) = (self.machines.all(), self.secrets.all()) else {
             return Ok(Requeue::Resync);
         };
-        self.looked.retain(|name, _| machines.contains_key(name));
+        self.checks.retain(|name, _| machines.contains_key(name));
         self.pending().retain(|name, _| machines.contains_key(name));
         if machines.is_empty() {
             self.report();
@@ -293,15 +287,15 @@ impl Reconciler for MachineController {
         let due: BTreeSet<_> = self.due(&machines, &secrets, now).into_iter().collect();
         let this = &*self;
         let looks = due.into_iter().map(async |name| {
-            let looked = this.look(&name, &shared).await;
+            let looked = this.settle(&name, &shared).await;
             (name, looked)
         });
         let done: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
         let mut failure = None;
         for (name, looked) in done {
             match looked {
-                Ok(Some(looked)) => drop(self.looked.insert(name, looked)),
-                Ok(None) => drop(self.looked.remove(&name)),
+                Ok(Some(looked)) => drop(self.checks.insert(name, looked)),
+                Ok(None) => drop(self.checks.remove(&name)),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
@@ -309,7 +303,7 @@ impl Reconciler for MachineController {
         if let Some(error) = failure {
             return Err(error);
         }
-        let again = self.looked.values().filter_map(|looked| looked.again).min();
+        let again = self.checks.values().filter_map(|looked| looked.again).min();
         let requeue = again.map_or(Requeue::Resync, |again| Requeue::at(again, now));
         Ok(read_again.map_or(requeue, |wait| requeue.or_after(wait)))
     }

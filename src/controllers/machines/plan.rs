@@ -183,12 +183,13 @@ fn report(machine: &Machine, ready: Result<(), Reason>, now: OffsetDateTime) -> 
         Ok(()) => ("TokenMade", format!("{} has the pointer config", secret_object(&machine.name))),
         Err(reason) => reason,
     };
-    let said = Condition { type_: "Ready", is_true: is_ready, reason, message: message.clone() };
+    let new_condition =
+        Condition { type_: "Ready", is_true: is_ready, reason, message: message.clone() };
     let mut status = Map::new();
     let before = &machine.data["status"];
     // Malformed conditions are replaced.
-    let conditions = conditions_with(&machine.data, &said, now)
-        .or_else(|_| conditions_with(&Value::Null, &said, now));
+    let conditions = conditions_with(&machine.data, &new_condition, now)
+        .or_else(|_| conditions_with(&Value::Null, &new_condition, now));
     if let Ok(Some(conditions)) = conditions {
         status.insert("conditions".to_owned(), conditions);
     }
@@ -392,8 +393,11 @@ mod tests {
             (&known, Some(&secret), nothing, "NoCertificates"),
             (&known, Some(&secret), PointerInputs { host: None, ..shared(&["worker"]) }, "NoHost"),
         ] {
-            let (_, is_ready, said) = told(step(machine, secret, &shared));
-            assert!(!is_ready && said.starts_with(reason), "{said} is not {reason}");
+            let (_, is_ready, new_condition) = told(step(machine, secret, &shared));
+            assert!(
+                !is_ready && new_condition.starts_with(reason),
+                "{new_condition} is not {reason}"
+            );
         }
     }
 

@@ -74,14 +74,14 @@ impl RegistryCaController {
     }
 
     /// Reports that the merged ConfigMap was written.
-    async fn tell_written(&self, merged: &ObjectName, registries: usize) {
+    async fn report_written(&self, merged: &ObjectName, registries: usize) {
         tracing::info!(registries, "wrote the merged ConfigMap of registry CAs");
         let note = format!("merged the CAs of {registries} registries");
         self.events.publish(EventType::Normal, "merged", merged, &note).await;
     }
 
     /// Reports each refused entry, and a missing ConfigMap, once.
-    async fn tell(&mut self, planned: MergePlan) {
+    async fn report(&mut self, planned: MergePlan) {
         let refused: BTreeSet<Refused> = planned.refused.into_iter().collect();
         let mut counts: BTreeMap<&'static str, i64> = BTreeMap::new();
         for entry in &refused {
@@ -122,7 +122,7 @@ impl RegistryCaController {
 }
 
 impl Reconciler for RegistryCaController {
-    const KEEPS: &'static str = "registry CAs";
+    const SUBJECT: &'static str = "registry CAs";
 
     fn watched(&self) -> Vec<Watched> {
         let map =
@@ -148,11 +148,11 @@ impl Reconciler for RegistryCaController {
             match apply::<StoredMap, _>(&self.client, &write).await? {
                 Applied::Superseded => return Ok(Requeue::Now),
                 Applied::Done => {
-                    self.tell_written(&write.object, planned.cas.len()).await;
+                    self.report_written(&write.object, planned.cas.len()).await;
                 }
             }
         }
-        self.tell(planned).await;
+        self.report(planned).await;
         Ok(Requeue::Resync)
     }
 }

@@ -8,7 +8,6 @@
 mod ledgers;
 mod objects;
 mod observe;
-mod repairs;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,13 +34,12 @@ use self::observe::{
     Contents, Sources, configs, expect_no_operator, pools, read_controller_config, read_pools,
     watched,
 };
-use self::repairs::Repairs;
 use self::report::{Publisher, Report, UnrenderedPools};
 use super::metadata_cache::{AllMetadata, MetadataCache};
-use super::refusals::{Refusals, WriteOutcome};
+use super::retries::{Retries, WriteOutcome};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::flags::host_and_port;
-use crate::kubernetes::apply::{Applied, apply_custom, apply_fields, apply_status};
+use crate::kubernetes::apply::{Applied, apply_custom, apply_spec, apply_status};
 use crate::kubernetes::{ControlError, Health};
 
 pub use self::ledgers::{Answer, Ledgers};
@@ -61,7 +59,7 @@ pub struct Settings {
     /// Merge each pool's MachineConfigs and set the pool to the result, in clusters without the machine
     /// config operator
     #[arg(long, help_heading = "Pools")]
-    render_pools: bool,
+    pub render_pools: bool,
     /// Metrics address of the servers; their boot ledgers are read before a rendered MachineConfig is
     /// deleted, without it none is deleted
     #[arg(
@@ -71,21 +69,7 @@ pub struct Settings {
         requires = "render_pools",
         help_heading = "Pools"
     )]
-    ledgers: Option<String>,
-}
-
-impl Settings {
-    /// True if pools are rendered.
-    #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.render_pools
-    }
-
-    /// Address of the servers' boot ledgers.
-    #[must_use]
-    pub fn ledgers(&self) -> Option<&str> {
-        self.ledgers.as_deref()
-    }
+    pub ledgers: Option<String>,
 }
 
 /// Renders the pools of a cluster.
@@ -105,9 +89,10 @@ pub struct PoolController {
     last_set: BTreeMap<String, String>,
     /// The MachineConfig that each pool's status was set to.
     last_served: BTreeMap<String, String>,
-    repairs: Repairs,
+    /// Repairs of rendered MachineConfigs that may not last.
+    repairs: Retries,
     /// Rendered MachineConfigs that could not be written, or whose pools could not, with the reason.
-    refusals: Refusals,
+    retries: Retries,
     refused: BTreeMap<String, String>,
     ledgers: LedgerQuery,
 }
@@ -129,8 +114,8 @@ impl PoolController {
             results: BTreeMap::new(),
             last_set: BTreeMap::new(),
             last_served: BTreeMap::new(),
-            repairs: Repairs::default(),
-            refusals: Refusals::default(),
+            repairs: Retries::default(),
+            retries: Retries::default(),
             refused: BTreeMap::new(),
             ledgers: LedgerQuery::new(ledgers),
         }
@@ -248,9 +233,9 @@ impl PoolController {
         let is_due = |config: &str| {
             renderings.iter().any(|(_, rendering)| rendering.machine_config.name() == config)
         };
-        self.refusals.retain(is_due);
+        self.retries.retain(is_due);
         self.refused.retain(|config, _| is_due(config));
-        let waiting = self.refusals.at(Instant::now());
+        let waiting = self.retries.at(Instant::now());
         let due =
             renderings.into_iter().filter(|(_, it)| !waiting.contains(it.machine_config.name()));
         let this = &*self;
@@ -266,7 +251,7 @@ impl PoolController {
             if result.is_err() {
                 self.health.metrics.failures.inc();
             }
-            match self.refusals.note(config, result) {
+            match self.retries.note(config, result) {
                 WriteOutcome::Written => {
                     self.refused.remove(config);
                     self.written(pool, &rendering);
@@ -303,7 +288,7 @@ impl PoolController {
             None => Ok(Applied::Done),
             Some(Set::Spec) => {
                 let patch = spec_write(pool, config, &sources);
-                apply_fields(&self.client, &kind, &object, &patch).await
+                apply_spec(&self.client, &kind, &object, &patch).await
             }
             Some(Set::Status) => {
                 let patch = status_write(pool, config, &sources);
@@ -317,7 +302,7 @@ impl PoolController {
         let (name, config) = (pool.object.name(), rendering.machine_config.name());
         match rendering.prepare {
             Some(Prepare::Repair(_)) => {
-                self.repairs.made(config, Instant::now());
+                self.repairs.delay(config, Instant::now());
                 self.contents.forget(config);
                 self.report.restored(pool, config);
             }
@@ -365,7 +350,7 @@ impl PoolController {
 }
 
 impl Reconciler for PoolController {
-    const KEEPS: &'static str = "rendered pools";
+    const SUBJECT: &'static str = "rendered pools";
 
     fn watched(&self) -> Vec<Watched> {
         let all = Watched::custom(config_object("*"), configs()).cached_in(&self.known);
@@ -409,7 +394,7 @@ impl Reconciler for PoolController {
         }
         let requeue = if is_superseded { Requeue::After(ANOTHER_LOOK) } else { Requeue::Resync };
         let now = Instant::now();
-        Ok(self.repairs.requeue(self.refusals.requeue(requeue, now), now))
+        Ok(self.repairs.requeue(self.retries.requeue(requeue, now), now))
     }
 }
 

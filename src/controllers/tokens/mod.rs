@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use self::objects::{TokenObjects, issued_write, records_write};
 use super::certificates::{Observer, user_data, user_data_write};
-use super::refusals::{Refusals, WriteOutcome};
+use super::retries::{Retries, WriteOutcome};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use super::{NAMESPACE, until_applied};
 use crate::flags::{OFF, TokenFlags};
@@ -48,7 +48,7 @@ pub struct TokenController {
     settings: Settings,
     events: Events,
     health: Health,
-    refusals: Refusals,
+    retries: Retries,
     reported: BTreeSet<String>,
     /// Number of pools at the last look.
     pools: usize,
@@ -76,13 +76,8 @@ impl TokenChanges {
 impl TokenController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
     #[must_use]
-    pub fn new(
-        client: Client,
-        observer: Observer,
-        settings: Settings,
-        identity: &str,
-        health: Health,
-    ) -> Self {
+    pub fn new(observer: Observer, settings: Settings, identity: &str, health: Health) -> Self {
+        let client = observer.client.clone();
         let events = Events::new(client.clone(), identity);
         Self {
             client,
@@ -90,7 +85,7 @@ impl TokenController {
             settings,
             events,
             health,
-            refusals: Refusals::default(),
+            retries: Retries::default(),
             pools: 0,
             reported: BTreeSet::new(),
             done: TokenChanges::default(),
@@ -161,7 +156,7 @@ impl TokenController {
         if result.is_err() {
             self.health.metrics.failures.inc();
         }
-        match self.refusals.note(name, result) {
+        match self.retries.note(name, result) {
             WriteOutcome::Written => self.done.secrets.push(name.to_owned()),
             WriteOutcome::Refused(error) => {
                 tracing::error!(
@@ -178,7 +173,7 @@ impl TokenController {
         Ok(())
     }
 
-    async fn tell(&mut self, attention: Vec<String>) {
+    async fn report(&mut self, attention: Vec<String>) {
         Condition::of_all("tokens", &attention).note(&self.health.status.degraded);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.health.metrics.tokens_attention.set(count);
@@ -198,7 +193,7 @@ impl TokenController {
 }
 
 impl Reconciler for TokenController {
-    const KEEPS: &'static str = "tokens";
+    const SUBJECT: &'static str = "tokens";
 
     fn watched(&self) -> Vec<Watched> {
         let own = [Issued::SECRET, Records::SECRET]
@@ -225,12 +220,12 @@ impl TokenController {
         let observed = self.observe().await?;
         if observed.is_off()? {
             // Another controller reports the faults of certificates and user data.
-            self.tell(Vec::new()).await;
+            self.report(Vec::new()).await;
             return Ok(Requeue::Resync);
         }
         let is_there = |name: &str| observed.cluster.user_data.contains_key(name);
-        self.refusals.retain(is_there);
-        let state = observed.state(&self.refusals.waiting(Instant::now()))?;
+        self.retries.retain(is_there);
+        let state = observed.state(&self.retries.waiting(Instant::now()))?;
         self.pools = state.pools.len();
         let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
         let now = OffsetDateTime::now_utc();
@@ -241,9 +236,9 @@ impl TokenController {
                 Ok(Requeue::Now)
             }
             Next::Settled { until, attention } => {
-                self.tell(attention).await;
+                self.report(attention).await;
                 let requeue = until.map_or(Requeue::Resync, |until| Requeue::at(until, now));
-                Ok(self.refusals.requeue(requeue, Instant::now()))
+                Ok(self.retries.requeue(requeue, Instant::now()))
             }
         }
     }

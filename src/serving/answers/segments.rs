@@ -7,11 +7,13 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+
+use crate::sync::lock;
 
 /// Minimum length of a text, in bytes, that is searched in other bodies.
 const MIN_TEXT: usize = 512;
@@ -26,7 +28,7 @@ impl SharedPieces {
     /// Splits `body` into pieces, and shares those in earlier ones.
     pub(super) fn segments(&self, body: &Bytes) -> Segments {
         let mut pieces = Vec::new();
-        let mut bases = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bases = lock(&self.0);
         let known = bases.clone();
         let mut own = |range: Range<usize>| {
             if range.is_empty() {

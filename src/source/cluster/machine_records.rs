@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
 use kube::{Api, Client};
@@ -83,23 +82,20 @@ impl MachineRecords {
 
     /// Publishes an Event about a machine. A failure is only logged.
     pub(crate) async fn warn(&self, name: &str, uid: &str, reason: &str, note: &str) {
-        let object = ObjectReference {
-            api_version: Some(FIRST_BOOT_MACHINE_VERSION.to_owned()),
-            kind: Some("FirstBootMachine".to_owned()),
-            name: Some(name.to_owned()),
-            namespace: Some(OPERATOR_NAMESPACE.to_owned()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        };
+        let object = object(name).reference(FIRST_BOOT_MACHINE_VERSION, uid);
         self.events.publish_about(EventType::Warning, reason, &object, note).await;
     }
+}
+
+fn object(name: &str) -> ObjectName {
+    ObjectName::new("FirstBootMachine", OPERATOR_NAMESPACE, name)
 }
 
 async fn within(
     name: &str,
     request: impl Future<Output = kube::Result<RawObject>>,
 ) -> Result<MachineState, RecordError> {
-    let object = ObjectName::new("FirstBootMachine", OPERATOR_NAMESPACE, name);
+    let object = object(name);
     let Ok(answer) = timeout(LONGEST, request).await else {
         let seconds = LONGEST.as_secs();
         return Err(RecordError::Unreachable(format!("{object}: no answer within {seconds} s")));

@@ -22,6 +22,7 @@ use super::kubeconfig;
 use super::live;
 use super::report::{Change, LiveRead, LiveRequest, Report, WatchedObject};
 use super::secrets;
+use super::settings::Settings;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
 use crate::backoff::Backoff;
@@ -75,22 +76,28 @@ impl Session {
     /// [`take`]: Self::take
     pub(super) fn new(
         client: Client,
-        apiserver_url: String,
+        settings: Settings,
         sender: mpsc::Sender<Report>,
         reporting: Reporting,
         inputs: watch::Sender<Option<Inputs>>,
     ) -> Self {
+        let Settings { kubeconfig, apiserver_url, registry_credentials, machines, .. } = settings;
+        let (mut view, mut kinds) = (ClusterView::new(registry_credentials), Kind::ALL.to_vec());
+        if !machines {
+            kinds.retain(|kind| *kind != Kind::FirstBootMachine);
+            view.absent(Kind::FirstBootMachine);
+        }
         Self {
             client,
             apiserver_url,
             sender,
-            view: ClusterView::default(),
+            view,
             token: BootstrapTokenState::default(),
             connectivity: Connectivity::new(SystemTime::now()),
             fetches: HashMap::new(),
             fetching: Arc::new(Semaphore::new(FETCHES)),
             watches: JoinSet::new(),
-            kubeconfig: None,
+            kubeconfig,
             live_read: None,
             secrets: HashMap::new(),
             absent: BTreeSet::new(),
@@ -98,27 +105,8 @@ impl Session {
             reporting,
             inputs,
             is_changed: true,
-            kinds: Kind::ALL.to_vec(),
+            kinds,
         }
-    }
-
-    /// Sets the Secret with registry credentials for all enforced pools.
-    pub(super) fn with_registry_credentials(self, secret: Option<SecretName>) -> Self {
-        Self { view: ClusterView::new(secret), ..self }
-    }
-
-    /// Sets the kubeconfig of the reads on request.
-    pub(super) fn with_kubeconfig(self, kubeconfig: Option<PathBuf>) -> Self {
-        Self { kubeconfig, ..self }
-    }
-
-    /// Sets whether machines with names are watched.
-    pub(super) fn with_machines(mut self, is_on: bool) -> Self {
-        if !is_on {
-            self.kinds.retain(|kind| *kind != Kind::FirstBootMachine);
-            self.view.absent(Kind::FirstBootMachine);
-        }
-        self
     }
 
     /// Restarts all watches, each with a list.
@@ -420,7 +408,8 @@ mod tests {
         let (sender, _reports) = mpsc::channel(1);
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
         let (inputs, mut published) = watch::channel(None);
-        let mut session = Session::new(client, String::new(), sender, reporting, inputs);
+        let settings = Settings { machines: true, ..Settings::default() };
+        let mut session = Session::new(client, settings, sender, reporting, inputs);
         let mut is_published = |session: &mut Session| {
             session.publish();
             published.has_changed().unwrap() && published.borrow_and_update().is_some()

@@ -11,6 +11,7 @@ use super::super::Infrastructure;
 use super::*;
 use crate::controllers::certificates::names::{BUNDLE_KEY, CERTIFICATE_KEY, PREVIOUS, PRIVATE_KEY};
 use crate::controllers::certificates::secret::value;
+use crate::kubernetes::write::Change;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const NAMES: [&str; 5] = ["api-int.c.example.com", "localhost", "127.0.0.1", "::1", "192.0.2.5"];
