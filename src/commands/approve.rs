@@ -54,9 +54,6 @@ fn name_or_address(text: &str) -> Result<String, String> {
 }
 
 /// Approves a machine for one window.
-///
-/// # Errors
-/// The machine or its pool is not known, or the approval cannot be written.
 pub fn run(settings: &ApproveSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let StateFlags { state_dir, kubeconfig, in_cluster } = &settings.state;
     let subject = subject(settings)?;

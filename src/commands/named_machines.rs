@@ -224,9 +224,6 @@ fn print_ways(file: &str, text: &[u8], name: &str) {
 }
 
 /// Has the server arm a machine's token again.
-///
-/// # Errors
-/// There is no such machine.
 pub fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RearmSettings { name, state } = settings;
     let value = now.unix_timestamp_nanos().to_string();

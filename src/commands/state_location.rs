@@ -21,9 +21,6 @@ pub enum StateLocation {
 
 impl StateLocation {
     /// Opens the store.
-    ///
-    /// # Errors
-    /// The directory does not exist, or no client for the cluster can be created.
     pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
         Ok(match self {
             Self::Directory(path) => Box::new(DirectoryStore::open(path)?),
@@ -53,9 +50,6 @@ pub struct StateLocationFlags {
 
 impl StateLocationFlags {
     /// Opens the store.
-    ///
-    /// # Errors
-    /// The same as for [`StateLocation::open`].
     pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
         self.location().open()
     }

@@ -90,9 +90,6 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 /// Generates a token for machines of `pools`, and prints it once.
-///
-/// # Errors
-/// The name is used already, or the token cannot be stored.
 pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pools, until, place } = settings;
     let (store, until) = (place.open()?, until.from(now));
@@ -118,9 +115,6 @@ pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
 }
 
 /// Prints the records of tokens, which contain no token.
-///
-/// # Errors
-/// The records are unreadable.
 pub fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::Result<()> {
     let records = place.open()?.records()?;
     let to_the_second = |time: OffsetDateTime| date(time.replace_nanosecond(0)?);
@@ -154,9 +148,6 @@ pub fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::Result<(
 }
 
 /// Revokes a token; one that pointer configs carry is replaced in them.
-///
-/// # Errors
-/// The token does not exist.
 pub fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RevokeSettings { named, place } = settings;
     place.open()?.change_tokens(&|_, records| {

@@ -56,9 +56,6 @@ struct Finding {
 }
 
 /// Prints the result; returns true if the directory is valid.
-///
-/// # Errors
-/// The directory is unreadable.
 pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
     let ValidateSettings { dir, strict, json } = settings;
     let report = Report::of(&read_usable(dir)?, strict);

@@ -22,9 +22,6 @@ pub struct TokenIssuer {
 
 impl TokenIssuer {
     /// Reads the JWK set at `path`.
-    ///
-    /// # Errors
-    /// The file is unreadable, or has no usable key.
     pub fn open(path: PathBuf, settings: Settings) -> anyhow::Result<Self> {
         let (text, tokens) = read(&path, &settings)?;
         let issuer = Self { path, settings, tokens, text };

@@ -65,9 +65,6 @@ metrics! {
 
 impl ControllerMetrics {
     /// Encodes all metrics as text.
-    ///
-    /// # Errors
-    /// Writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         encode(|registry| self.register(registry))
     }

@@ -45,9 +45,6 @@ fn targets(verbosity: i32) -> Targets {
 /// Sends log lines to standard error, by klog's numbers: 0 to 3 for administrators, 4 and above for internals, 8 and
 /// above for everything. It does so until the guard is dropped, which writes the remaining ones if standard error is
 /// read.
-///
-/// # Errors
-/// The thread cannot be started.
 pub fn init(verbosity: i32) -> io::Result<Logs> {
     let is_coloured = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
     let (logs, queue) = Logs::start(io::stderr(), is_coloured)?;

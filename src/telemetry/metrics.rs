@@ -282,9 +282,6 @@ impl Metrics {
     }
 
     /// Encodes all metrics as text.
-    ///
-    /// # Errors
-    /// Writing to a `String` does not fail.
     pub fn encode(&self, now: SystemTime) -> Result<String, std::fmt::Error> {
         let changed = u64::try_from(self.inputs_changed.get()).unwrap_or(0);
         if changed > 0 {

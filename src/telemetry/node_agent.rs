@@ -41,9 +41,6 @@ metrics! {
 
 impl NodeCaMetrics {
     /// Encodes all metrics as text.
-    ///
-    /// # Errors
-    /// Writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         encode(|registry| self.register(registry))
     }

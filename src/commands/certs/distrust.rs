@@ -41,9 +41,6 @@ impl DistrustPreview {
     }
 
     /// Prints the distrusted CAs, and the machines that could not boot any longer, except those in `reported`.
-    ///
-    /// # Errors
-    /// `yes` is false: nothing is to be done.
     pub(in crate::commands) fn report(
         &self,
         yes: bool,

@@ -77,9 +77,6 @@ pub struct DistrustSettings {
 
 impl ShowSettings {
     /// Prints the certificates.
-    ///
-    /// # Errors
-    /// The place is unreadable.
     pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         show(&*self.place.open()?, self.json, now)
     }
@@ -87,9 +84,6 @@ impl ShowSettings {
 
 impl CheckSettings {
     /// Checks the certificates, or a pointer config.
-    ///
-    /// # Errors
-    /// The due step or the faults, or the reasons why no machine boots.
     pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         let output = [self.json, self.strict];
         let Some(file) = &self.pointer else {
@@ -103,9 +97,6 @@ impl CheckSettings {
 
 impl RotateSettings {
     /// Makes a new serving pair, or requests it from the controller.
-    ///
-    /// # Errors
-    /// The reason of a failure, including machines that would be locked out.
     pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         self.place.open()?.rotate(self.ca, self.force, &self.certificates.policy(), now)
     }
@@ -113,9 +104,6 @@ impl RotateSettings {
 
 impl DistrustSettings {
     /// Distrusts CAs for good.
-    ///
-    /// # Errors
-    /// A name matches no CA, or the reason of a failure.
     pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         self.place.open()?.distrust(&self.named, self.yes, &self.certificates.policy(), now)
     }

@@ -26,9 +26,6 @@ use crate::files::bounded;
 use crate::files::replace::{PRIVATE, PUBLIC, replace};
 
 /// Requests a certificate, and writes the result.
-///
-/// # Errors
-/// A file is unreadable or cannot be written, or the reason why there is no certificate.
 pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     let credential = read_credential(settings)?;
     let certificates = |flag: &str, path: &Option<PathBuf>| match path {

@@ -79,9 +79,6 @@ pub(super) struct Subject {
 
 impl InspectSettings {
     /// The machine in the positional arguments.
-    ///
-    /// # Errors
-    /// None is named, or its source does not exist.
     pub(super) fn subject(&self) -> anyhow::Result<Subject> {
         let (place, pool) = target(&self.targets, self.pointer.as_deref())?;
         Ok(Subject { place, pool, spec: self.spec })

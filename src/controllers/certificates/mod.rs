@@ -98,9 +98,6 @@ pub struct Settings {
 
 impl Settings {
     /// The external pair, if the flags name one.
-    ///
-    /// # Errors
-    /// One of the two required flags is missing.
     pub fn external(&self) -> anyhow::Result<Option<ExternalPair>> {
         match (&self.serving_pair, &self.trust_bundle) {
             (ServingPair::Own, None) => Ok(None),
