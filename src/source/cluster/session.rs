@@ -133,21 +133,36 @@ impl Session {
             Report::Fetched(name, item) => {
                 self.is_changed = true;
                 self.fetches.remove(&name);
+                self.fetch_condition(&name, None);
                 self.view.configs.fetched(&name, item);
             }
-            Report::FetchFailed(name, reason) => {
-                self.reporting.metrics.watch_failures(Kind::MachineConfig.name()).inc();
+            // The pool may have another one meanwhile.
+            Report::FetchFailed(name, _) if !self.fetches.contains_key(&name) => {}
+            Report::FetchFailed(name, reason) => self.fetch_condition(&name, Some(&reason)),
+            Report::Connectivity(answer) => self.take_answer(answer),
+            Report::Live(read) => self.take_live(read),
+            Report::LiveFailed(reason) => self.live_condition(Some(reason)),
+        }
+    }
+
+    /// Reports why a MachineConfig cannot be fetched; `None` if it can.
+    fn fetch_condition(&self, name: &str, failure: Option<&str>) {
+        let Reporting { metrics, status } = &self.reporting;
+        let failures = failure.map(|_| metrics.watch_failures(Kind::MachineConfig.name()));
+        let reason = failure.map(|reason| format!("cannot be fetched: {reason}"));
+        let condition = Condition::new(Kind::MachineConfig.describe(name), reason);
+        condition.counted_by(failures.as_ref()).report(&status.degraded, |_| {
+            if let Some(reason) = failure {
                 tracing::warn!(
                     machine_config = name,
                     reason,
                     fix = "check the API server, and the server's right to get MachineConfigs",
                     "cannot fetch a MachineConfig, retrying"
                 );
+            } else {
+                tracing::info!(machine_config = name, "fetched the MachineConfig");
             }
-            Report::Connectivity(answer) => self.take_answer(answer),
-            Report::Live(read) => self.take_live(read),
-            Report::LiveFailed(reason) => self.live_condition(Some(reason)),
-        }
+        });
     }
 
     /// Reads the objects that choose configs.
@@ -300,7 +315,14 @@ impl Session {
     /// Starts the needed fetches of MachineConfigs, and cancels others.
     pub(super) fn fetch(&mut self) {
         let configs = &mut self.view.configs;
-        self.fetches.retain(|name, _| configs.is_wanted(name));
+        let degraded = &self.reporting.status.degraded;
+        self.fetches.retain(|name, _| {
+            let is_wanted = configs.is_wanted(name);
+            if !is_wanted {
+                Condition::ok(Kind::MachineConfig.describe(name)).note(degraded);
+            }
+            is_wanted
+        });
         for name in configs.take_needed() {
             let api = Kind::MachineConfig.api::<RawObject>(&self.client);
             let work = fetch(name.clone(), api, Arc::clone(&self.fetching), self.sender.clone());
@@ -400,16 +422,20 @@ mod tests {
     use super::*;
     use crate::telemetry::conditions::Status;
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn inputs_are_published_when_something_was_seen_and_not_because_the_api_server_answers() {
-        // No request is sent.
+    /// A session that sends no request, and its inputs.
+    fn session() -> (Session, watch::Receiver<Option<Inputs>>) {
         let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:9"));
         let client = Client::try_from(config).unwrap();
         let (sender, _reports) = mpsc::channel(1);
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
-        let (inputs, mut published) = watch::channel(None);
+        let (inputs, published) = watch::channel(None);
         let settings = Settings { machines: true, ..Settings::default() };
-        let mut session = Session::new(client, settings, sender, reporting, inputs);
+        (Session::new(client, settings, sender, reporting, inputs), published)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn inputs_are_published_when_something_was_seen_and_not_because_the_api_server_answers() {
+        let (mut session, mut published) = session();
         let mut is_published = |session: &mut Session| {
             session.publish();
             published.has_changed().unwrap() && published.borrow_and_update().is_some()
@@ -432,5 +458,29 @@ mod tests {
         }
         session.take(Report::Change(Kind::Service, Change::Deleted("registry".to_owned())));
         assert!(is_published(&mut session), "a service is gone");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_machine_config_that_cannot_be_fetched_is_reported_until_it_is_or_no_pool_has_it() {
+        let (mut session, _published) = session();
+        let failure = || Report::FetchFailed("a".to_owned(), "forbidden".to_owned());
+        let fetch = |session: &mut Session, name: &str| {
+            session.view.configs.want(&[name.to_owned()].into());
+            session.fetch();
+        };
+        let lines = |session: &Session| session.reporting.status.degraded.lines();
+        session.take(failure());
+        assert_eq!(lines(&session), [""; 0], "no pool has it");
+        fetch(&mut session, "a");
+        session.take(failure());
+        let counted = session.reporting.metrics.watch_failures("machineconfigs").get();
+        assert_eq!(lines(&session), ["MachineConfig a: cannot be fetched: forbidden"]);
+        assert_eq!(counted, 1);
+        session.take(Report::Fetched("a".to_owned(), None));
+        assert_eq!(lines(&session), [""; 0], "it is fetched");
+        fetch(&mut session, "b");
+        session.take(Report::FetchFailed("b".to_owned(), "forbidden".to_owned()));
+        fetch(&mut session, "c");
+        assert_eq!(lines(&session), [""; 0], "the pool has another one");
     }
 }
