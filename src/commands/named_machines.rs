@@ -72,7 +72,7 @@ pub(super) struct StateFlags {
 
 impl StateFlags {
     /// Connects to the cluster, if the flags name one.
-    fn cluster(&self) -> anyhow::Result<Option<ClusterMachines>> {
+    pub(super) fn cluster(&self) -> anyhow::Result<Option<ClusterMachines>> {
         match (&self.kubeconfig, self.in_cluster) {
             (None, false) => Ok(None),
             (kubeconfig, _) => ClusterMachines::connect(kubeconfig.clone()).map(Some),
@@ -80,7 +80,7 @@ impl StateFlags {
     }
 
     /// Opens an existing directory: a typo must not create a new one.
-    fn open(&self) -> anyhow::Result<StateDirectory> {
+    pub(super) fn open(&self) -> anyhow::Result<StateDirectory> {
         open_state(&self.state_dir)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
@@ -28,13 +28,13 @@ struct CacheState {
 impl MetadataCache {
     /// All of them, `None` before the first list has ended.
     pub(super) fn all(&self) -> Option<AllMetadata> {
-        let state = self.state();
+        let state = lock(&self.0);
         state.is_listed.then(|| state.objects.clone())
     }
 
     /// Takes in what the watch saw.
     pub(super) fn take(&self, event: &WatchEvent<PartialObjectMeta<DynamicObject>>) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         match event {
             WatchEvent::ListBegins => state.listing.clear(),
             WatchEvent::Listed(object) => insert(&mut state.listing, object),
@@ -48,10 +48,6 @@ impl MetadataCache {
             }
             WatchEvent::Works | WatchEvent::Failed(_) => {}
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, CacheState> {
-        lock(&self.0)
     }
 }
 

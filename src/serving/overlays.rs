@@ -1,7 +1,7 @@
 //! Configs of machines with an overlay: merged when they are asked for, and kept within a number of bytes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -92,7 +92,7 @@ impl Overlays {
             return Ok(of_pool);
         };
         let key = Key { machine: Arc::clone(machine), version, form: form.index() };
-        if let Some(answer) = self.cache().get(&key, &object, &of_pool.etag) {
+        if let Some(answer) = lock(&self.cache).get(&key, &object, &of_pool.etag) {
             return Ok(answer);
         }
         // The semaphore is never closed.
@@ -104,12 +104,8 @@ impl Overlays {
         self.note(machine, merged.as_ref().err());
         let answer = Arc::new(merged?);
         let of_pool = of_pool.etag.clone();
-        self.cache().keep(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
+        lock(&self.cache).keep(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
         Ok(answer)
-    }
-
-    fn cache(&self) -> MutexGuard<'_, OverlayCache> {
-        lock(&self.cache)
     }
 
     /// Reports if the overlay of a machine can be merged.

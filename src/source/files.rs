@@ -61,21 +61,6 @@ pub(super) struct Files {
     is_strict: bool,
 }
 
-impl Default for Files {
-    fn default() -> Self {
-        Self {
-            known: BTreeMap::new(),
-            seen: BTreeSet::new(),
-            now: SystemTime::UNIX_EPOCH,
-            settle: Duration::ZERO,
-            changed: false,
-            unsettled: false,
-            missing_since: None,
-            is_strict: false,
-        }
-    }
-}
-
 enum ReadDecision {
     No,
     /// The file changed too recently, or is open for writing.
@@ -86,7 +71,16 @@ enum ReadDecision {
 impl Files {
     /// Creates an empty set. With `is_strict`, files with parts without effect are refused.
     pub(super) fn new(is_strict: bool) -> Self {
-        Self { is_strict, ..Self::default() }
+        Self {
+            known: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            now: SystemTime::UNIX_EPOCH,
+            settle: Duration::ZERO,
+            changed: false,
+            unsettled: false,
+            missing_since: None,
+            is_strict,
+        }
     }
 
     /// Returns `true` if files with parts without effect are refused.
@@ -390,7 +384,7 @@ mod tests {
         let file = std::fs::File::options().append(true).open(&path).unwrap();
         file.set_modified(ahead).unwrap();
         let changed = FileStamp::of(&file.metadata().unwrap()).changed_at();
-        let mut files = Files::default();
+        let mut files = Files::new(false);
         files.begin(changed + Duration::from_secs(1), Duration::from_millis(60));
         files.read_all(std::slice::from_ref(&path), &|_| false);
         assert!(files.finish() && !files.unsettled());
@@ -404,7 +398,7 @@ mod tests {
         std::fs::write(&path, r#"{"kind": "MachineConfigPool", "metadata": {"name": "worker"}}"#)
             .unwrap();
         let start = SystemTime::now();
-        let mut files = Files::default();
+        let mut files = Files::new(false);
         files.begin(start, Duration::ZERO);
         files.read_all(std::slice::from_ref(&path), &|_| false);
         files.finish();

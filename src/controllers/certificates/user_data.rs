@@ -23,14 +23,10 @@ impl ClusterState {
             return Ok(duties);
         }
         let known = self.known()?;
-        for (name, secret) in self.user_data.iter().filter(|(name, _)| is_machine_sets(name)) {
-            if is_managed(secret) {
-                continue;
-            }
-            let config = PointerConfig::read(user_data(secret));
-            duties.insert(name.clone(), config.assess(&trusted, &known));
-        }
-        for (name, secret) in self.user_data.iter().filter(|(name, _)| Self::is_of_machine(name)) {
+        let is_assessed = |(name, secret): &(&String, &Secret)| {
+            is_machine_sets(name) && !is_managed(secret) || Self::is_of_machine(name)
+        };
+        for (name, secret) in self.user_data.iter().filter(is_assessed) {
             let config = PointerConfig::read(user_data(secret));
             duties.insert(name.clone(), config.assess(&trusted, &known));
         }

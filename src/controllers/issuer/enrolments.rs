@@ -4,7 +4,7 @@
 //! or the issuer's Secrets change. No state is stored: after a restart of the process, enrolments start again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use cmp::{EnrolError, Pause, Request};
 use pki::Issued;
@@ -107,17 +107,12 @@ impl SharedProgress {
     }
 
     fn get(&self) -> Progress {
-        self.lock().clone()
+        lock(&self.progress).clone()
     }
 
     fn set(&self, progress: Progress) {
-        *self.lock() = progress;
+        *lock(&self.progress) = progress;
         self.wake.notify_one();
-    }
-
-    /// No code panics while it is locked.
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        lock(&self.progress)
     }
 }
 
