@@ -38,7 +38,6 @@ const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Creates the waits between attempts to reach a server.
-#[must_use]
 pub(crate) fn tries() -> Backoff {
     Backoff::new(FIRST_WAIT, LONGEST_WAIT)
 }

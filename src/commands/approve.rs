@@ -17,7 +17,7 @@ use crate::flags::host_and_port;
 
 /// Settings of the command.
 #[derive(Debug, Args)]
-pub struct ApproveSettings {
+pub(crate) struct ApproveSettings {
     /// Name of the machine, or the address that it waits at
     #[arg(value_name = "NAME|ADDRESS", value_parser = name_or_address)]
     machine: String,
@@ -44,7 +44,7 @@ fn name_or_address(text: &str) -> Result<String, String> {
 }
 
 /// Approves a machine for one window.
-pub fn run(settings: &ApproveSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn run(settings: &ApproveSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let subject = subject(settings)?;
     if let Some(cluster) = settings.state.cluster()? {
         cluster.approve(&subject, now)?;

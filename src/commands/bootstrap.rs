@@ -16,7 +16,7 @@ use crate::source::directory::Layout;
 use crate::source::{self, manifest};
 
 #[derive(Debug, Args)]
-pub struct BootstrapSettings {
+pub(crate) struct BootstrapSettings {
     /// Directory with `machine-pools`, `machine-configs`, `controller-config` and `api-server`
     #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap")]
     server_basedir: PathBuf,
@@ -36,7 +36,7 @@ pub struct BootstrapSettings {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
     let BootstrapSettings {
         server_basedir: base,
         bootstrap_kubeconfig: kubeconfig,

@@ -23,7 +23,7 @@ const LEASE: &str = "machine-config-server-controller";
 
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("127.0.0.1:8798")))]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Kubeconfig for access to the API server; the pod's service account by default
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub struct Settings {
 }
 
 /// Runs the controllers until a signal.
-pub fn run(settings: Settings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: Settings) -> anyhow::Result<()> {
     tracing::info!(version = super::version(), "starting");
     let Settings { kubeconfig, administrators, certificates, access, machines, pools } = settings;
     ensure!(

@@ -20,7 +20,7 @@ use crate::flags::host_and_port;
 use crate::serving::peers::get;
 
 #[derive(Debug, Args)]
-pub struct MachinesSettings {
+pub(crate) struct MachinesSettings {
     /// Only the machine at this address
     address: Option<IpAddr>,
     /// Metrics address of a server
@@ -99,7 +99,7 @@ fn print_table<T, const N: usize>(
 ///
 /// # Errors
 /// The server does not answer, or a machine is stuck.
-pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut reported: ServerOverview = runtime.block_on(ask(&settings.from))?;
     for line in std::mem::take(&mut reported.silent_servers) {

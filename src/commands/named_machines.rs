@@ -22,7 +22,7 @@ use crate::store::machine_files::WantedMachine;
 use crate::store::state_directory::StateDirectory;
 
 #[derive(Debug, Args)]
-pub struct AddSettings {
+pub(crate) struct AddSettings {
     /// Name of the machine, as of an object: lowercase letters, digits, dashes and dots
     #[arg(value_parser = name)]
     name: String,
@@ -48,7 +48,7 @@ pub struct AddSettings {
 }
 
 #[derive(Debug, Args)]
-pub struct RearmSettings {
+pub(crate) struct RearmSettings {
     /// Name of the machine
     #[arg(value_parser = name)]
     name: String,
@@ -106,7 +106,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// There is a manifest of this name, `serve` has not run yet, or a file cannot be written.
-pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pool, addresses, overlay, manifests, state } = settings;
     let overlay = overlay.as_deref().map(read_overlay).transpose()?;
     if let Some(cluster) = state.cluster()? {
@@ -224,7 +224,7 @@ fn print_ways(file: &str, text: &[u8], name: &str) {
 }
 
 /// Has the server arm a machine's token again.
-pub fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RearmSettings { name, state } = settings;
     let value = now.unix_timestamp_nanos().to_string();
     if let Some(cluster) = state.cluster()? {

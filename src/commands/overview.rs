@@ -39,11 +39,12 @@ use crate::serving::serving_pair::ShownChain;
 use crate::telemetry::conditions::Status;
 
 /// Judges the known pointer configs at a time; `None` if they cannot be read. It may block.
-pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Option<PointerVerdicts> + Send + Sync>;
+pub(crate) type JudgePointers =
+    Box<dyn Fn(OffsetDateTime) -> Option<PointerVerdicts> + Send + Sync>;
 
 /// Pointer configs, and what they trust.
 #[derive(Debug)]
-pub struct PointerVerdicts {
+pub(crate) struct PointerVerdicts {
     /// Verdicts.
     pub pointers: Vec<PointerStatus>,
     /// Trust between them, CAs and the serving certificate.

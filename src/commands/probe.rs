@@ -28,7 +28,7 @@ use crate::http_client::HttpConnection;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct Address {
     host: Host,
     port: u16,
 }
@@ -64,7 +64,7 @@ impl fmt::Display for Address {
 
 /// Connects to `address` as a machine would for `fetch`, accepts any certificates, and requests the config by HEAD if
 /// `is_trusted` accepts them: credentials are only sent to a trusted server.
-pub async fn ask(
+pub(crate) async fn ask(
     address: &Address,
     fetch: &Fetch,
     is_trusted: impl Fn(&Shown) -> bool,

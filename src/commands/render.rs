@@ -25,7 +25,7 @@ use crate::source::cluster;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub struct RenderSettings {
+pub(crate) struct RenderSettings {
     /// The pool
     pool: String,
     /// Directory of manifests, YAML or JSON, any file names
@@ -113,7 +113,7 @@ impl RenderSettings {
 ///
 /// # Errors
 /// The config cannot be rendered; then nothing was printed.
-pub fn run(settings: &RenderSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: &RenderSettings) -> anyhow::Result<()> {
     let mut text = if settings.pointer {
         make_pointer(settings)?.into_bytes()
     } else if settings.machine_config {

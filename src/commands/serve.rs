@@ -42,7 +42,7 @@ const LONGEST_WAIT: Duration = Duration::hours(1);
 const CHECK_PERIOD: std::time::Duration = std::time::Duration::from_secs(5);
 
 #[derive(Debug, Args)]
-pub struct ServeSettings {
+pub(crate) struct ServeSettings {
     /// Directory of manifests, YAML or JSON, any file names
     dir: PathBuf,
     /// Directory for the certificates and pointer configs, which the server makes
@@ -78,7 +78,7 @@ pub struct ServeSettings {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     let mut options = settings.serving.options()?;
     let issuer = settings.issuer.issuer()?;
     // Names of this server for machines are also valid for administrators.

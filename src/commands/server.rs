@@ -41,9 +41,8 @@ use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
 
-pub use super::overview::JudgePointers;
-pub use super::server_settings::{
-    AccessSettings, Listen, Local, PairFiles, Ports, ServerSettings, ServingOptions,
+pub(crate) use super::server_settings::{
+    AccessSettings, ListenFlags, Local, PairFiles, Ports, ServerSettings, ServingOptions,
 };
 
 /// Maximum number of reports of failed first boots that wait for the API server.
@@ -68,7 +67,7 @@ pub(super) struct Server {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(settings: ServerSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: ServerSettings) -> anyhow::Result<()> {
     block_on(async { Server::start(settings).await?.run().await })
 }
 
@@ -318,7 +317,7 @@ fn pages(
 }
 
 fn bind(
-    listen: &Listen,
+    listen: &ListenFlags,
     tls: &Arc<ArcSwapOption<rustls::ServerConfig>>,
     status: &Status,
 ) -> anyhow::Result<(Vec<Listener>, Option<Listener>, Ports)> {

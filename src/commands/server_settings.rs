@@ -22,11 +22,11 @@ use crate::serving::token_issuer::TokenIssuer;
 use crate::source;
 use crate::store::state_directory::StateDirectory;
 
-pub use crate::serving::serving_pair::PairFiles;
+pub(crate) use crate::serving::serving_pair::PairFiles;
 
-pub struct ServingOptions {
+pub(crate) struct ServingOptions {
     /// Listen addresses and ports.
-    pub listen: Listen,
+    pub listen: ListenFlags,
     /// TLS versions and cipher suites.
     pub policy: TlsPolicy,
     /// True if the cluster's TLS profile overrides the policy.
@@ -55,7 +55,7 @@ impl ServingOptions {
     }
 }
 
-pub struct ServerSettings {
+pub(crate) struct ServerSettings {
     /// Source of the inputs.
     pub source: source::Settings,
     pub options: ServingOptions,
@@ -79,7 +79,7 @@ pub struct ServerSettings {
 }
 
 /// State directory of a server.
-pub struct Local {
+pub(crate) struct Local {
     pub state: StateDirectory,
     /// Host in its pointer configs.
     pub host: Host,
@@ -87,7 +87,7 @@ pub struct Local {
 }
 
 #[derive(Default)]
-pub struct AccessSettings {
+pub(crate) struct AccessSettings {
     /// Mode of pools that have no annotation.
     pub mode: AccessMode,
     /// Another issuer of accepted tokens.
@@ -98,7 +98,7 @@ pub struct AccessSettings {
 
 /// Listen addresses and ports.
 #[derive(Debug, Clone, Args)]
-pub struct Listen {
+pub(crate) struct ListenFlags {
     /// Port with TLS; 0 for any free one
     #[arg(long, default_value_t = 22623, value_name = "PORT", help_heading = LISTENING)]
     pub secure_port: u16,
@@ -114,7 +114,7 @@ pub struct Listen {
 
 /// Ports that were bound.
 #[derive(Debug, Clone, Copy)]
-pub struct Ports {
+pub(crate) struct Ports {
     /// Port for TLS.
     pub secure: u16,
     /// Port without TLS, if there is one.

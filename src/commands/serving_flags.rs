@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use model::access::{Allowed, MinIgnition, Network, Networks};
 
-use super::server::{Listen, ServingOptions};
+use super::server::{ListenFlags, ServingOptions};
 use crate::flags::{Switch, TLS, delay, duration};
 use crate::server::{Balancers, ConnectionLimits, Limits};
 use crate::serving::tls_policy::{TlsPolicy, warn_ignored_suites};
@@ -18,7 +18,7 @@ const ANSWERS: &str = "Answers";
 #[command(mut_arg("metrics_address", |arg| arg.help("Address and port for metrics; `off` for none")))]
 pub(crate) struct ServingFlags {
     #[command(flatten)]
-    listen: Listen,
+    listen: ListenFlags,
     /// Oldest TLS version: VersionTLS12 or VersionTLS13; VersionTLS12 by default, unless the cluster has a
     /// TLS profile
     #[arg(long, value_name = "VERSION", help_heading = TLS)]

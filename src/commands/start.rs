@@ -17,7 +17,7 @@ use crate::serving::token_cache::TokenCache;
 use crate::source::{self, cluster};
 
 #[derive(Debug, Args)]
-pub struct StartSettings {
+pub(crate) struct StartSettings {
     /// URL of the API server in the kubeconfig for machines
     #[arg(long, value_name = "URL", value_parser = url)]
     apiserver_url: String,
@@ -67,7 +67,7 @@ pub struct StartSettings {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(settings: StartSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: StartSettings) -> anyhow::Result<()> {
     settings.serving.log_start();
     let ledger_directory = settings.cache_dir.clone();
     let cache = settings.cache_dir.as_deref().map(TokenCache::new);

@@ -10,7 +10,7 @@ use super::state_store::StateStore;
 
 /// A state directory or a cluster, not opened yet.
 #[derive(Debug, Clone)]
-pub enum StateLocation {
+pub(crate) enum StateLocation {
     Directory(PathBuf),
     Cluster {
         /// Path of a kubeconfig; `None` uses the pod's service account.
@@ -33,7 +33,7 @@ impl StateLocation {
 
 /// Flags for a location.
 #[derive(Debug, Args)]
-pub struct StateLocationFlags {
+pub(crate) struct StateLocationFlags {
     /// Directory in which `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,

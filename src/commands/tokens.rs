@@ -15,7 +15,7 @@ use super::{print_line, terminal};
 use crate::flags::duration;
 
 #[derive(Debug, Args)]
-pub struct AddSettings {
+pub(crate) struct AddSettings {
     /// Name of the token
     #[arg(value_parser = name)]
     name: String,
@@ -30,7 +30,7 @@ pub struct AddSettings {
 }
 
 #[derive(Debug, Args)]
-pub struct RevokeSettings {
+pub(crate) struct RevokeSettings {
     /// Name or id of the token
     named: String,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub struct RevokeSettings {
 }
 
 #[derive(Debug, Args)]
-pub struct RotateSettings {
+pub(crate) struct RotateSettings {
     /// Pools whose tokens are replaced; all by default
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',')]
     pools: Vec<String>,
@@ -90,7 +90,7 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 /// Generates a token for machines of `pools`, and prints it once.
-pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pools, until, place } = settings;
     let (store, until) = (place.open()?, until.from(now));
     ensure!(until.is_none_or(|until| until > now), "--until: is in the past");
@@ -115,7 +115,7 @@ pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
 }
 
 /// Prints the records of tokens, which contain no token.
-pub fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::Result<()> {
     let records = place.open()?.records()?;
     let to_the_second = |time: OffsetDateTime| date(time.replace_nanosecond(0)?);
     let row = |record: &Record| -> anyhow::Result<Vec<String>> {
@@ -148,7 +148,7 @@ pub fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::Result<(
 }
 
 /// Revokes a token; one that pointer configs carry is replaced in them.
-pub fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RevokeSettings { named, place } = settings;
     place.open()?.change_tokens(&|_, records| {
         let is_meant = |record: &&mut Record| {
@@ -173,7 +173,7 @@ pub fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<
 /// # Errors
 /// There are no tokens to replace; or one was made later than now, without `force`: with a clock that is behind, the
 /// previous ones would expire at once.
-pub fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RotateSettings { pools, force, place } = settings;
     place.open()?.change_tokens(&|issued, records| {
         if let Some(token) = ahead(issued, records, now).filter(|_| !force) {

@@ -18,7 +18,7 @@ use super::rendering::{read_usable, rendered};
 use super::{print_line, terminal};
 
 #[derive(Debug, Args)]
-pub struct ValidateSettings {
+pub(crate) struct ValidateSettings {
     /// Directory of manifests, YAML or JSON, any file names
     dir: PathBuf,
     /// Exit with 1 if a field has no effect: an unknown one, or one that is newer than the config's spec
@@ -56,7 +56,7 @@ struct Finding {
 }
 
 /// Prints the result; returns true if the directory is valid.
-pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
+pub(crate) fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
     let ValidateSettings { dir, strict, json } = settings;
     let report = Report::of(&read_usable(dir)?, strict);
     if json {

@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// Reasons why a directory is not locked.
 #[derive(Debug, thiserror::Error)]
-pub enum LockError {
+pub(crate) enum LockError {
     /// Another process holds the lock.
     #[error(
         "{}: another process has held this lock for {seconds} s, and nothing was changed; find it \
@@ -52,7 +52,7 @@ pub enum LockError {
 
 /// Exclusive access to a directory while it is changed.
 #[derive(Debug)]
-pub struct DirectoryLock {
+pub(crate) struct DirectoryLock {
     /// `None` if this process cannot change anything in the directory.
     _file: Option<File>,
 }

@@ -24,20 +24,20 @@ pub struct FileError {
 }
 
 /// Mode of files that only their owner reads.
-pub const PRIVATE: u32 = 0o600;
+pub(crate) const PRIVATE: u32 = 0o600;
 /// Mode of files that all users read.
-pub const PUBLIC: u32 = 0o644;
+pub(crate) const PUBLIC: u32 = 0o644;
 
 /// Replaces a file atomically: a reader sees the old contents or the new ones, and after a crash one of them is there.
 /// Owner, group and mode stay. A new file has `mode`, and belongs to the directory's owner if root creates it. If the
 /// owner cannot be kept, nothing changes.
-pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
+pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
     replace_for(path, contents, mode, Reader::Directory)
 }
 
 /// Replaces a file as [`replace`] does, if only this process reads it after a restart: a file of another user changes
 /// its owner.
-pub fn replace_own(path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
+pub(crate) fn replace_own(path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
     replace_for(path, contents, mode, Reader::Itself)
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), F
 
 /// Creates a directory and its parents, readable only by their owner: if root creates it, by the owner of the existing
 /// parent.
-pub fn create_directory(path: &Path) -> Result<(), FileError> {
+pub(crate) fn create_directory(path: &Path) -> Result<(), FileError> {
     create_directory_for(path, Reader::Directory)
 }
 

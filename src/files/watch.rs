@@ -77,7 +77,6 @@ struct Directory {
 impl DirectoryWatch {
     /// Watches `directories`, which can be missing yet. Without notifications from the kernel, periodic scans replace
     /// them; that is logged, and no error.
-    #[must_use]
     pub(crate) fn new(directories: Vec<PathBuf>) -> Self {
         let (sender, notices) = unbounded_channel();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {

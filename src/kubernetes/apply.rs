@@ -26,7 +26,7 @@ const PAGE: u32 = 100;
 pub(crate) type CustomWrite = ObjectWrite<DynamicObject, ()>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
+pub(crate) enum Applied {
     /// The write succeeded.
     Done,
     /// Another client has changed the object, so that a new plan is needed.

@@ -7,7 +7,7 @@ use crate::kubernetes::write::{Malformed, ObjectName};
 
 /// Reasons why a controller fails.
 #[derive(Debug, thiserror::Error)]
-pub enum ControlError {
+pub(crate) enum ControlError {
     /// The API server refused, or is unreachable.
     #[error("{object}: {}", api_reason(error))]
     Api { object: ObjectName, error: kube::Error },

@@ -10,7 +10,7 @@ use crate::telemetry::conditions::{Condition, Status};
 
 /// Sinks for the state of controllers.
 #[derive(Debug, Clone, Default)]
-pub struct Health {
+pub(crate) struct Health {
     /// Conditions for readiness, one line each.
     pub status: Status,
     pub metrics: Arc<ControllerMetrics>,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 /// Name of an object in messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectName {
+pub(crate) struct ObjectName {
     /// Kind such as `Secret`.
     pub kind: &'static str,
     /// Namespace; empty for an object of the whole cluster.
@@ -25,18 +25,15 @@ pub struct ObjectName {
 
 impl ObjectName {
     /// Names an object in a namespace.
-    #[must_use]
-    pub fn new(kind: &'static str, namespace: &str, name: &str) -> Self {
+    pub(crate) fn new(kind: &'static str, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    #[must_use]
-    pub fn secret(namespace: &str, name: &str) -> Self {
+    pub(crate) fn secret(namespace: &str, name: &str) -> Self {
         Self::new("Secret", namespace, name)
     }
 
-    #[must_use]
-    pub fn config_map(namespace: &str, name: &str) -> Self {
+    pub(crate) fn config_map(namespace: &str, name: &str) -> Self {
         Self::new("ConfigMap", namespace, name)
     }
 
@@ -93,7 +90,7 @@ impl std::fmt::Display for ObjectName {
 /// A malformed object. Nothing is derived from it, and it is not overwritten.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {reason}")]
-pub struct Malformed {
+pub(crate) struct Malformed {
     /// Kind, namespace and name.
     pub object: ObjectName,
     /// Fault of the object.

@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 
 /// Written credentials: registries, each with the SHA-256 of the written value, and of the next one while the file is
 /// being replaced.
-pub type Written = BTreeMap<Registry, BTreeSet<String>>;
+pub(super) type Written = BTreeMap<Registry, BTreeSet<String>>;
 
 /// State of a registry's entry in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
+pub(super) enum Entry {
     /// The file has no entry.
     Absent,
     /// The entry is that of the Secret.
@@ -29,7 +29,7 @@ pub enum Entry {
 
 /// Action for one registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CredentialAction {
+pub(super) enum CredentialAction {
     /// Do nothing.
     Leave,
     /// Add it to the list: the entry is as if it had been written here.
@@ -45,8 +45,11 @@ pub enum CredentialAction {
 }
 
 /// Decides on the action for a registry.
-#[must_use]
-pub fn decide_credential(is_wanted: bool, is_listed: bool, entry: Entry) -> CredentialAction {
+pub(super) fn decide_credential(
+    is_wanted: bool,
+    is_listed: bool,
+    entry: Entry,
+) -> CredentialAction {
     match (is_wanted, entry) {
         (true, Entry::Absent | Entry::Ours) => CredentialAction::Write,
         (true, Entry::Same) if is_listed => CredentialAction::Leave,
@@ -59,7 +62,7 @@ pub fn decide_credential(is_wanted: bool, is_listed: bool, entry: Entry) -> Cred
 }
 
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct CredentialPlan {
+pub(super) struct CredentialPlan {
     /// New contents, if the file must change.
     pub file: Option<Vec<u8>>,
     /// List before the write: with old and new entries.
@@ -91,7 +94,7 @@ impl std::fmt::Debug for CredentialPlan {
 
 /// Plans the next contents of a file from the Secret's entries and the list. A registry with a spoilt entry keeps its
 /// present one.
-pub fn plan_credentials(
+pub(super) fn plan_credentials(
     wanted: &Entries,
     listed: &Written,
     present: Option<&[u8]>,

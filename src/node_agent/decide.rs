@@ -3,7 +3,7 @@
 
 /// State of a registry's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RegistryDirectory {
+pub(super) enum RegistryDirectory {
     /// The directory does not exist.
     Absent,
     /// A file, a symbolic link or similar has its name.
@@ -20,7 +20,7 @@ pub enum RegistryDirectory {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum File {
+pub(super) enum File {
     /// Contents, mode and owner are right.
     Same,
     /// The contents are right, but others can write, or not everyone can read.
@@ -35,7 +35,7 @@ pub enum File {
 
 /// Action for one registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub(super) enum Action {
     /// Do nothing.
     Leave,
     /// Add it to the list: the directory is as if it had been created here.
@@ -54,8 +54,7 @@ pub enum Action {
 }
 
 /// Decides on the action for a registry.
-#[must_use]
-pub fn decide(is_wanted: bool, is_owned: bool, present: &RegistryDirectory) -> Action {
+pub(super) fn decide(is_wanted: bool, is_owned: bool, present: &RegistryDirectory) -> Action {
     if !is_wanted {
         return match present {
             _ if !is_owned => Action::Leave,

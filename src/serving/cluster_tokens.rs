@@ -427,7 +427,6 @@ impl ClusterTokens {
     }
 
     /// The machines by name, for people.
-    #[must_use]
     pub(crate) fn list(&self) -> Vec<NamedMachine> {
         let now = (self.window, self.now());
         let entries = self.entries.load();

@@ -218,7 +218,6 @@ impl MachineTokens {
     }
 
     /// The machines by name, for people.
-    #[must_use]
     pub(crate) fn list(&self) -> Vec<NamedMachine> {
         let now = self.now();
         let entries = self.entries.load();

@@ -59,7 +59,6 @@ impl UsedTokens {
     }
 
     /// The machines by name, for people.
-    #[must_use]
     pub(crate) fn list(&self) -> Vec<NamedMachine> {
         match self {
             Self::Directory(tokens) => tokens.list(),

@@ -26,7 +26,7 @@ const THING: &str = "serving certificate";
 /// A certificate file with its key's; both may be one file. Authorities that are sent with the certificate follow it; the
 /// key is PKCS#1, SEC1 or PKCS#8 in PEM.
 #[derive(Debug, Clone, Args)]
-pub struct PairFiles {
+pub(crate) struct PairFiles {
     /// Serving certificate in PEM
     #[arg(id = "cert", long = "cert", value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt",
         help_heading = TLS)]

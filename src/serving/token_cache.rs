@@ -14,12 +14,11 @@ use crate::telemetry::Reporting;
 
 /// Directory with a file of the last state.
 #[derive(Debug, Clone)]
-pub struct TokenCache(PathBuf);
+pub(crate) struct TokenCache(PathBuf);
 
 impl TokenCache {
     /// Names the file in this directory.
-    #[must_use]
-    pub fn new(directory: &Path) -> Self {
+    pub(crate) fn new(directory: &Path) -> Self {
         Self(directory.to_owned())
     }
 

@@ -13,7 +13,7 @@ use crate::telemetry::conditions::{Condition, Conditions};
 
 /// An issuer with its keys.
 #[derive(Debug, Clone)]
-pub struct TokenIssuer {
+pub(crate) struct TokenIssuer {
     path: PathBuf,
     settings: Settings,
     tokens: SignedTokens,
@@ -22,7 +22,7 @@ pub struct TokenIssuer {
 
 impl TokenIssuer {
     /// Reads the JWK set at `path`.
-    pub fn open(path: PathBuf, settings: Settings) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: PathBuf, settings: Settings) -> anyhow::Result<Self> {
         let (text, tokens) = read(&path, &settings)?;
         let issuer = Self { path, settings, tokens, text };
         issuer.warn_ignored_keys();

@@ -16,7 +16,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Saves each value that is newest when the last write has ended, until the sender is gone. A failed write is reported
 /// as a fault of `thing`, and retried.
-pub async fn keep<T>(
+pub(crate) async fn keep<T>(
     thing: &'static str,
     mut changes: watch::Receiver<T>,
     metrics: &Metrics,

@@ -12,7 +12,7 @@ use crate::files::replace::FileError;
 
 /// Reasons why the directory cannot be reconciled.
 #[derive(Debug, thiserror::Error)]
-pub enum StateError {
+pub(crate) enum StateError {
     #[error("{}: {error}", path.display())]
     Read {
         path: PathBuf,

@@ -1,10 +1,10 @@
 //! The command `certs`: shows, checks and replaces the certificates of a state directory or a cluster.
 
-pub mod distrust;
+pub(crate) mod distrust;
 pub(super) mod exposure;
-pub mod pointer;
+pub(crate) mod pointer;
 mod report;
-pub mod settings;
+pub(crate) mod settings;
 
 use std::path::Path;
 
@@ -216,7 +216,7 @@ pub(super) fn log_left_out(left_out: &[String]) {
 }
 
 /// Logs an applied step.
-pub fn log_step(step: &Step) {
+pub(crate) fn log_step(step: &Step) {
     match step {
         Step::Ca(reason) => tracing::info!(%reason, "made a signing CA"),
         Step::Store(reason) => tracing::info!(%reason, "rewrote the CA store"),

@@ -41,7 +41,7 @@ struct CheckedPointer {
 ///
 /// # Errors
 /// The file or the reference is unreadable, or no machine would boot; with `is_strict`, a part of it has no effect.
-pub fn check_pointer(
+pub(crate) fn check_pointer(
     file: &Path,
     connect: Option<&Address>,
     state: (&StateLocation, Option<&Path>),

@@ -13,7 +13,7 @@ use crate::flags::CertificateFlags;
 
 /// Settings of `certs show`.
 #[derive(Debug, Args)]
-pub struct ShowSettings {
+pub(crate) struct ShowSettings {
     #[command(flatten)]
     place: StateLocationFlags,
     /// Print JSON, for scripts
@@ -23,7 +23,7 @@ pub struct ShowSettings {
 
 /// Settings of `certs check`.
 #[derive(Debug, Args)]
-pub struct CheckSettings {
+pub(crate) struct CheckSettings {
     #[command(flatten)]
     place: StateLocationFlags,
     /// Take the pools from these manifests, and also report secrets that unauthenticated clients can read in
@@ -48,7 +48,7 @@ pub struct CheckSettings {
 
 /// Settings of `certs rotate`.
 #[derive(Debug, Args)]
-pub struct RotateSettings {
+pub(crate) struct RotateSettings {
     #[command(flatten)]
     place: StateLocationFlags,
     /// Make a new signing CA first
@@ -62,7 +62,7 @@ pub struct RotateSettings {
 }
 
 #[derive(Debug, Args)]
-pub struct DistrustSettings {
+pub(crate) struct DistrustSettings {
     /// SHA-256 fingerprint or common name of a CA, or a file with its certificate
     #[arg(required = true, value_name = "CERTIFICATE")]
     named: Vec<String>,
@@ -77,14 +77,14 @@ pub struct DistrustSettings {
 
 impl ShowSettings {
     /// Prints the certificates.
-    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         show(&*self.place.open()?, self.json, now)
     }
 }
 
 impl CheckSettings {
     /// Checks the certificates, or a pointer config.
-    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         let output = [self.json, self.strict];
         let Some(file) = &self.pointer else {
             let manifests = self.manifests.as_deref();
@@ -97,14 +97,14 @@ impl CheckSettings {
 
 impl RotateSettings {
     /// Makes a new serving pair, or requests it from the controller.
-    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         self.place.open()?.rotate(self.ca, self.force, &self.certificates.policy(), now)
     }
 }
 
 impl DistrustSettings {
     /// Distrusts CAs for good.
-    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         self.place.open()?.distrust(&self.named, self.yes, &self.certificates.policy(), now)
     }
 }

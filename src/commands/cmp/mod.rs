@@ -16,7 +16,7 @@ use pki::{Certificate, Host, KeyAlgorithm};
 use rcgen::KeyPair;
 use tokio::time::timeout;
 
-pub use self::settings::EnrollSettings;
+pub(crate) use self::settings::EnrollSettings;
 
 use self::settings::{ProofFlags, RequestedFlags};
 use super::print_line;
@@ -26,7 +26,7 @@ use crate::files::bounded;
 use crate::files::replace::{PRIVATE, PUBLIC, replace};
 
 /// Requests a certificate, and writes the result.
-pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
+pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     let credential = read_credential(settings)?;
     let certificates = |flag: &str, path: &Option<PathBuf>| match path {
         Some(path) => read_certificates(path).with_context(|| named(flag, path)),

@@ -10,7 +10,7 @@ use pki::{Host, KeyAlgorithm};
 use crate::flags::{duration, key_algorithm};
 
 #[derive(Debug, Args)]
-pub struct EnrollSettings {
+pub(crate) struct EnrollSettings {
     /// URL of the CA: http:// or https://
     #[arg(long)]
     pub(super) url: String,

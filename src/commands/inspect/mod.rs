@@ -20,7 +20,7 @@ use model::pointer_config::{Fetch, MAX_BYTES, PointerConfig};
 use serde_json::json;
 use time::OffsetDateTime;
 
-pub use self::settings::InspectSettings;
+pub(crate) use self::settings::InspectSettings;
 
 use self::settings::{ConfigSource, Subject};
 use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_cas};
@@ -34,7 +34,7 @@ use crate::source::manifest::{self, Manifest};
 ///
 /// # Errors
 /// There is nothing to inspect: a file is unreadable, or no pool is named.
-pub fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
     let subject = settings.subject()?;
     // A URL can contain a password.
     inspected(settings, &subject, now)

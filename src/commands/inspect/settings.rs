@@ -18,7 +18,7 @@ const DEFAULT_URL: &str = "https://localhost:22623";
 
 #[derive(Debug, Args)]
 #[command(override_usage = "machine-config-server inspect [OPTIONS] [URL|DIR|FILE] [POOL]")]
-pub struct InspectSettings {
+pub(crate) struct InspectSettings {
     /// A server (https://localhost:22623 by default), a directory of manifests, or a saved config; and a
     /// pool, unless the URL, the file or --pointer names it
     #[arg(value_name = "URL|DIR|FILE] [POOL", num_args = 0..=2)]

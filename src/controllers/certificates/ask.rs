@@ -17,7 +17,7 @@ use crate::kubernetes::{ControlError, Malformed};
 
 /// A request of an administrator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AdministratorRequest {
+pub(crate) enum AdministratorRequest {
     /// A new CA or serving pair.
     Rotation {
         /// Name of the Secret, [`CA`] or [`SERVING`].
@@ -32,7 +32,7 @@ pub enum AdministratorRequest {
 }
 
 /// Writes a request. If the Secret has changed since `state` was read, nothing is written.
-pub async fn ask(
+pub(crate) async fn ask(
     client: &Client,
     state: &ClusterState,
     ask: &AdministratorRequest,

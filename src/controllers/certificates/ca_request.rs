@@ -30,7 +30,7 @@ pub(super) fn secret_name() -> ObjectName {
 
 /// A requested CA, as read from the cluster.
 #[derive(Clone)]
-pub struct CaRequest {
+pub(crate) struct CaRequest {
     /// Issuer of the CA.
     pub issuer: IssuerRef,
     /// Secret with its key.

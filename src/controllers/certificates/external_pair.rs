@@ -21,7 +21,7 @@ const KEY: &str = "ca-bundle.crt";
 
 /// Origin of the serving pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServingPair {
+pub(crate) enum ServingPair {
     /// This controller issues it.
     Own,
     /// Another party writes it into this Secret.
@@ -51,7 +51,7 @@ impl FromStr for ServingPair {
 
 /// CAs in a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrustBundle {
+pub(crate) struct TrustBundle {
     /// Namespace and name of the ConfigMap.
     pub map: SecretName,
     /// Key in the ConfigMap.
@@ -83,7 +83,7 @@ impl fmt::Display for TrustBundle {
 
 /// Location of an external pair and of its CAs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExternalPair {
+pub(crate) struct ExternalPair {
     /// Secret of the pair.
     pub secret: SecretName,
     /// ConfigMap of the CAs.

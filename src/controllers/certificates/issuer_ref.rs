@@ -8,7 +8,7 @@ pub(super) const GROUP: &str = "cert-manager.io";
 
 /// An issuer, as a CertificateRequest names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IssuerRef {
+pub(crate) struct IssuerRef {
     /// API group without a version.
     pub group: String,
     /// Kind: `Issuer`, `ClusterIssuer`, or that of an external issuer.

@@ -32,18 +32,17 @@ use model::pointer_config::Assessment;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-pub use self::ask::{AdministratorRequest, ask};
-pub use self::external_pair::{ExternalPair, ServingPair, TrustBundle};
-pub use self::infrastructure::Infrastructure;
-pub use self::issuer_ref::IssuerRef;
-pub use self::key_algorithms::KeyAlgorithms;
+pub(crate) use self::ask::{AdministratorRequest, ask};
+pub(crate) use self::external_pair::{ExternalPair, ServingPair, TrustBundle};
+pub(crate) use self::infrastructure::Infrastructure;
+pub(crate) use self::issuer_ref::IssuerRef;
+pub(crate) use self::key_algorithms::KeyAlgorithms;
 pub(in crate::controllers) use self::names::USER_DATA;
-pub use self::names::{CA, SERVING};
-pub use self::observe::Observer;
-pub use self::reference_names::ReferenceNames;
-pub use self::secret::is_unused;
-pub use self::state::{ClusterState, Pool};
-pub use self::trust_snapshot::{Trust, TrustSnapshot};
+pub(crate) use self::names::{CA, SERVING};
+pub(crate) use self::observe::Observer;
+pub(crate) use self::secret::is_unused;
+pub(crate) use self::state::ClusterState;
+pub(crate) use self::trust_snapshot::{Trust, TrustSnapshot};
 
 use self::apply::{apply_pointers, apply_write, ask_issuer, delete_request};
 use self::internal_release_image::{Decision, SignError};
@@ -68,7 +67,7 @@ use crate::telemetry::conditions::Condition;
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Namespace of the Secrets with user data
     #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
     pub user_data_namespace: String,
@@ -98,7 +97,7 @@ pub struct Settings {
 
 impl Settings {
     /// The external pair, if the flags name one.
-    pub fn external(&self) -> anyhow::Result<Option<ExternalPair>> {
+    pub(crate) fn external(&self) -> anyhow::Result<Option<ExternalPair>> {
         match (&self.serving_pair, &self.trust_bundle) {
             (ServingPair::Own, None) => Ok(None),
             (ServingPair::External(secret), Some(trust)) => {
@@ -114,15 +113,14 @@ impl Settings {
     }
 
     /// An observer of the user data that the flags name.
-    #[must_use]
-    pub fn observer(&self, client: &Client) -> Observer {
+    pub(crate) fn observer(&self, client: &Client) -> Observer {
         let (namespace, hosts) = (self.user_data_namespace.clone(), self.hosts.clone());
         Observer::new(client.clone(), namespace, hosts)
     }
 }
 
 /// Manages the certificates and the user data of a cluster.
-pub struct CertificateController {
+pub(crate) struct CertificateController {
     client: Client,
     observer: Observer,
     policy: Policy,
@@ -134,8 +132,7 @@ pub struct CertificateController {
 
 impl CertificateController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         observer: Observer,
         settings: Settings,
         identity: &str,
@@ -156,7 +153,7 @@ impl CertificateController {
     }
 
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         Box::pin(runtime::run(self, &client, &health)).await
     }

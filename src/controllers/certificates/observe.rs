@@ -28,7 +28,7 @@ use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite}
 use model::access::ACCESS_ANNOTATION;
 
 /// Reads the present objects.
-pub struct Observer {
+pub(crate) struct Observer {
     pub client: Client,
     pub user_data_namespace: String,
     /// Names of the server in addition to those in the cluster.
@@ -44,14 +44,13 @@ pub struct Observer {
 impl Observer {
     /// Creates an observer of user data in `user_data_namespace`. `hosts` are names of the server in addition to those
     /// in the cluster.
-    #[must_use]
-    pub fn new(client: Client, user_data_namespace: String, hosts: Vec<Host>) -> Self {
+    pub(crate) fn new(client: Client, user_data_namespace: String, hosts: Vec<Host>) -> Self {
         let (issuer, external, has_machines) = (None, None, false);
         Self { client, user_data_namespace, hosts, issuer, external, has_machines }
     }
 
     /// Reads all objects of a plan.
-    pub async fn observe(&self) -> Result<ClusterState, ControlError> {
+    pub(crate) async fn observe(&self) -> Result<ClusterState, ControlError> {
         let secret =
             async |name| read::<Secret>(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
         let external = Box::pin(self.external()).await?;
@@ -92,7 +91,7 @@ impl Observer {
     }
 
     /// Reads the objects as the controller does, with its own or an external serving pair.
-    pub async fn observe_as_kept(self) -> Result<ClusterState, ControlError> {
+    pub(crate) async fn observe_as_kept(self) -> Result<ClusterState, ControlError> {
         let state = self.observe().await?;
         match state.serving.as_ref().and_then(ExternalPair::noted) {
             Some(external) => Self { external: Some(external), ..self }.observe().await,

@@ -28,7 +28,7 @@ pub(super) const OF_MACHINES: &str = "machines/";
 
 /// A pool that owns user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// Value of `metadata.name`.
     pub name: String,
     pub uid: String,
@@ -38,7 +38,7 @@ pub struct Pool {
 
 /// The objects as last read.
 #[derive(Clone, Default)]
-pub struct ClusterState {
+pub(crate) struct ClusterState {
     /// Secret of the signing CA.
     pub ca: Option<Secret>,
     pub bundle: Option<ConfigMap>,
@@ -71,7 +71,7 @@ pub struct ClusterState {
 
 impl ClusterState {
     /// Input of a plan. `duties` are the assessments of user data, and `refused` are Secrets whose last write failed.
-    pub fn certificates(
+    pub(crate) fn certificates(
         &self,
         duties: &BTreeMap<String, Assessment>,
         refused: &BTreeSet<String>,
@@ -136,8 +136,7 @@ impl ClusterState {
     }
 
     /// Name of a Secret with user data in messages.
-    #[must_use]
-    pub fn user_data_title(&self, name: &str) -> String {
+    pub(crate) fn user_data_title(&self, name: &str) -> String {
         self.user_data_object(name).to_string()
     }
 
@@ -150,13 +149,12 @@ impl ClusterState {
     }
 
     /// Returns `true` for the name of user data that a single machine has.
-    #[must_use]
-    pub fn is_of_machine(name: &str) -> bool {
+    pub(crate) fn is_of_machine(name: &str) -> bool {
         name.starts_with(OF_MACHINES)
     }
 
     /// CAs of the bundle.
-    pub fn trusted(&self) -> Result<Vec<Certificate>, Malformed> {
+    pub(crate) fn trusted(&self) -> Result<Vec<Certificate>, Malformed> {
         Ok(Certificate::read_all(self.bundle_pem()?.unwrap_or_default().as_bytes()))
     }
 
@@ -169,14 +167,16 @@ impl ClusterState {
     }
 
     /// Algorithms of new keys, `unmanaged` if no object specifies them.
-    pub fn key_algorithms(&self, unmanaged: KeyAlgorithm) -> Result<KeyAlgorithms, Malformed> {
+    pub(crate) fn key_algorithms(
+        &self,
+        unmanaged: KeyAlgorithm,
+    ) -> Result<KeyAlgorithms, Malformed> {
         let unmanaged = KeyAlgorithms::all(unmanaged);
         self.pki.as_ref().map_or(Ok(unmanaged), |pki| KeyAlgorithms::read(pki, unmanaged))
     }
 
     /// Subject of the newest CA in each pointer config that has CAs.
-    #[must_use]
-    pub fn newest_trusted(&self) -> Vec<String> {
+    pub(crate) fn newest_trusted(&self) -> Vec<String> {
         let newest = |secret: &Secret| {
             let trusted = PointerConfig::read(user_data(secret)).trusted();
             let newest = trusted.into_iter().max_by_key(|ca| ca.not_before);

@@ -5,11 +5,11 @@ use tokio::sync::watch;
 
 /// The served chain with all holders of trust, shared by the controller and its readers, and the number of its changes.
 #[derive(Debug, Clone, Default)]
-pub struct TrustSnapshot(watch::Sender<(u64, Trust)>);
+pub(crate) struct TrustSnapshot(watch::Sender<(u64, Trust)>);
 
 /// Served chain, holders and faults, without private keys.
 #[derive(Debug, Clone, Default)]
-pub struct Trust {
+pub(crate) struct Trust {
     /// Served chain, leaf first.
     pub chain: Vec<Certificate>,
     /// Pointer configs that verify certificates.
@@ -19,8 +19,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    #[must_use]
-    pub fn of(state: &CertificateState) -> Self {
+    pub(crate) fn of(state: &CertificateState) -> Self {
         let pointers = &state.pointers;
         Self {
             chain: state.chain(),
@@ -39,14 +38,12 @@ impl TrustSnapshot {
     }
 
     /// A copy of the last state.
-    #[must_use]
-    pub fn trust(&self) -> Trust {
+    pub(crate) fn trust(&self) -> Trust {
         self.0.borrow().1.clone()
     }
 
     /// A counter of reads of the cluster.
-    #[must_use]
-    pub fn changes(&self) -> u64 {
+    pub(crate) fn changes(&self) -> u64 {
         self.0.borrow().0
     }
 }

@@ -16,7 +16,7 @@ const PORT: u16 = 22623;
 
 impl ClusterState {
     /// Assessments of all Secrets with user data, including missing ones.
-    pub fn user_data_duties(&self) -> Result<BTreeMap<String, Assessment>, Malformed> {
+    pub(crate) fn user_data_duties(&self) -> Result<BTreeMap<String, Assessment>, Malformed> {
         let mut duties = BTreeMap::new();
         let trusted = self.trusted()?;
         if trusted.is_empty() {
@@ -70,8 +70,7 @@ impl ClusterState {
     }
 
     /// Pool of a managed Secret.
-    #[must_use]
-    pub fn owner(&self, secret: &str) -> Option<&Pool> {
+    pub(crate) fn owner(&self, secret: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| managed_name(&pool.name) == secret)
     }
 }

@@ -53,7 +53,7 @@ use crate::kubernetes::write::ObjectName;
 use crate::telemetry::conditions;
 
 /// Signs the requests to a cluster's issuers.
-pub struct IssuerController {
+pub(crate) struct IssuerController {
     client: Client,
     health: Health,
     wake: Arc<Notify>,
@@ -66,8 +66,7 @@ type Issuers = BTreeMap<IssuerName, Result<Issuer, String>>;
 
 impl IssuerController {
     /// Creates a controller that has not looked yet. `namespace` is that of cluster issuers' Secrets.
-    #[must_use]
-    pub fn new(client: Client, namespace: String, health: Health) -> Self {
+    pub(crate) fn new(client: Client, namespace: String, health: Health) -> Self {
         let wake = Arc::new(Notify::new());
         let enrolments = Enrolments::new(Arc::clone(&wake));
         let reader = IssuerReader::new(client.clone(), namespace);
@@ -75,7 +74,7 @@ impl IssuerController {
     }
 
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         runtime::run(self, &client, &health).await
     }

@@ -47,14 +47,14 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Make a token and a pointer config for each FirstBootMachine in the namespace of the controller
     #[arg(long, help_heading = "Access")]
     pub first_boot_machines: bool,
 }
 
 /// Makes tokens and pointer configs of machines with names.
-pub struct MachineController {
+pub(crate) struct MachineController {
     client: Client,
     observer: Observer,
     events: Events,
@@ -81,8 +81,7 @@ struct MachineCheck {
 
 impl MachineController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
-    #[must_use]
-    pub fn new(observer: Observer, identity: &str, health: Health) -> Self {
+    pub(crate) fn new(observer: Observer, identity: &str, health: Health) -> Self {
         let client = observer.client.clone();
         Self {
             events: Events::new(client.clone(), identity),
@@ -98,7 +97,7 @@ impl MachineController {
     }
 
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         Box::pin(runtime::run(self, &client, &health)).await
     }

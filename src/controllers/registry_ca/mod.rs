@@ -24,7 +24,7 @@ use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 
 /// Keeps the merged ConfigMap up to date.
-pub struct RegistryCaController {
+pub(crate) struct RegistryCaController {
     client: Client,
     events: Events,
     health: Health,
@@ -43,14 +43,13 @@ struct RegistryCaObjects {
 
 impl RegistryCaController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
-    #[must_use]
-    pub fn new(client: Client, identity: &str, health: Health) -> Self {
+    pub(crate) fn new(client: Client, identity: &str, health: Health) -> Self {
         let events = Events::new(client.clone(), identity);
         Self { client, events, health, reported: BTreeSet::new(), missing: None }
     }
 
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         runtime::run(self, &client, &health).await
     }

@@ -42,7 +42,7 @@ use crate::flags::host_and_port;
 use crate::kubernetes::apply::{Applied, apply_custom, apply_spec, apply_status};
 use crate::kubernetes::{ControlError, Health};
 
-pub use self::ledgers::{Answer, Ledgers};
+pub(crate) use self::ledgers::Ledgers;
 
 /// Pools that are written at the same time.
 const AT_ONCE: usize = 8;
@@ -55,7 +55,7 @@ const CHANGED_AGAIN: &str =
 
 /// Settings of rendering.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Merge each pool's MachineConfigs and set the pool to the result, in clusters without the machine
     /// config operator
     #[arg(long, help_heading = "Pools")]
@@ -73,7 +73,7 @@ pub struct Settings {
 }
 
 /// Renders the pools of a cluster.
-pub struct PoolController {
+pub(crate) struct PoolController {
     client: Client,
     health: Health,
     report: Report,
@@ -99,8 +99,12 @@ pub struct PoolController {
 
 impl PoolController {
     /// A controller that has not looked yet. `identity` is this process' name, in events.
-    #[must_use]
-    pub fn new(client: Client, ledgers: Option<Ledgers>, identity: &str, health: Health) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        ledgers: Option<Ledgers>,
+        identity: &str,
+        health: Health,
+    ) -> Self {
         let (report, publisher) = Report::new(client.clone(), identity, health.clone());
         Self {
             report,
@@ -122,7 +126,7 @@ impl PoolController {
     }
 
     /// Renders the pools until that fails. Returns the reason.
-    pub async fn run(mut self) -> ControlError {
+    pub(crate) async fn run(mut self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         let publisher = OptionFuture::from(self.publisher.take().map(Publisher::run));
         tokio::select! {

@@ -33,7 +33,7 @@ use crate::telemetry::{listed, log_token_steps};
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Access mode of pools without an annotation, as their servers have it; unless off, user data gets tokens
     #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access")]
     access: AccessMode,
@@ -42,7 +42,7 @@ pub struct Settings {
 }
 
 /// Manages the tokens of a cluster.
-pub struct TokenController {
+pub(crate) struct TokenController {
     client: Client,
     observer: Observer,
     settings: Settings,
@@ -75,8 +75,12 @@ impl TokenChanges {
 
 impl TokenController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
-    #[must_use]
-    pub fn new(observer: Observer, settings: Settings, identity: &str, health: Health) -> Self {
+    pub(crate) fn new(
+        observer: Observer,
+        settings: Settings,
+        identity: &str,
+        health: Health,
+    ) -> Self {
         let client = observer.client.clone();
         let events = Events::new(client.clone(), identity);
         Self {
@@ -93,7 +97,7 @@ impl TokenController {
     }
 
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         Box::pin(runtime::run(self, &client, &health)).await
     }
@@ -249,7 +253,7 @@ async fn secret(client: &Client, name: &str) -> Result<Option<Secret>, ControlEr
 }
 
 /// Changes the tokens and records of a cluster by `change`, and retries after conflicts.
-pub async fn change_tokens<E: From<ControlError>>(
+pub(crate) async fn change_tokens<E: From<ControlError>>(
     client: &Client,
     change: impl Fn(&mut Issued, &mut Records) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -279,7 +283,7 @@ pub async fn change_tokens<E: From<ControlError>>(
 }
 
 /// Reads the records of a cluster's tokens.
-pub async fn records(client: &Client) -> Result<Records, ControlError> {
+pub(crate) async fn records(client: &Client) -> Result<Records, ControlError> {
     let access = secret(client, Records::SECRET).await?;
     Ok(objects::read_tokens(None, access.as_ref())?.1)
 }
