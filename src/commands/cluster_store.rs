@@ -41,7 +41,7 @@ impl ClusterStore {
         let namespace = &self.user_data_namespace;
         let observer = Observer::new(self.client.clone(), namespace.clone(), Vec::new());
         let observer = Observer { has_machines: true, ..observer };
-        let state = observer.observe_as_kept().await?;
+        let state = observer.observe_with_external_pair().await?;
         let certificates = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
         let title = |name: &String| state.user_data_title(name);
         let pointers = state.user_data.iter().filter_map(|(name, secret)| {

@@ -242,7 +242,7 @@ pub(crate) fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Re
         }
         Some(_) => {}
     }
-    state.ask_to_arm(name, &value)?;
+    state.request_arming(name, &value)?;
     print_line(&format!("{name}: a running server arms the token within seconds"));
     Ok(())
 }

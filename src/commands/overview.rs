@@ -35,7 +35,7 @@ use crate::serving::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::peers;
 use crate::serving::peers::LedgerPart;
 use crate::serving::publish::Served;
-use crate::serving::serving_pair::ShownChain;
+use crate::serving::serving_pair::ServedChain;
 use crate::telemetry::conditions::Status;
 
 /// Judges the known pointer configs at a time; `None` if they cannot be read. It may block.
@@ -61,7 +61,7 @@ pub(super) struct Sources {
     pub(super) named: NamedMachines,
     pub(super) nodes: NodeIndex,
     pub(super) history: History,
-    pub(super) chain: ShownChain,
+    pub(super) chain: ServedChain,
     pub(super) pointers: Option<JudgePointers>,
     /// Name of the other servers, `HOST:PORT`.
     pub(super) peers: Option<String>,

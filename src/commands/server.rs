@@ -36,7 +36,7 @@ use crate::serving::ledger_file::LedgerFile;
 use crate::serving::live_reads::LiveReads;
 use crate::serving::pair_secret::until_mounted;
 use crate::serving::publish::{Publisher, Served};
-use crate::serving::serving_pair::{ServingPair, ShownChain};
+use crate::serving::serving_pair::{ServedChain, ServingPair};
 use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
@@ -245,11 +245,11 @@ fn follow_pair(
     secret: Option<SecretName>,
     source: &Source,
     reporting: &Reporting,
-) -> ShownChain {
-    let chain = pair.shown_chain();
-    let secret = secret.filter(|_| !pair.shown().has_files());
+) -> ServedChain {
+    let chain = pair.served_chain();
+    let secret = secret.filter(|_| !pair.active().has_files());
     if let Some((name, cluster)) = secret.zip(source.cluster()) {
-        let follow = until_mounted(cluster.secret(name), pair.shown(), reporting.clone());
+        let follow = until_mounted(cluster.secret(name), pair.active(), reporting.clone());
         tasks.spawn("the task that waits for the serving certificate", follow);
     }
     tasks.spawn("the task that follows the serving certificate", pair.follow());

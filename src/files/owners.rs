@@ -161,24 +161,32 @@ pub(crate) fn wanted(
         _ => WantedStatus { uid: None, gid: None, mode },
     };
     let Some(before) = before else { return new };
-    let kept = Status { mode: kept_mode(before.mode, mode), ..before };
+    let preserved = Status { mode: preserved_mode(before.mode, mode), ..before };
     let is_roots = before.uid == ROOT;
     if process.is_root() {
         // A file of root that the server could not read is given to the server's user.
         return match user {
-            Some(user) if is_roots && !user.reads(kept, &[]) => new,
-            _ => WantedStatus { uid: Some(kept.uid), gid: Some(kept.gid), mode: kept.mode },
+            Some(user) if is_roots && !user.reads(preserved, &[]) => new,
+            _ => WantedStatus {
+                uid: Some(preserved.uid),
+                gid: Some(preserved.gid),
+                mode: preserved.mode,
+            },
         };
     }
     // Only root can give a file to root, or to the previous user of the server.
     let is_own = user.is_some_and(|user| user.uid == process.uid);
-    let uid = if is_own || is_roots { new.uid } else { Some(kept.uid) };
-    WantedStatus { uid, gid: group_matters(kept.mode).then_some(kept.gid), mode: kept.mode }
+    let uid = if is_own || is_roots { new.uid } else { Some(preserved.uid) };
+    WantedStatus {
+        uid,
+        gid: group_matters(preserved.mode).then_some(preserved.gid),
+        mode: preserved.mode,
+    }
 }
 
 /// The old mode, as far as it is kept. If all users could read the old file and the new one is private, it is not: the
 /// intended readers of the secret are unknown.
-fn kept_mode(before: u32, mode: u32) -> u32 {
+fn preserved_mode(before: u32, mode: u32) -> u32 {
     let (is_private, was_public) = (mode & GROUP_AND_OTHERS == 0, before & OTHERS != 0);
     if is_private && was_public { mode } else { before & KEPT | OWNER_READS }
 }
@@ -248,10 +256,10 @@ mod tests {
         }
         // A command of another user has no server.
         let before = Some(status(1000, 1000, 0o600));
-        let kept = WantedStatus { uid: Some(1000), gid: None, mode: 0o600 };
-        assert_eq!(wanted(before, None, SERVERS, 0o600), kept);
+        let preserved = WantedStatus { uid: Some(1000), gid: None, mode: 0o600 };
+        assert_eq!(wanted(before, None, SERVERS, 0o600), preserved);
         let other = User { uid: 1000, ..SERVER };
-        assert_eq!(wanted(before, Some(other), SERVERS, 0o600), kept);
+        assert_eq!(wanted(before, Some(other), SERVERS, 0o600), preserved);
         assert_eq!(wanted(None, Some(other), SERVERS, 0o600), some(1000, 997, 0o600));
     }
 

@@ -216,7 +216,7 @@ impl DirectoryWatch {
             }
             watch(watcher, &directory.path, RecursiveMode::Recursive, &mut directory.watched);
             directory.is_reported =
-                statfs(&directory.path).is_ok_and(|stat| tells(stat.filesystem_type()));
+                statfs(&directory.path).is_ok_and(|stat| has_notifications(stat.filesystem_type()));
         }
     }
 }
@@ -296,7 +296,7 @@ fn watch(
 }
 
 /// Returns `true` if a file system of this type notifies of all changes, by other machines too.
-fn tells(FsType(kind): FsType) -> bool {
+fn has_notifications(FsType(kind): FsType) -> bool {
     // The type's width depends on the architecture; the numbers have 32 bits.
     SILENT.iter().all(|silent| kind & 0xffff_ffff != *silent)
 }
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn network_file_systems_tell_nothing() {
-        assert!(!tells(FsType(nix::libc::NFS_SUPER_MAGIC)));
-        assert!(tells(FsType(nix::libc::TMPFS_MAGIC)));
+        assert!(!has_notifications(FsType(nix::libc::NFS_SUPER_MAGIC)));
+        assert!(has_notifications(FsType(nix::libc::TMPFS_MAGIC)));
     }
 }

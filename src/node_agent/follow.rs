@@ -44,7 +44,7 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
             if let Some(entries) = &entries {
                 let report = reconciler.reconcile(entries, SystemTime::now());
                 log_done(&report);
-                health.looked(&report, &reported.problems);
+                health.registries_checked(&report, &reported.problems);
                 reported.problems = report.problems;
             }
             Scanned::Settled

@@ -42,12 +42,12 @@ impl LiveReads {
 
     /// Waits until what is served was confirmed recently, or cannot be confirmed now.
     pub(crate) async fn confirm(&self) {
-        let asked = Instant::now();
-        if self.is_recent(asked) {
+        let requested_at = Instant::now();
+        if self.is_recent(requested_at) {
             return;
         }
         let _reading = self.reading.lock().await;
-        if self.is_recent(asked) {
+        if self.is_recent(requested_at) {
             return;
         }
         let started = Instant::now();
@@ -57,9 +57,9 @@ impl LiveReads {
         *lock(&self.last) = Some(last);
     }
 
-    fn is_recent(&self, asked: Instant) -> bool {
+    fn is_recent(&self, requested_at: Instant) -> bool {
         let last = *lock(&self.last);
-        last.is_some_and(|last| last + self.after >= asked)
+        last.is_some_and(|last| last + self.after >= requested_at)
     }
 
     /// Reads, and waits until the result is served. Returns `None` if it cannot be read.

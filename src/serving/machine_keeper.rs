@@ -145,7 +145,7 @@ impl MachineKeeper {
         let command = || self.tokens.get(name).map(|token| token.armed.command);
         let is_asked = || {
             let path = self.state.arm_path().join(name);
-            self.requests.contains(&path) && self.state.asked_to_arm(name).ok() != command()
+            self.requests.contains(&path) && self.state.requested_arming(name).ok() != command()
         };
         is_same && self.state.machine_pointer_path(name).exists() && !is_asked()
     }

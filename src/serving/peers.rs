@@ -59,11 +59,11 @@ pub(crate) async fn ask(name: &str) -> Answers {
                 return answers;
             }
         };
-    let mut asked = JoinSet::new();
+    let mut requests = JoinSet::new();
     for address in addresses {
-        asked.spawn(async move { (address, get(address, PATH).await) });
+        requests.spawn(async move { (address, get(address, PATH).await) });
     }
-    while let Some(answer) = asked.join_next().await {
+    while let Some(answer) = requests.join_next().await {
         match answer {
             Ok((_, Ok(part))) => answers.parts.push(part),
             Ok((address, Err(error))) => answers.silent.push(format!("{address}: {error:#}")),

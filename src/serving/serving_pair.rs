@@ -50,12 +50,12 @@ impl PairFiles {
 }
 
 /// Reads the certificates that are served at present.
-pub(crate) type ShownChain = Box<dyn Fn() -> Vec<Certificate> + Send + Sync>;
+pub(crate) type ServedChain = Box<dyn Fn() -> Vec<Certificate> + Send + Sync>;
 
 /// The serving certificate and its files.
 pub(crate) struct ServingPair {
     files: PairFiles,
-    shown: Arc<ActivePair>,
+    active: Arc<ActivePair>,
     reporting: Reporting,
 }
 
@@ -85,14 +85,14 @@ impl ServingPair {
         reporting: Reporting,
         history: History,
     ) -> Result<Self, PairError> {
-        let shown = Arc::new(ActivePair {
+        let active = Arc::new(ActivePair {
             tls_state: Mutex::new(TlsState { policy, pair: None }),
             tls: Arc::default(),
             is_of_files: watch::Sender::new(false),
             reporting: reporting.clone(),
             history,
         });
-        let pair = Self { files, shown, reporting };
+        let pair = Self { files, active, reporting };
         match pair.take_over() {
             Err(error) if may_come_later && error.is_missing() => {
                 let out_of_service = &pair.reporting.status.out_of_service;
@@ -114,18 +114,18 @@ impl ServingPair {
 
     /// TLS configuration in force, swapped when another pair is loaded; empty while there is none.
     pub(crate) fn tls(&self) -> Arc<ArcSwapOption<rustls::ServerConfig>> {
-        Arc::clone(&self.shown.tls)
+        Arc::clone(&self.active.tls)
     }
 
-    pub(crate) fn shown(&self) -> Arc<ActivePair> {
-        Arc::clone(&self.shown)
+    pub(crate) fn active(&self) -> Arc<ActivePair> {
+        Arc::clone(&self.active)
     }
 
     /// A reader of the certificates that are served at present, leaf first.
-    pub(crate) fn shown_chain(&self) -> ShownChain {
-        let shown = Arc::clone(&self.shown);
+    pub(crate) fn served_chain(&self) -> ServedChain {
+        let active = Arc::clone(&self.active);
         Box::new(move || {
-            let tls_state = shown.tls_state();
+            let tls_state = active.tls_state();
             let chain = tls_state.pair.iter().flat_map(Pair::chain);
             chain.filter_map(Certificate::from_der).collect()
         })
@@ -134,7 +134,7 @@ impl ServingPair {
     /// A follower of the inputs' TLS profile; without one, `flags` apply.
     pub(crate) fn profile_follower(&self, flags: TlsPolicy) -> ProfileFollower {
         let degraded = self.reporting.status.degraded.clone();
-        ProfileFollower { active: Arc::clone(&self.shown), degraded, flags, known: None }
+        ProfileFollower { active: Arc::clone(&self.active), degraded, flags, known: None }
     }
 
     /// Loads the pair whenever its files change, forever.
@@ -145,9 +145,9 @@ impl ServingPair {
                 return Scanned::Unsettled;
             }
             let failed = self.take_over().err();
-            self.shown.judge(OffsetDateTime::now_utc());
+            self.active.report_unusable(OffsetDateTime::now_utc());
             // A missing file is expected, and reported already.
-            let failed = failed.filter(|error| !error.is_missing() || self.shown.has_files());
+            let failed = failed.filter(|error| !error.is_missing() || self.active.has_files());
             let reason = failed.map(|error| error.to_string());
             let Reporting { metrics, status } = &self.reporting;
             Condition::new(THING, reason).report_failure(&status.not_ready, |reason| {
@@ -165,8 +165,8 @@ impl ServingPair {
 
     fn take_over(&self) -> Result<(), PairError> {
         let PairFiles { certificate, key } = &self.files;
-        self.shown.take(|policy| Pair::read(certificate, key, policy))?;
-        self.shown.is_of_files.send_replace(true);
+        self.active.take(|policy| Pair::read(certificate, key, policy))?;
+        self.active.is_of_files.send_replace(true);
         Ok(())
     }
 }
@@ -239,7 +239,7 @@ impl ActivePair {
         }
         tls_state.pair = Some(pair);
         drop(tls_state);
-        self.judge(OffsetDateTime::now_utc());
+        self.report_unusable(OffsetDateTime::now_utc());
         Condition::ok(THING).note(&self.reporting.status.out_of_service);
         Ok(())
     }
@@ -247,7 +247,7 @@ impl ActivePair {
     /// Reports why no machine boots from the served pair, if none does: an unreadable pair is served if there was none
     /// before, for clients that can read it, and any pair expires. All servers have the same pair, so none should be
     /// taken out of service for it.
-    fn judge(&self, now: OffsetDateTime) {
+    fn report_unusable(&self, now: OffsetDateTime) {
         let reason = self.tls_state().pair.as_ref().and_then(|pair| match pair.fault() {
             Some(fault) => Some(fault.to_string()),
             None if pair.expires < now => Some(format!("expired at {}", rfc3339(pair.expires))),

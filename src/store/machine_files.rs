@@ -115,13 +115,13 @@ impl StateDirectory {
     }
 
     /// Has the server arm a machine's token again.
-    pub(crate) fn ask_to_arm(&self, name: &str, value: &str) -> Result<(), StateError> {
+    pub(crate) fn request_arming(&self, name: &str, value: &str) -> Result<(), StateError> {
         replace::create_directory_for(&self.arm_path(), self.reader())?;
         Ok(self.replace(&self.arm_path().join(name), value.as_bytes(), PRIVATE)?)
     }
 
     /// The last request of a command to arm a machine's token.
-    pub(crate) fn asked_to_arm(&self, name: &str) -> Result<Option<String>, StateError> {
+    pub(crate) fn requested_arming(&self, name: &str) -> Result<Option<String>, StateError> {
         let path = self.arm_path().join(name);
         let text = if_there(&path, bounded::read_start(&path, MAX_REQUEST_BYTES))?;
         Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
@@ -139,7 +139,7 @@ impl StateDirectory {
         let WantedMachine { name, pool, rearm } = wanted;
         let url = format!("https://{host}:{port}/config/{pool}");
         let _lock = self.lock()?;
-        let command = self.asked_to_arm(name)?;
+        let command = self.requested_arming(name)?;
         let asked = Armed { annotation: rearm.map(str::to_owned), command };
         let stored = self.machine_token(name)?;
         // Another process may have made it meanwhile.

@@ -146,7 +146,7 @@ fn read_credential(settings: &EnrollSettings) -> anyhow::Result<Credential> {
             Credential::of_password(secret, sender_kid).with_context(of_file)
         }
         (None, Some(certificate), Some(key)) => {
-            let read = |path: &Path| bounded::read(path).with_context(|| shown(path));
+            let read = |path: &Path| bounded::read(path).with_context(|| path_text(path));
             let read = Credential::of_certificate(&read(certificate)?, &read(key)?);
             read.map_err(|fault| match fault {
                 CredentialFault::NoCertificate => anyhow!("{}: {fault}", certificate.display()),
@@ -160,7 +160,7 @@ fn read_credential(settings: &EnrollSettings) -> anyhow::Result<Credential> {
     }
 }
 
-fn shown(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -174,7 +174,7 @@ fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
 }
 
 fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
-    let text = bounded::read(path).with_context(|| shown(path))?;
+    let text = bounded::read(path).with_context(|| path_text(path))?;
     key_of(&text).with_context(|| format!("{}: has no key", path.display()))
 }
 

@@ -89,7 +89,7 @@ impl CaRequest {
     ) -> Result<SecretWrite, Malformed> {
         let object = secret_name();
         let now = date(&object, now)?;
-        let before = self.asked().map_or(0, |asked| asked.before.saturating_add(1));
+        let before = self.stored_request().map_or(0, |stored| stored.before.saturating_add(1));
         let annotations = [
             (CA_ISSUER.to_owned(), self.issuer.to_string()),
             (REQUESTED.to_owned(), now),
@@ -121,11 +121,11 @@ impl CaRequest {
         // Another CA may have replaced it: it was distrusted, or has expired.
         let is_issued = ca.is_some_and(|secret| stored_pair(secret).is_issued_by_another());
         let has_issued = is_issued && issued_by == Some(&name);
-        Issuer { has_issued, name, request: self.asked() }
+        Issuer { has_issued, name, request: self.stored_request() }
     }
 
     /// The stored request, `None` if it is for another issuer, or unreadable: then a new one is made.
-    fn asked(&self) -> Option<Request> {
+    fn stored_request(&self) -> Option<Request> {
         let secret = self.secret.as_ref().filter(|secret| is_for(secret, &self.issuer))?;
         let since = written(OffsetDateTime::parse(annotation(secret, REQUESTED)?, &Rfc3339).ok()?);
         let before = annotation(secret, REQUESTED_BEFORE).and_then(|before| before.parse().ok());

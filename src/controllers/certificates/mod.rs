@@ -273,7 +273,7 @@ impl CertificateController {
         if apply::<Secret, _>(&self.client, &write).await? == Applied::Done
             && let Asking::Ask(because) = asking
         {
-            self.report.asked(&request.issuer, because).await;
+            self.report.ca_requested(&request.issuer, because).await;
             if let Some((replaced, precondition)) = request.present() {
                 delete_request(&self.client, replaced, precondition).await;
             }

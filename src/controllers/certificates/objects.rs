@@ -18,7 +18,7 @@ use super::names::{
     SERVING, TLS_TYPE, USER_DATA,
 };
 use super::secret::{annotation, date, value};
-use super::state::{ClusterState, Pool, asks_with_force, is_asked_by_removal};
+use super::state::{ClusterState, Pool, asks_with_force, is_requested_by_removal};
 use crate::kubernetes::write::{
     Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, SecretWrite,
 };
@@ -40,8 +40,8 @@ pub(super) fn ca_write(
         answer.insert(FORCED.to_owned(), served);
     }
     let issued_by = present.and_then(|secret| annotation(secret, CA_ISSUER));
-    if let Some(asked) = &state.ca_request {
-        answer.insert(CA_ISSUER.to_owned(), asked.issuer.to_string());
+    if let Some(requested) = &state.ca_request {
+        answer.insert(CA_ISSUER.to_owned(), requested.issuer.to_string());
     } else if issued_by.is_some() {
         answer.insert(CA_ISSUER.to_owned(), String::new());
     }
@@ -76,7 +76,7 @@ fn stored_ca_write(
         annotations.extend(pair_annotations(CA, &leaf, policy)?);
     }
     // Removing the date asks for a rotation, which this is not yet.
-    if !is_answer && present.is_some_and(is_asked_by_removal) {
+    if !is_answer && present.is_some_and(is_requested_by_removal) {
         annotations.remove(NOT_AFTER);
     }
     let object = ObjectName::secret(NAMESPACE, CA);
@@ -85,8 +85,8 @@ fn stored_ca_write(
 
 /// The annotation that marks a requested rotation as done.
 fn handled(present: Option<&Secret>) -> Annotations {
-    let asked = present.and_then(|secret| annotation(secret, ROTATE));
-    asked.map(|asked| (ROTATED.to_owned(), asked.to_owned())).into_iter().collect()
+    let requested = present.and_then(|secret| annotation(secret, ROTATE));
+    requested.map(|requested| (ROTATED.to_owned(), requested.to_owned())).into_iter().collect()
 }
 
 /// The write of a new serving pair.
@@ -285,8 +285,8 @@ mod tests {
     #[test]
     fn a_request_by_a_removed_date_outlives_a_write_of_the_store() {
         let policy = Policy::default();
-        let asked = present(&[(NOT_BEFORE, "x"), (ISSUER, "x")], &[]);
-        let state = ClusterState { ca: Some(asked), ..ClusterState::default() };
+        let requested = present(&[(NOT_BEFORE, "x"), (ISSUER, "x")], &[]);
+        let state = ClusterState { ca: Some(requested), ..ClusterState::default() };
         let said = |write: &SecretWrite| {
             let annotations = patch(write)["metadata"]["annotations"].clone();
             (annotations[NOT_AFTER].is_string(), annotations[NOT_BEFORE].is_string())

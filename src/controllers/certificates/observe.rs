@@ -91,7 +91,7 @@ impl Observer {
     }
 
     /// Reads the objects as the controller does, with its own or an external serving pair.
-    pub(crate) async fn observe_as_kept(self) -> Result<ClusterState, ControlError> {
+    pub(crate) async fn observe_with_external_pair(self) -> Result<ClusterState, ControlError> {
         let state = self.observe().await?;
         match state.serving.as_ref().and_then(ExternalPair::noted) {
             Some(external) => Self { external: Some(external), ..self }.observe().await,

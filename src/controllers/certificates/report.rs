@@ -116,7 +116,7 @@ impl Report {
     }
 
     /// Reports a request for a CA to an issuer.
-    pub(super) async fn asked(&self, issuer: &IssuerRef, because: &Reason) {
+    pub(super) async fn ca_requested(&self, issuer: &IssuerRef, because: &Reason) {
         let note = format!("requested a signing CA from {issuer}: {because}");
         tracing::info!(%issuer, reason = because.label(), %because, "requested a signing CA");
         let object = ObjectName::secret(NAMESPACE, CA);

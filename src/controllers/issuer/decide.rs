@@ -45,7 +45,8 @@ pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Deci
         }
         Some(Ok(known)) => known,
     };
-    match seen.asked.and_then(|asked| policy.grant(asked, reserved).map_err(|all| all.join("; "))) {
+    let grant = |requested| policy.grant(requested, reserved).map_err(|all| all.join("; "));
+    match seen.requested.and_then(grant) {
         Ok(grant) => Decision::Sign(Box::new(grant)),
         Err(reason) => Decision::Failed(reason),
     }
@@ -68,7 +69,7 @@ mod tests {
 
     fn seen(approval: Approval, dns_name: &str) -> RequestSeen {
         let dns_names = vec![dns_name.to_owned()];
-        let asked = RequestedCertificate {
+        let requested = RequestedCertificate {
             request: SigningRequest { dns_names, ..SigningRequest::default() },
             usages: BTreeSet::new(),
             is_ca: false,
@@ -79,7 +80,7 @@ mod tests {
             namespace: "ns".to_owned(),
             name: "a".to_owned(),
         };
-        RequestSeen { issuer, approval, asked: Ok(asked) }
+        RequestSeen { issuer, approval, requested: Ok(requested) }
     }
 
     #[test]
@@ -109,7 +110,7 @@ mod tests {
             panic!("it is not signed")
         };
         assert_eq!((grant.duration, grant.is_ca), (Duration::from_secs(60), false));
-        let unread = RequestSeen { asked: Err("x".to_owned()), ..seen(Approval::Approved, "") };
+        let unread = RequestSeen { requested: Err("x".to_owned()), ..seen(Approval::Approved, "") };
         assert_eq!(decide(unread, ready), Decision::Failed("x".to_owned()));
     }
 }

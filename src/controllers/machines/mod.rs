@@ -112,7 +112,7 @@ impl MachineController {
         }
         let shared = PointerInputs::of(&self.observer.observe_pointers().await?)?;
         if self.shared.as_ref().is_some_and(|(_, before)| *before != shared) {
-            self.checks.values_mut().for_each(|looked| looked.versions = [None, None]);
+            self.checks.values_mut().for_each(|check| check.versions = [None, None]);
         }
         self.shared = Some((Instant::now(), shared.clone()));
         Ok((shared, None))
@@ -214,7 +214,7 @@ impl MachineController {
     /// Reports a new fault of a machine, or its end.
     async fn report_fault(&self, machine: &Machine, fault: Option<&str>) {
         let name = &machine.name;
-        let before = self.checks.get(name).and_then(|looked| looked.fault.as_deref());
+        let before = self.checks.get(name).and_then(|check| check.fault.as_deref());
         match fault {
             Some(fault) if before != Some(fault) => {
                 tracing::warn!(
@@ -243,18 +243,18 @@ impl MachineController {
         now: OffsetDateTime,
     ) -> Vec<String> {
         let is_due = |name: &String, metadata: &ObjectMeta| {
-            let Some(looked) = self.checks.get(name) else { return true };
+            let Some(check) = self.checks.get(name) else { return true };
             let secret = secrets.get(&secret_object(name).name);
             let versions = [version(metadata), secret.and_then(|it| version(it))];
-            looked.versions != versions || looked.again.is_some_and(|again| again <= now)
+            check.versions != versions || check.again.is_some_and(|again| again <= now)
         };
         let due = machines.iter().filter(|(name, metadata)| is_due(name, metadata));
         due.map(|(name, _)| name.clone()).collect()
     }
 
     fn report(&self) {
-        let line = |(name, looked): (&String, &MachineCheck)| {
-            Some(format!("machine {name}: {}", looked.fault.as_ref()?))
+        let line = |(name, check): (&String, &MachineCheck)| {
+            Some(format!("machine {name}: {}", check.fault.as_ref()?))
         };
         let lines: Vec<_> = self.checks.iter().filter_map(line).collect();
         Condition::of_all("machines", &lines).note(&self.health.status.degraded);
@@ -286,14 +286,14 @@ impl Reconciler for MachineController {
         let due: BTreeSet<_> = self.due(&machines, &secrets, now).into_iter().collect();
         let this = &*self;
         let looks = due.into_iter().map(async |name| {
-            let looked = this.settle(&name, &shared).await;
-            (name, looked)
+            let check = this.settle(&name, &shared).await;
+            (name, check)
         });
         let done: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
         let mut failure = None;
-        for (name, looked) in done {
-            match looked {
-                Ok(Some(looked)) => drop(self.checks.insert(name, looked)),
+        for (name, check) in done {
+            match check {
+                Ok(Some(check)) => drop(self.checks.insert(name, check)),
                 Ok(None) => drop(self.checks.remove(&name)),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -302,7 +302,7 @@ impl Reconciler for MachineController {
         if let Some(error) = failure {
             return Err(error);
         }
-        let again = self.checks.values().filter_map(|looked| looked.again).min();
+        let again = self.checks.values().filter_map(|check| check.again).min();
         let requeue = again.map_or(Requeue::Resync, |again| Requeue::at(again, now));
         Ok(read_again.map_or(requeue, |wait| requeue.or_after(wait)))
     }

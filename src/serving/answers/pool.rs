@@ -56,7 +56,7 @@ pub struct PoolState {
 
 /// Configs of a pool in the newest spec, for people.
 #[derive(Debug)]
-pub struct ShownConfigs {
+pub struct PoolConfigs {
     /// Served machine config, rendered.
     pub served: Option<(String, Bytes)>,
     /// Machine config served before, rendered.
@@ -158,7 +158,7 @@ impl Pool {
     }
 
     /// The configs that people see.
-    pub(super) fn shown(&self) -> ShownConfigs {
+    pub(super) fn configs(&self) -> PoolConfigs {
         let render = |inputs: &PoolInputs| {
             let compressed = CompressedContents::default();
             let body =
@@ -170,7 +170,7 @@ impl Pool {
         // Inputs that are not rendered have nothing to compare: machines get those before them.
         let served = rendered.find_map(|it| it);
         let before = rendered.find_map(|it| it);
-        ShownConfigs { served, before }
+        PoolConfigs { served, before }
     }
 
     /// Versions in which the present inputs cannot be rendered, while machines get an older config in them.
