@@ -34,7 +34,7 @@ use crate::serving::latest::Latest;
 use crate::serving::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::peers;
 use crate::serving::peers::LedgerPart;
-use crate::serving::publish::Served;
+use crate::serving::publish::ServedInputs;
 use crate::serving::serving_pair::ServedChain;
 use crate::telemetry::conditions::Status;
 
@@ -56,7 +56,7 @@ pub(super) struct Sources {
     pub(super) answers: Arc<Answers>,
     pub(super) status: Status,
     pub(super) policy: Arc<ArcSwap<access::Policy>>,
-    pub(super) served: watch::Receiver<Option<Arc<Served>>>,
+    pub(super) served: watch::Receiver<Option<Arc<ServedInputs>>>,
     pub(super) ledger: Ledger,
     pub(super) named: NamedMachines,
     pub(super) nodes: NodeIndex,

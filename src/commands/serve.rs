@@ -28,7 +28,7 @@ use super::token_issuer_flags::TokenIssuerFlags;
 use crate::commands::overview::{PointerVerdicts, pointer_verdicts};
 use crate::controllers::certificates::Trust;
 use crate::flags::{AUDIT, CertificateFlags, TokenFlags, duration};
-use crate::serving::publish::Served;
+use crate::serving::publish::ServedInputs;
 use crate::source;
 use crate::source::directory::Layout;
 use crate::store::state_directory::{Stamps, StateDirectory, StateError};
@@ -163,8 +163,8 @@ struct Announcer {
 impl Announcer {
     async fn follow(
         self,
-        served: watch::Receiver<Option<Arc<Served>>>,
-        mut checked: watch::Receiver<Option<Arc<Served>>>,
+        served: watch::Receiver<Option<Arc<ServedInputs>>>,
+        mut checked: watch::Receiver<Option<Arc<ServedInputs>>>,
     ) {
         // The next steps are below the first warnings, where they are seen.
         let announce = async {
@@ -174,7 +174,7 @@ impl Announcer {
         tokio::join!(announce, self.follow_pools(served));
     }
 
-    async fn follow_pools(&self, mut served: watch::Receiver<Option<Arc<Served>>>) {
+    async fn follow_pools(&self, mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
         loop {
             if let Some(served) = served.borrow_and_update().as_ref() {
                 self.publish_pools(&served.inputs);
@@ -185,7 +185,7 @@ impl Announcer {
         }
     }
 
-    fn announce(&self, served: &Served) {
+    fn announce(&self, served: &ServedInputs) {
         let problems = served.inputs.problems.iter();
         let of_pool = |it: &Problem| {
             Some((it.place.strip_prefix("MachineConfigPool ")?.to_owned(), it.reason.clone()))

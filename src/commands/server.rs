@@ -35,7 +35,7 @@ use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
 use crate::serving::live_reads::LiveReads;
 use crate::serving::pair_secret::until_mounted;
-use crate::serving::publish::{Publisher, Served};
+use crate::serving::publish::{Publisher, ServedInputs};
 use crate::serving::serving_pair::{ServedChain, ServingPair};
 use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
@@ -52,9 +52,9 @@ const MAX_WAITING_REPORTS: usize = 64;
 pub(super) struct Server {
     pub(super) ports: Ports,
     /// Served inputs, after each change.
-    pub(super) served: watch::Receiver<Option<Arc<Served>>>,
+    pub(super) served: watch::Receiver<Option<Arc<ServedInputs>>>,
     /// The same, once faults of the pools are logged.
-    pub(super) checked: watch::Receiver<Option<Arc<Served>>>,
+    pub(super) checked: watch::Receiver<Option<Arc<ServedInputs>>>,
     pub(super) reporting: Reporting,
     /// Background tasks that run forever.
     pub(super) tasks: Tasks,

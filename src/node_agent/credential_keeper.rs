@@ -8,7 +8,7 @@ use model::registry_credentials::{Entries, Registry};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::credential_list;
-use super::credential_plan::{CredentialPlan, Written, plan_credentials};
+use super::credential_plan::{CredentialPlan, WrittenDigests, plan_credentials};
 use super::open_directory::OpenDirectory;
 use crate::files::stamp::FileStamp;
 
@@ -50,7 +50,7 @@ pub struct CredentialReport {
 /// Findings of a check, with the plan.
 struct Observation {
     plan: CredentialPlan,
-    listed: Written,
+    listed: WrittenDigests,
     present: Option<Vec<u8>>,
     stamp: Option<FileStamp>,
     problem: Option<String>,
@@ -136,7 +136,7 @@ impl CredentialKeeper {
             Err(error) => {
                 let list = self.directory.join(&self.list);
                 let problem = format!("{}: {error}; starting a new list", list.display());
-                (Written::new(), Some(problem))
+                (WrittenDigests::new(), Some(problem))
             }
         };
         let mut plan = plan_credentials(entries, &listed, present.as_deref())

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Written credentials: registries, each with the SHA-256 of the written value, and of the next one while the file is
 /// being replaced.
-pub(super) type Written = BTreeMap<Registry, BTreeSet<String>>;
+pub(super) type WrittenDigests = BTreeMap<Registry, BTreeSet<String>>;
 
 /// State of a registry's entry in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,9 +66,9 @@ pub(super) struct CredentialPlan {
     /// New contents, if the file must change.
     pub file: Option<Vec<u8>>,
     /// List before the write: with old and new entries.
-    pub before: Written,
+    pub before: WrittenDigests,
     /// List after the write.
-    pub after: Written,
+    pub after: WrittenDigests,
     /// Registries with new or changed credentials.
     pub written: Vec<Registry>,
     /// Registries whose credentials existed already.
@@ -96,7 +96,7 @@ impl std::fmt::Debug for CredentialPlan {
 /// present one.
 pub(super) fn plan_credentials(
     wanted: &Entries,
-    listed: &Written,
+    listed: &WrittenDigests,
     present: Option<&[u8]>,
 ) -> Result<CredentialPlan, MalformedCredentials> {
     let mut file = CredentialFile::parse(present.unwrap_or_default())?;
@@ -206,7 +206,8 @@ mod tests {
         });
         let present = theirs.to_string();
         let first =
-            plan_credentials(&entries(&wanted), &Written::new(), Some(present.as_bytes())).unwrap();
+            plan_credentials(&entries(&wanted), &WrittenDigests::new(), Some(present.as_bytes()))
+                .unwrap();
         let names = |registries: &[Registry]| -> Vec<String> {
             registries.iter().map(|it| it.as_str().to_owned()).collect()
         };
@@ -228,7 +229,7 @@ mod tests {
             plan_credentials(&entries(&json!({})), &first.after, first.file.as_deref()).unwrap();
         assert_eq!(file(&last), json!({"auths": {"their.example": credential("them")}}));
         assert_eq!(names(&last.removed), ["new.example", "same.example"]);
-        assert_eq!(last.after, Written::new());
+        assert_eq!(last.after, WrittenDigests::new());
 
         // An entry that another party changed is no longer managed.
         let mut changed = file(&first);
@@ -251,7 +252,7 @@ mod tests {
         // At each step the process dies before the list, before the file, before the second list or not at all; the
         // next one sees the Secret's next state.
         for deaths in 0..4_u32.pow(3) {
-            let (mut list, mut present) = (Written::new(), None::<Vec<u8>>);
+            let (mut list, mut present) = (WrittenDigests::new(), None::<Vec<u8>>);
             for (step, user) in users.iter().enumerate() {
                 let plan = plan_credentials(&wanted(user), &list, present.as_deref()).unwrap();
                 assert_eq!(plan.foreign, [], "{deaths} {step}");
@@ -277,10 +278,12 @@ mod tests {
     fn a_file_that_is_not_understood_is_no_one_to_write_to() {
         for text in ["SECRET", "[]", "{\"auths\": 1}"] {
             let wanted = entries(&json!({"q": credential("a")}));
-            assert!(plan_credentials(&wanted, &Written::new(), Some(text.as_bytes())).is_err());
+            assert!(
+                plan_credentials(&wanted, &WrittenDigests::new(), Some(text.as_bytes())).is_err()
+            );
         }
         // An empty file is like none; without entries none is created.
-        let plan = plan_credentials(&entries(&json!({})), &Written::new(), None).unwrap();
+        let plan = plan_credentials(&entries(&json!({})), &WrittenDigests::new(), None).unwrap();
         assert_eq!(plan, CredentialPlan::default());
     }
 }

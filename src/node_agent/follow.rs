@@ -10,7 +10,7 @@ use super::Health;
 use super::health::map_name;
 use super::reconciler::{Reconciler, Report};
 use crate::files::watch::{DirectoryWatch, Scanned};
-use crate::source::cluster::{MapSeen, RegistryCaMap};
+use crate::source::cluster::{RegistryCaMap, RegistryCaMapState};
 
 /// Keeps the directory up to date with the merged ConfigMap, forever. It does nothing before the ConfigMap has been
 /// read. Must be called within a runtime.
@@ -21,12 +21,12 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
     loop {
         tokio::select! {
             seen = map.changed() => match seen {
-                MapSeen::Present(map) => {
+                RegistryCaMapState::Present(map) => {
                     let read = reported.read(&map);
                     health.watched(Ok(&read));
                     entries = Some(read);
                 }
-                MapSeen::Absent => {
+                RegistryCaMapState::Absent => {
                     health.watched(Err("not found"));
                     tracing::warn!(
                         object = map_name(),
@@ -35,8 +35,8 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
                         "ConfigMap of registry CAs not found, keeping the files on the node"
                     );
                 }
-                MapSeen::Unreadable(reason) => health.watched(Err(&reason)),
-                MapSeen::Unwatched(reason) => health.unwatched(&reason, SystemTime::now()),
+                RegistryCaMapState::Unreadable(reason) => health.watched(Err(&reason)),
+                RegistryCaMapState::Unwatched(reason) => health.unwatched(&reason, SystemTime::now()),
             },
             () = watch.changed() => {}
         }

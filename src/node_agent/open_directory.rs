@@ -167,9 +167,9 @@ impl OpenDirectory {
         }
         match self.read(name) {
             Ok(Some(found)) if found == wanted => {
-                let is_private =
+                let is_ours =
                     stat.st_mode & 0o7777 == FILE.bits() && stat.st_uid == geteuid().as_raw();
-                Ok(if is_private { File::Same } else { File::Exposed })
+                Ok(if is_ours { File::Same } else { File::Exposed })
             }
             // An unreadable file can be replaced.
             _ => Ok(File::Other),

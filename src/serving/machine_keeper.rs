@@ -44,7 +44,7 @@ pub(crate) struct MachineKeeper {
 
 /// Result of a look at the machines.
 #[derive(Debug, Default)]
-pub(super) struct KeptMachines {
+pub(super) struct MachinesOutcome {
     pub(super) known: KnownMachines,
     /// Faults for administrators, one line each.
     pub(super) attention: Vec<String>,
@@ -73,7 +73,7 @@ impl MachineKeeper {
     }
 
     /// Brings the tokens up to date with the objects. It may block.
-    pub(super) fn keep(&mut self, machines: &Machines) -> KeptMachines {
+    pub(super) fn keep(&mut self, machines: &Machines) -> MachinesOutcome {
         self.retry_at = None;
         let mut attention = Vec::new();
         if !self.is_loaded {
@@ -82,7 +82,7 @@ impl MachineKeeper {
                 Err(error) => {
                     self.retry_at = Some(Instant::now() + RETRY);
                     attention.push(error.to_string());
-                    return KeptMachines { known: KnownMachines::default(), attention };
+                    return MachinesOutcome { known: KnownMachines::default(), attention };
                 }
             }
         }
@@ -92,7 +92,7 @@ impl MachineKeeper {
         attention
             .extend(self.unreadable.iter().map(|(name, why)| format!("machine {name}: {why}")));
         self.tokens.report_shared();
-        KeptMachines { known: self.known(machines), attention }
+        MachinesOutcome { known: self.known(machines), attention }
     }
 
     /// Reads the tokens of an earlier process.

@@ -22,11 +22,11 @@ use tokio::sync::watch;
 
 use super::access_faults::AccessFault;
 use super::approval_keeper::ApprovalKeeper;
-use super::machine_keeper::{KeptMachines, MachineKeeper};
+use super::machine_keeper::{MachineKeeper, MachinesOutcome};
 use super::named_machines::{NamedMachines, UsedTokens};
 use super::pointer_writer::PointerWriter;
-use super::publish::{Publisher, Served};
-use super::token_keeper::{KeptTokens, TokenKeeper};
+use super::publish::{Publisher, ServedInputs};
+use super::token_keeper::{TokenKeeper, TokensOutcome};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
@@ -144,7 +144,7 @@ impl Pipeline {
             known.machines = tokens.take(&inputs.machines, &inputs.machine_states);
         }
         let Some(keeper) = &mut local.machines else { return };
-        let KeptMachines { known: machines, attention } = keeper.keep(&inputs.machines);
+        let MachinesOutcome { known: machines, attention } = keeper.keep(&inputs.machines);
         known.machines = machines;
         self.degrade(AccessFault::Machines, &attention);
     }
@@ -213,7 +213,7 @@ impl Pipeline {
             let known = Known { records: Some(records.clone()), signed, machines, inputs: None };
             policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
         };
-        let KeptTokens { records, attention } =
+        let TokensOutcome { records, attention } =
             local.keeper.as_mut()?.keep(&wanted.understood(), accept);
         self.degrade(AccessFault::Tokens, &attention);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
@@ -238,7 +238,7 @@ impl Pipeline {
         self.known.inputs = Some(snapshot.inputs.clone());
         if is_changed {
             let pointer_configs = self.write_pointers();
-            self.publisher.notify(Served { inputs: snapshot.inputs, pointer_configs });
+            self.publisher.notify(ServedInputs { inputs: snapshot.inputs, pointer_configs });
         }
     }
 

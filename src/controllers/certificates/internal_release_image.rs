@@ -37,7 +37,7 @@ pub(super) enum Decision {
     /// The pair must be signed again.
     Sign(Reason),
     /// The pair cannot be signed.
-    Waits(Waits),
+    Blocked(Blocker),
 }
 
 /// Reasons for signing the pair again.
@@ -70,7 +70,7 @@ impl Reason {
 
 /// Reasons why the pair cannot be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Waits {
+pub(super) enum Blocker {
     #[error("the Secret that the installer makes is missing")]
     Secret,
     #[error("the Infrastructure has no internal URL of the API server")]
@@ -79,7 +79,7 @@ pub(super) enum Waits {
     Ca,
 }
 
-impl Waits {
+impl Blocker {
     /// Next step of an administrator.
     pub(super) const fn fix(self) -> &'static str {
         match self {
@@ -100,12 +100,14 @@ pub(super) fn decide(
     if !state.has_release_image {
         return Ok(Decision::Absent);
     }
-    let Some(secret) = &state.release_image_pair else { return Ok(Decision::Waits(Waits::Secret)) };
+    let Some(secret) = &state.release_image_pair else {
+        return Ok(Decision::Blocked(Blocker::Secret));
+    };
     let Some(names) = &state.infrastructure.reference_names else {
-        return Ok(Decision::Waits(Waits::Names));
+        return Ok(Decision::Blocked(Blocker::Names));
     };
     let Some(ca) = ca(state, now)? else {
-        return Ok(Decision::Waits(Waits::Ca));
+        return Ok(Decision::Blocked(Blocker::Ca));
     };
     Ok(judge(secret, &hosts(names)?, &ca, policy, now))
 }

@@ -230,7 +230,7 @@ impl CertificateController {
         let decision = internal_release_image::decide(state, &self.policy, now)?;
         self.report.release_image(&decision);
         let because = match decision {
-            Decision::Absent | Decision::Waits(_) => return Ok(Some(until)),
+            Decision::Absent | Decision::Blocked(_) => return Ok(Some(until)),
             Decision::Current { until: own } => return Ok(Some(until.min(own))),
             Decision::Sign(because) => because,
         };

@@ -29,10 +29,10 @@ pub(super) enum Decision {
 }
 
 /// Policy of an issuer with its reserved names, or the reason why it cannot sign.
-pub(super) type IssuerKnown<'a> = Result<(&'a Policy, &'a ReservedNames), &'a str>;
+pub(super) type IssuerReadiness<'a> = Result<(&'a Policy, &'a ReservedNames), &'a str>;
 
 /// Decides on a request to an issuer, `None` if the issuer does not exist.
-pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Decision {
+pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerReadiness<'_>>) -> Decision {
     match seen.approval {
         Approval::Answered | Approval::Unapproved => return Decision::Leave,
         Approval::Denied => return Decision::Denied,

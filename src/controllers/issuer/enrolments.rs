@@ -22,7 +22,7 @@ use crate::sync::lock;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The request is sent, and the CA has not decided.
-    Waits(String),
+    Pending(String),
     /// The last attempt failed; it is retried later.
     InTrouble(String),
     /// The enrolment failed for good.
@@ -102,7 +102,7 @@ struct SharedProgress {
 
 impl SharedProgress {
     fn new(wake: Arc<Notify>) -> Self {
-        let asked = Progress::Waits("sending the request to the CA".to_owned());
+        let asked = Progress::Pending("sending the request to the CA".to_owned());
         Self { progress: Arc::new(Mutex::new(asked)), wake }
     }
 
@@ -133,7 +133,7 @@ impl EnrolmentAttempt {
         let request = Request::Signing(&grant.request.der);
         let waits = |_, pause: Pause<'_>| {
             progress.set(match pause {
-                Pause::Asked(reason) => Progress::Waits(waiting(reason)),
+                Pause::Asked(reason) => Progress::Pending(waiting(reason)),
                 Pause::Away(error) => Progress::InTrouble(error.to_string()),
             });
         };

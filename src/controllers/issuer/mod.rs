@@ -135,7 +135,7 @@ impl IssuerController {
             let outcome = self.outcome(&object, seen, issuers, now);
             let (condition, fields) = match outcome {
                 Outcome::Nothing => continue,
-                Outcome::Waits(message) => (not_ready("Pending", message), Map::new()),
+                Outcome::Pending(message) => (not_ready("Pending", message), Map::new()),
                 Outcome::Denied => {
                     let message = "denied, and therefore not signed".to_owned();
                     (not_ready("Denied", message), failed_at(now))
@@ -174,7 +174,7 @@ impl IssuerController {
             };
             let target = Target { kind: &kind, object: &object };
             match self.outcome(&object, seen, issuers, round.now) {
-                Outcome::Nothing | Outcome::Waits(_) | Outcome::Denied => {}
+                Outcome::Nothing | Outcome::Pending(_) | Outcome::Denied => {}
                 Outcome::Failed(message) => {
                     let condition =
                         Condition { type_: "Failed", is_true: true, reason: "Failed", message };
@@ -204,7 +204,7 @@ impl IssuerController {
         });
         let grant: Box<Grant> = match decide(seen, known) {
             Decision::Leave => return Outcome::Nothing,
-            Decision::Pending(message) => return Outcome::Waits(message),
+            Decision::Pending(message) => return Outcome::Pending(message),
             Decision::Denied => return Outcome::Denied,
             Decision::Failed(message) => return Outcome::Failed(message),
             Decision::Sign(grant) => grant,
@@ -214,14 +214,14 @@ impl IssuerController {
             Signer::Ca(ca) => match ca.issue(&grant, now) {
                 Ok(signed) => Outcome::Issued(signed, None),
                 // The CA may have just expired, and be replaced.
-                Err(error @ IssueError::NoSigner) => Outcome::Waits(error.to_string()),
+                Err(error @ IssueError::NoSigner) => Outcome::Pending(error.to_string()),
                 Err(error) => Outcome::Failed(error.to_string()),
             },
             Signer::Upstream(upstream) => {
                 let id = object.metadata.uid.as_deref().unwrap_or_default();
                 match self.enrolments.follow(id, name, upstream, *grant) {
-                    Progress::Waits(message) | Progress::InTrouble(message) => {
-                        Outcome::Waits(message)
+                    Progress::Pending(message) | Progress::InTrouble(message) => {
+                        Outcome::Pending(message)
                     }
                     Progress::Failed(message) => Outcome::Failed(message),
                     Progress::Issued(signed, changed) => Outcome::Issued(*signed, changed),
@@ -331,7 +331,7 @@ impl Target<'_> {
 
 enum Outcome {
     Nothing,
-    Waits(String),
+    Pending(String),
     Denied,
     Failed(String),
     /// Issued, with a description of changes by the external CA.

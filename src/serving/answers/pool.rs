@@ -11,7 +11,7 @@ use model::render::{self, CompressedContents, PoolInputs, Unselected};
 use tokio::sync::OnceCell;
 
 use super::answer::{Answer, OverlayBase, Refusal, etag};
-use super::segments::SharedPieces;
+use super::segments::SharedSegments;
 use super::variant::Variant;
 use crate::telemetry::{Metrics, PoolLabel};
 
@@ -28,7 +28,7 @@ pub(super) struct Pool {
     /// Results by [`Variant::index`].
     pub(super) outcomes: [OnceCell<Outcome>; Variant::COUNT],
     /// Pieces that the bodies share.
-    pieces: SharedPieces,
+    pieces: SharedSegments,
     /// Result of rendering the present inputs in the newest version, once it is known.
     pub(super) check: OnceLock<Result<RenderCheck, String>>,
 }

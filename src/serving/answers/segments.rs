@@ -22,9 +22,9 @@ const MIN_SHARED: usize = 4 << 10;
 
 /// Pieces of a pool's bodies.
 #[derive(Debug, Default)]
-pub(super) struct SharedPieces(Mutex<Vec<Bytes>>);
+pub(super) struct SharedSegments(Mutex<Vec<Bytes>>);
 
-impl SharedPieces {
+impl SharedSegments {
     /// Splits `body` into pieces, and shares those in earlier ones.
     pub(super) fn segments(&self, body: &Bytes) -> Segments {
         let mut pieces = Vec::new();
@@ -199,7 +199,7 @@ mod tests {
 
     /// Bytes in memory for bodies that are shared in this order.
     fn held(bodies: &[Bytes]) -> (Vec<Segments>, usize) {
-        let shared = SharedPieces::default();
+        let shared = SharedSegments::default();
         let segments: Vec<_> = bodies.iter().map(|it| shared.segments(it)).collect();
         for (segments, body) in segments.iter().zip(bodies) {
             assert_eq!((&segments.to_bytes(), segments.len()), (body, body.len()));

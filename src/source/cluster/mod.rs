@@ -47,7 +47,7 @@ use crate::kubernetes::client::{self, ConnectError};
 use crate::telemetry::Reporting;
 
 pub use super::cluster::machine_records::{MachineRecords, RecordError};
-pub use super::cluster::registry_cas::{MapSeen, RegistryCaMap};
+pub use super::cluster::registry_cas::{RegistryCaMap, RegistryCaMapState};
 pub use super::cluster::report::LiveRequest;
 pub use super::cluster::secrets::NamedSecret;
 pub use super::cluster::settings::Settings;
