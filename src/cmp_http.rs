@@ -14,11 +14,12 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use time::OffsetDateTime;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use crate::backoff::Backoff;
 use crate::http_client::{HttpConnection, read};
@@ -38,7 +39,6 @@ const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Creates the waits between attempts to reach a server.
-#[must_use]
 pub(crate) fn tries() -> Backoff {
     Backoff::new(FIRST_WAIT, LONGEST_WAIT)
 }
@@ -177,11 +177,11 @@ impl Server {
         read(response, MAX_BYTES).await.map_err(failed)
     }
 
-    async fn connect(&self) -> anyhow::Result<Box<dyn Stream>> {
+    async fn connect(&self) -> anyhow::Result<Either<TlsStream<TcpStream>, TcpStream>> {
         let socket = TcpStream::connect((&self.host[..], self.port)).await?;
-        let Some((config, name)) = &self.tls else { return Ok(Box::new(socket)) };
+        let Some((config, name)) = &self.tls else { return Ok(Either::Right(socket)) };
         let connector = TlsConnector::from(Arc::clone(config));
-        Ok(Box::new(connector.connect(name.clone(), socket).await?))
+        Ok(Either::Left(connector.connect(name.clone(), socket).await?))
     }
 
     fn request(&self, message: Vec<u8>) -> http::Result<Request<Body>> {
@@ -221,9 +221,6 @@ fn random() -> Option<[u8; 16]> {
     aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
     Some(bytes)
 }
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// TLS with the program's usual settings, and only these CAs.
 fn tls_by(cas: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Error> {

@@ -6,6 +6,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::sync::lock;
+
 /// Applies `work` to all `jobs` on as many threads as there are processors; the results are in the order of `jobs`.
 pub(crate) fn map<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
@@ -23,7 +25,7 @@ pub(crate) fn map<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -
             scope.spawn(|| {
                 while let Some((index, job)) = take() {
                     let result = work(job);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+                    lock(&results).push((index, result));
                 }
             });
         }

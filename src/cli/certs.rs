@@ -1,6 +1,6 @@
 //! The command `certs`: shows, checks and replaces the certificates of a state directory or a cluster.
 
-use clap::{Args as ClapArgs, Subcommand};
+use clap::Subcommand;
 use time::OffsetDateTime;
 
 use super::examples;
@@ -8,14 +8,8 @@ use crate::commands::certs::settings::{
     CheckSettings, DistrustSettings, RotateSettings, ShowSettings,
 };
 
-#[derive(Debug, ClapArgs)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, Subcommand)]
-enum Command {
+pub(super) enum Command {
     /// Print the certificates and pointer configs.
     #[command(after_help = examples::CERTS_SHOW)]
     Show(ShowSettings),
@@ -34,9 +28,9 @@ enum Command {
     Distrust(DistrustSettings),
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
-    match &args.command {
+    match command {
         Command::Show(settings) => settings.run(now),
         Command::Check(settings) => settings.run(now),
         Command::Rotate(settings) => settings.run(now),

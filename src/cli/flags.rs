@@ -3,8 +3,6 @@
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
-use crate::telemetry::Verbosity;
-
 /// The reference server's logging flags. `--v` counts; the others are accepted, so that an
 /// existing invocation works, and change nothing: log lines go to standard error.
 #[derive(Debug, Args)]
@@ -12,15 +10,9 @@ use crate::telemetry::Verbosity;
 pub(super) struct KlogFlags {
     /// Verbosity of the log: 0 to 3: normal, 4: details, 8: everything
     #[arg(long = "v", short = 'v', global = true, value_name = "N", default_value_t = 0)]
-    v: i32,
+    pub(super) v: i32,
     #[command(flatten)]
     ignored: IgnoredKlogFlags,
-}
-
-impl KlogFlags {
-    pub(super) fn verbosity(&self) -> Verbosity {
-        Verbosity(self.v)
-    }
 }
 
 /// Flags that take a value, and flags of Go's boolean form: `--flag`, `--flag=true`.

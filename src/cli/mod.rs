@@ -1,15 +1,11 @@
 //! The command line: commands and exit codes. Their flags are the settings of [`crate::commands`].
 
-mod access_flags;
 mod certs;
 mod cmp;
 mod completions;
 mod examples;
 mod flags;
 mod machines;
-mod registry_auth;
-mod serve;
-mod start;
 mod tokens;
 mod usage;
 
@@ -27,6 +23,8 @@ use crate::commands::bootstrap::{self, BootstrapSettings};
 use crate::commands::inspect::{self, InspectSettings};
 use crate::commands::node_ca::{self, NodeCaSettings};
 use crate::commands::render::{self, RenderSettings};
+use crate::commands::serve::{self, ServeSettings};
+use crate::commands::start::{self, StartSettings};
 use crate::commands::validate::{self, ValidateSettings};
 use crate::commands::{controller, issuer};
 use crate::telemetry;
@@ -51,10 +49,10 @@ enum Command {
     Bootstrap(BootstrapSettings),
     /// Serve all pools of a running cluster.
     #[command(after_help = examples::START)]
-    Start(start::Args),
+    Start(StartSettings),
     /// Serve all pools of a directory of manifests, and manage the certificates.
     #[command(after_help = examples::SERVE)]
-    Serve(serve::Args),
+    Serve(ServeSettings),
     /// Manage the certificates and the user data of a cluster.
     #[command(after_help = examples::CONTROLLER)]
     Controller(controller::Settings),
@@ -62,14 +60,14 @@ enum Command {
     #[command(after_help = examples::ISSUER)]
     Issuer(issuer::Settings),
     /// Show, check or replace the certificates of a state directory or a cluster.
-    #[command(after_help = examples::CERTS)]
-    Certs(certs::Args),
+    #[command(subcommand, after_help = examples::CERTS)]
+    Certs(certs::Command),
     /// Add, list, revoke or replace the tokens with which machines fetch configs.
-    #[command(after_help = examples::TOKENS)]
-    Tokens(tokens::Args),
+    #[command(subcommand, after_help = examples::TOKENS)]
+    Tokens(tokens::Command),
     /// Get certificates from an organisation's CA with CMPv2.
-    #[command(after_help = examples::CMP)]
-    Cmp(cmp::Args),
+    #[command(subcommand, after_help = examples::CMP)]
+    Cmp(cmp::Command),
     /// Show what a machine gets, fetched as Ignition does, and why it does not boot.
     ///
     /// Exit codes: 0 the machine boots, or two configs are the same; 1 it does not boot, or they differ; 2
@@ -151,14 +149,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             completions::run(&args, Cli::command());
             return ExitCode::SUCCESS;
         }
-        Some(Command::Certs(args)) => certs::run(&args),
-        Some(Command::Cmp(args)) => cmp::run(&args),
-        Some(Command::Tokens(args)) => tokens::run(&args),
+        Some(Command::Certs(command)) => certs::run(&command),
+        Some(Command::Cmp(command)) => cmp::run(&command),
+        Some(Command::Tokens(command)) => tokens::run(&command),
         Some(Command::Controller(settings)) => with_logs(&cli.klog, || controller::run(settings)),
         Some(Command::Issuer(settings)) => with_logs(&cli.klog, || issuer::run(settings)),
         Some(Command::Bootstrap(settings)) => with_logs(&cli.klog, || bootstrap::run(settings)),
-        Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(args)),
-        Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(args)),
+        Some(Command::Start(settings)) => with_logs(&cli.klog, || start::run(settings)),
+        Some(Command::Serve(settings)) => with_logs(&cli.klog, || serve::run(settings)),
         Some(Command::NodeCa(settings)) => with_logs(&cli.klog, || node_ca::run(settings)),
     };
     match result {
@@ -181,7 +179,7 @@ fn with_logs(
     flags: &KlogFlags,
     command: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let _logs = telemetry::init_logs(flags.verbosity())?;
+    let _logs = telemetry::init_logs(flags.v)?;
     command()
 }
 

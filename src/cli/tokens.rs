@@ -1,26 +1,20 @@
 //! The command `tokens`: access to configs by tokens.
 
-use clap::{Args as ClapArgs, Subcommand};
+use clap::Subcommand;
 use time::OffsetDateTime;
 
 use super::examples;
-use crate::commands::place::PlaceFlags;
+use crate::commands::state_location::StateLocationFlags;
 use crate::commands::tokens::{self, AddSettings, RevokeSettings, RotateSettings};
 
-#[derive(Debug, ClapArgs)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, Subcommand)]
-enum Command {
+pub(super) enum Command {
     /// Make a token for machines whose pointer configs are kept elsewhere, and print it once
     #[command(after_help = examples::TOKENS_ADD)]
     Add(AddSettings),
     /// Print all tokens, and which pointer configs have none
     #[command(after_help = examples::TOKENS_LIST)]
-    List(PlaceFlags),
+    List(StateLocationFlags),
     /// Revoke a token
     #[command(after_help = examples::TOKENS_REVOKE)]
     Revoke(RevokeSettings),
@@ -29,9 +23,9 @@ enum Command {
     Rotate(RotateSettings),
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(command: &Command) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
-    match &args.command {
+    match command {
         Command::Add(settings) => tokens::add(settings, now),
         Command::List(place) => tokens::list(place, now),
         Command::Revoke(settings) => tokens::revoke(settings, now),

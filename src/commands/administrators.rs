@@ -18,7 +18,7 @@ use crate::telemetry::conditions::Status;
 
 /// Address and names of the listener for administrators. The default port depends on the command.
 #[derive(Debug, Clone, Args)]
-pub struct AdministratorsAddress {
+pub(crate) struct AdministratorsAddress {
     /// Address and port for metrics, /healthz and /readyz; `off` for none
     #[arg(id = "metrics_address", long = "metrics-address", value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:8797", help_heading = LISTENING)]
@@ -31,7 +31,7 @@ pub struct AdministratorsAddress {
 
 /// Address of the listener, `None` for no listener.
 #[derive(Debug, Clone, Copy)]
-pub struct MetricsAddress(pub Option<SocketAddr>);
+pub(crate) struct MetricsAddress(pub Option<SocketAddr>);
 
 impl FromStr for MetricsAddress {
     type Err = &'static str;

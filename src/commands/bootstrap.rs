@@ -11,12 +11,12 @@ use model::registry_ca::RegistryHost;
 use super::server::{AccessSettings, PairFiles, ServerSettings, run as serve};
 use super::serving_flags::ServingFlags;
 use crate::files::bounded;
-use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
+use crate::serving::tls_policy::{TlsPolicy, warn_ignored_suites};
 use crate::source::directory::Layout;
 use crate::source::{self, manifest};
 
 #[derive(Debug, Args)]
-pub struct BootstrapSettings {
+pub(crate) struct BootstrapSettings {
     /// Directory with `machine-pools`, `machine-configs`, `controller-config` and `api-server`
     #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap")]
     server_basedir: PathBuf,
@@ -36,7 +36,7 @@ pub struct BootstrapSettings {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
     let BootstrapSettings {
         server_basedir: base,
         bootstrap_kubeconfig: kubeconfig,
@@ -96,7 +96,7 @@ fn tls_policy(path: &Path, flags: &TlsPolicy) -> Option<TlsPolicy> {
     };
     match read_profile(&bytes) {
         Ok((policy, passed_over)) => {
-            warn_passed_over(&passed_over);
+            warn_ignored_suites(&passed_over);
             Some(policy.with_groups_of(flags))
         }
         Err(error) => {

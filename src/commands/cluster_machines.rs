@@ -7,18 +7,24 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use model::objects::{FIRST_BOOT_MACHINE_VERSION, REARM_ANNOTATION};
-use serde_json::{Value, json};
+use model::access::approval::{APPROVED_PREFIX, Subject, annotation_of, parse_yes};
+use model::objects::{APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, REARM_ANNOTATION};
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
+use super::certs::date;
 use crate::controllers::NAMESPACE;
 use crate::kubernetes::client::{self, reason};
 use crate::kubernetes::watch::{ObjectSeen, ObjectWatch};
 
 /// Maximum time for the controller to make a token.
 const LONGEST: Duration = Duration::from_secs(30);
+/// Time after which an approval of an address is removed from its pool, long after its end.
+const REMOVED_AFTER: time::Duration = time::Duration::days(1);
 const KIND: &str = "FirstBootMachine";
+const POOL_KIND: &str = "MachineConfigPool";
 
 /// A client of the cluster, with a runtime for its answers.
 pub(super) struct ClusterMachines {
@@ -63,6 +69,34 @@ impl ClusterMachines {
                 }
                 Err(error) => Err(failed(name, &error)),
             }
+        })
+    }
+
+    /// Annotates the object that approves a machine, for all servers of the cluster.
+    pub(super) fn approve(&self, subject: &Subject, now: OffsetDateTime) -> Result<()> {
+        let (api, kind, name) = match subject {
+            Subject::Named(name) => (self.machines(), KIND, name),
+            Subject::At { pool, .. } => (client::api(&self.client, "", &pools()), POOL_KIND, pool),
+        };
+        let object = || format!("{kind} {name}");
+        let mut annotations = Map::new();
+        self.runtime.block_on(async {
+            match subject {
+                Subject::Named(_) => {
+                    annotations.insert(APPROVED_ANNOTATION.to_owned(), date(now)?.into());
+                }
+                Subject::At { address, .. } => {
+                    let known = api.get_metadata(name).await.with_context(object)?;
+                    let known = known.metadata.annotations.unwrap_or_default();
+                    let old = known.iter().filter(|(key, value)| is_old(key, value, now));
+                    annotations.extend(old.map(|(key, _)| (key.clone(), Value::Null)));
+                    annotations.insert(annotation_of(*address), date(now)?.into());
+                }
+            }
+            let patch = json!({"metadata": {"annotations": annotations}});
+            let params = PatchParams::default();
+            api.patch_metadata(name, &params, &Patch::Merge(patch)).await.with_context(object)?;
+            Ok(())
         })
     }
 
@@ -132,6 +166,16 @@ pub(super) fn secret_name(machine: &str) -> String {
 
 fn kind() -> ApiResource {
     client::resource("machine-config-server.io", "v1alpha1", KIND, "firstbootmachines")
+}
+
+fn pools() -> ApiResource {
+    client::resource("machineconfiguration.openshift.io", "v1", POOL_KIND, "machineconfigpools")
+}
+
+/// True for an approval of an address that ended long ago.
+fn is_old(key: &str, value: &str, now: OffsetDateTime) -> bool {
+    let at = parse_yes(value);
+    key.starts_with(APPROVED_PREFIX) && at.is_ok_and(|at| now - at > REMOVED_AFTER)
 }
 
 fn failed(name: &str, error: &kube::Error) -> anyhow::Error {

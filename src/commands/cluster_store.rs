@@ -11,11 +11,13 @@ use time::OffsetDateTime;
 use tokio::runtime::{Builder, Runtime};
 
 use super::certs::distrust::DistrustPreview;
-use super::certs::exposure::{self, Worth};
+use super::certs::exposure::{self, ConfigFindings};
 use super::certs::{date, warn_locked_out};
 use super::print_line;
-use super::state_store::{ChangeTokens, Seen, StateStore};
-use crate::controllers::certificates::{Ask, CA, ClusterState, Observer, SERVING, ask, is_unused};
+use super::state_store::{ChangeTokens, ObservedState, StateStore};
+use crate::controllers::certificates::{
+    AdministratorRequest, CA, ClusterState, Observer, SERVING, ask, is_unused,
+};
 use crate::controllers::{NAMESPACE, tokens, until_applied};
 use crate::kubernetes::{Applied, ObjectName, client};
 
@@ -35,11 +37,11 @@ impl ClusterStore {
     }
 
     /// Reads the present state, and the objects.
-    async fn see(&self) -> Result<(Seen, ClusterState)> {
+    async fn see(&self) -> Result<(ObservedState, ClusterState)> {
         let namespace = &self.user_data_namespace;
         let observer = Observer::new(self.client.clone(), namespace.clone(), Vec::new());
-        let observer = observer.with_machines(true);
-        let state = observer.observe_as_kept().await?;
+        let observer = Observer { has_machines: true, ..observer };
+        let state = observer.observe_with_external_pair().await?;
         let certificates = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
         let title = |name: &String| state.user_data_title(name);
         let pointers = state.user_data.iter().filter_map(|(name, secret)| {
@@ -48,7 +50,7 @@ impl ClusterStore {
         });
         let unused = state.user_data.iter().filter(|(_, secret)| is_unused(secret));
         let of_machines = state.user_data.keys().filter(|name| ClusterState::is_of_machine(name));
-        let seen = Seen {
+        let seen = ObservedState {
             pools: state.pools.iter().map(|pool| pool.name.clone()).collect(),
             place: "the cluster".to_owned(),
             pointers: pointers.collect(),
@@ -63,7 +65,11 @@ impl ClusterStore {
     }
 
     /// Reads the state, and writes the request that `decide` returns, if any. After a conflict it reads again.
-    fn ask(&self, secret: &str, mut decide: impl FnMut(Seen) -> Result<Option<Ask>>) -> Result<()> {
+    fn ask(
+        &self,
+        secret: &str,
+        mut decide: impl FnMut(ObservedState) -> Result<Option<AdministratorRequest>>,
+    ) -> Result<()> {
         let object = ObjectName::secret(NAMESPACE, secret);
         self.runtime.block_on(until_applied(object, async || {
             let (seen, cluster) = self.see().await?;
@@ -76,7 +82,7 @@ impl ClusterStore {
 }
 
 impl StateStore for ClusterStore {
-    fn observe(&self, _: Option<&Path>) -> Result<Seen> {
+    fn observe(&self, _: Option<&Path>) -> Result<ObservedState> {
         Ok(self.runtime.block_on(self.see())?.0)
     }
 
@@ -84,7 +90,7 @@ impl StateStore for ClusterStore {
         true
     }
 
-    fn worth(&self, _: Option<&Path>) -> Result<Worth> {
+    fn config_findings(&self, _: Option<&Path>) -> Result<ConfigFindings> {
         let enforced = self.records()?.enforced;
         self.runtime.block_on(exposure::of_cluster(&self.client, &enforced))
     }
@@ -102,7 +108,7 @@ impl StateStore for ClusterStore {
         for secret in [ca.then_some(CA), Some(SERVING)].into_iter().flatten() {
             let value = date(now)?;
             let is_first = secret == CA || !ca;
-            self.ask(secret, |Seen { place, observed, .. }| {
+            self.ask(secret, |ObservedState { place, observed, .. }| {
                 let asked = RotationRequest { ca, serving: true, force, ..observed.asked };
                 let state = CertificateState { asked, ..observed };
                 let generate = &mut |_| policy.algorithm.generate();
@@ -113,7 +119,11 @@ impl StateStore for ClusterStore {
                     bail!("{place}: {refused}");
                 }
                 warnings = attention;
-                Ok(Some(Ask::Rotation { secret, value: value.clone(), is_forced: force }))
+                Ok(Some(AdministratorRequest::Rotation {
+                    secret,
+                    value: value.clone(),
+                    is_forced: force,
+                }))
             })?;
             print_line(&format!("requested a rotation of Secret {NAMESPACE}/{secret}"));
         }
@@ -136,8 +146,8 @@ impl StateStore for ClusterStore {
                 return Ok(None);
             }
             let preview = DistrustPreview::of(seen, named, policy, now)?;
-            preview.tell(yes, now, &mut reported)?;
-            let request = Ask::Distrust(preview.asked.distrust.clone());
+            preview.report(yes, now, &mut reported)?;
+            let request = AdministratorRequest::Distrust(preview.asked.distrust.clone());
             last = Some(preview);
             Ok(Some(request))
         })?;

@@ -4,16 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::Args;
-use kube::Client;
 use model::ledger::Outcome;
 
 use super::administrators::AdministratorsAddress;
 use super::controller_page;
 use super::leader_elected::LeaderElected;
 use crate::controllers::NAMESPACE;
-use crate::controllers::certificates::{
-    self, CertificateController, ExternalPair, Observer, TrustSnapshot,
-};
+use crate::controllers::certificates::{self, CertificateController, Observer, TrustSnapshot};
 use crate::controllers::machines::{self, MachineController};
 use crate::controllers::registry_ca::RegistryCaController;
 use crate::controllers::rendered_pools::{self, Ledgers, PoolController};
@@ -26,7 +23,7 @@ const LEASE: &str = "machine-config-server-controller";
 
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("127.0.0.1:8798")))]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Kubeconfig for access to the API server; the pod's service account by default
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -43,11 +40,11 @@ pub struct Settings {
 }
 
 /// Runs the controllers until a signal.
-pub fn run(settings: Settings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: Settings) -> anyhow::Result<()> {
     tracing::info!(version = super::version(), "starting");
     let Settings { kubeconfig, administrators, certificates, access, machines, pools } = settings;
     ensure!(
-        !machines.is_on() || certificates.user_data_namespace != NAMESPACE,
+        !machines.first_boot_machines || certificates.user_data_namespace != NAMESPACE,
         "--first-boot-machines: --user-data-namespace must be another one than {NAMESPACE}, which has the Secrets of machines"
     );
     let external = certificates.external()?;
@@ -56,15 +53,24 @@ pub fn run(settings: Settings) -> anyhow::Result<()> {
     let leader_elected =
         LeaderElected { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
     leader_elected.run(|client, identity| {
-        let pools = pools.is_on().then(|| pool_controller(&pools, &client, &identity, &health));
-        let has_machines = machines.is_on();
+        let (has_machines, observer) =
+            (machines.first_boot_machines, || certificates.observer(&client));
+        let pools = pools.render_pools.then(|| {
+            let ledgers = pools.ledgers.map(ledgers);
+            PoolController::new(client.clone(), ledgers, &identity, health.clone())
+        });
         let machines =
-            has_machines.then(|| machine_controller(&certificates, &client, &identity, &health));
-        let settings = (certificates, external, access, has_machines);
-        let rest = keep(client, settings, identity, health, shown);
-        async {
+            has_machines.then(|| MachineController::new(observer(), &identity, health.clone()));
+        let tokens = TokenController::new(observer(), access, &identity, health.clone());
+        let registry_cas = RegistryCaController::new(client.clone(), &identity, health.clone());
+        let observer = Observer { external, has_machines, ..observer() };
+        let certificates =
+            CertificateController::new(observer, certificates, &identity, health, shown);
+        async move {
             tokio::select! {
-                error = rest => error,
+                error = tokens.run() => error.into(),
+                error = certificates.run() => error.into(),
+                error = registry_cas.run() => error.into(),
                 error = if_on(pools.map(PoolController::run)) => error,
                 error = if_on(machines.map(MachineController::run)) => error,
             }
@@ -78,57 +84,6 @@ async fn if_on(controller: Option<impl Future<Output = ControlError>>) -> anyhow
         Some(controller) => controller.await.into(),
         None => std::future::pending().await,
     }
-}
-
-fn machine_controller(
-    certificates: &certificates::Settings,
-    client: &Client,
-    identity: &str,
-    health: &Health,
-) -> MachineController {
-    let (namespace, hosts) = (certificates.user_data_namespace.clone(), certificates.hosts.clone());
-    let observer = Observer::new(client.clone(), namespace, hosts);
-    MachineController::new(client.clone(), observer, identity, health.clone())
-}
-
-/// Runs all controllers. Returns the error that ended one.
-async fn keep(
-    client: Client,
-    (certificates, external, access, has_machines): (
-        certificates::Settings,
-        Option<ExternalPair>,
-        tokens::Settings,
-        bool,
-    ),
-    identity: String,
-    health: Health,
-    shown: TrustSnapshot,
-) -> anyhow::Error {
-    let registry_cas = RegistryCaController::new(client.clone(), &identity, health.clone());
-    let observer = Observer::new(
-        client.clone(),
-        certificates.user_data_namespace.clone(),
-        certificates.hosts.clone(),
-    );
-    let tokens = TokenController::new(client.clone(), observer, access, &identity, health.clone());
-    let certificates = CertificateController::new(client, certificates, &identity, health, shown)
-        .with_external(external)
-        .with_machines(has_machines);
-    tokio::select! {
-        error = tokens.run() => error.into(),
-        error = certificates.run() => error.into(),
-        error = registry_cas.run() => error.into(),
-    }
-}
-
-fn pool_controller(
-    settings: &rendered_pools::Settings,
-    client: &Client,
-    identity: &str,
-    health: &Health,
-) -> PoolController {
-    let ledgers = settings.ledgers().map(|servers| ledgers(servers.to_owned()));
-    PoolController::new(client.clone(), ledgers, identity, health.clone())
 }
 
 /// Asks the boot ledgers of all servers behind a name.

@@ -8,8 +8,10 @@ use model::overview::{ControllerOverview, Server};
 use model::page::controller_page;
 use time::OffsetDateTime;
 
-use crate::commands::overview::{Judged, PERIOD, assets, certificate, html_response, judged};
-use crate::controllers::certificates::{Trust, TrustSnapshot};
+use crate::commands::overview::{
+    PERIOD, PointerVerdicts, assets, certificate, html_response, pointer_verdicts,
+};
+use crate::controllers::certificates::TrustSnapshot;
 use crate::server::events;
 use crate::server::readiness::Readiness;
 use crate::telemetry::conditions::Status;
@@ -48,15 +50,15 @@ async fn overview(State(sources): State<Sources>) -> Json<ControllerOverview> {
 impl Sources {
     fn overview(&self) -> ControllerOverview {
         let now = OffsetDateTime::now_utc();
-        let Trust { chain, holders, faults } = self.shown.trust();
-        let Judged { pointers, trust } = judged(&chain, &holders, &faults, now);
+        let public = self.shown.trust();
+        let PointerVerdicts { pointers, trust } = pointer_verdicts(&public, now);
         let Readiness { not_ready, degraded } = Readiness::of_status(&self.status);
         ControllerOverview {
             at: now,
             server: Server { version: super::version(), since: self.since },
             not_ready,
             degraded,
-            certificates: chain.iter().map(certificate).collect(),
+            certificates: public.chain.iter().map(certificate).collect(),
             pointers,
             trust,
         }

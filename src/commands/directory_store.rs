@@ -12,11 +12,12 @@ use pki::{Host, LEFT_OUT, Lockout, LockoutReason, Policy, RotationRequest, Step,
 use time::OffsetDateTime;
 
 use super::certs::distrust::DistrustPreview;
-use super::certs::exposure::{self, Worth};
+use super::certs::exposure::{self, ConfigFindings};
 use super::certs::{located, warn_locked_out};
+use super::named_machines::open_state;
+use super::print_line;
 use super::rendering::read_manifests;
-use super::state_store::{ChangeTokens, Seen, StateStore};
-use super::{print_line, tell};
+use super::state_store::{ChangeTokens, ObservedState, StateStore};
 use crate::store::state_directory::{Reconciled, StateDirectory};
 use crate::store::unreadable::Unreadable;
 
@@ -25,13 +26,7 @@ pub(super) struct DirectoryStore(StateDirectory);
 impl DirectoryStore {
     /// Opens an existing directory: a typo must not create a new one.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        if !path.is_dir() {
-            bail!("--state-dir {}: directory not found", path.display());
-        }
-        let tell_wait = |path: &Path| {
-            tell(&format!("waiting for another process that changes {}", path.display()));
-        };
-        Ok(Self(StateDirectory::open(path, tell_wait)?))
+        Ok(Self(open_state(path)?))
     }
 
     /// Names of the present serving certificate, for its replacement.
@@ -90,7 +85,7 @@ impl DirectoryStore {
 }
 
 impl StateStore for DirectoryStore {
-    fn observe(&self, manifests: Option<&Path>) -> Result<Seen> {
+    fn observe(&self, manifests: Option<&Path>) -> Result<ObservedState> {
         let inputs = manifests.map(|root| read_manifests(root.to_owned(), false)).transpose()?;
         let pools = inputs.map(|inputs| Arc::new(inputs.pools.into_keys().collect()));
         let state = self.0.clone().with_pools(pools);
@@ -98,7 +93,7 @@ impl StateStore for DirectoryStore {
         let of_machines = pointers.iter().filter(|file| state.is_of_machine(&file.path));
         let of_machines = of_machines.map(|file| file.path.display().to_string()).collect();
         let pointers = pointers.into_iter();
-        Ok(Seen {
+        Ok(ObservedState {
             pools: state.pools()?,
             place: state.path().display().to_string(),
             observed: state.observe(&self.present_hosts()?, &RotationRequest::default())?,
@@ -115,8 +110,8 @@ impl StateStore for DirectoryStore {
         false
     }
 
-    fn worth(&self, manifests: Option<&Path>) -> Result<Worth> {
-        let Some(manifests) = manifests else { return Ok(Worth::default()) };
+    fn config_findings(&self, manifests: Option<&Path>) -> Result<ConfigFindings> {
+        let Some(manifests) = manifests else { return Ok(ConfigFindings::default()) };
         exposure::of_manifests(manifests, &self.records()?.enforced)
     }
 
@@ -163,7 +158,7 @@ impl StateStore for DirectoryStore {
         // Held from the look on, so that no other process distrusts the remaining CAs meanwhile.
         let wanted = || {
             let preview = DistrustPreview::of(self.observe(None)?, named, policy, now)?;
-            preview.tell(yes, now, &mut reported)?;
+            preview.report(yes, now, &mut reported)?;
             anyhow::Ok((self.present_hosts()?, preview.asked))
         };
         let mut done = self.0.reconcile(wanted, policy, now)?;

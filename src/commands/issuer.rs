@@ -16,7 +16,7 @@ const LEASE: &str = "machine-config-server-issuer";
 
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("127.0.0.1:8800")))]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Kubeconfig for access to the API server; the pod's service account by default
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -28,7 +28,7 @@ pub struct Settings {
 }
 
 /// Signs until a signal.
-pub fn run(settings: Settings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: Settings) -> anyhow::Result<()> {
     tracing::info!(version = super::version(), "starting");
     let Settings { kubeconfig, administrators, cluster_resource_namespace } = settings;
     let (health, pages) = (Health::default(), Router::new());

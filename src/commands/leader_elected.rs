@@ -37,12 +37,12 @@ impl LeaderElected {
         W: Future<Output = anyhow::Error>,
     {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let result = runtime.block_on(self.stand(work));
+        let result = runtime.block_on(self.campaign(work));
         runtime.shutdown_background();
         result
     }
 
-    async fn stand<W>(self, work: impl FnOnce(Client, String) -> W) -> anyhow::Result<()>
+    async fn campaign<W>(self, work: impl FnOnce(Client, String) -> W) -> anyhow::Result<()>
     where
         W: Future<Output = anyhow::Error>,
     {

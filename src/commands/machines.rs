@@ -20,7 +20,7 @@ use crate::flags::host_and_port;
 use crate::serving::peers::get;
 
 #[derive(Debug, Args)]
-pub struct MachinesSettings {
+pub(crate) struct MachinesSettings {
     /// Only the machine at this address
     address: Option<IpAddr>,
     /// Metrics address of a server
@@ -32,7 +32,7 @@ pub struct MachinesSettings {
 }
 
 #[derive(Debug, Deserialize)]
-struct Reported {
+struct ServerOverview {
     machines: Vec<MachineLine>,
     #[serde(default)]
     named_machines: Vec<NamedMachine>,
@@ -41,12 +41,12 @@ struct Reported {
     #[serde(default)]
     approved_machines: Vec<ApprovedMachine>,
     silent_servers: Vec<String>,
-    pools: Vec<ReportedPool>,
+    pools: Vec<PoolIgnition>,
 }
 
 /// Ignition versions of the machines of a pool.
 #[derive(Debug, Deserialize)]
-struct ReportedPool {
+struct PoolIgnition {
     name: String,
     oldest_ignition: Option<String>,
     min_ignition: Option<String>,
@@ -54,7 +54,7 @@ struct ReportedPool {
     without_tls: usize,
 }
 
-impl ReportedPool {
+impl PoolIgnition {
     /// The pool in a line; `None` without a machine.
     fn line(&self) -> Option<String> {
         let Self { name, oldest_ignition, min_ignition, with_old_ignition, without_tls } = self;
@@ -69,12 +69,12 @@ impl ReportedPool {
     }
 }
 
-impl Reported {
+impl ServerOverview {
     /// Prints the pools, and the machines with names and approvals.
     fn print_rest(&self) {
         if !self.machines.is_empty() {
             print_line("");
-            let lines = self.pools.iter().filter_map(ReportedPool::line);
+            let lines = self.pools.iter().filter_map(PoolIgnition::line);
             lines.for_each(|line| print_line(&line));
         }
         print_table(&NAMED_COLUMNS, &self.named_machines, named_row);
@@ -91,7 +91,7 @@ fn print_table<T, const N: usize>(
     if !machines.is_empty() {
         print_line("");
         let rows: Vec<_> = machines.iter().map(row).collect();
-        terminal::print(&table(columns, &rows, terminal::look()));
+        terminal::print(&table(columns, &rows, terminal::style()));
     }
 }
 
@@ -99,9 +99,9 @@ fn print_table<T, const N: usize>(
 ///
 /// # Errors
 /// The server does not answer, or a machine is stuck.
-pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut reported: Reported = runtime.block_on(ask(&settings.from))?;
+    let mut reported: ServerOverview = runtime.block_on(ask(&settings.from))?;
     for line in std::mem::take(&mut reported.silent_servers) {
         tracing::warn!(
             reason = line,
@@ -123,7 +123,7 @@ pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
         print_line("no machine has requested a config yet");
     } else {
         let rows: Vec<_> = machines.iter().map(machine_row).collect();
-        terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::look()));
+        terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::style()));
     }
     if !settings.json && settings.address.is_none() {
         reported.print_rest();

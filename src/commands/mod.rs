@@ -2,41 +2,43 @@
 //!
 //! Their settings derive `clap::Args`. [`crate::cli`] names the commands.
 
-pub mod administrators;
-pub mod approve;
-pub mod bootstrap;
-pub mod certs;
+pub(crate) mod administrators;
+pub(crate) mod approve;
+pub(crate) mod bootstrap;
+pub(crate) mod certs;
 mod cluster_machines;
 mod cluster_store;
-pub mod cmp;
-pub mod controller;
+pub(crate) mod cmp;
+pub(crate) mod controller;
 mod controller_page;
 mod directory_store;
-pub mod inspect;
-pub mod issuer;
+pub(crate) mod inspect;
+pub(crate) mod issuer;
 mod leader_elected;
-pub mod machines;
-pub mod named_machines;
-pub mod node_ca;
+pub(crate) mod machines;
+pub(crate) mod named_machines;
+pub(crate) mod node_ca;
 mod overview;
-pub mod place;
 mod pool_page;
-pub mod probe;
+pub(crate) mod probe;
 mod progress;
-pub mod render;
+pub(crate) mod render;
 mod rendering;
-pub mod serve;
-pub mod server;
+pub(crate) mod serve;
+pub(crate) mod server;
 mod server_pipeline;
 mod server_settings;
 pub(crate) mod serving_flags;
 mod signals;
+pub(crate) mod start;
 mod start_block;
+pub(crate) mod state_location;
 pub(crate) mod state_store;
 mod tasks;
 mod terminal;
-pub mod tokens;
-pub mod validate;
+mod token_issuer_flags;
+pub(crate) mod tokens;
+pub(crate) mod validate;
 
 use std::io::Write as _;
 
@@ -44,30 +46,30 @@ use model::escape::escaped;
 use time::OffsetDateTime;
 
 #[cfg(not(feature = "fips"))]
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ")");
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ")");
 /// Version and commit.
 #[cfg(feature = "fips")]
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ", FIPS)");
+pub(crate) const VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ", FIPS)");
 
 /// Name, version, commit.
-#[must_use]
-pub fn version() -> String {
+pub(crate) fn version() -> String {
     format!("machine-config-server {VERSION}")
 }
 
 /// Keeps private keys out of core dumps, and this process's memory from other processes of the same user. A failure
 /// does not prevent serving.
-pub fn keep_memory_private() {
+pub(crate) fn keep_memory_private() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
 /// Prints a line for a person. A closed pipe is ignored.
-pub fn print_line(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{}", escaped(line));
 }
 
 /// Prints a line on standard error.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn print_stderr(line: &str) {
     let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(line));
 }
 

@@ -15,14 +15,14 @@ use sha2::{Digest as _, Sha512};
 use time::OffsetDateTime;
 
 use super::cluster_machines::{ClusterMachines, secret_name};
-use super::{print_line, tell};
+use super::{print_line, print_stderr};
 use crate::controllers::NAMESPACE;
 use crate::files::replace::{self, PUBLIC};
 use crate::store::machine_files::WantedMachine;
 use crate::store::state_directory::StateDirectory;
 
 #[derive(Debug, Args)]
-pub struct AddSettings {
+pub(crate) struct AddSettings {
     /// Name of the machine, as of an object: lowercase letters, digits, dashes and dots
     #[arg(value_parser = name)]
     name: String,
@@ -48,7 +48,7 @@ pub struct AddSettings {
 }
 
 #[derive(Debug, Args)]
-pub struct RearmSettings {
+pub(crate) struct RearmSettings {
     /// Name of the machine
     #[arg(value_parser = name)]
     name: String,
@@ -72,7 +72,7 @@ pub(super) struct StateFlags {
 
 impl StateFlags {
     /// Connects to the cluster, if the flags name one.
-    fn cluster(&self) -> anyhow::Result<Option<ClusterMachines>> {
+    pub(super) fn cluster(&self) -> anyhow::Result<Option<ClusterMachines>> {
         match (&self.kubeconfig, self.in_cluster) {
             (None, false) => Ok(None),
             (kubeconfig, _) => ClusterMachines::connect(kubeconfig.clone()).map(Some),
@@ -80,7 +80,7 @@ impl StateFlags {
     }
 
     /// Opens an existing directory: a typo must not create a new one.
-    fn open(&self) -> anyhow::Result<StateDirectory> {
+    pub(super) fn open(&self) -> anyhow::Result<StateDirectory> {
         open_state(&self.state_dir)
     }
 }
@@ -88,10 +88,10 @@ impl StateFlags {
 /// Opens an existing state directory.
 pub(super) fn open_state(path: &Path) -> anyhow::Result<StateDirectory> {
     ensure!(path.is_dir(), "--state-dir {}: directory not found", path.display());
-    let tell_wait = |path: &Path| {
-        tell(&format!("waiting for another process that changes {}", path.display()));
+    let report_wait = |path: &Path| {
+        print_stderr(&format!("waiting for another process that changes {}", path.display()));
     };
-    Ok(StateDirectory::open(path, tell_wait)?)
+    Ok(StateDirectory::open(path, report_wait)?)
 }
 
 pub(super) fn name(text: &str) -> Result<String, String> {
@@ -106,7 +106,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// There is a manifest of this name, `serve` has not run yet, or a file cannot be written.
-pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pool, addresses, overlay, manifests, state } = settings;
     let overlay = overlay.as_deref().map(read_overlay).transpose()?;
     if let Some(cluster) = state.cluster()? {
@@ -224,10 +224,7 @@ fn print_ways(file: &str, text: &[u8], name: &str) {
 }
 
 /// Has the server arm a machine's token again.
-///
-/// # Errors
-/// There is no such machine.
-pub fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RearmSettings { name, state } = settings;
     let value = now.unix_timestamp_nanos().to_string();
     if let Some(cluster) = state.cluster()? {
@@ -245,7 +242,7 @@ pub fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()
         }
         Some(_) => {}
     }
-    state.ask_to_arm(name, &value)?;
+    state.request_arming(name, &value)?;
     print_line(&format!("{name}: a running server arms the token within seconds"));
     Ok(())
 }

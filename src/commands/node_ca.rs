@@ -20,7 +20,7 @@ use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
 #[derive(Debug, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("off")))]
-pub struct NodeCaSettings {
+pub(crate) struct NodeCaSettings {
     /// Kubeconfig for access to the API server; the pod's service account by default
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct NodeCaSettings {
 }
 
 /// Keeps a node's files up to date until SIGTERM or SIGINT.
-pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
     let NodeCaSettings { layout, resync, .. } = settings;
     let directory = settings.dir.unwrap_or_else(|| layout.directory().into());
     tracing::info!(version = super::version(), folder = %directory.display(), "starting");

@@ -21,28 +21,30 @@ use model::overview::{
 use model::page::{MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page};
 use model::render::registries_without_ca;
 use pki::plan::renewal;
-use pki::{self, Host, Lockout, Policy, TrustHolder, locked_out};
+use pki::{self, Host, Policy, locked_out};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use utoipa::OpenApi;
 
+use crate::controllers::certificates::Trust;
 use crate::server::events;
 use crate::server::readiness::Readiness;
 use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::peers;
-use crate::serving::peers::Part;
-use crate::serving::publish::Served;
-use crate::serving::serving_pair::ShownChain;
+use crate::serving::peers::LedgerPart;
+use crate::serving::publish::ServedInputs;
+use crate::serving::serving_pair::ServedChain;
 use crate::telemetry::conditions::Status;
 
 /// Judges the known pointer configs at a time; `None` if they cannot be read. It may block.
-pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Option<Judged> + Send + Sync>;
+pub(crate) type JudgePointers =
+    Box<dyn Fn(OffsetDateTime) -> Option<PointerVerdicts> + Send + Sync>;
 
 /// Pointer configs, and what they trust.
 #[derive(Debug)]
-pub struct Judged {
+pub(crate) struct PointerVerdicts {
     /// Verdicts.
     pub pointers: Vec<PointerStatus>,
     /// Trust between them, CAs and the serving certificate.
@@ -54,12 +56,12 @@ pub(super) struct Sources {
     pub(super) answers: Arc<Answers>,
     pub(super) status: Status,
     pub(super) policy: Arc<ArcSwap<access::Policy>>,
-    pub(super) served: watch::Receiver<Option<Arc<Served>>>,
+    pub(super) served: watch::Receiver<Option<Arc<ServedInputs>>>,
     pub(super) ledger: Ledger,
     pub(super) named: NamedMachines,
     pub(super) nodes: NodeIndex,
     pub(super) history: History,
-    pub(super) chain: ShownChain,
+    pub(super) chain: ServedChain,
     pub(super) pointers: Option<JudgePointers>,
     /// Name of the other servers, `HOST:PORT`.
     pub(super) peers: Option<String>,
@@ -69,10 +71,10 @@ pub(super) struct Sources {
     /// Unique name of this server.
     pub(super) name: String,
     /// Machines of all servers, gathered once for concurrent requests.
-    pub(super) gathered: Latest<Gathered>,
+    pub(super) machines_snapshot: Latest<MachinesSnapshot>,
 }
 
-pub(super) struct Gathered {
+pub(super) struct MachinesSnapshot {
     /// Machines, stuck ones first.
     pub(super) lines: Arc<Vec<MachineLine>>,
     /// True if machines were compared with the nodes of a cluster.
@@ -167,13 +169,9 @@ pub(super) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
 }
 
 /// Pointer configs with the verdict if a machine boots from them at present.
-pub(super) fn judged(
-    chain: &[pki::Certificate],
-    holders: &[TrustHolder],
-    faults: &[Lockout],
-    now: OffsetDateTime,
-) -> Judged {
-    let lockouts = [faults, &locked_out(chain, holders, now)].concat();
+pub(super) fn pointer_verdicts(trust: &Trust, now: OffsetDateTime) -> PointerVerdicts {
+    let Trust { chain, holders, faults } = trust;
+    let lockouts = [&faults[..], &locked_out(chain, holders, now)].concat();
     let names: BTreeSet<&str> = holders
         .iter()
         .map(|it| &it.name[..])
@@ -186,7 +184,7 @@ pub(super) fn judged(
     let pointer = |name: &str| PointerStatus { name: name.to_owned(), problem: problem(name) };
     let pointers: Vec<_> = names.into_iter().map(pointer).collect();
     let trust = TrustMap::new(chain, holders, &pointers);
-    Judged { pointers, trust }
+    PointerVerdicts { pointers, trust }
 }
 
 /// All that is on the page
@@ -225,28 +223,21 @@ async fn description() -> Response {
     ([(CONTENT_TYPE, "application/json")], DESCRIPTION.clone()).into_response()
 }
 
-async fn part(State(sources): State<Arc<Sources>>) -> Json<Part> {
+async fn part(State(sources): State<Arc<Sources>>) -> Json<LedgerPart> {
     let (machines, waiting) = (sources.ledger.machines(), sources.named.approvals.list_waiting());
-    Json(Part { server: sources.name.clone(), machines, waiting })
-}
-
-/// Value that changes with the contents of the page.
-#[derive(PartialEq)]
-pub(super) struct Stamp {
-    counts: [u64; 3],
-    conditions: [Vec<String>; 3],
-    period: i64,
+    Json(LedgerPart { server: sources.name.clone(), machines, waiting })
 }
 
 impl Sources {
-    fn stamp(&self) -> Stamp {
+    /// Value that changes with the contents of the page.
+    fn stamp(&self) -> ([u64; 3], [Vec<String>; 3], i64) {
         let Status { out_of_service, not_ready, degraded } = &self.status;
         let period = if self.peers.is_some() { PEERS_PERIOD } else { PERIOD };
-        Stamp {
-            counts: [self.ledger.changes(), self.nodes.changes(), self.history.count()],
-            conditions: [out_of_service.lines(), not_ready.lines(), degraded.lines()],
-            period: OffsetDateTime::now_utc().unix_timestamp() / period,
-        }
+        (
+            [self.ledger.changes(), self.nodes.changes(), self.history.count()],
+            [out_of_service.lines(), not_ready.lines(), degraded.lines()],
+            OffsetDateTime::now_utc().unix_timestamp() / period,
+        )
     }
 
     pub(super) fn server(&self) -> Server {
@@ -254,7 +245,7 @@ impl Sources {
     }
 
     /// Finds the machine at an address: all machines, and its place among them.
-    async fn find(&self, address: &str) -> Result<(Arc<Gathered>, usize), Response> {
+    async fn find(&self, address: &str) -> Result<(Arc<MachinesSnapshot>, usize), Response> {
         let Ok(address) = address.parse::<IpAddr>() else {
             return Err((StatusCode::BAD_REQUEST, "not an IP address\n").into_response());
         };
@@ -285,7 +276,7 @@ impl Sources {
         let (changes, older_changes) = self.history.changes();
         let chain = (self.chain)();
         let without_pointers =
-            || Judged { pointers: Vec::new(), trust: TrustMap::new(&chain, &[], &[]) };
+            || PointerVerdicts { pointers: Vec::new(), trust: TrustMap::new(&chain, &[], &[]) };
         let judged = self.pointers.as_ref().and_then(judge).unwrap_or_else(without_pointers);
         Overview {
             at: now,
@@ -309,11 +300,11 @@ impl Sources {
         }
     }
 
-    pub(super) async fn machines(&self) -> Arc<Gathered> {
-        self.gathered.get(async || self.gather(OffsetDateTime::now_utc()).await).await
+    pub(super) async fn machines(&self) -> Arc<MachinesSnapshot> {
+        self.machines_snapshot.get(async || self.gather(OffsetDateTime::now_utc()).await).await
     }
 
-    async fn gather(&self, now: OffsetDateTime) -> Gathered {
+    async fn gather(&self, now: OffsetDateTime) -> MachinesSnapshot {
         let (mut silent, mut waiting) = (Vec::new(), self.named.approvals.list_waiting());
         let machines = match &self.peers {
             None => self.ledger.machines(),
@@ -337,7 +328,7 @@ impl Sources {
             (machines.into_iter().map(line).collect(), nodes.is_some())
         });
         sort(&mut lines);
-        Gathered { lines: Arc::new(lines), knows_nodes, waiting, silent }
+        MachinesSnapshot { lines: Arc::new(lines), knows_nodes, waiting, silent }
     }
 
     pub(super) fn pools(&self, lines: &[MachineLine]) -> Vec<Pool> {

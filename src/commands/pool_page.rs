@@ -28,8 +28,8 @@ pub(super) fn router(sources: Arc<Sources>) -> Router {
 async fn html(State(sources): State<Arc<Sources>>, Path(name): Path<String>) -> Response {
     let machines = sources.machines().await;
     let pool = sources.pools(&machines.lines).into_iter().find(|pool| pool.name == name);
-    let shown = tokio::task::block_in_place(|| sources.answers.shown(&name));
-    let (Some(pool), Some(shown)) = (pool, shown) else {
+    let configs = tokio::task::block_in_place(|| sources.answers.configs(&name));
+    let (Some(pool), Some(configs)) = (pool, configs) else {
         return (StatusCode::NOT_FOUND, "no pool has this name\n").into_response();
     };
     let of_pool = |line: &&MachineLine| {
@@ -38,8 +38,8 @@ async fn html(State(sources): State<Arc<Sources>>, Path(name): Path<String>) -> 
     let of_pool: Vec<_> = machines.lines.iter().filter(of_pool).collect();
     let counts = counts(|rank| of_pool.iter().filter(|line| line.standing.rank == rank).count());
     tokio::task::block_in_place(|| {
-        let machine = shown.served.as_ref().and_then(|(_, body)| read(body));
-        let before = shown.before.as_ref().and_then(|(name, body)| Some((name, read(body)?)));
+        let machine = configs.served.as_ref().and_then(|(_, body)| read(body));
+        let before = configs.before.as_ref().and_then(|(name, body)| Some((name, read(body)?)));
         let until = Instant::now() + COMPARED_FOR;
         let before = before
             .and_then(|(name, before)| Some((name, changes(&before, machine.as_ref()?, until))));

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
+use axum::body::Body;
+use http::request::Builder;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use ignition::SpecVersion;
 use model::inspect::{ServerAnswer, ServerEvidence};
 use model::pointer_config::{Fetch, accept};
 use pki::{Certificate, Host};
@@ -22,11 +24,13 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::http_client::HttpConnection;
+
 /// Ignition's timeout for the head of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub(crate) struct Address {
     host: Host,
     port: u16,
 }
@@ -62,7 +66,7 @@ impl fmt::Display for Address {
 
 /// Connects to `address` as a machine would for `fetch`, accepts any certificates, and requests the config by HEAD if
 /// `is_trusted` accepts them: credentials are only sent to a trusted server.
-pub async fn ask(
+pub(crate) async fn ask(
     address: &Address,
     fetch: &Fetch,
     is_trusted: impl Fn(&ServerEvidence) -> bool,
@@ -143,29 +147,41 @@ async fn head(
     stream: TlsStream<TcpStream>,
     fetch: &Fetch,
 ) -> anyhow::Result<(StatusCode, HeaderMap)> {
-    let host = fetch.url.authority().map_or("", http::uri::Authority::as_str);
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let mut request = config_request(fetch, Method::HEAD, fetch.spec, "machine-config-server")?;
+    request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let answer = HttpConnection::new(stream).await?.send(request).await?;
+    let (head, _) = answer.into_parts();
+    Ok((head.status, head.headers))
+}
+
+/// A request for the config of `fetch` in `spec`, with the credentials.
+pub(super) fn config_request(
+    fetch: &Fetch,
+    method: Method,
+    spec: SpecVersion,
+    user_agent: &str,
+) -> anyhow::Result<Request<Body>> {
     let target = fetch.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let mut request = Request::builder()
-        .method(Method::HEAD)
-        .uri(target)
-        .header(header::HOST, host)
-        .header(header::ACCEPT, accept(fetch.spec))
-        .header(header::ACCEPT_ENCODING, "identity")
-        .header(header::USER_AGENT, "machine-config-server")
-        .body(String::new())?;
+    let mut request = request(&fetch.url, method, target, user_agent)
+        .header(header::ACCEPT, accept(spec))
+        .body(Body::empty())?;
     for (name, value) in &fetch.headers {
         let name = HeaderName::from_bytes(name.as_bytes())?;
         request.headers_mut().insert(name, HeaderValue::from_bytes(value.as_bytes())?);
     }
-    request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // The connection is driven by the wait, and its result after the answer does not matter.
-    let answer = async move { sender.send_request(request).await };
-    let (answer, _) = tokio::join!(answer, connection);
-    let (head, _) = answer?.into_parts();
-    Ok((head.status, head.headers))
+    Ok(request)
+}
+
+/// A request to the server of `url`, without credentials.
+pub(super) fn request(url: &Uri, method: Method, target: &str, user_agent: &str) -> Builder {
+    let host = url.authority().map_or("", http::uri::Authority::as_str);
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    Request::builder()
+        .method(method)
+        .uri(target)
+        .header(header::HOST, host)
+        .header(header::ACCEPT_ENCODING, "identity")
+        .header(header::USER_AGENT, user_agent)
 }
 
 /// Accepts every certificate; trust is judged later. The server must still prove to have its key.

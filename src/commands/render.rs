@@ -16,16 +16,16 @@ use model::table::table;
 use pki::Certificate;
 use time::OffsetDateTime;
 
-use super::place::Place;
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
-use super::{tell, terminal};
+use super::state_location::StateLocation;
+use super::{print_stderr, terminal};
 use crate::flags::{spec, url};
 use crate::source::cluster;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-pub struct RenderSettings {
+pub(crate) struct RenderSettings {
     /// The pool
     pool: String,
     /// Directory of manifests, YAML or JSON, any file names
@@ -77,11 +77,11 @@ impl RenderSettings {
     }
 
     /// Location of the CAs for a pointer config.
-    fn cas(&self) -> Place {
+    fn cas(&self) -> StateLocation {
         if !self.is_cluster() {
-            return Place::Directory(self.state_dir.clone());
+            return StateLocation::Directory(self.state_dir.clone());
         }
-        Place::Cluster {
+        StateLocation::Cluster {
             kubeconfig: self.kubeconfig.clone(),
             user_data_namespace: self.user_data_namespace.clone(),
         }
@@ -113,7 +113,7 @@ impl RenderSettings {
 ///
 /// # Errors
 /// The config cannot be rendered; then nothing was printed.
-pub fn run(settings: &RenderSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: &RenderSettings) -> anyhow::Result<()> {
     let mut text = if settings.pointer {
         make_pointer(settings)?.into_bytes()
     } else if settings.machine_config {
@@ -158,7 +158,7 @@ fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Re
     };
     let Some(merged) = error.merged() else { bail!("pool {pool}: {error}") };
     // The merge of the MachineConfigs, from which no machine boots.
-    tell(&format!("warning: pool {pool} does not get this config: {error}"));
+    print_stderr(&format!("warning: pool {pool} does not get this config: {error}"));
     Ok(serde_json::to_vec_pretty(&**merged)?)
 }
 
@@ -177,7 +177,9 @@ fn explained(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<u8>> {
         .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
     let said = |origin: &&Origin| !origin.members.is_empty() || !origin.covered.is_empty();
     let rows: Vec<_> = origins.iter().filter(said).map(origin_row).collect();
-    Ok(table(&["WHAT", "WHICH", "FROM", "COVERS"], &rows, terminal::look()).join("\n").into_bytes())
+    Ok(table(&["WHAT", "WHICH", "FROM", "COVERS"], &rows, terminal::style())
+        .join("\n")
+        .into_bytes())
 }
 
 fn origin_row(origin: &Origin) -> Vec<String> {

@@ -8,23 +8,27 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
+use clap::Args;
+use model::access::AccessMode;
 use model::access::machine::Window;
-use model::access::rotation::RotationPolicy;
 use model::inputs::{Inputs, Problem};
 use model::objects::SecretName;
+use model::registry_credentials::DEFAULT_SECRET;
 use nix::ifaddrs::getifaddrs;
 use pki::{Host, Policy, RotationRequest, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
 use super::certs::{log_left_out, log_step};
-use super::server::{
-    self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings, ServingOptions,
-};
+use super::server::{self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings};
+use super::serving_flags::ServingFlags;
 use super::start_block::StartBlock;
 use super::terminal;
-use crate::commands::overview::{Judged, judged};
-use crate::serving::publish::Served;
+use super::token_issuer_flags::TokenIssuerFlags;
+use crate::commands::overview::{PointerVerdicts, pointer_verdicts};
+use crate::controllers::certificates::Trust;
+use crate::flags::{AUDIT, CertificateFlags, TokenFlags, duration};
+use crate::serving::publish::ServedInputs;
 use crate::source;
 use crate::source::directory::Layout;
 use crate::store::state_directory::{Stamps, StateDirectory, StateError};
@@ -35,76 +39,98 @@ use crate::telemetry::{Reporting, log_attention, wait_until_written};
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
 const LONGEST_WAIT: Duration = Duration::hours(1);
 /// Interval between checks of the files, so that readiness agrees with the page.
-const BETWEEN_LOOKS: std::time::Duration = std::time::Duration::from_secs(5);
+const CHECK_PERIOD: std::time::Duration = std::time::Duration::from_secs(5);
 
-pub struct ServeSettings {
-    /// Top directory of the manifests.
-    pub manifests: PathBuf,
-    /// State directory for certificates and pointer configs.
-    pub state: PathBuf,
-    /// Names and addresses that machines reach this server by, in addition to this machine's own.
-    pub hosts: Vec<Host>,
-    /// Settings of issued certificates.
-    pub certificates: Policy,
-    pub options: ServingOptions,
-    /// Secret among the manifests with registry credentials for machines of enforced pools.
-    pub registry_credentials: Option<SecretName>,
-    /// True if manifests with parts without effect are refused.
-    pub is_strict: bool,
-    pub access: AccessSettings,
-    pub tokens: RotationPolicy,
-    /// Time for which a machine's token stays open after its first use.
-    pub window: Window,
+#[derive(Debug, Args)]
+pub(crate) struct ServeSettings {
+    /// Directory of manifests, YAML or JSON, any file names
+    dir: PathBuf,
+    /// Directory for the certificates and pointer configs, which the server makes
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    state_dir: PathBuf,
+    /// Name or address with which machines reach this server; pointer configs get the first one; this
+    /// machine's names and addresses are added
+    #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<Host>,
+    /// Access mode of pools without an annotation: off serves all clients; audit serves all and reports
+    /// requests that would be refused; enforce serves clients with a token
+    #[arg(long, value_name = "off|audit|enforce", default_value = AUDIT, help_heading = "Access")]
+    access: AccessMode,
+    /// Refuse manifests with a field without effect: an unknown one, or one that is newer than the config's spec
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    issuer: TokenIssuerFlags,
+    #[command(flatten)]
+    tokens: TokenFlags,
+    /// Time that a machine's token stays valid after its config was first sent completely
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "Access")]
+    machine_token_window: std::time::Duration,
+    #[command(flatten)]
+    certificates: CertificateFlags,
+    /// Give machines of enforced pools the registry credentials of this Secret, or of the pool's Secret;
+    /// openshift-config/pull-secret without a name
+    #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET,
+        help_heading = "Access")]
+    registry_auth: Option<SecretName>,
+    #[command(flatten)]
+    serving: ServingFlags,
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
+    let mut options = settings.serving.options()?;
+    let issuer = settings.issuer.issuer()?;
     // Names of this server for machines are also valid for administrators.
-    settings.options.listen.administrators.names.extend_from_slice(&settings.hosts);
+    options.listen.administrators.names.extend_from_slice(&settings.hosts);
     let hosts = hosts(&settings.hosts, &own_hosts());
     // The best host for machines elsewhere comes first.
     let pointer_host = hosts[0].clone();
     // Nothing is made for a directory that is mistyped.
-    if let Err(error) = std::fs::metadata(&settings.manifests) {
-        bail!("{}: {error}", settings.manifests.display());
+    if let Err(error) = std::fs::metadata(&settings.dir) {
+        bail!("{}: {error}", settings.dir.display());
     }
-    let state = StateDirectory::of_this_server(&settings.state)?;
+    let state = StateDirectory::of_this_server(&settings.state_dir)?;
     let (known_pools, pools) = watch::channel(None);
     let mut renewal = Renewal {
         state: state.clone(),
         pools: pools.clone(),
         hosts,
-        policy: settings.certificates,
+        policy: settings.certificates.policy(),
         attention: Vec::new(),
         stamps: None,
         failure: None,
-        looked: (OffsetDateTime::now_utc(), Instant::now()),
+        checked_at: (OffsetDateTime::now_utc(), Instant::now()),
     };
     // A failure must not keep machines from the present certificates.
     let requeue_at = renewal.reconcile();
 
     let of_pointers = state.clone();
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
-    let local = Local { state: state.clone(), host: pointer_host.clone(), tokens: settings.tokens };
-    let manifests = settings.manifests.clone();
+    let local = Local {
+        state: state.clone(),
+        host: pointer_host.clone(),
+        tokens: settings.tokens.policy(),
+    };
+    let manifests = settings.dir.clone();
     let server = ServerSettings {
         source: source::Settings::Directory(Layout::Tree {
-            root: settings.manifests,
-            registry_credentials: settings.registry_credentials,
-            is_strict: settings.is_strict,
+            root: settings.dir,
+            registry_credentials: settings.registry_auth,
+            is_strict: settings.strict,
         }),
-        options: settings.options,
+        options,
         pair,
         read_live_after: None,
         pair_secret: None,
-        access: settings.access,
-        ledger_directory: Some(settings.state),
+        access: AccessSettings { mode: settings.access, issuer, cache: None },
+        ledger_directory: Some(settings.state_dir),
         peers: None,
         pointers: Some(Box::new(move |now| {
             judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now)
         })),
         local: Some(local),
-        window: settings.window,
+        window: Window(settings.machine_token_window),
     };
     server::block_on(async {
         let mut server = Server::start(server).await?;
@@ -119,13 +145,9 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 }
 
 /// Pointer configs with the verdict if a machine boots from them at present. Read errors are reported elsewhere.
-fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<Judged> {
-    let seen = state.observe(&[], &RotationRequest::default()).ok()?;
-    let holders: Vec<_> =
-        seen.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
-    let faults: Vec<_> =
-        seen.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
-    Some(judged(&seen.chain(), &holders, &faults, now))
+fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<PointerVerdicts> {
+    let observed = state.observe(&[], &RotationRequest::default()).ok()?;
+    Some(pointer_verdicts(&Trust::of(&observed), now))
 }
 
 /// Follows the served pools, and prints the next steps once.
@@ -141,8 +163,8 @@ struct Announcer {
 impl Announcer {
     async fn follow(
         self,
-        served: watch::Receiver<Option<Arc<Served>>>,
-        mut checked: watch::Receiver<Option<Arc<Served>>>,
+        served: watch::Receiver<Option<Arc<ServedInputs>>>,
+        mut checked: watch::Receiver<Option<Arc<ServedInputs>>>,
     ) {
         // The next steps are below the first warnings, where they are seen.
         let announce = async {
@@ -152,10 +174,10 @@ impl Announcer {
         tokio::join!(announce, self.follow_pools(served));
     }
 
-    async fn follow_pools(&self, mut served: watch::Receiver<Option<Arc<Served>>>) {
+    async fn follow_pools(&self, mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
         loop {
             if let Some(served) = served.borrow_and_update().as_ref() {
-                self.tell_pools(&served.inputs);
+                self.publish_pools(&served.inputs);
             }
             if served.changed().await.is_err() {
                 return;
@@ -163,7 +185,7 @@ impl Announcer {
         }
     }
 
-    fn announce(&self, served: &Served) {
+    fn announce(&self, served: &ServedInputs) {
         let problems = served.inputs.problems.iter();
         let of_pool = |it: &Problem| {
             Some((it.place.strip_prefix("MachineConfigPool ")?.to_owned(), it.reason.clone()))
@@ -181,10 +203,10 @@ impl Announcer {
         };
         // Lines of the log are written by a thread.
         tokio::task::block_in_place(wait_until_written);
-        terminal::print(&block.lines(terminal::look()));
+        terminal::print(&block.lines(terminal::style()));
     }
 
-    fn tell_pools(&self, inputs: &Inputs) {
+    fn publish_pools(&self, inputs: &Inputs) {
         let pools: BTreeSet<String> = inputs.pools.keys().cloned().collect();
         self.known_pools.send_if_modified(|known| {
             let is_new = known.as_deref() != Some(&pools);
@@ -211,19 +233,19 @@ struct Renewal {
     policy: Policy,
     /// Reported warnings.
     attention: Vec<Warning>,
-    /// Stamps of the files at the last look.
+    /// Stamps of the files at the last check.
     stamps: Option<Stamps>,
     /// Reason why the last attempt failed.
     failure: Option<String>,
-    /// Time of the last look, by wall clock and monotonic clock.
-    looked: (OffsetDateTime, Instant),
+    /// Time of the last check, by wall clock and monotonic clock.
+    checked_at: (OffsetDateTime, Instant),
 }
 
 impl Renewal {
     /// Applies due steps, reports faults, and returns the time of the next due step.
     fn reconcile(&mut self) -> OffsetDateTime {
-        self.looked = (OffsetDateTime::now_utc(), Instant::now());
-        let (now, _) = self.looked;
+        self.checked_at = (OffsetDateTime::now_utc(), Instant::now());
+        let (now, _) = self.checked_at;
         let wanted = || Ok::<_, StateError>((self.hosts.clone(), RotationRequest::default()));
         let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
         match state.reconcile(wanted, &self.policy, now) {
@@ -251,15 +273,15 @@ impl Renewal {
     }
 
     /// Checks changed files without writing any: an administrator may be replacing them.
-    fn look(&mut self) {
+    fn check_files(&mut self) {
         let stamps = self.state.stamps().ok();
         if stamps.is_some() && stamps == self.stamps {
             return;
         }
         let state = self.state.clone().with_pools(self.pools.borrow().clone());
-        let looked = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
+        let attention = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
         // After a failure, as during another command, the next look retries.
-        if let Ok(attention) = looked {
+        if let Ok(attention) = attention {
             self.stamps = stamps;
             if let Some(attention) = attention {
                 self.take(attention);
@@ -288,15 +310,15 @@ impl Renewal {
     async fn keep(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
         loop {
             // A look does not restart this wait, which compares the clocks only every 10 s.
-            let mut due = pin!(wait_until(requeue_at, self.looked));
+            let mut due = pin!(wait_until(requeue_at, self.checked_at));
             loop {
                 self.report(&reporting);
                 tokio::select! {
                     () = &mut due => break,
                     // Other pools change the verdicts on pointer configs.
                     Ok(()) = self.pools.changed() => break,
-                    () = tokio::time::sleep(BETWEEN_LOOKS) => {
-                        tokio::task::block_in_place(|| self.look());
+                    () = tokio::time::sleep(CHECK_PERIOD) => {
+                        tokio::task::block_in_place(|| self.check_files());
                     }
                 }
             }

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use super::overview::{self, Sources};
 use super::pool_page;
 use super::progress::Progress;
-use super::server_pipeline::{Parts, follow_source, local_state, with_cluster_machines};
+use super::server_pipeline::{PipelineParts, add_cluster_machines, follow_source, local_state};
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::server::administrators::router;
@@ -35,15 +35,14 @@ use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
 use crate::serving::live_reads::LiveReads;
 use crate::serving::pair_secret::until_mounted;
-use crate::serving::publish::{Publisher, Served};
-use crate::serving::serving_pair::{ServingPair, ShownChain};
+use crate::serving::publish::{Publisher, ServedInputs};
+use crate::serving::serving_pair::{ServedChain, ServingPair};
 use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
 
-pub use super::overview::JudgePointers;
-pub use super::server_settings::{
-    AccessSettings, Listen, Local, PairFiles, Ports, ServerSettings, ServingOptions,
+pub(crate) use super::server_settings::{
+    AccessSettings, ListenFlags, Local, PairFiles, Ports, ServerSettings, ServingOptions,
 };
 
 /// Maximum number of reports of failed first boots that wait for the API server.
@@ -53,9 +52,9 @@ const MAX_WAITING_REPORTS: usize = 64;
 pub(super) struct Server {
     pub(super) ports: Ports,
     /// Served inputs, after each change.
-    pub(super) served: watch::Receiver<Option<Arc<Served>>>,
+    pub(super) served: watch::Receiver<Option<Arc<ServedInputs>>>,
     /// The same, once faults of the pools are logged.
-    pub(super) checked: watch::Receiver<Option<Arc<Served>>>,
+    pub(super) checked: watch::Receiver<Option<Arc<ServedInputs>>>,
     pub(super) reporting: Reporting,
     /// Background tasks that run forever.
     pub(super) tasks: Tasks,
@@ -68,7 +67,7 @@ pub(super) struct Server {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(settings: ServerSettings) -> anyhow::Result<()> {
+pub(crate) fn run(settings: ServerSettings) -> anyhow::Result<()> {
     block_on(async { Server::start(settings).await?.run().await })
 }
 
@@ -100,19 +99,20 @@ impl Server {
         let answers = Arc::new(Answers::new(options.is_compact, Arc::clone(&metrics)));
         let (policy, rules) = (Arc::default(), options.rules(access.mode));
         let profile = options.follows_profile.then(|| pair.profile_follower(options.policy));
-        let (of_answers, of_history) = (Arc::clone(&answers), history.clone());
-        let publisher = Publisher::new(of_answers, reporting.clone(), profile, of_history);
+        let publisher =
+            Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
         let (source, first, live_reads) = open(settings.source, after, &publisher).await?;
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
         let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
-        let own = local_state(settings.local, settings.window, ports, &publisher);
-        let (local, named) =
-            with_cluster_machines(own, &mut tasks, &source, settings.window, &publisher);
+        let mut local = local_state(settings.local, settings.window, ports, &publisher);
+        add_cluster_machines(&mut local.named, &mut tasks, &source, settings.window, &publisher);
+        let named = local.named.clone();
         let (served, checked) = (publisher.served(), publisher.checked());
-        let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
-        follow_source(&mut tasks, pipeline, source, first, &reporting);
+        let composed =
+            PipelineParts { access, rules, local, policy: Arc::clone(&policy), publisher };
+        follow_source(&mut tasks, composed, source, first, &reporting);
 
         let sources = Arc::new(Sources {
             answers: Arc::clone(&answers),
@@ -129,11 +129,11 @@ impl Server {
             since: OffsetDateTime::now_utc(),
             port: ports.secure,
             name: super::process_name('/'),
-            gathered: Latest::default(),
+            machines_snapshot: Latest::default(),
         });
         let pages = pages(&answers, &reporting, &ledger, sources);
-        let administrators = options.listen.administrators;
-        let administrators = administrators.serving(pages, metrics.administrators.clone());
+        let connections = metrics.administrators.clone();
+        let administrators = options.listen.administrators.serving(pages, connections);
         let auth = Arc::new(Authorizer::new(policy, named.clone()));
         let of = Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
         Ok(Self {
@@ -207,7 +207,8 @@ async fn open(
 /// Follows the cluster's nodes, if there is a cluster. Returns their index.
 fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> NodeIndex {
     let nodes = NodeIndex::default();
-    if let Some(follow) = source.follow_nodes(nodes.clone(), reporting.clone()) {
+    if let Some(cluster) = source.cluster() {
+        let follow = cluster.follow_nodes(nodes.clone(), reporting.clone());
         tasks.spawn("the task that follows nodes", follow);
     }
     nodes
@@ -216,8 +217,8 @@ fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> No
 /// Publishes reports of failed first boots, if there is a cluster. Returns their receiver.
 fn take_reports(tasks: &mut Tasks, source: &Source) -> mpsc::Sender<FailureReport> {
     let (sender, reports) = mpsc::channel(MAX_WAITING_REPORTS);
-    let publish = source.publish_failures(super::process_name('_'), reports);
-    if let Some(publish) = publish {
+    if let Some(cluster) = source.cluster() {
+        let publish = cluster.publish_failures(super::process_name('_'), reports);
         tasks.spawn("what publishes failed first boots", publish);
     }
     sender
@@ -245,11 +246,11 @@ fn follow_pair(
     secret: Option<SecretName>,
     source: &Source,
     reporting: &Reporting,
-) -> ShownChain {
-    let chain = pair.shown_chain();
-    let secret = secret.filter(|_| !pair.shown().has_files());
-    if let Some(secret) = secret.and_then(|name| source.secret(name)) {
-        let follow = until_mounted(secret, pair.shown(), reporting.clone());
+) -> ServedChain {
+    let chain = pair.served_chain();
+    let secret = secret.filter(|_| !pair.active().has_files());
+    if let Some((name, cluster)) = secret.zip(source.cluster()) {
+        let follow = until_mounted(cluster.secret(name), pair.active(), reporting.clone());
         tasks.spawn("the task that waits for the serving certificate", follow);
     }
     tasks.spawn("the task that follows the serving certificate", pair.follow());
@@ -317,12 +318,12 @@ fn pages(
 }
 
 fn bind(
-    listen: &Listen,
+    listen: &ListenFlags,
     tls: &Arc<ArcSwapOption<rustls::ServerConfig>>,
     status: &Status,
 ) -> anyhow::Result<(Vec<Listener>, Option<Listener>, Ports)> {
     let metrics = bind_metrics(listen.administrators.address.0, status);
-    let address = listen.address.unwrap_or_else(any_address);
+    let address = listen.listen_address.unwrap_or_else(any_address);
     let bind = |flag, port, tls| {
         let address = SocketAddr::new(address, port);
         Listener::bind(address, tls)
@@ -332,8 +333,8 @@ fn bind(
     let (secure, listener) = bind("--secure-port", listen.secure_port, Some(Arc::clone(tls)))?;
     let mut listeners = vec![listener];
     let mut insecure = None;
-    if let Some(port) = listen.insecure_port {
-        let (port, listener) = bind("--insecure-port", port, None)?;
+    if listen.insecure_port != 0 {
+        let (port, listener) = bind("--insecure-port", listen.insecure_port, None)?;
         listeners.push(listener);
         insecure = Some(port);
     }

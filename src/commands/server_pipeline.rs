@@ -27,63 +27,57 @@ use crate::serving::token_keeper::TokenKeeper;
 use crate::source::Source;
 use crate::telemetry::Reporting;
 
-/// Managers of approvals and of the state directory, if there is one, with what requests use of them.
+/// Managers of approvals and of the state directory, if there is one.
 pub(super) fn local_state(
     local: Option<Local>,
     window: Window,
     ports: Ports,
     publisher: &Publisher,
-) -> (LocalState, NamedMachines) {
+) -> LocalState {
     let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
-    let approvals = Arc::default();
+    let mut named = NamedMachines::default();
     let keep = |state| {
-        let (approvals, history) = (Arc::clone(&approvals), history.clone());
+        let (approvals, history) = (Arc::clone(&named.approvals), history.clone());
         Some(ApprovalKeeper::new(approvals, state, window, history))
     };
     let Some(Local { state, host, tokens }) = local else {
-        let local = LocalState { approvals: keep(None), ..LocalState::default() };
-        return (local, NamedMachines { approvals, ..NamedMachines::default() });
+        return LocalState { approvals: keep(None), named, ..LocalState::default() };
     };
-    let keeper = keep(Some(state.clone()));
-    let named = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
-    let overlays = Arc::new(Overlays::new(publisher.reporting().status.degraded.clone()));
-    let (of_machines, port) = (Arc::clone(&named), ports.secure);
-    let local = LocalState {
-        approvals: keeper,
+    let approvals = keep(Some(state.clone()));
+    let degraded = reporting.status.degraded.clone();
+    let of_machines = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
+    named.tokens = Some(UsedTokens::Directory(Arc::clone(&of_machines)));
+    named.overlays = Some(Arc::new(Overlays::new(degraded)));
+    let port = ports.secure;
+    LocalState {
+        approvals,
         keeper: Some(TokenKeeper::new(state.clone(), tokens)),
         machines: Some(MachineKeeper::new(of_machines, state.clone(), host.clone(), port)),
         pointers: Some(PointerWriter::new(state, host, port)),
-        overlays: Some(Arc::clone(&overlays)),
-        cluster: None,
-    };
-    let tokens = Some(UsedTokens::Directory(named));
-    (local, NamedMachines { tokens, overlays: Some(overlays), approvals })
+        named,
+    }
 }
 
 /// Adds the machines with names of a cluster, if they are served.
-pub(super) fn with_cluster_machines(
-    (mut local, mut named): (LocalState, NamedMachines),
+pub(super) fn add_cluster_machines(
+    named: &mut NamedMachines,
     tasks: &mut Tasks,
     source: &Source,
     window: Window,
     publisher: &Publisher,
-) -> (LocalState, NamedMachines) {
-    let Some(records) = source.machine_records(&super::process_name('_')) else {
-        return (local, named);
-    };
+) {
+    let identity = super::process_name('_');
+    let records = source.cluster().and_then(|cluster| cluster.machine_records(&identity));
+    let Some(records) = records else { return };
     let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
-    let overlays = Arc::new(Overlays::new(reporting.status.degraded.clone()));
+    named.overlays = Some(Arc::new(Overlays::new(reporting.status.degraded.clone())));
     let tokens = Arc::new(ClusterTokens::new(records, window, reporting, history));
     tasks.spawn("the task that records uses of tokens", Arc::clone(&tokens).keep());
-    local.overlays = Some(Arc::clone(&overlays));
-    local.cluster = Some(Arc::clone(&tokens));
-    named.overlays = Some(overlays);
     named.tokens = Some(UsedTokens::Cluster(tokens));
-    (local, named)
 }
 
 /// Parts of a pipeline that are made before its source is followed.
-pub(super) struct Parts {
+pub(super) struct PipelineParts {
     pub(super) access: AccessSettings,
     pub(super) rules: AccessRules,
     pub(super) local: LocalState,
@@ -94,12 +88,12 @@ pub(super) struct Parts {
 /// Publishes the first inputs, and follows the source, the tokens and the keys of another issuer.
 pub(super) fn follow_source(
     tasks: &mut Tasks,
-    parts: Parts,
+    parts: PipelineParts,
     source: Source,
     first: Option<Inputs>,
     reporting: &Reporting,
 ) {
-    let Parts { access, rules, local, policy, publisher } = parts;
+    let PipelineParts { access, rules, local, policy, publisher } = parts;
     let AccessSettings { issuer, cache, .. } = access;
     tasks.spawn("the task after changes of the inputs", publisher.after_changes());
     let known = SnapshotParts {
@@ -131,7 +125,8 @@ pub(super) fn follow_source(
         let follow = issuer.follow(keys, reporting.status.degraded.clone());
         tasks.spawn("the task that follows the keys of signed tokens", follow);
     }
-    if let Some(follow) = source.follow_tokens(are_known, records, reporting.clone()) {
+    if let Some(cluster) = source.cluster() {
+        let follow = cluster.follow_tokens(are_known, records, reporting.clone());
         let mut needs_tokens = pipeline.needs_tokens();
         tasks.spawn("the task that follows tokens", async move {
             // The pipeline runs as long as the server.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use model::access::machine::Window;
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, MinIgnition, Networks};
@@ -13,6 +14,7 @@ use pki::Host;
 
 use super::administrators::AdministratorsAddress;
 use super::overview::JudgePointers;
+use crate::flags::LISTENING;
 use crate::server::{Balancers, Limits};
 use crate::serving::tls_policy::TlsPolicy;
 use crate::serving::token_cache::TokenCache;
@@ -20,11 +22,11 @@ use crate::serving::token_issuer::TokenIssuer;
 use crate::source;
 use crate::store::state_directory::StateDirectory;
 
-pub use crate::serving::serving_pair::PairFiles;
+pub(crate) use crate::serving::serving_pair::PairFiles;
 
-pub struct ServingOptions {
+pub(crate) struct ServingOptions {
     /// Listen addresses and ports.
-    pub listen: Listen,
+    pub listen: ListenFlags,
     /// TLS versions and cipher suites.
     pub policy: TlsPolicy,
     /// True if the cluster's TLS profile overrides the policy.
@@ -53,7 +55,7 @@ impl ServingOptions {
     }
 }
 
-pub struct ServerSettings {
+pub(crate) struct ServerSettings {
     /// Source of the inputs.
     pub source: source::Settings,
     pub options: ServingOptions,
@@ -77,7 +79,7 @@ pub struct ServerSettings {
 }
 
 /// State directory of a server.
-pub struct Local {
+pub(crate) struct Local {
     pub state: StateDirectory,
     /// Host in its pointer configs.
     pub host: Host,
@@ -85,7 +87,7 @@ pub struct Local {
 }
 
 #[derive(Default)]
-pub struct AccessSettings {
+pub(crate) struct AccessSettings {
     /// Mode of pools that have no annotation.
     pub mode: AccessMode,
     /// Another issuer of accepted tokens.
@@ -94,22 +96,25 @@ pub struct AccessSettings {
     pub cache: Option<TokenCache>,
 }
 
-/// Listen addresses and ports; port 0 takes any free one.
-#[derive(Debug, Clone)]
-pub struct Listen {
-    /// Address, `None` for all of the machine's.
-    pub address: Option<IpAddr>,
-    /// Port for TLS.
+/// Listen addresses and ports.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ListenFlags {
+    /// Port with TLS; 0 for any free one
+    #[arg(long, default_value_t = 22623, value_name = "PORT", help_heading = LISTENING)]
     pub secure_port: u16,
-    /// Port without TLS, `None` for no such port.
-    pub insecure_port: Option<u16>,
-    /// Listener for administrators.
+    /// Port without TLS; 0 for none
+    #[arg(long, default_value_t = 22624, value_name = "PORT", help_heading = LISTENING)]
+    pub insecure_port: u16,
+    /// Address to listen on; all addresses of the machine by default
+    #[arg(long, value_name = "ADDRESS", help_heading = LISTENING)]
+    pub listen_address: Option<IpAddr>,
+    #[command(flatten)]
     pub administrators: AdministratorsAddress,
 }
 
 /// Ports that were bound.
 #[derive(Debug, Clone, Copy)]
-pub struct Ports {
+pub(crate) struct Ports {
     /// Port for TLS.
     pub secure: u16,
     /// Port without TLS, if there is one.

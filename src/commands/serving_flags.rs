@@ -1,17 +1,15 @@
 //! Flags of all servers: listeners, limits and networks.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use model::access::{Allowed, MinIgnition, Network, Networks};
 
-use super::administrators::AdministratorsAddress;
-use super::server::{Listen, ServingOptions};
-use crate::flags::{LISTENING, Switch, TLS, delay, duration};
+use super::server::{ListenFlags, ServingOptions};
+use crate::flags::{Switch, TLS, delay, duration};
 use crate::server::{Balancers, ConnectionLimits, Limits};
-use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
+use crate::serving::tls_policy::{TlsPolicy, warn_ignored_suites};
 
 const ANSWERS: &str = "Answers";
 
@@ -19,17 +17,8 @@ const ANSWERS: &str = "Answers";
 #[derive(Debug, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.help("Address and port for metrics; `off` for none")))]
 pub(crate) struct ServingFlags {
-    /// Port with TLS; 0 for any free one
-    #[arg(long, default_value_t = 22623, value_name = "PORT", help_heading = LISTENING)]
-    secure_port: u16,
-    /// Port without TLS; 0 for none
-    #[arg(long, default_value_t = 22624, value_name = "PORT", help_heading = LISTENING)]
-    insecure_port: u16,
-    /// Address to listen on; all addresses of the machine by default
-    #[arg(long, value_name = "ADDRESS", help_heading = LISTENING)]
-    listen_address: Option<IpAddr>,
     #[command(flatten)]
-    administrators: AdministratorsAddress,
+    listen: ListenFlags,
     /// Oldest TLS version: VersionTLS12 or VersionTLS13; VersionTLS12 by default, unless the cluster has a
     /// TLS profile
     #[arg(long, value_name = "VERSION", help_heading = TLS)]
@@ -123,14 +112,9 @@ impl ServingFlags {
         let min_version = self.tls_min_version.as_deref().unwrap_or_default();
         let (policy, passed_over) = TlsPolicy::new(min_version, &self.tls_cipher_suites)
             .context("--tls-min-version, --tls-cipher-suites")?;
-        warn_passed_over(&passed_over);
+        warn_ignored_suites(&passed_over);
         Ok(ServingOptions {
-            listen: Listen {
-                address: self.listen_address,
-                secure_port: self.secure_port,
-                insecure_port: Some(self.insecure_port).filter(|port| *port != 0),
-                administrators: self.administrators,
-            },
+            listen: self.listen,
             policy: policy.with_post_quantum(self.tls_post_quantum == Switch::On),
             // Flags override a cluster's profile.
             follows_profile: self.tls_min_version.is_none() && self.tls_cipher_suites.is_empty(),

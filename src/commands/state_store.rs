@@ -10,19 +10,19 @@ use model::pointer_config::{Assessment, LeftAlone, PointerConfig};
 use pki::{Certificate, CertificateState, Policy, StoredPair};
 use time::OffsetDateTime;
 
-use super::certs::exposure::Worth;
+use super::certs::exposure::ConfigFindings;
 
-/// A state directory or a cluster, as [`Place::open`](super::place::Place::open) chooses.
+/// A state directory or a cluster, as [`StateLocation::open`](super::state_location::StateLocation::open) chooses.
 pub(crate) trait StateStore {
     /// Observes the present state. The pools of a directory are those of `manifests`, if given.
-    fn observe(&self, manifests: Option<&Path>) -> Result<Seen>;
+    fn observe(&self, manifests: Option<&Path>) -> Result<ObservedState>;
 
     /// Returns `true` if permissions are granted for each kind of object.
     fn has_separate_rights(&self) -> bool;
 
     /// Secrets that unauthenticated clients can read in configs, and fields without effect. Configs of a directory are
     /// in `manifests`.
-    fn worth(&self, manifests: Option<&Path>) -> Result<Worth>;
+    fn config_findings(&self, manifests: Option<&Path>) -> Result<ConfigFindings>;
 
     fn records(&self) -> Result<Records>;
 
@@ -53,7 +53,7 @@ pub(super) fn unless_forbidden<T>(store: &dyn StateStore, read: Result<T>) -> Re
 }
 
 /// Observed state of a store.
-pub(crate) struct Seen {
+pub(crate) struct ObservedState {
     pub(super) place: String,
     pub(super) observed: CertificateState,
     pub(super) pointers: Vec<(String, Vec<u8>)>,
@@ -71,7 +71,7 @@ pub(crate) struct Seen {
     pub(super) files: [String; 2],
 }
 
-impl Seen {
+impl ObservedState {
     /// Chain that a server would send, leaf first; empty without a serving pair.
     ///
     /// # Errors

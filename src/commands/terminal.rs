@@ -9,7 +9,7 @@ use model::table::TerminalStyle;
 const NARROWEST: u16 = 40;
 
 /// Style of standard output. `NO_COLOR`, `CLICOLOR_FORCE` and `COLUMNS` override the terminal's properties.
-pub(super) fn look() -> TerminalStyle {
+pub(super) fn style() -> TerminalStyle {
     let stdout = std::io::stdout();
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let width = columns.or_else(|| {

@@ -10,12 +10,12 @@ use time::macros::format_description;
 use time::{Date, OffsetDateTime, Time};
 
 use super::certs::date;
-use super::place::PlaceFlags;
+use super::state_location::StateLocationFlags;
 use super::{print_line, terminal};
 use crate::flags::duration;
 
 #[derive(Debug, Args)]
-pub struct AddSettings {
+pub(crate) struct AddSettings {
     /// Name of the token
     #[arg(value_parser = name)]
     name: String,
@@ -24,21 +24,21 @@ pub struct AddSettings {
     pools: Vec<String>,
     /// Expiry: 2027-01-31, 2027-01-31T12:00:00Z, a time from now such as 30d, or never
     #[arg(long, value_name = "TIME", value_parser = until)]
-    until: Until,
+    until: Expiry,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
 }
 
 #[derive(Debug, Args)]
-pub struct RevokeSettings {
+pub(crate) struct RevokeSettings {
     /// Name or id of the token
     named: String,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
 }
 
 #[derive(Debug, Args)]
-pub struct RotateSettings {
+pub(crate) struct RotateSettings {
     /// Pools whose tokens are replaced; all by default
     #[arg(long = "pool", value_name = "POOL", value_delimiter = ',')]
     pools: Vec<String>,
@@ -46,17 +46,17 @@ pub struct RotateSettings {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Until {
+enum Expiry {
     Never,
     At(OffsetDateTime),
     After(std::time::Duration),
 }
 
-impl Until {
+impl Expiry {
     fn from(self, now: OffsetDateTime) -> Option<OffsetDateTime> {
         match self {
             Self::Never => None,
@@ -66,17 +66,17 @@ impl Until {
     }
 }
 
-fn until(text: &str) -> Result<Until, String> {
+fn until(text: &str) -> Result<Expiry, String> {
     if text == "never" {
-        return Ok(Until::Never);
+        return Ok(Expiry::Never);
     }
     let day = format_description!("[year]-[month]-[day]");
     let date = Date::parse(text, day).map(|date| date.with_time(Time::MIDNIGHT).assume_utc());
     if let Ok(time) = OffsetDateTime::parse(text, &Rfc3339).or(date) {
-        return Ok(Until::At(time));
+        return Ok(Expiry::At(time));
     }
     let expected = "expected a date, a time as in 2027-01-31T12:00:00Z, a time from now, or never";
-    duration(text).map(Until::After).map_err(|_| expected.to_owned())
+    duration(text).map(Expiry::After).map_err(|_| expected.to_owned())
 }
 
 /// Parses a name, which is a word, so that it differs from an ID and can be in a log line.
@@ -90,10 +90,7 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 /// Generates a token for machines of `pools`, and prints it once.
-///
-/// # Errors
-/// The name is used already, or the token cannot be stored.
-pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pools, until, place } = settings;
     let (store, until) = (place.open()?, until.from(now));
     ensure!(until.is_none_or(|until| until > now), "--until: is in the past");
@@ -118,10 +115,7 @@ pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
 }
 
 /// Prints the records of tokens, which contain no token.
-///
-/// # Errors
-/// The records are unreadable.
-pub fn list(place: &PlaceFlags, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::Result<()> {
     let records = place.open()?.records()?;
     let to_the_second = |time: OffsetDateTime| date(time.replace_nanosecond(0)?);
     let row = |record: &Record| -> anyhow::Result<Vec<String>> {
@@ -141,7 +135,7 @@ pub fn list(place: &PlaceFlags, now: OffsetDateTime) -> anyhow::Result<()> {
     };
     let rows = records.tokens.iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
     let names = ["ID", "NAME", "POOLS", "MADE", "UNTIL", "STATE"];
-    terminal::print(&table(&names, &rows, terminal::look()));
+    terminal::print(&table(&names, &rows, terminal::style()));
     for pool in &records.enforced {
         print_line(&format!("pool {pool}: all its pointer configs have tokens"));
     }
@@ -154,10 +148,7 @@ pub fn list(place: &PlaceFlags, now: OffsetDateTime) -> anyhow::Result<()> {
 }
 
 /// Revokes a token; one that pointer configs carry is replaced in them.
-///
-/// # Errors
-/// The token does not exist.
-pub fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RevokeSettings { named, place } = settings;
     place.open()?.change_tokens(&|_, records| {
         let is_meant = |record: &&mut Record| {
@@ -182,7 +173,7 @@ pub fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<
 /// # Errors
 /// There are no tokens to replace; or one was made later than now, without `force`: with a clock that is behind, the
 /// previous ones would expire at once.
-pub fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+pub(crate) fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RotateSettings { pools, force, place } = settings;
     place.open()?.change_tokens(&|issued, records| {
         if let Some(token) = ahead(issued, records, now).filter(|_| !force) {

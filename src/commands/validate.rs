@@ -18,7 +18,7 @@ use super::rendering::{read_usable, rendered};
 use super::{print_line, terminal};
 
 #[derive(Debug, Args)]
-pub struct ValidateSettings {
+pub(crate) struct ValidateSettings {
     /// Directory of manifests, YAML or JSON, any file names
     dir: PathBuf,
     /// Exit with 1 if a field has no effect: an unknown one, or one that is newer than the config's spec
@@ -35,9 +35,9 @@ struct Report {
     is_valid: bool,
     pools: Vec<PoolReport>,
     /// Files and objects that are unusable as a whole or in part.
-    problems: Vec<Line>,
+    problems: Vec<Finding>,
     /// Parts without effect.
-    warnings: Vec<Line>,
+    warnings: Vec<Finding>,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,22 +50,19 @@ struct PoolReport {
 }
 
 #[derive(Debug, Serialize)]
-struct Line {
+struct Finding {
     place: String,
     reason: String,
 }
 
 /// Prints the result; returns true if the directory is valid.
-///
-/// # Errors
-/// The directory is unreadable.
-pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
+pub(crate) fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
     let ValidateSettings { dir, strict, json } = settings;
     let report = Report::of(&read_usable(dir)?, strict);
     if json {
         print_line(&serde_json::to_string(&report)?);
     } else {
-        terminal::print(&report.lines(terminal::look()));
+        terminal::print(&report.lines(terminal::style()));
     }
     Ok(report.is_valid)
 }
@@ -73,7 +70,7 @@ pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
 impl Report {
     fn of(inputs: &Inputs, is_strict: bool) -> Self {
         let pools: Vec<_> = inputs.pools.keys().map(|pool| PoolReport::of(inputs, pool)).collect();
-        let lines = |problems: &[Problem]| problems.iter().map(Line::of).collect::<Vec<_>>();
+        let lines = |problems: &[Problem]| problems.iter().map(Finding::of).collect::<Vec<_>>();
         let (mut problems, mut warnings) = (lines(&inputs.problems), lines(&inputs.warnings));
         problems.extend(overlay_problems(inputs));
         warnings.extend(annotation_faults(inputs));
@@ -101,7 +98,7 @@ impl Report {
         }
         let problems = self.problems.iter();
         lines.extend(problems.map(|it| line(Color::Bad, format!("{}: {}", it.place, it.reason))));
-        let warning = |it: &Line| format!("warning: {}: {}", it.place, it.reason);
+        let warning = |it: &Finding| format!("warning: {}: {}", it.place, it.reason);
         lines.extend(self.warnings.iter().map(|it| line(Color::Notable, warning(it))));
         lines
     }
@@ -120,36 +117,36 @@ impl PoolReport {
 }
 
 /// Annotations of pools about access and machines that are not understood.
-fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Line> {
+fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Finding> {
     let (pools, off) = (&inputs.pools, AccessMode::Off);
     let (_, modes) = WantedModes::read(pools, off, &WantedModes::default(), None);
     let (_, rules) = BootRules::read(pools, None, &BootRules::default());
     let line = |fault: String| {
         let (place, reason) = fault.split_once(": ").unwrap_or(("annotations", &fault));
-        Line { place: place.to_owned(), reason: reason.to_owned() }
+        Finding { place: place.to_owned(), reason: reason.to_owned() }
     };
     modes.into_iter().chain(rules).map(line)
 }
 
 /// Overlays that cannot be merged into the configs of their pools.
-fn overlay_problems(inputs: &Inputs) -> Vec<Line> {
+fn overlay_problems(inputs: &Inputs) -> Vec<Finding> {
     let variant = (SpecVersion::NEWEST, Form::Plain);
     let base = |pool: &String| MergeBase::new(&select(inputs, pool).ok()?, variant).ok();
     let of_pools: BTreeMap<_, _> = inputs.pools.keys().map(|pool| (pool, base(pool))).collect();
     let problem = |machine: &Arc<FirstBootMachine>| {
         let place = format!("FirstBootMachine {}", machine.name());
         let Some(of_pool) = of_pools.get(&machine.pool().to_owned()) else {
-            return Some(Line { place, reason: format!("there is no pool {}", machine.pool()) });
+            return Some(Finding { place, reason: format!("there is no pool {}", machine.pool()) });
         };
         // A pool that cannot be rendered is reported already.
         let (of_pool, overlay) = (of_pool.as_ref()?, machine.overlay()?);
         let merged = of_pool.with(overlay.as_str(), machine.replaces());
-        Some(Line { place, reason: merged.err()?.to_string() })
+        Some(Finding { place, reason: merged.err()?.to_string() })
     };
     inputs.machines.values().filter_map(problem).collect()
 }
 
-impl Line {
+impl Finding {
     fn of(problem: &Problem) -> Self {
         Self { place: problem.place.clone(), reason: problem.reason.clone() }
     }

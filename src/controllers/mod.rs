@@ -13,16 +13,16 @@
 //! precondition. So no change of another client is lost, and the process can end after any write. A malformed object is
 //! an error with its name, and nothing is written.
 
-pub mod certificates;
-pub mod issuer;
-mod known;
-pub mod machines;
+pub(crate) mod certificates;
+pub(crate) mod issuer;
+pub(crate) mod machines;
+mod metadata_cache;
 mod object_conditions;
-mod refusals;
-pub mod registry_ca;
-pub mod rendered_pools;
+pub(crate) mod registry_ca;
+pub(crate) mod rendered_pools;
+mod retries;
 mod runtime;
-pub mod tokens;
+pub(crate) mod tokens;
 
 use crate::kubernetes::{Applied, ControlError, ObjectName};
 
@@ -47,4 +47,4 @@ pub(crate) async fn until_applied<E: From<ControlError>>(
 }
 
 /// Namespace of the certificates, and of the leader's Lease.
-pub use model::objects::OPERATOR_NAMESPACE as NAMESPACE;
+pub(crate) use model::objects::OPERATOR_NAMESPACE as NAMESPACE;

@@ -23,31 +23,31 @@ pub(super) struct Condition {
 /// an error.
 pub(super) fn conditions_with(
     object: &Value,
-    said: &Condition,
+    new_condition: &Condition,
     now: OffsetDateTime,
 ) -> Result<Option<Value>, String> {
-    let Condition { type_, is_true, reason, message } = said;
+    let Condition { type_, is_true, reason, message } = new_condition;
     let mut conditions = match &object["status"]["conditions"] {
         Value::Null => Vec::new(),
         Value::Array(conditions) => conditions.clone(),
         _ => return Err("status.conditions is not a list".to_owned()),
     };
     let status = if *is_true { "True" } else { "False" };
-    let before = conditions.iter().position(|condition| condition["type"] == *type_);
-    let before_said = before.map(|at| &conditions[at]);
-    let is_same = before_said.is_some_and(|before| {
+    let place = conditions.iter().position(|condition| condition["type"] == *type_);
+    let before = place.map(|at| &conditions[at]);
+    let is_same = before.is_some_and(|before| {
         before["status"] == status && before["reason"] == *reason && before["message"] == *message
     });
     if is_same {
         return Ok(None);
     }
-    let since = before_said.filter(|before| before["status"] == status);
+    let since = before.filter(|before| before["status"] == status);
     let since = since.map_or_else(|| json!(time_text(now)), |it| it["lastTransitionTime"].clone());
     let new = json!({
         "type": type_, "status": status, "reason": reason, "message": message,
         "lastTransitionTime": since,
     });
-    match before {
+    match place {
         Some(at) => conditions[at] = new,
         None => conditions.push(new),
     }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_condition_takes_the_place_of_its_type_and_leaves_the_others() {
         let now = time::macros::datetime!(2026-01-02 03:04:05.678 UTC);
-        let said = |is_true, message: &str| Condition {
+        let new_condition = |is_true, message: &str| Condition {
             type_: "Ready",
             is_true,
             reason: "R",
@@ -76,24 +76,25 @@ mod tests {
         };
         let other = json!({"type": "Approved", "status": "True", "more": 1});
         let object = json!({"status": {"conditions": [other]}});
-        let first = conditions_with(&object, &said(false, "m"), now).unwrap().unwrap();
+        let first = conditions_with(&object, &new_condition(false, "m"), now).unwrap().unwrap();
         let ready = json!({
             "type": "Ready", "status": "False", "reason": "R", "message": "m",
             "lastTransitionTime": "2026-01-02T03:04:05Z",
         });
         assert_eq!(first, json!([other, ready]));
         let object = json!({"status": {"conditions": first}});
-        assert_eq!(conditions_with(&object, &said(false, "m"), now), Ok(None), "no write");
+        assert_eq!(conditions_with(&object, &new_condition(false, "m"), now), Ok(None), "no write");
         let later = now + time::Duration::HOUR;
-        let reported = conditions_with(&object, &said(false, "n"), later).unwrap().unwrap();
+        let reported =
+            conditions_with(&object, &new_condition(false, "n"), later).unwrap().unwrap();
         assert_eq!(reported[1]["message"], "n");
         assert_eq!(
             reported[1]["lastTransitionTime"], "2026-01-02T03:04:05Z",
             "its status is the same"
         );
-        let ready = conditions_with(&object, &said(true, "m"), later).unwrap().unwrap();
+        let ready = conditions_with(&object, &new_condition(true, "m"), later).unwrap().unwrap();
         assert_eq!(ready[1]["lastTransitionTime"], "2026-01-02T04:04:05Z");
         let broken = json!({"status": {"conditions": "x"}});
-        assert!(conditions_with(&broken, &said(true, "m"), now).is_err());
+        assert!(conditions_with(&broken, &new_condition(true, "m"), now).is_err());
     }
 }

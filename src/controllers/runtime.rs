@@ -22,7 +22,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::known::Known;
+use super::metadata_cache::MetadataCache;
 use crate::backoff::Backoff;
 use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::kubernetes::{ControlError, Health, ObjectName, client};
@@ -45,7 +45,7 @@ pub(super) fn backoff() -> Backoff {
 /// A controller that runs in the loop.
 pub(super) trait Reconciler {
     /// Subject in the log and in readiness.
-    const KEEPS: &'static str;
+    const SUBJECT: &'static str;
 
     /// Objects that its decisions depend on.
     fn watched(&self) -> Vec<Watched>;
@@ -108,7 +108,7 @@ pub(super) async fn run<R: Reconciler>(
     }
     tokio::select! {
         Some(ended) = watches.join_next() => match ended {
-            Err(error) => ControlError::Ended { keeps: R::KEEPS, reason: error.to_string() },
+            Err(error) => ControlError::Ended { subject: R::SUBJECT, reason: error.to_string() },
         },
         never = reconcile_for_ever(&mut reconciler, &wake, health) => match never {},
     }
@@ -124,11 +124,11 @@ async fn reconcile_for_ever<R: Reconciler>(
         let wait = match converge(reconciler).await {
             Ok(requeue) => {
                 waits.reset();
-                health.in_order(R::KEEPS);
+                health.in_order(R::SUBJECT);
                 requeue.wait()
             }
             Err(error) => {
-                health.not_in_order(R::KEEPS, &error);
+                health.not_in_order(R::SUBJECT, &error);
                 waits.next()
             }
         };
@@ -159,7 +159,7 @@ async fn converge<R: Reconciler>(reconciler: &mut R) -> Result<Requeue, ControlE
 pub(super) struct Watched {
     object: ObjectName,
     resource: ApiResource,
-    known: Option<Known>,
+    known: Option<MetadataCache>,
 }
 
 impl Watched {
@@ -174,7 +174,7 @@ impl Watched {
     }
 
     /// The same, and their metadata is kept.
-    pub(super) fn known_to(self, known: &Known) -> Self {
+    pub(super) fn cached_in(self, known: &MetadataCache) -> Self {
         Self { known: Some(known.clone()), ..self }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, eaccess};
 
-use super::replace::{self, PRIVATE, WriteError};
+use super::replace::{self, FileError, PRIVATE};
 use crate::files::owners::Reader;
 
 /// Name of the locked file.
@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// Reasons why a directory is not locked.
 #[derive(Debug, thiserror::Error)]
-pub enum LockError {
+pub(crate) enum LockError {
     /// Another process holds the lock.
     #[error(
         "{}: another process has held this lock for {seconds} s, and nothing was changed; find it \
@@ -47,12 +47,12 @@ pub enum LockError {
     },
     /// The file cannot be created.
     #[error(transparent)]
-    Make(#[from] WriteError),
+    Make(#[from] FileError),
 }
 
 /// Exclusive access to a directory while it is changed.
 #[derive(Debug)]
-pub struct DirectoryLock {
+pub(crate) struct DirectoryLock {
     /// `None` if this process cannot change anything in the directory.
     _file: Option<File>,
 }

@@ -3,6 +3,6 @@
 pub(crate) mod bounded;
 pub(crate) mod lock;
 pub(crate) mod owners;
-pub mod replace;
+pub(crate) mod replace;
 pub(crate) mod stamp;
 pub(crate) mod watch;

@@ -32,7 +32,7 @@ pub(crate) struct Status {
 
 /// Wanted owner, group and mode of a file. `None` keeps those of the writing process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedStatus {
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
     pub(crate) mode: u32,
@@ -150,35 +150,43 @@ pub(crate) fn wanted(
     user: Option<User>,
     process: Process,
     mode: u32,
-) -> Wanted {
+) -> WantedStatus {
     let new = match user {
         Some(User { uid, gid, is_by_group: true }) => {
-            Wanted { uid: Some(uid), gid: Some(gid), mode: mode | GROUP_READS }
+            WantedStatus { uid: Some(uid), gid: Some(gid), mode: mode | GROUP_READS }
         }
         Some(user) if user.uid != process.uid => {
-            Wanted { uid: Some(user.uid), gid: Some(user.gid), mode }
+            WantedStatus { uid: Some(user.uid), gid: Some(user.gid), mode }
         }
-        _ => Wanted { uid: None, gid: None, mode },
+        _ => WantedStatus { uid: None, gid: None, mode },
     };
     let Some(before) = before else { return new };
-    let kept = Status { mode: kept_mode(before.mode, mode), ..before };
+    let preserved = Status { mode: preserved_mode(before.mode, mode), ..before };
     let is_roots = before.uid == ROOT;
     if process.is_root() {
         // A file of root that the server could not read is given to the server's user.
         return match user {
-            Some(user) if is_roots && !user.reads(kept, &[]) => new,
-            _ => Wanted { uid: Some(kept.uid), gid: Some(kept.gid), mode: kept.mode },
+            Some(user) if is_roots && !user.reads(preserved, &[]) => new,
+            _ => WantedStatus {
+                uid: Some(preserved.uid),
+                gid: Some(preserved.gid),
+                mode: preserved.mode,
+            },
         };
     }
     // Only root can give a file to root, or to the previous user of the server.
     let is_own = user.is_some_and(|user| user.uid == process.uid);
-    let uid = if is_own || is_roots { new.uid } else { Some(kept.uid) };
-    Wanted { uid, gid: group_matters(kept.mode).then_some(kept.gid), mode: kept.mode }
+    let uid = if is_own || is_roots { new.uid } else { Some(preserved.uid) };
+    WantedStatus {
+        uid,
+        gid: group_matters(preserved.mode).then_some(preserved.gid),
+        mode: preserved.mode,
+    }
 }
 
 /// The old mode, as far as it is kept. If all users could read the old file and the new one is private, it is not: the
 /// intended readers of the secret are unknown.
-fn kept_mode(before: u32, mode: u32) -> u32 {
+fn preserved_mode(before: u32, mode: u32) -> u32 {
     let (is_private, was_public) = (mode & GROUP_AND_OTHERS == 0, before & OTHERS != 0);
     if is_private && was_public { mode } else { before & KEPT | OWNER_READS }
 }
@@ -201,8 +209,8 @@ mod tests {
         Status { uid, gid, mode }
     }
 
-    fn some(uid: u32, gid: u32, mode: u32) -> Wanted {
-        Wanted { uid: Some(uid), gid: Some(gid), mode }
+    fn some(uid: u32, gid: u32, mode: u32) -> WantedStatus {
+        WantedStatus { uid: Some(uid), gid: Some(gid), mode }
     }
 
     #[test]
@@ -212,7 +220,7 @@ mod tests {
             (None, Some(SERVER), 0o600, some(998, 997, 0o600)),
             (None, Some(SERVER), 0o644, some(998, 997, 0o644)),
             (None, Some(BY_GROUP), 0o600, some(0, 997, 0o640)),
-            (None, None, 0o600, Wanted { uid: None, gid: None, mode: 0o600 }),
+            (None, None, 0o600, WantedStatus { uid: None, gid: None, mode: 0o600 }),
             (Some(status(998, 997, 0o600)), Some(SERVER), 0o600, some(998, 997, 0o600)),
             (Some(status(998, 13, 0o640)), Some(SERVER), 0o600, some(998, 13, 0o640)),
             (Some(status(998, 997, 0o600)), Some(SERVER), 0o644, some(998, 997, 0o600)),
@@ -236,22 +244,22 @@ mod tests {
 
     #[test]
     fn a_server_takes_over_what_was_roots_and_asks_for_no_group_that_reads_nothing() {
-        let own = |mode| Wanted { uid: None, gid: None, mode };
+        let own = |mode| WantedStatus { uid: None, gid: None, mode };
         for (before, after) in [
             (None, own(0o600)),
             (Some(status(998, 997, 0o600)), own(0o600)),
             (Some(status(0, 0, 0o600)), own(0o600)),
             (Some(status(1000, 1000, 0o600)), own(0o600)),
-            (Some(status(998, 13, 0o640)), Wanted { uid: None, gid: Some(13), mode: 0o640 }),
+            (Some(status(998, 13, 0o640)), WantedStatus { uid: None, gid: Some(13), mode: 0o640 }),
         ] {
             assert_eq!(wanted(before, Some(SERVER), SERVERS, 0o600), after, "{before:?}");
         }
         // A command of another user has no server.
         let before = Some(status(1000, 1000, 0o600));
-        let kept = Wanted { uid: Some(1000), gid: None, mode: 0o600 };
-        assert_eq!(wanted(before, None, SERVERS, 0o600), kept);
+        let preserved = WantedStatus { uid: Some(1000), gid: None, mode: 0o600 };
+        assert_eq!(wanted(before, None, SERVERS, 0o600), preserved);
         let other = User { uid: 1000, ..SERVER };
-        assert_eq!(wanted(before, Some(other), SERVERS, 0o600), kept);
+        assert_eq!(wanted(before, Some(other), SERVERS, 0o600), preserved);
         assert_eq!(wanted(None, Some(other), SERVERS, 0o600), some(1000, 997, 0o600));
     }
 

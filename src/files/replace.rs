@@ -12,32 +12,32 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-use crate::files::owners::{Process, Reader, Status, User, Wanted, wanted};
+use crate::files::owners::{Process, Reader, Status, User, WantedStatus, wanted};
 
-/// A failed write.
+/// A failed read or write.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
-pub struct WriteError {
+pub struct FileError {
     pub path: PathBuf,
     /// Error of the operating system.
     pub error: io::Error,
 }
 
 /// Mode of files that only their owner reads.
-pub const PRIVATE: u32 = 0o600;
+pub(crate) const PRIVATE: u32 = 0o600;
 /// Mode of files that all users read.
-pub const PUBLIC: u32 = 0o644;
+pub(crate) const PUBLIC: u32 = 0o644;
 
 /// Replaces a file atomically: a reader sees the old contents or the new ones, and after a crash one of them is there.
 /// Owner, group and mode stay. A new file has `mode`, and belongs to the directory's owner if root creates it. If the
 /// owner cannot be kept, nothing changes.
-pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError> {
+pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
     replace_for(path, contents, mode, Reader::Directory)
 }
 
 /// Replaces a file as [`replace`] does, if only this process reads it after a restart: a file of another user changes
 /// its owner.
-pub fn replace_own(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError> {
+pub(crate) fn replace_own(path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
     replace_for(path, contents, mode, Reader::Itself)
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn replace_for(
     contents: &[u8],
     mode: u32,
     reader: Reader,
-) -> Result<(), WriteError> {
+) -> Result<(), FileError> {
     let process = Process::current();
     let directory = directory_of(path);
     let before = Status::of_file(path);
@@ -56,11 +56,11 @@ pub(crate) fn replace_for(
         return Ok(());
     }
     try_replace(path, directory, contents, wanted)
-        .map_err(|error| WriteError { path: path.to_owned(), error })
+        .map_err(|error| FileError { path: path.to_owned(), error })
 }
 
 /// Creates an empty file for `reader`, if it is missing.
-pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), WriteError> {
+pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), FileError> {
     let process = Process::current();
     let wanted = wanted(None, reader.user(directory_of(path), process), process, mode);
     match write_new(path, b"", wanted) {
@@ -69,7 +69,7 @@ pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), W
             // The file could not be given to its owner. If it cannot be removed either, the server reports it as
             // unreadable.
             let _ = std::fs::remove_file(path);
-            Err(WriteError { path: path.to_owned(), error })
+            Err(FileError { path: path.to_owned(), error })
         }
         Ok(()) => Ok(()),
     }
@@ -77,12 +77,12 @@ pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), W
 
 /// Creates a directory and its parents, readable only by their owner: if root creates it, by the owner of the existing
 /// parent.
-pub fn create_directory(path: &Path) -> Result<(), WriteError> {
+pub(crate) fn create_directory(path: &Path) -> Result<(), FileError> {
     create_directory_for(path, Reader::Directory)
 }
 
 /// Creates directories as [`create_directory`] does, for `reader`.
-pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), WriteError> {
+pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), FileError> {
     if path.is_dir() {
         return Ok(());
     }
@@ -98,7 +98,7 @@ pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), Wr
             _ => Ok(()),
         }),
     };
-    made.map_err(|error| WriteError { path: path.to_owned(), error })
+    made.map_err(|error| FileError { path: path.to_owned(), error })
 }
 
 /// Changes the owner of a directory that this process has just created.
@@ -120,8 +120,8 @@ fn directory_of(path: &Path) -> &Path {
     directory.unwrap_or(if path.is_absolute() { path } else { Path::new(".") })
 }
 
-fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
-    let Wanted { uid, gid, mode } = wanted;
+fn is_as_wanted(path: &Path, contents: &[u8], wanted: WantedStatus) -> bool {
+    let WantedStatus { uid, gid, mode } = wanted;
     let is_like = match Status::of_file(path) {
         Some(present) => {
             present.mode == mode
@@ -134,7 +134,12 @@ fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
     is_like && std::fs::read(path).is_ok_and(|present| present == contents)
 }
 
-fn try_replace(path: &Path, directory: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
+fn try_replace(
+    path: &Path,
+    directory: &Path,
+    contents: &[u8],
+    wanted: WantedStatus,
+) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // The name is hidden, so that other programs do not take it for a file of the directory, and contains the process
     // ID, so that two processes do not share it.
@@ -154,7 +159,7 @@ fn try_replace(path: &Path, directory: &Path, contents: &[u8], wanted: Wanted) -
     written
 }
 
-fn write_new(path: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
+fn write_new(path: &Path, contents: &[u8], wanted: WantedStatus) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
     // Change the owner by descriptor, before others can read the file.
     give(&file, wanted.uid, wanted.gid)?;

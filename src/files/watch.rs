@@ -5,11 +5,11 @@
 //! out of the watched one). Directories are watched instead of files, because replaced files, and symbolic links that
 //! kubelet swaps, leave a watched file behind.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::sys::statfs::{FsType, statfs};
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
@@ -77,7 +77,6 @@ struct Directory {
 impl DirectoryWatch {
     /// Watches `directories`, which can be missing yet. Without notifications from the kernel, periodic scans replace
     /// them; that is logged, and no error.
-    #[must_use]
     pub(crate) fn new(directories: Vec<PathBuf>) -> Self {
         let (sender, notices) = unbounded_channel();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -217,9 +216,53 @@ impl DirectoryWatch {
             }
             watch(watcher, &directory.path, RecursiveMode::Recursive, &mut directory.watched);
             directory.is_reported =
-                statfs(&directory.path).is_ok_and(|stat| tells(stat.filesystem_type()));
+                statfs(&directory.path).is_ok_and(|stat| has_notifications(stat.filesystem_type()));
         }
     }
+}
+
+/// The files of a directory at the last look, each with the time of its change, and a watch for others.
+#[derive(Debug, Default)]
+pub(crate) struct WatchedListing {
+    files: BTreeMap<PathBuf, SystemTime>,
+    /// Watch of the directory, created at the first wait.
+    watch: Option<DirectoryWatch>,
+}
+
+impl WatchedListing {
+    /// Lists the directory again.
+    pub(crate) fn read(&mut self, directory: &Path) {
+        self.files = listing(directory);
+    }
+
+    /// Returns `true` if a file was there at the last look.
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        self.files.contains_key(path)
+    }
+
+    /// Waits until the files are others than at the last look. It is cancel safe.
+    pub(crate) async fn changed(&mut self, directory: &Path) {
+        let Self { files, watch } = self;
+        let watch = watch.get_or_insert_with(|| DirectoryWatch::new(vec![directory.to_owned()]));
+        let mut is_changed = false;
+        while !is_changed {
+            watch.changed().await;
+            tokio::task::block_in_place(|| {
+                watch.scan(|_| {
+                    is_changed = listing(directory) != *files;
+                    Scanned::Settled
+                });
+            });
+        }
+    }
+}
+
+/// Files of a directory, with the time of their change.
+fn listing(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter_map(|path| Some((path.clone(), changed(&path)?))).collect()
 }
 
 fn watch(
@@ -253,7 +296,7 @@ fn watch(
 }
 
 /// Returns `true` if a file system of this type notifies of all changes, by other machines too.
-fn tells(FsType(kind): FsType) -> bool {
+fn has_notifications(FsType(kind): FsType) -> bool {
     // The type's width depends on the architecture; the numbers have 32 bits.
     SILENT.iter().all(|silent| kind & 0xffff_ffff != *silent)
 }
@@ -399,7 +442,7 @@ mod tests {
 
     #[test]
     fn network_file_systems_tell_nothing() {
-        assert!(!tells(FsType(nix::libc::NFS_SUPER_MAGIC)));
-        assert!(tells(FsType(nix::libc::TMPFS_MAGIC)));
+        assert!(!has_notifications(FsType(nix::libc::NFS_SUPER_MAGIC)));
+        assert!(has_notifications(FsType(nix::libc::TMPFS_MAGIC)));
     }
 }

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::ControlError;
 use super::client::{api, found};
-use super::write::{Change, FieldsPatch, ObjectName, ObjectWrite, Precondition, StatusPatch};
+use super::write::{Change, ObjectName, ObjectWrite, Precondition, SpecPatch, StatusPatch};
 use crate::kubernetes::error::api_error;
 
 /// Number of objects in a page of a list, which bounds its memory.
@@ -26,7 +26,7 @@ const PAGE: u32 = 100;
 pub(crate) type CustomWrite = ObjectWrite<DynamicObject, ()>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
+pub(crate) enum Applied {
     /// The write succeeded.
     Done,
     /// Another client has changed the object, so that a new plan is needed.
@@ -121,12 +121,12 @@ where
     outcome(object, was_there, result)
 }
 
-/// Sets metadata and spec fields of a custom resource's object.
-pub(crate) async fn apply_fields(
+/// Sets spec fields of a custom resource's object.
+pub(crate) async fn apply_spec(
     client: &Client,
     kind: &ApiResource,
     object: &ObjectName,
-    patch: &FieldsPatch,
+    patch: &SpecPatch,
 ) -> Result<Applied, ControlError> {
     let api: Api<DynamicObject> = api(client, &object.namespace, kind);
     let result = api.patch(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await;

@@ -32,7 +32,7 @@ pub enum ConnectError {
 
 /// Creates a client from a kubeconfig, `None` for the pod's service account. It sends no request. Must be called within
 /// a runtime.
-pub async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
+pub(crate) async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
     // An empty path means none, as in the reference.
     let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => {

@@ -7,7 +7,7 @@ use crate::kubernetes::write::{Malformed, ObjectName};
 
 /// Reasons why a controller fails.
 #[derive(Debug, thiserror::Error)]
-pub enum ControlError {
+pub(crate) enum ControlError {
     /// The API server refused, or is unreachable.
     #[error("{object}: {}", api_reason(error))]
     Api { object: ObjectName, error: kube::Error },
@@ -37,10 +37,10 @@ pub enum ControlError {
     #[error("not finished after many steps")]
     Endless,
     /// A task that runs forever has ended.
-    #[error("a watch for the {keeps} ended: {reason}")]
+    #[error("a watch for the {subject} ended: {reason}")]
     Ended {
         /// Purpose of the task.
-        keeps: &'static str,
+        subject: &'static str,
         /// Reason, as far as it is known.
         reason: String,
     },

@@ -33,14 +33,7 @@ impl Events {
         object: &ObjectName,
         note: &str,
     ) {
-        let object = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some(object.kind.to_owned()),
-            name: Some(object.name.clone()),
-            namespace: Some(object.namespace.clone()),
-            ..ObjectReference::default()
-        };
-        self.publish_about(type_, reason, &object, note).await;
+        self.publish_about(type_, reason, &object.reference("v1", ""), note).await;
     }
 
     /// Publishes an event about any object. One of the whole cluster has its events in the namespace `default`.

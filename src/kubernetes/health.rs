@@ -10,26 +10,26 @@ use crate::telemetry::conditions::{Condition, Status};
 
 /// Sinks for the state of controllers.
 #[derive(Debug, Clone, Default)]
-pub struct Health {
+pub(crate) struct Health {
     /// Conditions for readiness, one line each.
     pub status: Status,
     pub metrics: Arc<ControllerMetrics>,
 }
 
 impl Health {
-    pub(crate) fn in_order(&self, keeps: &'static str) {
-        Condition::ok(keeps).report(&self.status.not_ready, |_| {
-            tracing::info!(controller = keeps, "reconciliation succeeds again");
+    pub(crate) fn in_order(&self, subject: &'static str) {
+        Condition::ok(subject).report(&self.status.not_ready, |_| {
+            tracing::info!(controller = subject, "reconciliation succeeds again");
         });
     }
 
-    pub(crate) fn not_in_order(&self, keeps: &'static str, error: &ControlError) {
-        let condition = Condition::failed(keeps, error.to_string());
+    pub(crate) fn not_in_order(&self, subject: &'static str, error: &ControlError) {
+        let condition = Condition::failed(subject, error.to_string());
         condition.counted_by(&self.metrics.failures).report_failure(
             &self.status.not_ready,
             |error| {
                 tracing::error!(
-                    controller = keeps,
+                    controller = subject,
                     error,
                     fix = "correct the object that the error names",
                     "reconciliation failed, retrying"

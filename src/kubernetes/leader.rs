@@ -29,7 +29,7 @@ const FIX: &str =
     "check the API server and the network to it; another replica takes over meanwhile";
 
 /// A candidate for a Lease.
-pub struct LeaderElector {
+pub(crate) struct LeaderElector {
     leases: Api<Lease>,
     object: ObjectName,
     identity: String,
@@ -38,8 +38,7 @@ pub struct LeaderElector {
 
 impl LeaderElector {
     /// Creates a candidate with the unique name `identity`.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         client: Client,
         namespace: &str,
         name: &str,
@@ -51,7 +50,7 @@ impl LeaderElector {
     }
 
     /// Waits until this candidate holds the Lease.
-    pub async fn acquire(&self) {
+    pub(crate) async fn acquire(&self) {
         let mut seen: Option<(Option<LeaseSpec>, Instant)> = None;
         loop {
             let result = self.try_acquire(&mut seen).await;
@@ -64,7 +63,7 @@ impl LeaderElector {
     }
 
     /// Renews the Lease until it is lost.
-    pub async fn keep(&self) {
+    pub(crate) async fn keep(&self) {
         let mut renewed = Instant::now();
         let mut wait = RENEWAL;
         loop {
@@ -89,7 +88,7 @@ impl LeaderElector {
     }
 
     /// Releases the Lease, if it is held.
-    pub async fn release(&self) -> kube::Result<()> {
+    pub(crate) async fn release(&self) -> kube::Result<()> {
         let lease = self.leases.get_opt(&self.object.name).await?;
         if let Some(lease) = lease.and_then(|lease| released(lease, &self.identity)) {
             self.replace(&lease).await?;

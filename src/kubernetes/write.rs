@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Name of an object in messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectName {
+pub(crate) struct ObjectName {
     /// Kind such as `Secret`.
     pub kind: &'static str,
     /// Namespace; empty for an object of the whole cluster.
@@ -25,19 +25,38 @@ pub struct ObjectName {
 
 impl ObjectName {
     /// Names an object in a namespace.
-    #[must_use]
-    pub fn new(kind: &'static str, namespace: &str, name: &str) -> Self {
+    pub(crate) fn new(kind: &'static str, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    #[must_use]
-    pub fn secret(namespace: &str, name: &str) -> Self {
+    pub(crate) fn secret(namespace: &str, name: &str) -> Self {
         Self::new("Secret", namespace, name)
     }
 
-    #[must_use]
-    pub fn config_map(namespace: &str, name: &str) -> Self {
+    pub(crate) fn config_map(namespace: &str, name: &str) -> Self {
         Self::new("ConfigMap", namespace, name)
+    }
+
+    /// Metadata of a new object of this name.
+    pub(crate) fn metadata(&self) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.clone()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// The object as Events refer to it. `uid` is empty if it is not known.
+    pub(crate) fn reference(&self, api_version: &str, uid: &str) -> ObjectReference {
+        let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        ObjectReference {
+            api_version: known(api_version),
+            kind: known(self.kind),
+            name: known(&self.name),
+            namespace: known(&self.namespace),
+            uid: known(uid),
+            ..ObjectReference::default()
+        }
     }
 
     /// Converts a reason to an error about this object, for `map_err`.
@@ -71,7 +90,7 @@ impl std::fmt::Display for ObjectName {
 /// A malformed object. Nothing is derived from it, and it is not overwritten.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {reason}")]
-pub struct Malformed {
+pub(crate) struct Malformed {
     /// Kind, namespace and name.
     pub object: ObjectName,
     /// Fault of the object.
@@ -145,21 +164,11 @@ impl<V> std::fmt::Debug for MergePatch<V> {
     }
 }
 
-/// A JSON merge patch of an object's metadata and spec.
+/// A JSON merge patch of an object's spec.
 #[derive(Debug, Serialize)]
-pub(crate) struct FieldsPatch {
-    pub(crate) metadata: FieldsMetadata,
-    #[serde(skip_serializing_if = "Map::is_empty")]
+pub(crate) struct SpecPatch {
+    pub(crate) metadata: Precondition,
     pub(crate) spec: Map<String, Value>,
-}
-
-/// The precondition, and fields of the metadata.
-#[derive(Debug, Serialize)]
-pub(crate) struct FieldsMetadata {
-    #[serde(flatten)]
-    pub(crate) precondition: Precondition,
-    #[serde(flatten)]
-    pub(crate) fields: Map<String, Value>,
 }
 
 /// A JSON merge patch of an object's status.
@@ -182,6 +191,50 @@ pub(crate) enum Change<K, V> {
     /// Sets all of it. The new object has the metadata of the one that was read.
     Replace(K),
     Delete(Precondition),
+}
+
+impl<K, V> ObjectWrite<K, V> {
+    /// Deletes an object that was read.
+    pub(crate) fn delete(object: ObjectName, present: &ObjectMeta) -> Result<Self, Malformed> {
+        let change = Change::Delete(Precondition::of(&object, present)?);
+        Ok(Self { object, change })
+    }
+
+    /// Sets annotations and values of an object that was read.
+    pub(crate) fn patch(
+        object: ObjectName,
+        present: &ObjectMeta,
+        annotations: BTreeMap<String, String>,
+        data: BTreeMap<&'static str, Option<V>>,
+    ) -> Result<Self, Malformed> {
+        let precondition = Precondition::of(&object, present)?;
+        let change = Change::Patch(MergePatch::new(precondition, annotations, data));
+        Ok(Self { object, change })
+    }
+}
+
+impl SecretWrite {
+    /// Sets annotations and values of a Secret that was read, or creates one of this type. The type of a present one
+    /// cannot be changed.
+    pub(crate) fn put(
+        object: ObjectName,
+        present: Option<&Secret>,
+        type_: &str,
+        annotations: BTreeMap<String, String>,
+        data: BTreeMap<&'static str, Option<ByteString>>,
+    ) -> Result<Self, Malformed> {
+        if let Some(present) = present {
+            return Self::patch(object, &present.metadata, annotations, data);
+        }
+        let data = data.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let new = Secret {
+            metadata: ObjectMeta { annotations: Some(annotations), ..object.metadata() },
+            type_: Some(type_.to_owned()),
+            data: Some(data.collect()),
+            ..Secret::default()
+        };
+        Ok(Self { object, change: Change::Create(new) })
+    }
 }
 
 pub(crate) type SecretWrite = ObjectWrite<Secret, ByteString>;

@@ -8,7 +8,7 @@ use model::registry_credentials::{Entries, Registry};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::credential_list;
-use super::credential_plan::{CredentialPlan, Written, plan_credentials};
+use super::credential_plan::{CredentialPlan, WrittenDigests, plan_credentials};
 use super::open_directory::OpenDirectory;
 use crate::files::stamp::FileStamp;
 
@@ -24,11 +24,11 @@ pub struct CredentialKeeper {
     resync: Duration,
     read_at: SystemTime,
     /// Result of the last check, if nothing was to do.
-    settled: Option<Settled>,
+    last_check: Option<LastCheck>,
 }
 
 #[derive(Debug)]
-struct Settled {
+struct LastCheck {
     entries: Entries,
     stamps: [Option<FileStamp>; 2],
     problem: Option<String>,
@@ -50,7 +50,7 @@ pub struct CredentialReport {
 /// Findings of a check, with the plan.
 struct Observation {
     plan: CredentialPlan,
-    listed: Written,
+    listed: WrittenDigests,
     present: Option<Vec<u8>>,
     stamp: Option<FileStamp>,
     problem: Option<String>,
@@ -70,7 +70,7 @@ impl CredentialKeeper {
             name,
             resync,
             read_at: UNIX_EPOCH,
-            settled: None,
+            last_check: None,
         })
     }
 
@@ -82,7 +82,7 @@ impl CredentialKeeper {
     /// Updates the file to the Secret's entries. An unchanged file is neither written nor read.
     pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> CredentialReport {
         self.try_reconcile(entries, now).unwrap_or_else(|error| {
-            self.settled = None;
+            self.last_check = None;
             CredentialReport { problem: Some(error.to_string()), ..CredentialReport::default() }
         })
     }
@@ -94,16 +94,16 @@ impl CredentialKeeper {
     ) -> io::Result<CredentialReport> {
         let directory = OpenDirectory::open(&self.directory)?;
         if now.duration_since(self.read_at).is_ok_and(|age| age >= self.resync) {
-            self.settled = None;
+            self.last_check = None;
             self.read_at = now;
         }
         let stamps = [directory.stamp(&self.name)?, directory.stamp(&self.list)?];
-        if let Some(settled) = &self.settled
-            && settled.stamps == stamps
-            && settled.entries == *entries
+        if let Some(last_check) = &self.last_check
+            && last_check.stamps == stamps
+            && last_check.entries == *entries
         {
             return Ok(CredentialReport {
-                problem: settled.problem.clone(),
+                problem: last_check.problem.clone(),
                 ..CredentialReport::default()
             });
         }
@@ -111,9 +111,9 @@ impl CredentialKeeper {
         if look.is_done() && !directory.is_untidy()? {
             let is_old =
                 |stamp: &Option<FileStamp>| stamp.is_none_or(|stamp| stamp.is_settled(now));
-            let settled =
-                Settled { entries: entries.clone(), stamps, problem: look.problem.clone() };
-            self.settled = stamps.iter().all(is_old).then_some(settled);
+            let last_check =
+                LastCheck { entries: entries.clone(), stamps, problem: look.problem.clone() };
+            self.last_check = stamps.iter().all(is_old).then_some(last_check);
             return Ok(CredentialReport { problem: look.problem, ..CredentialReport::default() });
         }
         // Two processes can overlap while a pod replaces another.
@@ -121,7 +121,7 @@ impl CredentialKeeper {
             .map_err(|(_, error)| io::Error::from(error))?;
         directory.tidy(&[])?;
         let look = self.look(&directory, entries)?;
-        self.settled = None;
+        self.last_check = None;
         self.write(&directory, &look)?;
         drop(alone);
         let CredentialPlan { written, adopted, removed, .. } = look.plan;
@@ -136,7 +136,7 @@ impl CredentialKeeper {
             Err(error) => {
                 let list = self.directory.join(&self.list);
                 let problem = format!("{}: {error}; starting a new list", list.display());
-                (Written::new(), Some(problem))
+                (WrittenDigests::new(), Some(problem))
             }
         };
         let mut plan = plan_credentials(entries, &listed, present.as_deref())

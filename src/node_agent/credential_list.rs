@@ -6,7 +6,7 @@ use std::io;
 use model::registry_credentials::Registry;
 use serde::{Deserialize, Serialize};
 
-use super::credential_plan::Written;
+use super::credential_plan::WrittenDigests;
 use super::open_directory::OpenDirectory;
 
 #[derive(Serialize, Deserialize)]
@@ -15,16 +15,20 @@ struct List {
 }
 
 /// Reads the list; empty if it does not exist.
-pub(super) fn read(directory: &OpenDirectory, name: &str) -> io::Result<Written> {
-    let Some(bytes) = directory.read(name)? else { return Ok(Written::new()) };
+pub(super) fn read(directory: &OpenDirectory, name: &str) -> io::Result<WrittenDigests> {
+    let Some(bytes) = directory.read(name)? else { return Ok(WrittenDigests::new()) };
     let List { registries } = serde_json::from_slice(&bytes)?;
     let entry = |(name, digests)| Some((Registry::parse(name)?, digests));
-    let read: Written =
+    let read: WrittenDigests =
         registries.iter().filter_map(|(name, digests)| entry((name, digests.clone()))).collect();
     Ok(read)
 }
 
-pub(super) fn write(directory: &OpenDirectory, name: &str, written: &Written) -> io::Result<()> {
+pub(super) fn write(
+    directory: &OpenDirectory,
+    name: &str,
+    written: &WrittenDigests,
+) -> io::Result<()> {
     let registries = written
         .iter()
         .map(|(registry, digests)| (registry.as_str().to_owned(), digests.clone()))

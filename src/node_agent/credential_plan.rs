@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 
 /// Written credentials: registries, each with the SHA-256 of the written value, and of the next one while the file is
 /// being replaced.
-pub type Written = BTreeMap<Registry, BTreeSet<String>>;
+pub(super) type WrittenDigests = BTreeMap<Registry, BTreeSet<String>>;
 
 /// State of a registry's entry in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
+pub(super) enum Entry {
     /// The file has no entry.
     Absent,
     /// The entry is that of the Secret.
@@ -29,7 +29,7 @@ pub enum Entry {
 
 /// Action for one registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CredentialAction {
+pub(super) enum CredentialAction {
     /// Do nothing.
     Leave,
     /// Add it to the list: the entry is as if it had been written here.
@@ -45,8 +45,11 @@ pub enum CredentialAction {
 }
 
 /// Decides on the action for a registry.
-#[must_use]
-pub fn decide_credential(is_wanted: bool, is_listed: bool, entry: Entry) -> CredentialAction {
+pub(super) fn decide_credential(
+    is_wanted: bool,
+    is_listed: bool,
+    entry: Entry,
+) -> CredentialAction {
     match (is_wanted, entry) {
         (true, Entry::Absent | Entry::Ours) => CredentialAction::Write,
         (true, Entry::Same) if is_listed => CredentialAction::Leave,
@@ -59,13 +62,13 @@ pub fn decide_credential(is_wanted: bool, is_listed: bool, entry: Entry) -> Cred
 }
 
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct CredentialPlan {
+pub(super) struct CredentialPlan {
     /// New contents, if the file must change.
     pub file: Option<Vec<u8>>,
     /// List before the write: with old and new entries.
-    pub before: Written,
+    pub before: WrittenDigests,
     /// List after the write.
-    pub after: Written,
+    pub after: WrittenDigests,
     /// Registries with new or changed credentials.
     pub written: Vec<Registry>,
     /// Registries whose credentials existed already.
@@ -91,9 +94,9 @@ impl std::fmt::Debug for CredentialPlan {
 
 /// Plans the next contents of a file from the Secret's entries and the list. A registry with a spoilt entry keeps its
 /// present one.
-pub fn plan_credentials(
+pub(super) fn plan_credentials(
     wanted: &Entries,
-    listed: &Written,
+    listed: &WrittenDigests,
     present: Option<&[u8]>,
 ) -> Result<CredentialPlan, MalformedCredentials> {
     let mut file = CredentialFile::parse(present.unwrap_or_default())?;
@@ -203,7 +206,8 @@ mod tests {
         });
         let present = theirs.to_string();
         let first =
-            plan_credentials(&entries(&wanted), &Written::new(), Some(present.as_bytes())).unwrap();
+            plan_credentials(&entries(&wanted), &WrittenDigests::new(), Some(present.as_bytes()))
+                .unwrap();
         let names = |registries: &[Registry]| -> Vec<String> {
             registries.iter().map(|it| it.as_str().to_owned()).collect()
         };
@@ -225,7 +229,7 @@ mod tests {
             plan_credentials(&entries(&json!({})), &first.after, first.file.as_deref()).unwrap();
         assert_eq!(file(&last), json!({"auths": {"their.example": credential("them")}}));
         assert_eq!(names(&last.removed), ["new.example", "same.example"]);
-        assert_eq!(last.after, Written::new());
+        assert_eq!(last.after, WrittenDigests::new());
 
         // An entry that another party changed is no longer managed.
         let mut changed = file(&first);
@@ -248,7 +252,7 @@ mod tests {
         // At each step the process dies before the list, before the file, before the second list or not at all; the
         // next one sees the Secret's next state.
         for deaths in 0..4_u32.pow(3) {
-            let (mut list, mut present) = (Written::new(), None::<Vec<u8>>);
+            let (mut list, mut present) = (WrittenDigests::new(), None::<Vec<u8>>);
             for (step, user) in users.iter().enumerate() {
                 let plan = plan_credentials(&wanted(user), &list, present.as_deref()).unwrap();
                 assert_eq!(plan.foreign, [], "{deaths} {step}");
@@ -274,10 +278,12 @@ mod tests {
     fn a_file_that_is_not_understood_is_no_one_to_write_to() {
         for text in ["SECRET", "[]", "{\"auths\": 1}"] {
             let wanted = entries(&json!({"q": credential("a")}));
-            assert!(plan_credentials(&wanted, &Written::new(), Some(text.as_bytes())).is_err());
+            assert!(
+                plan_credentials(&wanted, &WrittenDigests::new(), Some(text.as_bytes())).is_err()
+            );
         }
         // An empty file is like none; without entries none is created.
-        let plan = plan_credentials(&entries(&json!({})), &Written::new(), None).unwrap();
+        let plan = plan_credentials(&entries(&json!({})), &WrittenDigests::new(), None).unwrap();
         assert_eq!(plan, CredentialPlan::default());
     }
 }

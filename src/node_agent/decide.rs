@@ -3,13 +3,13 @@
 
 /// State of a registry's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Present {
+pub(super) enum RegistryDirectory {
     /// The directory does not exist.
-    Nothing,
+    Absent,
     /// A file, a symbolic link or similar has its name.
     NoDirectory,
     /// A directory, of this program or another party.
-    OpenDirectory {
+    Directory {
         /// State of each file in the layout, in their order.
         files: Vec<File>,
         /// True if the directory has no other files.
@@ -20,7 +20,7 @@ pub enum Present {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum File {
+pub(super) enum File {
     /// Contents, mode and owner are right.
     Same,
     /// The contents are right, but others can write, or not everyone can read.
@@ -30,12 +30,12 @@ pub enum File {
     /// The file does not exist.
     Absent,
     /// A directory, which no file can replace.
-    OpenDirectory,
+    Directory,
 }
 
 /// Action for one registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub(super) enum Action {
     /// Do nothing.
     Leave,
     /// Add it to the list: the directory is as if it had been created here.
@@ -54,24 +54,23 @@ pub enum Action {
 }
 
 /// Decides on the action for a registry.
-#[must_use]
-pub fn decide(is_wanted: bool, is_owned: bool, present: &Present) -> Action {
+pub(super) fn decide(is_wanted: bool, is_owned: bool, present: &RegistryDirectory) -> Action {
     if !is_wanted {
         return match present {
             _ if !is_owned => Action::Leave,
-            Present::OpenDirectory { .. } => Action::Remove,
-            Present::Nothing | Present::NoDirectory => Action::Forget,
+            RegistryDirectory::Directory { .. } => Action::Remove,
+            RegistryDirectory::Absent | RegistryDirectory::NoDirectory => Action::Forget,
         };
     }
     match present {
-        Present::Nothing => Action::Make,
-        Present::NoDirectory if is_owned => Action::Exchange,
-        Present::NoDirectory => Action::Foreign,
-        Present::OpenDirectory { files, has_mode, .. } if is_owned => {
+        RegistryDirectory::Absent => Action::Make,
+        RegistryDirectory::NoDirectory if is_owned => Action::Exchange,
+        RegistryDirectory::NoDirectory => Action::Foreign,
+        RegistryDirectory::Directory { files, has_mode, .. } if is_owned => {
             let is_same = *has_mode && files.iter().all(|file| *file == File::Same);
             if is_same { Action::Leave } else { Action::Repair }
         }
-        Present::OpenDirectory { files, is_pure, .. } => {
+        RegistryDirectory::Directory { files, is_pure, .. } => {
             let has_contents = files.iter().all(|f| matches!(f, File::Same | File::Exposed));
             match (has_contents, is_pure) {
                 (true, true) => Action::Adopt,
@@ -87,22 +86,22 @@ pub fn decide(is_wanted: bool, is_owned: bool, present: &Present) -> Action {
 mod tests {
     use super::*;
 
-    fn directory(file: File, is_pure: bool, has_mode: bool) -> Present {
-        Present::OpenDirectory { files: vec![file], is_pure, has_mode }
+    fn directory(file: File, is_pure: bool, has_mode: bool) -> RegistryDirectory {
+        RegistryDirectory::Directory { files: vec![file], is_pure, has_mode }
     }
 
     #[test]
     fn what_somebody_else_made_is_left_alone_or_taken_over_as_it_is() {
         use Action::{Adopt, Foreign, Leave, Make};
         for (present, action) in [
-            (Present::Nothing, Make),
-            (Present::NoDirectory, Foreign),
+            (RegistryDirectory::Absent, Make),
+            (RegistryDirectory::NoDirectory, Foreign),
             (directory(File::Same, true, true), Adopt),
             (directory(File::Exposed, true, false), Adopt),
             (directory(File::Same, false, true), Leave),
             (directory(File::Other, true, true), Foreign),
             (directory(File::Absent, true, true), Foreign),
-            (directory(File::OpenDirectory, false, true), Foreign),
+            (directory(File::Directory, false, true), Foreign),
         ] {
             assert_eq!(decide(true, false, &present), action, "{present:?}");
             assert_eq!(decide(false, false, &present), Leave, "{present:?}");
@@ -113,15 +112,15 @@ mod tests {
     fn what_was_made_here_is_repaired_and_removed() {
         use Action::{Exchange, Forget, Leave, Make, Remove, Repair};
         for (present, wanted, unwanted) in [
-            (Present::Nothing, Make, Forget),
-            (Present::NoDirectory, Exchange, Forget),
+            (RegistryDirectory::Absent, Make, Forget),
+            (RegistryDirectory::NoDirectory, Exchange, Forget),
             (directory(File::Same, true, true), Leave, Remove),
             (directory(File::Same, false, true), Leave, Remove),
             (directory(File::Same, true, false), Repair, Remove),
             (directory(File::Exposed, true, true), Repair, Remove),
             (directory(File::Other, true, true), Repair, Remove),
             (directory(File::Absent, true, true), Repair, Remove),
-            (directory(File::OpenDirectory, false, true), Repair, Remove),
+            (directory(File::Directory, false, true), Repair, Remove),
         ] {
             assert_eq!(decide(true, true, &present), wanted, "{present:?}");
             assert_eq!(decide(false, true, &present), unwanted, "{present:?}");

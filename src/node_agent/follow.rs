@@ -10,23 +10,23 @@ use super::Health;
 use super::health::map_name;
 use super::reconciler::{Reconciler, Report};
 use crate::files::watch::{DirectoryWatch, Scanned};
-use crate::source::cluster::{MapSeen, RegistryCaMap};
+use crate::source::cluster::{RegistryCaMap, RegistryCaMapState};
 
 /// Keeps the directory up to date with the merged ConfigMap, forever. It does nothing before the ConfigMap has been
 /// read. Must be called within a runtime.
 pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
     let mut watch = DirectoryWatch::new(vec![reconciler.directory().to_owned()]);
     let mut entries: Option<Entries> = None;
-    let mut reported = Reported::default();
+    let mut reported = LoggedProblems::default();
     loop {
         tokio::select! {
             seen = map.changed() => match seen {
-                MapSeen::Present(map) => {
+                RegistryCaMapState::Present(map) => {
                     let read = reported.read(&map);
                     health.watched(Ok(&read));
                     entries = Some(read);
                 }
-                MapSeen::Absent => {
+                RegistryCaMapState::Absent => {
                     health.watched(Err("not found"));
                     tracing::warn!(
                         object = map_name(),
@@ -35,8 +35,8 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
                         "ConfigMap of registry CAs not found, keeping the files on the node"
                     );
                 }
-                MapSeen::Unreadable(reason) => health.watched(Err(&reason)),
-                MapSeen::Unwatched(reason) => health.unwatched(&reason, SystemTime::now()),
+                RegistryCaMapState::Unreadable(reason) => health.watched(Err(&reason)),
+                RegistryCaMapState::Unwatched(reason) => health.unwatched(&reason, SystemTime::now()),
             },
             () = watch.changed() => {}
         }
@@ -44,7 +44,7 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
             if let Some(entries) = &entries {
                 let report = reconciler.reconcile(entries, SystemTime::now());
                 log_done(&report);
-                health.looked(&report, &reported.problems);
+                health.registries_checked(&report, &reported.problems);
                 reported.problems = report.problems;
             }
             Scanned::Settled
@@ -54,12 +54,12 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
 
 /// Logged problems, so that each is logged once.
 #[derive(Default)]
-struct Reported {
+struct LoggedProblems {
     refused: Vec<Refused>,
     problems: BTreeMap<String, String>,
 }
 
-impl Reported {
+impl LoggedProblems {
     fn read(&mut self, map: &ConfigMap) -> Entries {
         let entries = registry_ca::read(map);
         for entry in entries.refused.iter().filter(|entry| !self.refused.contains(entry)) {

@@ -48,7 +48,7 @@ pub async fn follow_credentials(
         if let Some(entries) = &entries {
             let report = keeper.reconcile(entries, SystemTime::now());
             log_done(&path, &report);
-            health.credentials_looked(&path, &report);
+            health.credentials_checked(&path, &report);
         }
     }
 }

@@ -64,12 +64,12 @@ impl Health {
     }
 
     /// Reports the result of a check of the credentials file.
-    pub(super) fn credentials_looked(&self, path: &str, report: &CredentialReport) {
+    pub(super) fn credentials_checked(&self, path: &str, report: &CredentialReport) {
         self.metrics
             .credential_changes
             .inc_by((report.written.len() + report.removed.len()) as u64);
         self.metrics.credential_problems.set(report.problem.is_some().into());
-        self.path_looked(path, report.problem.clone());
+        self.path_checked(path, report.problem.clone());
     }
 
     /// Reports that the ConfigMap is followed.
@@ -96,20 +96,20 @@ impl Health {
     }
 
     /// Reports the result of a check of the directory; `known` has the earlier problems.
-    pub(super) fn looked(&self, report: &Report, known: &BTreeMap<String, String>) {
+    pub(super) fn registries_checked(&self, report: &Report, known: &BTreeMap<String, String>) {
         self.metrics.changes.inc_by((report.written.len() + report.removed.len()) as u64);
         let problems = i64::try_from(report.problems.len()).unwrap_or(i64::MAX);
         self.metrics.problems.set(problems);
         for (path, reason) in &report.problems {
-            self.path_looked(path, Some(reason.clone()));
+            self.path_checked(path, Some(reason.clone()));
         }
         for path in known.keys().filter(|path| !report.problems.contains_key(*path)) {
-            self.path_looked(path, None);
+            self.path_checked(path, None);
         }
     }
 
     /// Reports the problem of a path; `None` if it has none.
-    fn path_looked(&self, path: &str, problem: Option<String>) {
+    fn path_checked(&self, path: &str, problem: Option<String>) {
         Condition::new(path.to_owned(), problem).report(&self.status.not_ready, |reason| {
             if let Some(reason) = reason {
                 tracing::error!(

@@ -35,10 +35,6 @@ mod open_directory;
 mod reconciler;
 
 pub use credential_keeper::{CredentialKeeper, CredentialReport};
-pub use credential_plan::{
-    CredentialAction, CredentialPlan, Entry, Written, decide_credential, plan_credentials,
-};
-pub use decide::{Action, File, Present, decide};
 pub use follow::follow;
 pub use follow_credentials::follow_credentials;
 pub use health::Health;

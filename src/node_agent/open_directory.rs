@@ -3,7 +3,7 @@
 
 use std::fs::File as StdFile;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
 use nix::dir::Dir;
@@ -12,7 +12,7 @@ use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::decide::{File, Present};
+use super::decide::{File, RegistryDirectory};
 use crate::files::stamp::FileStamp;
 
 /// Mode of a new directory: everyone can read, its owner can write.
@@ -134,11 +134,11 @@ impl OpenDirectory {
         &self,
         name: &str,
         files: &[(&str, C)],
-    ) -> io::Result<Present> {
+    ) -> io::Result<RegistryDirectory> {
         let directory = match self.enter(Path::new(name)) {
             Ok(directory) => directory,
-            Err(Errno::ENOENT) => return Ok(Present::Nothing),
-            Err(Errno::ENOTDIR | Errno::ELOOP) => return Ok(Present::NoDirectory),
+            Err(Errno::ENOENT) => return Ok(RegistryDirectory::Absent),
+            Err(Errno::ENOTDIR | Errno::ELOOP) => return Ok(RegistryDirectory::NoDirectory),
             Err(error) => return Err(error.into()),
         };
         let found: io::Result<Vec<File>> =
@@ -153,13 +153,13 @@ impl OpenDirectory {
         }
         let mode = fstatat(&directory.0, "", AtFlags::AT_EMPTY_PATH)?.st_mode;
         let has_mode = mode & 0o7777 == DIRECTORY.bits();
-        Ok(Present::OpenDirectory { files: found?, is_pure, has_mode })
+        Ok(RegistryDirectory::Directory { files: found?, is_pure, has_mode })
     }
 
     fn file(&self, name: &str, wanted: &[u8]) -> io::Result<File> {
         let Some(stat) = self.stat(name)? else { return Ok(File::Absent) };
         if is(&stat, SFlag::S_IFDIR) {
-            return Ok(File::OpenDirectory);
+            return Ok(File::Directory);
         }
         let has_size = usize::try_from(stat.st_size).is_ok_and(|size| size == wanted.len());
         if !is(&stat, SFlag::S_IFREG) || !has_size {
@@ -167,9 +167,9 @@ impl OpenDirectory {
         }
         match self.read(name) {
             Ok(Some(found)) if found == wanted => {
-                let is_private =
+                let is_ours =
                     stat.st_mode & 0o7777 == FILE.bits() && stat.st_uid == geteuid().as_raw();
-                Ok(if is_private { File::Same } else { File::Exposed })
+                Ok(if is_ours { File::Same } else { File::Exposed })
             }
             // An unreadable file can be replaced.
             _ => Ok(File::Other),
@@ -243,7 +243,7 @@ impl OpenDirectory {
     /// Creates a directory with these files, which appears when it is complete. Returns false if something else has the
     /// name meanwhile.
     pub(super) fn make<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<bool> {
-        self.put_together(files)?;
+        self.assemble(files)?;
         match renameat2(&self.0, NEW_DIRECTORY, &self.0, name, RenameFlags::RENAME_NOREPLACE) {
             Ok(()) => Ok(true),
             Err(Errno::EEXIST) => self.clear(&names(files)).map(|()| false),
@@ -257,12 +257,12 @@ impl OpenDirectory {
         name: &str,
         files: &[(&str, C)],
     ) -> io::Result<()> {
-        self.put_together(files)?;
+        self.assemble(files)?;
         renameat2(&self.0, NEW_DIRECTORY, &self.0, name, RenameFlags::RENAME_EXCHANGE)?;
         self.clear(&names(files))
     }
 
-    fn put_together<C: AsRef<[u8]>>(&self, files: &[(&str, C)]) -> io::Result<()> {
+    fn assemble<C: AsRef<[u8]>>(&self, files: &[(&str, C)]) -> io::Result<()> {
         self.clear(&names(files))?;
         mkdirat(&self.0, NEW_DIRECTORY, DIRECTORY)?;
         let directory = self.enter(Path::new(NEW_DIRECTORY))?;
@@ -322,12 +322,6 @@ impl OpenDirectory {
             Ok(()) | Err(Errno::ENOENT | Errno::EISDIR) => Ok(()),
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-impl AsFd for OpenDirectory {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

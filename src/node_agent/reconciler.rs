@@ -24,12 +24,12 @@ pub struct Reconciler {
     read_all: SystemTime,
     /// The list, with its stamp.
     owned: Option<(Option<FileStamp>, BTreeSet<RegistryHost>)>,
-    settled: HashMap<RegistryHost, Settled>,
+    settled: HashMap<RegistryHost, UnchangedRegistry>,
 }
 
 /// A registry for which nothing was to do.
 #[derive(Debug)]
-struct Settled {
+struct UnchangedRegistry {
     contents: Vec<Bytes>,
     stamps: Vec<Option<FileStamp>>,
     is_owned: bool,
@@ -212,7 +212,8 @@ impl Reconciler {
         let is_old = |stamp: &Option<FileStamp>| stamp.is_none_or(|stamp| stamp.is_settled(now));
         if matches!(action, Action::Leave | Action::Foreign) && stamps.iter().all(is_old) {
             let contents = files.iter().map(|(_, contents)| contents.clone()).collect();
-            self.settled.insert(host.clone(), Settled { contents, stamps, is_owned, action });
+            self.settled
+                .insert(host.clone(), UnchangedRegistry { contents, stamps, is_owned, action });
         } else {
             self.settled.remove(host);
         }

@@ -24,7 +24,7 @@ use super::answer;
 use super::connection::Peer;
 use super::connection_limiter::Transport;
 use super::machine_request::MachineRequest;
-use super::outcome::{Decided, Outcome, Refused};
+use super::outcome::{AccessVerdict, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::source_buckets::SourceBuckets;
 use crate::serving::answers::Answers;
@@ -87,7 +87,7 @@ pub(super) async fn auth(
     let broken_rule = verdict.broken_rule;
     auth.hold_unless_approved(&mut verdict, (&pool, peer, request.headers()));
     let label = answers.label(&pool);
-    let mut decided = Decided(verdict);
+    let mut decided = AccessVerdict(verdict);
     let mut response = None;
     if decided.0.refusal().is_none() {
         request.extensions_mut().insert(decided.clone());
@@ -103,7 +103,7 @@ pub(super) async fn auth(
             },
         };
     }
-    let Decided(Verdict { mode, judged, .. }) = &decided;
+    let AccessVerdict(Verdict { mode, judged, .. }) = &decided;
     if *mode != access::AccessMode::Off || judged.is_err() {
         let word = judged.as_ref().map_or_else(|refusal| refusal.label(), |proof| proof.label());
         metrics.access(label.clone(), mode.label(), word);

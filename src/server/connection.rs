@@ -100,12 +100,12 @@ pub(super) async fn serve(
     if stream.readable().await.is_ok() && allowance.begin(transport).await.is_err() {
         return;
     }
-    let begun = Begun { stream, peer, is_balancer, activity, allowance };
+    let begun = ActiveConnection { stream, peer, is_balancer, activity, allowance };
     Box::pin(begun.serve(tls, context)).await;
 }
 
 /// A connection whose client has sent something.
-struct Begun {
+struct ActiveConnection {
     stream: TimeoutStream,
     peer: SocketAddr,
     is_balancer: bool,
@@ -113,7 +113,7 @@ struct Begun {
     allowance: Arc<Allowance>,
 }
 
-impl Begun {
+impl ActiveConnection {
     async fn serve(self, tls: Option<Arc<ServerConfig>>, context: Context) {
         let Self { mut stream, peer, is_balancer, activity, allowance } = self;
         let client = if is_balancer {

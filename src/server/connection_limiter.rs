@@ -82,7 +82,7 @@ pub type Permitted = (Permit, Option<Shed>);
 
 /// Result of counting more or fewer bytes for a connection.
 #[derive(Debug)]
-pub struct Weighed {
+pub struct MemoryUse {
     /// Reasons why other connections were closed.
     pub shed: Vec<Shed>,
     /// True if more than half of all memory is in use.
@@ -178,7 +178,7 @@ impl Permit {
 
     /// Counts so many bytes for the connection, and closes others if necessary. An error means that its source, or all
     /// together, have the maximum.
-    pub fn weigh(&self, bytes: u64, now: Instant) -> Result<Weighed, Shed> {
+    pub fn weigh(&self, bytes: u64, now: Instant) -> Result<MemoryUse, Shed> {
         let mut slots = lock(&self.limiter.slots);
         let mut shed = Vec::new();
         loop {
@@ -195,7 +195,7 @@ impl Permit {
         }
         slots.weigh(self.id, bytes);
         let taken = slots.shares.of(Group::Everyone).bytes;
-        Ok(Weighed { shed, is_scarce: taken > self.limiter.limits.bytes / 2 })
+        Ok(MemoryUse { shed, is_scarce: taken > self.limiter.limits.bytes / 2 })
     }
 
     /// Marks the connection as idle since `now`.

@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 
 use super::connection::Peer;
 use super::connection_limiter::{Source, Transport};
-use super::outcome::{Decided, Outcome, Refused};
+use super::outcome::{AccessVerdict, Outcome, Refused};
 use crate::telemetry::{LogRateLimiter, Metrics};
 
 /// Maximum length of a logged header, in bytes after escaping.
@@ -78,7 +78,7 @@ pub(super) async fn remember_machines(
 }
 
 fn decided(response: &Response) -> Option<&Verdict> {
-    response.extensions().get::<Decided>().map(|Decided(verdict)| verdict)
+    response.extensions().get::<AccessVerdict>().map(|AccessVerdict(verdict)| verdict)
 }
 
 #[derive(Debug)]
@@ -114,7 +114,7 @@ pub(super) async fn log_requests(
     tracing::info!(
         spec = outcome.version.map_or("none", SpecVersion::as_str),
         status = response.status().as_u16(),
-        access = response.extensions().get::<Decided>().and_then(Decided::words),
+        access = response.extensions().get::<AccessVerdict>().and_then(AccessVerdict::words),
         %method,
         "Pool {} requested by address:\"{}\" User-Agent:\"{}\" Accept-Header: \"{}\"",
         cut_escaped(&outcome.pool, NAME),

@@ -23,7 +23,7 @@ use super::answer;
 use super::auth::{AuthState, Authorizer, auth};
 use super::layers::{RequestLog, count_requests, log_requests, remember_machines};
 use super::node_failure::{self, ReportState};
-use super::outcome::{Decided, Outcome, Refused};
+use super::outcome::{AccessVerdict, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::readiness::Readiness;
 use crate::serving::answers::{Answer, Answers, PENDING, Refusal};
@@ -137,8 +137,8 @@ async fn config(
 /// Refuses a restricted answer to a request without a proof, even if the access check has just decided that none is
 /// needed.
 fn unless_restricted(answer: Arc<Answer>, request: &Request) -> Result<Arc<Answer>, Refused> {
-    let decided = request.extensions().get::<Decided>();
-    let is_proven = decided.is_some_and(|Decided(verdict)| verdict.is_proven());
+    let decided = request.extensions().get::<AccessVerdict>();
+    let is_proven = decided.is_some_and(|AccessVerdict(verdict)| verdict.is_proven());
     if answer.is_restricted && !is_proven {
         let reason = "access to its config has just changed".to_owned();
         return Err(Refused::new(RefusalCode::AccessUndecided, reason));
@@ -148,7 +148,7 @@ fn unless_restricted(answer: Arc<Answer>, request: &Request) -> Result<Arc<Answe
 
 /// The machine whose token came with a request.
 fn machine(request: &Request) -> Option<&Arc<str>> {
-    match &request.extensions().get::<Decided>()?.0.judged {
+    match &request.extensions().get::<AccessVerdict>()?.0.judged {
         Ok(Proof::Machine(name)) => Some(name),
         _ => None,
     }

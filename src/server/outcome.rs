@@ -38,9 +38,9 @@ impl Refused {
 
 /// Access verdict, in the extensions of a request and of its answer.
 #[derive(Debug, Clone)]
-pub(super) struct Decided(pub(super) Verdict);
+pub(super) struct AccessVerdict(pub(super) Verdict);
 
-impl Decided {
+impl AccessVerdict {
     /// Verdict in one or two words for the log; `None` if nothing is restricted.
     pub(super) fn words(&self) -> Option<String> {
         let Verdict { mode, judged, broken_rule, .. } = &self.0;

@@ -30,10 +30,10 @@ const PIECE: usize = 64 << 10;
 const TIME_TO_READ: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Renderings(Arc<Shared>);
+pub(super) struct Renderings(Arc<SharedRenderings>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedRenderings {
     by_target: Mutex<HashMap<String, Weak<Latest<Rendering>>>>,
     /// Large answers that a client holds, the oldest first.
     large: Mutex<VecDeque<Weak<Rendering>>>,
@@ -65,7 +65,7 @@ pub(super) async fn share(
     let make = async || Rendering::of(next.run(request).await, Instant::now()).await;
     let rendering = latest.get_unless(is_enough, make).await;
     if rendering.has_ended() {
-        return answer::soon(format!("{Ended}\n"));
+        return answer::soon(format!("{Dropped}\n"));
     }
     renderings.keep(&rendering);
     rendering.response()
@@ -141,7 +141,7 @@ impl Rendering {
         let body = if self.length <= PIECE {
             Body::from(lock(&self.body).clone().unwrap_or_default())
         } else {
-            Body::new(Pieces { rendering: self, sent: 0 })
+            Body::new(RenderingBody { rendering: self, sent: 0 })
         };
         let mut response = Response::new(body);
         *response.status_mut() = status;
@@ -152,7 +152,7 @@ impl Rendering {
 
 /// A large answer that is being sent to one client.
 #[derive(Debug)]
-struct Pieces {
+struct RenderingBody {
     rendering: Arc<Rendering>,
     sent: usize,
 }
@@ -160,18 +160,18 @@ struct Pieces {
 /// Error of a body that was dropped for later ones.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer was not read in time, and others were waiting")]
-struct Ended;
+struct Dropped;
 
-impl http_body::Body for Pieces {
+impl http_body::Body for RenderingBody {
     type Data = Bytes;
-    type Error = Ended;
+    type Error = Dropped;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Ended>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Dropped>>> {
         let piece = match &*lock(&self.rendering.body) {
-            None => return Poll::Ready(Some(Err(Ended))),
+            None => return Poll::Ready(Some(Err(Dropped))),
             Some(body) => {
                 let rest = body.get(self.sent..).unwrap_or_default();
                 // A slice would keep the whole body while the client does not read.

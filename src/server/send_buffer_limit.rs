@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::activity::Activity;
-use super::connection_limiter::{Permit, Shed, Transport, Weighed};
+use super::connection_limiter::{MemoryUse, Permit, Shed, Transport};
 use crate::telemetry::ConnectionMetrics;
 
 /// Maximum size of first answers that are sent at once, in KiB: 37 of 440 KB, 135 compact ones.
@@ -125,7 +125,7 @@ impl Allowance {
     }
 
     /// Takes the memory for an answer that is sent at once, or else for one in parts.
-    fn take(&self, bytes: u64, now: Instant) -> Result<Weighed, Shed> {
+    fn take(&self, bytes: u64, now: Instant) -> Result<MemoryUse, Shed> {
         let begun = self.begun.load(Ordering::Relaxed);
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
         let is_first = self.activity.requests() == 1;
@@ -143,7 +143,7 @@ impl Allowance {
         self.weigh(begun, ahead + BOUNDED, now)
     }
 
-    fn weigh(&self, begun: u64, answers: u64, now: Instant) -> Result<Weighed, Shed> {
+    fn weigh(&self, begun: u64, answers: u64, now: Instant) -> Result<MemoryUse, Shed> {
         let weighed = self.permit.weigh(begun + answers, now)?;
         self.begun.store(begun, Ordering::Relaxed);
         self.answers.store(answers, Ordering::Relaxed);
@@ -151,9 +151,9 @@ impl Allowance {
     }
 
     /// Counts closed connections. Returns true if memory is scarce.
-    fn counted(&self, weighed: Result<Weighed, Shed>) -> Result<bool, Shed> {
+    fn counted(&self, weighed: Result<MemoryUse, Shed>) -> Result<bool, Shed> {
         match weighed {
-            Ok(Weighed { shed, is_scarce }) => {
+            Ok(MemoryUse { shed, is_scarce }) => {
                 for shed in shed {
                     self.metrics.shed(shed.label());
                 }

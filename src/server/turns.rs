@@ -20,10 +20,10 @@ const FEW: usize = 32;
 
 /// Waiting connections, and the number of concurrent turns.
 #[derive(Debug, Clone)]
-pub(super) struct Turns(Arc<Shared>);
+pub(super) struct Turns(Arc<SharedQueue>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedQueue {
     queue: Mutex<Queue>,
     /// Number of connections before their first turn.
     arrivals: AtomicUsize,
@@ -33,16 +33,16 @@ struct Shared {
 struct Queue {
     free: usize,
     next: u64,
-    everyone: Line,
+    everyone: GroupQueue,
 }
 
 /// Waiting connections of a group.
 #[derive(Debug, Default)]
-struct Line {
+struct GroupQueue {
     /// Connections of a source, in the order of arrival.
     waiting: BTreeMap<u64, oneshot::Sender<Turn>>,
     /// Parts of a larger group that have or had waiting connections.
-    parts: BTreeMap<Group, Line>,
+    parts: BTreeMap<Group, GroupQueue>,
     /// Order of the parts' turns.
     order: VecDeque<Group>,
 }
@@ -66,8 +66,8 @@ struct Waiter {
 impl Turns {
     /// Creates a scheduler with so many concurrent turns.
     pub(super) fn new(at_a_time: usize) -> Self {
-        let queue = Queue { free: at_a_time, next: 0, everyone: Line::default() };
-        Self(Arc::new(Shared { queue: Mutex::new(queue), arrivals: AtomicUsize::new(0) }))
+        let queue = Queue { free: at_a_time, next: 0, everyone: GroupQueue::default() };
+        Self(Arc::new(SharedQueue { queue: Mutex::new(queue), arrivals: AtomicUsize::new(0) }))
     }
 
     /// Counts a connection that will need a turn.
@@ -127,7 +127,7 @@ impl Turns {
     }
 }
 
-impl Line {
+impl GroupQueue {
     fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.order.is_empty()
     }

@@ -1,9 +1,7 @@
 //! Follows the approvals of machines: annotations, and the command's in the state directory.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use model::access::BootRules;
 use model::access::approval::{Approvals, Ended, Yeses, yeses};
@@ -15,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
 use super::approvals::MachineApprovals;
-use crate::files::watch::{DirectoryWatch, Scanned};
+use crate::files::watch::WatchedListing;
 use crate::store::state_directory::{StateDirectory, StateError};
 
 /// Wait after a failure.
@@ -35,10 +33,8 @@ pub(crate) struct ApprovalKeeper {
     unreadable: Option<String>,
     /// True if any machine needs approval.
     is_needed: bool,
-    /// Watch of the command's approvals, created at the first wait.
-    watch: Option<DirectoryWatch>,
-    /// The command's approvals at the last look, with the time of their change.
-    seen: BTreeMap<PathBuf, SystemTime>,
+    /// The command's approvals at the last look.
+    listed: WatchedListing,
     retry_at: Option<Instant>,
 }
 
@@ -59,8 +55,7 @@ impl ApprovalKeeper {
             stored: None,
             unreadable: None,
             is_needed: false,
-            watch: None,
-            seen: BTreeMap::new(),
+            listed: WatchedListing::default(),
             retry_at: None,
         }
     }
@@ -83,7 +78,7 @@ impl ApprovalKeeper {
         self.load(&asked);
         let now = self.approvals.now();
         let next = self.given.following(&asked, self.window, now);
-        self.tell_new(&next);
+        self.report_approved(&next);
         self.given = next.clone();
         self.approvals.give(next);
         attention.extend(self.unreadable.clone());
@@ -101,7 +96,7 @@ impl ApprovalKeeper {
         if let Err(error) = state.make_approvals_path() {
             attention.push(error.to_string());
         }
-        self.seen = files_in(&directory);
+        self.listed.read(&directory);
         match state.approved_by_commands() {
             Ok((yeses, faults)) => {
                 attention.extend(faults.iter().map(ToString::to_string));
@@ -152,7 +147,7 @@ impl ApprovalKeeper {
         Ok(())
     }
 
-    fn tell_new(&self, next: &Approvals) {
+    fn report_approved(&self, next: &Approvals) {
         for (subject, open) in next.new_since(&self.given) {
             let until = open.until.wall.format(&Rfc3339).unwrap_or_default();
             tracing::info!(machine = %subject, until, "a machine is approved");
@@ -175,19 +170,9 @@ impl ApprovalKeeper {
     }
 
     async fn given_by_command(&mut self) {
-        let Self { watch, seen, state, .. } = self;
-        let Some(state) = state else { return std::future::pending().await };
-        let directory = state.approvals_path();
-        let watch = watch.get_or_insert_with(|| DirectoryWatch::new(vec![directory.clone()]));
-        let mut is_due = false;
-        while !is_due {
-            watch.changed().await;
-            tokio::task::block_in_place(|| {
-                watch.scan(|_| {
-                    is_due = files_in(&directory) != *seen;
-                    Scanned::Settled
-                });
-            });
+        match &self.state {
+            Some(state) => self.listed.changed(&state.approvals_path()).await,
+            None => std::future::pending().await,
         }
     }
 }
@@ -197,12 +182,4 @@ async fn sleep_until(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-/// Files in a directory, with the time of their change.
-fn files_in(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let changed = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
-    let paths = entries.map(|entry| entry.path());
-    paths.filter_map(|path| Some((path.clone(), changed(&path)?))).collect()
 }

@@ -1,7 +1,7 @@
 //! Approvals of machines while requests are judged by them, and the machines that wait.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -9,6 +9,8 @@ use model::access::approval::{Approvals, Subject, UnapprovedRequest, WaitingMach
 use model::access::machine::ClockReading;
 use model::overview::{ApprovedMachine, WaitingMachine};
 use time::OffsetDateTime;
+
+use crate::sync::lock;
 
 /// Approvals that count, and the machines that wait for one, shared by their keeper and by requests.
 #[derive(Debug)]
@@ -52,7 +54,7 @@ impl MachineApprovals {
     pub(crate) fn admit(&self, asked: &UnapprovedRequest<'_>) -> bool {
         let (subject, now) = (asked.subject(), self.now());
         let is_open = self.given.load().is_open(&subject, now.up);
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         if is_open {
             waiting.remove(&subject);
         } else {
@@ -88,20 +90,16 @@ impl MachineApprovals {
 
     /// Number of waiting machines that were forgotten for others.
     pub(crate) fn forgotten(&self) -> u64 {
-        self.waiting().forgotten()
+        lock(&self.waiting).forgotten()
     }
 
     fn each_waiting(&self, mut look: impl FnMut(&Waits, ClockReading)) {
         let (given, now) = (self.given.load(), self.now());
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.forget_silent(now);
         let is_open = |subject: &Subject| given.is_open(subject, now.up);
         for waits in waiting.iter().filter(|waits| !is_open(&waits.subject)) {
             look(waits, now);
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, WaitingMachines> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -26,8 +26,9 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::cluster_use::ClusterUse;
-use super::shared_tokens::{report_shared, shared_line, shared_note, tell_shared};
+use super::shared_tokens::{report_shared, report_shared_use, shared_line, shared_note};
 use crate::source::cluster::{MachineRecords, RecordError};
+use crate::sync::lock;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
@@ -65,7 +66,7 @@ struct Entry {
 }
 
 /// Result of an attempt to write a use.
-enum Written {
+enum RecordOutcome {
     /// It is written, or was before.
     Done(Option<Arc<MachineState>>),
     /// There is something newer to decide by.
@@ -226,23 +227,23 @@ impl ClusterTokens {
             let written = if next.is_due(self.window) {
                 self.write(&entry, &next).await?
             } else {
-                Written::Done(None)
+                RecordOutcome::Done(None)
             };
-            if let Written::Again = written {
+            if let RecordOutcome::Again = written {
                 continue;
             }
             // An answer can have been taken whole while this was written, so the copy is not put back.
             entry.known().usage.begin(address, now);
             match written {
-                Written::Done(Some(state)) => self.see(&entry, &state),
-                Written::Later => {
+                RecordOutcome::Done(Some(state)) => self.see(&entry, &state),
+                RecordOutcome::Later => {
                     entry.known().keep_for_later(now.wall);
                     self.unsaved.notify_one();
                 }
-                Written::Done(None) | Written::Again => {}
+                RecordOutcome::Done(None) | RecordOutcome::Again => {}
             }
             if is_newly_shared {
-                tell_shared(&self.history, name, address);
+                report_shared_use(&self.history, name, address);
                 self.report_shared();
             }
             return Ok(());
@@ -258,8 +259,10 @@ impl ClusterTokens {
     }
 
     /// Writes a use to the status of the machine's object.
-    async fn write(&self, entry: &Entry, next: &ClusterUse) -> Result<Written, Refusal> {
-        let Some(recorded) = next.usage.record(self.window) else { return Ok(Written::Done(None)) };
+    async fn write(&self, entry: &Entry, next: &ClusterUse) -> Result<RecordOutcome, Refusal> {
+        let Some(recorded) = next.usage.record(self.window) else {
+            return Ok(RecordOutcome::Done(None));
+        };
         let name = &*entry.name;
         let mut result = self.records.write(name, &next.state, &recorded).await;
         let is_written = result.is_ok();
@@ -269,18 +272,18 @@ impl ClusterTokens {
         let failure = match result {
             Ok(state) if is_written => {
                 self.report_unrecorded(None);
-                self.tell_added(name, next, &recorded.addresses);
-                return Ok(Written::Done(Some(Arc::new(state))));
+                self.report_added(name, next, &recorded.addresses);
+                return Ok(RecordOutcome::Done(Some(Arc::new(state))));
             }
             Ok(state) => {
                 self.see(entry, &Arc::new(state));
-                return Ok(Written::Again);
+                return Ok(RecordOutcome::Again);
             }
-            Err(RecordError::Superseded) => return Ok(Written::Again),
+            Err(RecordError::Superseded) => return Ok(RecordOutcome::Again),
             Err(RecordError::Gone) => return Err(Refusal::Revoked),
             Err(RecordError::Unreachable(reason)) => {
                 self.report_unrecorded(Some(reason));
-                return Ok(Written::Later);
+                return Ok(RecordOutcome::Later);
             }
             Err(RecordError::Refused(reason)) => reason,
         };
@@ -313,7 +316,7 @@ impl ClusterTokens {
     }
 
     /// Publishes an Event for each address that a write has added to those before.
-    fn tell_added(&self, name: &str, next: &ClusterUse, addresses: &BTreeSet<IpAddr>) {
+    fn report_added(&self, name: &str, next: &ClusterUse, addresses: &BTreeSet<IpAddr>) {
         if addresses.len() < 2 {
             return;
         }
@@ -346,41 +349,41 @@ impl ClusterTokens {
         for entry in entries.values().filter(|entry| entry.known().unsaved.is_some()) {
             let _writing = entry.writing.lock().await;
             match self.save(entry).await {
-                Written::Done(_) => {}
-                Written::Again => is_done = false,
+                RecordOutcome::Done(_) => {}
+                RecordOutcome::Again => is_done = false,
                 // The others would wait as long.
-                Written::Later => return false,
+                RecordOutcome::Later => return false,
             }
         }
         is_done
     }
 
     /// Writes a use that waits.
-    async fn save(&self, entry: &Entry) -> Written {
+    async fn save(&self, entry: &Entry) -> RecordOutcome {
         for _ in 0..MAX_TRIES {
             let next = entry.known().clone();
             if next.unsaved.is_none() {
-                return Written::Done(None);
+                return RecordOutcome::Done(None);
             }
             match self.write(entry, &next).await {
-                Ok(Written::Done(state)) => {
+                Ok(RecordOutcome::Done(state)) => {
                     entry.known().unsaved = None;
                     if let Some(state) = state {
                         self.see(entry, &state);
                     }
-                    return Written::Done(None);
+                    return RecordOutcome::Done(None);
                 }
-                Ok(Written::Again) => {}
-                Ok(Written::Later) => return Written::Later,
+                Ok(RecordOutcome::Again) => {}
+                Ok(RecordOutcome::Later) => return RecordOutcome::Later,
                 // Its object is gone.
                 Err(Refusal::Revoked) => {
                     entry.known().unsaved = None;
-                    return Written::Done(None);
+                    return RecordOutcome::Done(None);
                 }
-                Err(_) => return Written::Again,
+                Err(_) => return RecordOutcome::Again,
             }
         }
-        Written::Again
+        RecordOutcome::Again
     }
 
     /// Compares a use that waits since `since` with what is known once other servers' record is seen.
@@ -396,7 +399,7 @@ impl ClusterTokens {
         if let Some(address) = own.first().filter(|it| own.len() == 1 && !known.was_recorded(it))
             && is_shared
         {
-            tell_shared(&self.history, name, *address);
+            report_shared_use(&self.history, name, *address);
             self.report_shared();
         }
         if known.others_ended_before(since, self.window) && !waiting.is_spent() {
@@ -426,7 +429,6 @@ impl ClusterTokens {
     }
 
     /// The machines by name, for people.
-    #[must_use]
     pub(crate) fn list(&self) -> Vec<NamedMachine> {
         let now = (self.window, self.now());
         let entries = self.entries.load();
@@ -446,10 +448,6 @@ impl Entry {
     fn known(&self) -> MutexGuard<'_, ClusterUse> {
         lock(&self.known)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -57,10 +57,10 @@ mod tests {
     async fn those_who_ask_while_one_is_made_share_the_next() {
         let (latest, go) = (Arc::new(Latest::default()), Arc::new(Semaphore::new(0)));
         let count = Arc::new(AtomicU64::new(0));
-        let mut asked = JoinSet::new();
+        let mut requests = JoinSet::new();
         for number in 0..100 {
             let (of_task, go, count) = (Arc::clone(&latest), Arc::clone(&go), Arc::clone(&count));
-            asked.spawn(async move {
+            requests.spawn(async move {
                 let make = async || {
                     go.acquire().await.unwrap().forget();
                     count.fetch_add(1, Ordering::Relaxed) + 1
@@ -76,7 +76,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         go.add_permits(1_000);
-        for (number, got) in asked.join_all().await {
+        for (number, got) in requests.join_all().await {
             assert_eq!(*got, if number == 0 { 1 } else { 2 }, "{number}");
         }
         // The result is dropped, and no caller gets an old one.

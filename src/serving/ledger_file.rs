@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use model::ledger::{Ledger, Machine};
@@ -10,6 +10,7 @@ use model::ledger::{Ledger, Machine};
 use crate::files::bounded;
 use crate::files::replace::{self, PRIVATE};
 use crate::source::manifest::check_json;
+use crate::sync::lock;
 use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Minimum time between two writes: each writes everything, some 5 MB when it is full, and a killed process loses no
@@ -69,7 +70,7 @@ impl LedgerFile {
     }
 
     pub(crate) fn save(&self) {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = lock(&self.written);
         let changes = self.ledger.changes();
         if *written == changes {
             return;

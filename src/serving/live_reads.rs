@@ -1,12 +1,13 @@
 //! Reads from the API server before an answer, if what is served was confirmed too long ago.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::source::cluster::LiveRequest;
+use crate::sync::lock;
 
 /// Maximum wait of a machine. Then it gets what was read last.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -41,24 +42,24 @@ impl LiveReads {
 
     /// Waits until what is served was confirmed recently, or cannot be confirmed now.
     pub(crate) async fn confirm(&self) {
-        let asked = Instant::now();
-        if self.is_recent(asked) {
+        let requested_at = Instant::now();
+        if self.is_recent(requested_at) {
             return;
         }
         let _reading = self.reading.lock().await;
-        if self.is_recent(asked) {
+        if self.is_recent(requested_at) {
             return;
         }
         let started = Instant::now();
         let is_read = tokio::time::timeout(TIMEOUT, self.read()).await == Ok(Some(()));
         // After a failure nobody waits for the next one until the time has passed again.
         let last = if is_read { started } else { Instant::now() };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        *lock(&self.last) = Some(last);
     }
 
-    fn is_recent(&self, asked: Instant) -> bool {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.is_some_and(|last| last + self.after >= asked)
+    fn is_recent(&self, requested_at: Instant) -> bool {
+        let last = *lock(&self.last);
+        last.is_some_and(|last| last + self.after >= requested_at)
     }
 
     /// Reads, and waits until the result is served. Returns `None` if it cannot be read.

@@ -1,9 +1,8 @@
 //! Keeps the tokens and pointer configs of the machines that have an object.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use model::access::machine::KnownMachine;
 use model::access::{KnownMachines, MachineToken};
@@ -13,7 +12,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::machine_tokens::MachineTokens;
-use crate::files::watch::{DirectoryWatch, Scanned};
+use crate::files::watch::WatchedListing;
 use crate::store::machine_files::{StoredMachines, WantedMachine};
 use crate::store::state_directory::StateDirectory;
 use crate::store::state_error::StateError;
@@ -38,16 +37,14 @@ pub(crate) struct MachineKeeper {
     is_loaded: bool,
     /// True while no object is there of the machines that an earlier process kept.
     is_elsewhere: bool,
-    /// Watch of the requests to arm tokens, created at the first wait.
-    requests: Option<DirectoryWatch>,
-    /// Requests at the last look, with the time of their change.
-    seen: BTreeMap<PathBuf, SystemTime>,
+    /// Requests of commands to arm tokens at the last look.
+    requests: WatchedListing,
     retry_at: Option<Instant>,
 }
 
 /// Result of a look at the machines.
 #[derive(Debug, Default)]
-pub(super) struct KeptMachines {
+pub(super) struct MachinesOutcome {
     pub(super) known: KnownMachines,
     /// Faults for administrators, one line each.
     pub(super) attention: Vec<String>,
@@ -70,14 +67,13 @@ impl MachineKeeper {
             unreadable: BTreeMap::new(),
             is_loaded: false,
             is_elsewhere: false,
-            requests: None,
-            seen: BTreeMap::new(),
+            requests: WatchedListing::default(),
             retry_at: None,
         }
     }
 
     /// Brings the tokens up to date with the objects. It may block.
-    pub(super) fn keep(&mut self, machines: &Machines) -> KeptMachines {
+    pub(super) fn keep(&mut self, machines: &Machines) -> MachinesOutcome {
         self.retry_at = None;
         let mut attention = Vec::new();
         if !self.is_loaded {
@@ -86,17 +82,17 @@ impl MachineKeeper {
                 Err(error) => {
                     self.retry_at = Some(Instant::now() + RETRY);
                     attention.push(error.to_string());
-                    return KeptMachines { known: KnownMachines::default(), attention };
+                    return MachinesOutcome { known: KnownMachines::default(), attention };
                 }
             }
         }
-        self.seen = requests_in(&self.state.arm_path());
+        self.requests.read(&self.state.arm_path());
         attention.extend(self.keep_present(machines));
         attention.extend(self.revoke_absent(machines));
         attention
             .extend(self.unreadable.iter().map(|(name, why)| format!("machine {name}: {why}")));
         self.tokens.report_shared();
-        KeptMachines { known: self.known(machines), attention }
+        MachinesOutcome { known: self.known(machines), attention }
     }
 
     /// Reads the tokens of an earlier process.
@@ -149,7 +145,7 @@ impl MachineKeeper {
         let command = || self.tokens.get(name).map(|token| token.armed.command);
         let is_asked = || {
             let path = self.state.arm_path().join(name);
-            self.seen.contains_key(&path) && self.state.asked_to_arm(name).ok() != command()
+            self.requests.contains(&path) && self.state.requested_arming(name).ok() != command()
         };
         is_same && self.state.machine_pointer_path(name).exists() && !is_asked()
     }
@@ -251,25 +247,6 @@ impl MachineKeeper {
         if let Some(at) = keeper.retry_at {
             return tokio::time::sleep_until(at).await;
         }
-        let Self { requests, seen, state, .. } = keeper;
-        let requests = requests.get_or_insert_with(|| DirectoryWatch::new(vec![state.arm_path()]));
-        let mut is_due = false;
-        while !is_due {
-            requests.changed().await;
-            tokio::task::block_in_place(|| {
-                requests.scan(|_| {
-                    is_due = requests_in(&state.arm_path()) != *seen;
-                    Scanned::Settled
-                });
-            });
-        }
+        keeper.requests.changed(&keeper.state.arm_path()).await;
     }
-}
-
-/// Requests of commands to arm tokens, with the time of their change.
-fn requests_in(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let changed = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
-    let paths = entries.map(|entry| entry.path());
-    paths.filter_map(|path| Some((path.clone(), changed(&path)?))).collect()
 }

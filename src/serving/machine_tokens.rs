@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -14,8 +14,9 @@ use model::access::{MachineToken, Refusal};
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;
 
-use super::shared_tokens::{report_shared, shared_line, tell_shared};
+use super::shared_tokens::{report_shared, report_shared_use, shared_line};
 use crate::store::state_directory::StateDirectory;
+use crate::sync::lock;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
@@ -169,7 +170,7 @@ impl MachineTokens {
         }
         drop(writing);
         if is_newly_shared {
-            self.tell_shared(name, address);
+            self.report_shared_use(name, address);
         }
         Ok(())
     }
@@ -199,8 +200,8 @@ impl MachineTokens {
         if is_stored { Ok(()) } else { Err(Refusal::NotStored) }
     }
 
-    fn tell_shared(&self, name: &str, address: IpAddr) {
-        tell_shared(&self.history, name, address);
+    fn report_shared_use(&self, name: &str, address: IpAddr) {
+        report_shared_use(&self.history, name, address);
         self.report_shared();
     }
 
@@ -217,7 +218,6 @@ impl MachineTokens {
     }
 
     /// The machines by name, for people.
-    #[must_use]
     pub(crate) fn list(&self) -> Vec<NamedMachine> {
         let now = self.now();
         let entries = self.entries.load();
@@ -236,8 +236,4 @@ impl Entry {
     fn token(&self) -> MutexGuard<'_, MachineToken> {
         lock(&self.token)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -30,9 +30,6 @@ pub(crate) enum UsedTokens {
 
 impl UsedTokens {
     /// Checks that a machine's token is open.
-    ///
-    /// # Errors
-    /// The token is spent, or gone.
     pub(crate) async fn check(&self, name: &Arc<str>) -> Result<(), Refusal> {
         match self {
             Self::Directory(tokens) if tokens.is_open(name) => Ok(()),
@@ -44,9 +41,6 @@ impl UsedTokens {
     }
 
     /// Records that an answer begins for `address`, before it returns.
-    ///
-    /// # Errors
-    /// The token is spent meanwhile, or its use cannot be stored.
     pub(crate) async fn begin(&self, name: &Arc<str>, address: IpAddr) -> Result<(), Refusal> {
         match self {
             Self::Directory(tokens) => {
@@ -65,7 +59,6 @@ impl UsedTokens {
     }
 
     /// The machines by name, for people.
-    #[must_use]
     pub(crate) fn list(&self) -> Vec<NamedMachine> {
         match self {
             Self::Directory(tokens) => tokens.list(),

@@ -1,7 +1,7 @@
 //! Configs of machines with an overlay: merged when they are asked for, and kept within a number of bytes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
@@ -11,6 +11,7 @@ use model::objects::FirstBootMachine;
 use tokio::sync::Semaphore;
 
 use super::answers::Answer;
+use crate::sync::lock;
 use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Maximum size of all configs with an overlay that are kept, in bytes.
@@ -24,7 +25,7 @@ const MAX_REPORTED: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Overlays {
     machines: ArcSwap<BTreeMap<String, Arc<FirstBootMachine>>>,
-    kept: Mutex<Kept>,
+    cache: Mutex<OverlayCache>,
     merging: Semaphore,
     /// Reasons why overlays cannot be merged, by machine.
     failed: Mutex<BTreeMap<String, String>>,
@@ -32,7 +33,7 @@ pub(crate) struct Overlays {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct OverlayCache {
     configs: LruCache<Key, MergedConfig>,
     bytes: usize,
 }
@@ -55,10 +56,10 @@ struct MergedConfig {
 impl Overlays {
     /// Creates an empty set.
     pub(crate) fn new(degraded: Conditions) -> Self {
-        let kept = Kept { configs: LruCache::unbounded(), bytes: 0 };
+        let cache = OverlayCache { configs: LruCache::unbounded(), bytes: 0 };
         Self {
             machines: ArcSwap::default(),
-            kept: Mutex::new(kept),
+            cache: Mutex::new(cache),
             merging: Semaphore::new(MAX_MERGING),
             failed: Mutex::default(),
             degraded,
@@ -91,7 +92,7 @@ impl Overlays {
             return Ok(of_pool);
         };
         let key = Key { machine: Arc::clone(machine), version, form: form.index() };
-        if let Some(answer) = self.kept().get(&key, &object, &of_pool.etag) {
+        if let Some(answer) = lock(&self.cache).get(&key, &object, &of_pool.etag) {
             return Ok(answer);
         }
         // The semaphore is never closed.
@@ -103,12 +104,8 @@ impl Overlays {
         self.note(machine, merged.as_ref().err());
         let answer = Arc::new(merged?);
         let of_pool = of_pool.etag.clone();
-        self.kept().keep(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
+        lock(&self.cache).keep(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
         Ok(answer)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        lock(&self.kept)
     }
 
     /// Reports if the overlay of a machine can be merged.
@@ -141,16 +138,16 @@ impl Overlays {
     }
 }
 
-impl Kept {
+impl OverlayCache {
     fn get(
         &mut self,
         key: &Key,
         object: &Arc<FirstBootMachine>,
         of_pool: &HeaderValue,
     ) -> Option<Arc<Answer>> {
-        let kept = self.configs.get(key)?;
-        let is_present = Arc::ptr_eq(&kept.object, object) && kept.of_pool == of_pool;
-        is_present.then(|| Arc::clone(&kept.answer))
+        let merged = self.configs.get(key)?;
+        let is_present = Arc::ptr_eq(&merged.object, object) && merged.of_pool == of_pool;
+        is_present.then(|| Arc::clone(&merged.answer))
     }
 
     fn keep(&mut self, key: Key, merged: MergedConfig) {
@@ -164,8 +161,4 @@ impl Kept {
             self.bytes -= oldest.answer.body.len();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -22,20 +22,20 @@ const WATCHED: &str = "secrets/serving-pair";
 /// Serves the Secret's contents until the certificate's files exist, which are used from then on. It never returns.
 pub(crate) async fn until_mounted(
     mut secret: NamedSecret,
-    shown: Arc<ActivePair>,
+    active: Arc<ActivePair>,
     reporting: Reporting,
 ) {
     let place = secret.name().to_string();
     loop {
         let seen = tokio::select! {
-            () = shown.files() => break,
+            () = active.files() => break,
             seen = secret.changed() => seen,
         };
         let failures = seen.is_unwatched().then(|| reporting.metrics.watch_failures(WATCHED));
         let failure = match seen {
             SecretSeen::Present(secret) => {
                 let read = |policy: &TlsPolicy| read(&place, &secret, policy);
-                shown.take(read).err().map(|error| error.to_string())
+                active.take(read).err().map(|error| error.to_string())
             }
             SecretSeen::Absent => None,
             SecretSeen::Unwatched { reason, .. } => Some(format!("cannot be watched: {reason}")),

@@ -28,7 +28,7 @@ const MAX_BYTES: usize = 32 << 20;
 
 /// One server's part of the ledger.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct LedgerPart {
     /// ID of the server, by which one recognises its own part.
     pub(crate) server: String,
     pub(crate) machines: Vec<Machine>,
@@ -40,7 +40,7 @@ pub(crate) struct Part {
 /// Parts of other servers, and errors of those without one.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<LedgerPart>,
     pub(crate) silent: Vec<String>,
 }
 
@@ -59,11 +59,11 @@ pub(crate) async fn ask(name: &str) -> Answers {
                 return answers;
             }
         };
-    let mut asked = JoinSet::new();
+    let mut requests = JoinSet::new();
     for address in addresses {
-        asked.spawn(async move { (address, get(address, PATH).await) });
+        requests.spawn(async move { (address, get(address, PATH).await) });
     }
-    while let Some(answer) = asked.join_next().await {
+    while let Some(answer) = requests.join_next().await {
         match answer {
             Ok((_, Ok(part))) => answers.parts.push(part),
             Ok((address, Err(error))) => answers.silent.push(format!("{address}: {error:#}")),

@@ -22,12 +22,11 @@ use tokio::sync::watch;
 
 use super::access_faults::AccessFault;
 use super::approval_keeper::ApprovalKeeper;
-use super::cluster_tokens::ClusterTokens;
-use super::machine_keeper::{KeptMachines, MachineKeeper};
-use super::overlays::Overlays;
+use super::machine_keeper::{MachineKeeper, MachinesOutcome};
+use super::named_machines::{NamedMachines, UsedTokens};
 use super::pointer_writer::PointerWriter;
-use super::publish::{Publisher, Served};
-use super::token_keeper::{KeptTokens, TokenKeeper};
+use super::publish::{Publisher, ServedInputs};
+use super::token_keeper::{TokenKeeper, TokensOutcome};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
@@ -46,16 +45,15 @@ pub(crate) struct Pipeline {
     history: History,
 }
 
-/// State that this process manages: approvals, what is in a state directory, if it has one, and of a cluster's machines.
+/// State that this process manages: approvals, the contents of a state directory, and those of a cluster's machines.
 #[derive(Default)]
 pub(crate) struct LocalState {
     pub(crate) approvals: Option<ApprovalKeeper>,
     pub(crate) keeper: Option<TokenKeeper>,
     pub(crate) pointers: Option<PointerWriter>,
     pub(crate) machines: Option<MachineKeeper>,
-    pub(crate) overlays: Option<Arc<Overlays>>,
-    /// Tokens of machines in a cluster.
-    pub(crate) cluster: Option<Arc<ClusterTokens>>,
+    /// Machines with names, as requests use them.
+    pub(crate) named: NamedMachines,
 }
 
 /// Sources of changes: the newest state of each part, `None` before it was read.
@@ -139,14 +137,14 @@ impl Pipeline {
     fn keep_machines(&mut self) {
         let Self { local, known, .. } = self;
         let Some(inputs) = &known.inputs else { return };
-        if let Some(overlays) = &local.overlays {
+        if let Some(overlays) = &local.named.overlays {
             overlays.take(&inputs.machines);
         }
-        if let Some(tokens) = &local.cluster {
+        if let Some(UsedTokens::Cluster(tokens)) = &local.named.tokens {
             known.machines = tokens.take(&inputs.machines, &inputs.machine_states);
         }
         let Some(keeper) = &mut local.machines else { return };
-        let KeptMachines { known: machines, attention } = keeper.keep(&inputs.machines);
+        let MachinesOutcome { known: machines, attention } = keeper.keep(&inputs.machines);
         known.machines = machines;
         self.degrade(AccessFault::Machines, &attention);
     }
@@ -216,7 +214,7 @@ impl Pipeline {
                 SnapshotParts { records: Some(records.clone()), signed, machines, inputs: None };
             policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
         };
-        let KeptTokens { records, attention } =
+        let TokensOutcome { records, attention } =
             local.keeper.as_mut()?.keep(&wanted.understood(), accept);
         self.degrade(AccessFault::Tokens, &attention);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
@@ -241,7 +239,7 @@ impl Pipeline {
         self.known.inputs = Some(snapshot.inputs.clone());
         if is_changed {
             let pointer_configs = self.write_pointers();
-            self.publisher.tell(Served { inputs: snapshot.inputs, pointer_configs });
+            self.publisher.notify(ServedInputs { inputs: snapshot.inputs, pointer_configs });
         }
     }
 

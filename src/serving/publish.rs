@@ -18,7 +18,7 @@ use crate::telemetry::Reporting;
 
 /// Served inputs, with their pointer configs.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedInputs {
     pub(crate) inputs: Inputs,
     /// Pools that have a pointer config of this server, with its file.
     pub(crate) pointer_configs: Vec<(String, PathBuf)>,
@@ -31,8 +31,8 @@ pub(crate) struct Publisher {
     profile: Option<ProfileFollower>,
     known: Vec<Problem>,
     warned: Vec<Problem>,
-    served: watch::Sender<Option<Arc<Served>>>,
-    checked: watch::Sender<Option<Arc<Served>>>,
+    served: watch::Sender<Option<Arc<ServedInputs>>>,
+    checked: watch::Sender<Option<Arc<ServedInputs>>>,
     live_reads: watch::Sender<u64>,
     history: History,
 }
@@ -57,12 +57,12 @@ impl Publisher {
     }
 
     /// Served inputs, after each change.
-    pub(crate) fn served(&self) -> watch::Receiver<Option<Arc<Served>>> {
+    pub(crate) fn served(&self) -> watch::Receiver<Option<Arc<ServedInputs>>> {
         self.served.subscribe()
     }
 
     /// Served inputs whose pools were rendered, and their faults logged.
-    pub(crate) fn checked(&self) -> watch::Receiver<Option<Arc<Served>>> {
+    pub(crate) fn checked(&self) -> watch::Receiver<Option<Arc<ServedInputs>>> {
         self.checked.subscribe()
     }
 
@@ -123,7 +123,7 @@ impl Publisher {
     }
 
     /// Sends the served inputs to subscribers.
-    pub(super) fn tell(&self, served: Served) {
+    pub(super) fn notify(&self, served: ServedInputs) {
         self.served.send_replace(Some(Arc::new(served)));
     }
 

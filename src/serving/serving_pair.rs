@@ -1,7 +1,7 @@
 //! Follows the files of the serving certificate: a pair that matches is loaded, otherwise the previous one stays.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
 use clap::Args;
@@ -13,9 +13,10 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 
 use super::tls::{Pair, PairError};
-use super::tls_policy::{TlsPolicy, warn_passed_over};
+use super::tls_policy::{TlsPolicy, warn_ignored_suites};
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::flags::TLS;
+use crate::sync::lock;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Conditions};
 
@@ -25,7 +26,7 @@ const THING: &str = "serving certificate";
 /// A certificate file with its key's; both may be one file. Authorities that are sent with the certificate follow it; the
 /// key is PKCS#1, SEC1 or PKCS#8 in PEM.
 #[derive(Debug, Clone, Args)]
-pub struct PairFiles {
+pub(crate) struct PairFiles {
     /// Serving certificate in PEM
     #[arg(id = "cert", long = "cert", value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt",
         help_heading = TLS)]
@@ -49,18 +50,18 @@ impl PairFiles {
 }
 
 /// Reads the certificates that are served at present.
-pub(crate) type ShownChain = Box<dyn Fn() -> Vec<Certificate> + Send + Sync>;
+pub(crate) type ServedChain = Box<dyn Fn() -> Vec<Certificate> + Send + Sync>;
 
 /// The serving certificate and its files.
 pub(crate) struct ServingPair {
     files: PairFiles,
-    shown: Arc<ActivePair>,
+    active: Arc<ActivePair>,
     reporting: Reporting,
 }
 
 /// The pair that is served.
 pub(crate) struct ActivePair {
-    terms: Mutex<Terms>,
+    tls_state: Mutex<TlsState>,
     /// TLS configuration, once there is a pair.
     tls: Arc<ArcSwapOption<rustls::ServerConfig>>,
     /// True if the pair is that of the files.
@@ -69,7 +70,7 @@ pub(crate) struct ActivePair {
     history: History,
 }
 
-struct Terms {
+struct TlsState {
     policy: TlsPolicy,
     pair: Option<Pair>,
 }
@@ -84,14 +85,14 @@ impl ServingPair {
         reporting: Reporting,
         history: History,
     ) -> Result<Self, PairError> {
-        let shown = Arc::new(ActivePair {
-            terms: Mutex::new(Terms { policy, pair: None }),
+        let active = Arc::new(ActivePair {
+            tls_state: Mutex::new(TlsState { policy, pair: None }),
             tls: Arc::default(),
             is_of_files: watch::Sender::new(false),
             reporting: reporting.clone(),
             history,
         });
-        let pair = Self { files, shown, reporting };
+        let pair = Self { files, active, reporting };
         match pair.take_over() {
             Err(error) if may_come_later && error.is_missing() => {
                 let out_of_service = &pair.reporting.status.out_of_service;
@@ -113,19 +114,19 @@ impl ServingPair {
 
     /// TLS configuration in force, swapped when another pair is loaded; empty while there is none.
     pub(crate) fn tls(&self) -> Arc<ArcSwapOption<rustls::ServerConfig>> {
-        Arc::clone(&self.shown.tls)
+        Arc::clone(&self.active.tls)
     }
 
-    pub(crate) fn shown(&self) -> Arc<ActivePair> {
-        Arc::clone(&self.shown)
+    pub(crate) fn active(&self) -> Arc<ActivePair> {
+        Arc::clone(&self.active)
     }
 
     /// A reader of the certificates that are served at present, leaf first.
-    pub(crate) fn shown_chain(&self) -> ShownChain {
-        let shown = Arc::clone(&self.shown);
+    pub(crate) fn served_chain(&self) -> ServedChain {
+        let active = Arc::clone(&self.active);
         Box::new(move || {
-            let terms = shown.terms();
-            let chain = terms.pair.iter().flat_map(Pair::chain);
+            let tls_state = active.tls_state();
+            let chain = tls_state.pair.iter().flat_map(Pair::chain);
             chain.filter_map(Certificate::from_der).collect()
         })
     }
@@ -133,7 +134,7 @@ impl ServingPair {
     /// A follower of the inputs' TLS profile; without one, `flags` apply.
     pub(crate) fn profile_follower(&self, flags: TlsPolicy) -> ProfileFollower {
         let degraded = self.reporting.status.degraded.clone();
-        ProfileFollower { active: Arc::clone(&self.shown), degraded, flags, known: None }
+        ProfileFollower { active: Arc::clone(&self.active), degraded, flags, known: None }
     }
 
     /// Loads the pair whenever its files change, forever.
@@ -144,9 +145,9 @@ impl ServingPair {
                 return Scanned::Unsettled;
             }
             let failed = self.take_over().err();
-            self.shown.judge(OffsetDateTime::now_utc());
+            self.active.report_unusable(OffsetDateTime::now_utc());
             // A missing file is expected, and reported already.
-            let failed = failed.filter(|error| !error.is_missing() || self.shown.has_files());
+            let failed = failed.filter(|error| !error.is_missing() || self.active.has_files());
             let reason = failed.map(|error| error.to_string());
             let Reporting { metrics, status } = &self.reporting;
             Condition::new(THING, reason).report_failure(&status.not_ready, |reason| {
@@ -164,8 +165,8 @@ impl ServingPair {
 
     fn take_over(&self) -> Result<(), PairError> {
         let PairFiles { certificate, key } = &self.files;
-        self.shown.take(|policy| Pair::read(certificate, key, policy))?;
-        self.shown.is_of_files.send_replace(true);
+        self.active.take(|policy| Pair::read(certificate, key, policy))?;
+        self.active.is_of_files.send_replace(true);
         Ok(())
     }
 }
@@ -193,7 +194,7 @@ impl ProfileFollower {
             Some(Err(error)) => Err(error.to_string()),
         };
         let taken_over = policy.and_then(|(policy, passed_over)| {
-            warn_passed_over(&passed_over);
+            warn_ignored_suites(&passed_over);
             self.active.speak(policy).map_err(|error| error.to_string())
         });
         if taken_over.is_ok() {
@@ -216,19 +217,19 @@ impl ActivePair {
         &self,
         read: impl FnOnce(&TlsPolicy) -> Result<Pair, PairError>,
     ) -> Result<(), PairError> {
-        let mut terms = self.terms();
-        let pair = read(&terms.policy)?;
-        if terms.pair.as_ref().is_some_and(|before| pair.same(before)) {
+        let mut tls_state = self.tls_state();
+        let pair = read(&tls_state.policy)?;
+        if tls_state.pair.as_ref().is_some_and(|before| pair.same(before)) {
             return Ok(());
         }
-        if let (Some(_), Some(fault)) = (&terms.pair, pair.fault()) {
+        if let (Some(_), Some(fault)) = (&tls_state.pair, pair.fault()) {
             return Err(fault);
         }
-        self.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
+        self.tls.store(Some(Arc::new(pair.config(&tls_state.policy)?)));
         let expires = rfc3339(pair.expires);
         self.reporting.metrics.certificate_expires(pair.expires.unix_timestamp());
         tracing::info!(expires, "loaded the serving certificate");
-        if terms.pair.is_some() {
+        if tls_state.pair.is_some() {
             let until = pair.expires.date();
             let what = format!("serves another certificate, valid until {until}");
             self.history.note(what, OffsetDateTime::now_utc());
@@ -236,9 +237,9 @@ impl ActivePair {
         if pair.fault().is_some() {
             self.reporting.metrics.certificate_failures.inc();
         }
-        terms.pair = Some(pair);
-        drop(terms);
-        self.judge(OffsetDateTime::now_utc());
+        tls_state.pair = Some(pair);
+        drop(tls_state);
+        self.report_unusable(OffsetDateTime::now_utc());
         Condition::ok(THING).note(&self.reporting.status.out_of_service);
         Ok(())
     }
@@ -246,8 +247,8 @@ impl ActivePair {
     /// Reports why no machine boots from the served pair, if none does: an unreadable pair is served if there was none
     /// before, for clients that can read it, and any pair expires. All servers have the same pair, so none should be
     /// taken out of service for it.
-    fn judge(&self, now: OffsetDateTime) {
-        let reason = self.terms().pair.as_ref().and_then(|pair| match pair.fault() {
+    fn report_unusable(&self, now: OffsetDateTime) {
+        let reason = self.tls_state().pair.as_ref().and_then(|pair| match pair.fault() {
             Some(fault) => Some(fault.to_string()),
             None if pair.expires < now => Some(format!("expired at {}", rfc3339(pair.expires))),
             None => None,
@@ -272,16 +273,16 @@ impl ActivePair {
         let _ = self.is_of_files.subscribe().wait_for(|is| *is).await;
     }
 
-    fn terms(&self) -> MutexGuard<'_, Terms> {
-        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tls_state(&self) -> MutexGuard<'_, TlsState> {
+        lock(&self.tls_state)
     }
 
     fn speak(&self, policy: TlsPolicy) -> Result<(), PairError> {
-        let mut terms = self.terms();
-        if let Some(pair) = &terms.pair {
+        let mut tls_state = self.tls_state();
+        if let Some(pair) = &tls_state.pair {
             self.tls.store(Some(Arc::new(pair.config(&policy)?)));
         }
-        terms.policy = policy;
+        tls_state.policy = policy;
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
 /// Reports that a token is used from another address than before.
-pub(super) fn tell_shared(history: &History, name: &str, address: IpAddr) {
+pub(super) fn report_shared_use(history: &History, name: &str, address: IpAddr) {
     tracing::warn!(
         machine = name,
         %address,

@@ -21,7 +21,7 @@ use super::tls_policy::TlsPolicy;
 
 /// A certificate chain with its key.
 #[derive(Debug, Clone)]
-pub struct Pair {
+pub(crate) struct Pair {
     certified: Arc<CertifiedKey>,
     /// Expiry of the serving certificate. CAs after it can expire earlier, which does not affect machines that trust
     /// another one.
@@ -32,7 +32,7 @@ pub struct Pair {
 
 /// Reasons why a pair cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub enum PairError {
+pub(crate) enum PairError {
     #[error("{}: {error}", path.display())]
     Unreadable {
         path: PathBuf,
@@ -58,15 +58,14 @@ pub enum PairError {
 
 impl PairError {
     /// Returns `true` if a file does not exist.
-    #[must_use]
-    pub fn is_missing(&self) -> bool {
+    pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 }
 
 impl Pair {
     /// Reads and checks a pair: PEM, the key in any of its forms (PKCS#1, SEC1, PKCS#8).
-    pub fn read(cert: &Path, key: &Path, policy: &TlsPolicy) -> Result<Self, PairError> {
+    pub(crate) fn read(cert: &Path, key: &Path, policy: &TlsPolicy) -> Result<Self, PairError> {
         let read = |path: &Path| {
             std::fs::read(path)
                 .map_err(|error| PairError::Unreadable { path: path.to_owned(), error })
@@ -76,7 +75,7 @@ impl Pair {
     }
 
     /// Parses a pair, with paths for errors.
-    pub fn parse(
+    pub(crate) fn parse(
         (cert, cert_pem): (&Path, &[u8]),
         (key, key_pem): (&Path, &[u8]),
         policy: &TlsPolicy,
@@ -107,7 +106,7 @@ impl Pair {
     /// The TLS configuration for this pair.
     ///
     /// A machine boots once, so no session is cached and no ticket is sent: both cost more than they save.
-    pub fn config(&self, policy: &TlsPolicy) -> Result<ServerConfig, PairError> {
+    pub(crate) fn config(&self, policy: &TlsPolicy) -> Result<ServerConfig, PairError> {
         let resolver = rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified));
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&policy.provider))
             .with_protocol_versions(policy.versions)?
@@ -124,20 +123,18 @@ impl Pair {
     }
 
     /// Fault by which no machine boots with it. Such a pair does not replace another one.
-    #[must_use]
-    pub fn fault(&self) -> Option<PairError> {
+    pub(crate) fn fault(&self) -> Option<PairError> {
         let (path, reason) = self.unfit.clone()?;
         Some(PairError::Malformed { path, reason })
     }
 
     /// Certificates to send, leaf first, in DER.
-    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn chain(&self) -> impl Iterator<Item = &[u8]> {
         self.certified.cert.iter().map(AsRef::as_ref)
     }
 
     /// Returns `true` if both have the same chain, which implies the key.
-    #[must_use]
-    pub fn same(&self, other: &Self) -> bool {
+    pub(crate) fn same(&self, other: &Self) -> bool {
         self.certified.cert == other.certified.cert
     }
 }

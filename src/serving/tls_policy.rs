@@ -56,14 +56,14 @@ static SINCE_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
 
 /// Allowed versions and cipher suites.
 #[derive(Debug, Clone)]
-pub struct TlsPolicy {
+pub(crate) struct TlsPolicy {
     pub(crate) provider: Arc<CryptoProvider>,
     pub(crate) versions: &'static [&'static SupportedProtocolVersion],
 }
 
 /// A policy that is not supported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyError {
+pub(crate) enum PolicyError {
     /// The name of a version is unknown.
     #[error(
         "TLS version {0:?} is not one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13"
@@ -81,7 +81,10 @@ impl TlsPolicy {
     /// The second value lists ignored names, for a warning.
     ///
     /// As in Go's TLS library, TLS 1.3's suites are allowed, unless the list names some of them.
-    pub fn new(min_version: &str, suites: &[String]) -> Result<(Self, Vec<String>), PolicyError> {
+    pub(crate) fn new(
+        min_version: &str,
+        suites: &[String],
+    ) -> Result<(Self, Vec<String>), PolicyError> {
         let mut passed_over = Vec::new();
         let versions: &'static [_] = match min_version {
             "" | "VersionTLS12" => &SINCE_TLS12,
@@ -119,8 +122,7 @@ impl TlsPolicy {
 
     /// Prefers the hybrid of X25519 and ML-KEM-768 if a client offers it, or disables it. It protects recorded
     /// connections from future quantum computers, and makes a handshake more expensive.
-    #[must_use]
-    pub fn with_post_quantum(mut self, is_on: bool) -> Self {
+    pub(crate) fn with_post_quantum(mut self, is_on: bool) -> Self {
         let hybrid = aws_lc_rs::kx_group::X25519MLKEM768;
         let provider = Arc::make_mut(&mut self.provider);
         provider.kx_groups.retain(|group| group.name() != hybrid.name());
@@ -131,15 +133,14 @@ impl TlsPolicy {
     }
 
     /// Copies the key exchanges of another policy, which profiles do not specify.
-    #[must_use]
-    pub fn with_groups_of(mut self, other: &Self) -> Self {
+    pub(crate) fn with_groups_of(mut self, other: &Self) -> Self {
         let groups = other.provider.kx_groups.clone();
         Arc::make_mut(&mut self.provider).kx_groups = groups;
         self
     }
 
     /// The policy of an `APIServer`'s profile.
-    pub fn from_profile(profile: &TlsProfile) -> Result<(Self, Vec<String>), PolicyError> {
+    pub(crate) fn from_profile(profile: &TlsProfile) -> Result<(Self, Vec<String>), PolicyError> {
         match profile.kind.as_str() {
             "" | "Intermediate" => Self::new("VersionTLS12", &[]),
             "Old" => Self::new("VersionTLS10", &[]),
@@ -154,7 +155,7 @@ impl TlsPolicy {
 }
 
 /// Logs ignored names of a policy.
-pub fn warn_passed_over(passed_over: &[String]) {
+pub(crate) fn warn_ignored_suites(passed_over: &[String]) {
     if !passed_over.is_empty() {
         let names = passed_over.join(",");
         tracing::warn!(

@@ -8,18 +8,17 @@ use model::access::Records;
 use tokio::sync::watch;
 
 use crate::files::bounded;
-use crate::files::replace::{self, PRIVATE, WriteError};
+use crate::files::replace::{self, FileError, PRIVATE};
 use crate::store::newest;
 use crate::telemetry::Reporting;
 
 /// Directory with a file of the last state.
 #[derive(Debug, Clone)]
-pub struct TokenCache(PathBuf);
+pub(crate) struct TokenCache(PathBuf);
 
 impl TokenCache {
     /// Names the file in this directory.
-    #[must_use]
-    pub fn new(directory: &Path) -> Self {
+    pub(crate) fn new(directory: &Path) -> Self {
         Self(directory.to_owned())
     }
 
@@ -55,9 +54,9 @@ impl TokenCache {
         newest::keep("cache of tokens", known, &metrics, &status.degraded, save).await;
     }
 
-    fn save(&self, records: &Records) -> Result<(), WriteError> {
+    fn save(&self, records: &Records) -> Result<(), FileError> {
         let json = serde_json::to_vec(records)
-            .map_err(|error| WriteError { path: self.path(), error: error.into() })?;
+            .map_err(|error| FileError { path: self.path(), error: error.into() })?;
         replace::create_directory(&self.0)?;
         replace::replace_own(&self.path(), &json, PRIVATE)
     }

@@ -13,7 +13,7 @@ use crate::telemetry::conditions::{Condition, Conditions};
 
 /// An issuer with its keys.
 #[derive(Debug, Clone)]
-pub struct TokenIssuer {
+pub(crate) struct TokenIssuer {
     path: PathBuf,
     settings: Settings,
     tokens: SignedTokens,
@@ -22,13 +22,10 @@ pub struct TokenIssuer {
 
 impl TokenIssuer {
     /// Reads the JWK set at `path`.
-    ///
-    /// # Errors
-    /// The file is unreadable, or has no usable key.
-    pub fn open(path: PathBuf, settings: Settings) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: PathBuf, settings: Settings) -> anyhow::Result<Self> {
         let (text, tokens) = read(&path, &settings)?;
         let issuer = Self { path, settings, tokens, text };
-        issuer.tell_passed_over();
+        issuer.warn_ignored_keys();
         Ok(issuer)
     }
 
@@ -47,7 +44,7 @@ impl TokenIssuer {
         let watch = DirectoryWatch::new(vec![directory]);
         watch
             .follow(|_| {
-                let reason = self.look(&keys).err().map(|error| format!("{error:#}"));
+                let reason = self.reload(&keys).err().map(|error| format!("{error:#}"));
                 let condition = Condition::new("keys of signed tokens", reason);
                 condition.report_failure(&degraded, |reason| {
                     tracing::error!(
@@ -61,18 +58,18 @@ impl TokenIssuer {
             .await;
     }
 
-    fn look(&mut self, keys: &watch::Sender<Option<SignedTokens>>) -> anyhow::Result<()> {
+    fn reload(&mut self, keys: &watch::Sender<Option<SignedTokens>>) -> anyhow::Result<()> {
         let (text, tokens) = read(&self.path, &self.settings)?;
         if text != self.text {
             (self.text, self.tokens) = (text, tokens.clone());
             tracing::info!(path = %self.path.display(), "read the keys of signed tokens");
-            self.tell_passed_over();
+            self.warn_ignored_keys();
             keys.send_replace(Some(tokens));
         }
         Ok(())
     }
 
-    fn tell_passed_over(&self) {
+    fn warn_ignored_keys(&self) {
         for key in self.tokens.passed_over() {
             tracing::warn!(
                 path = %self.path.display(),

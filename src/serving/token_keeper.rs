@@ -34,7 +34,7 @@ pub(crate) struct TokenKeeper {
 
 /// Result of a look at the tokens.
 #[derive(Debug, Default)]
-pub(super) struct KeptTokens {
+pub(super) struct TokensOutcome {
     /// Records of tokens, `None` if they cannot be determined.
     pub(super) records: Option<Records>,
     /// Faults for administrators, one line each.
@@ -53,7 +53,7 @@ impl TokenKeeper {
         &mut self,
         wanted: &BTreeMap<String, AccessMode>,
         accept: &mut dyn FnMut(&Records),
-    ) -> KeptTokens {
+    ) -> TokensOutcome {
         let now = OffsetDateTime::now_utc();
         // Stamps are taken before the look: the next one sees later changes.
         self.seen = self.state.token_stamps(SystemTime::now());
@@ -61,12 +61,12 @@ impl TokenKeeper {
             Ok(TokensReconciled { done, attention, requeue_at, records }) => {
                 log_token_steps(&done);
                 self.requeue_at = requeue_at;
-                KeptTokens { records: Some(records), attention }
+                TokensOutcome { records: Some(records), attention }
             }
             Err(error) => {
                 // The error can pass without a change of these files: a full disk may have room later.
                 self.requeue_at = Some(now + RETRY);
-                KeptTokens {
+                TokensOutcome {
                     records: self.unwritten(wanted, now),
                     attention: vec![error.to_string()],
                 }

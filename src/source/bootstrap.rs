@@ -7,8 +7,9 @@ use model::inputs::{BOOTSTRAP_POOLS, Problem};
 use model::objects::{MachineConfig, MachineConfigPool, Object};
 use model::registry_ca::RegistryHost;
 
+use super::directory_objects::DirectoryObjects;
 use super::files::{Files, ReadError};
-use super::parts::{Parts, ScanError};
+use crate::files::replace::FileError;
 
 /// Reads the files of the layout below `base`.
 pub(super) fn scan(
@@ -17,10 +18,9 @@ pub(super) fn scan(
     kubeconfig: &Path,
     registry_cas: &[(RegistryHost, PathBuf)],
     being_written: &dyn Fn(&Path) -> bool,
-) -> Result<Parts, ScanError> {
-    std::fs::read_dir(base)
-        .map_err(|error| ScanError::Directory { path: base.to_owned(), error })?;
-    let mut parts = Parts::default();
+) -> Result<DirectoryObjects, FileError> {
+    std::fs::read_dir(base).map_err(|error| FileError { path: base.to_owned(), error })?;
+    let mut parts = DirectoryObjects::default();
     for name in BOOTSTRAP_POOLS {
         let path = base.join("machine-pools").join(format!("{name}.yaml"));
         files.read_if_there(&path, being_written);

@@ -15,12 +15,13 @@ use tokio::sync::watch;
 
 use super::bootstrap;
 use super::credentials::SeenCredentials;
+use super::directory_objects::DirectoryObjects;
 use super::files::{Files, Listing, MAX_DEPTH};
-use super::gathered::Gathered;
 use super::merged_pools::LocalPools;
-use super::parts::{Parts, ScanError};
+use super::object_set::ObjectSet;
 use super::plain_configs::{self, PlainConfigs};
 use super::secret_seen::SecretSeen;
+use crate::files::replace::FileError;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
@@ -73,7 +74,7 @@ impl Layout {
 pub enum OpenError {
     /// The directory is unreadable.
     #[error(transparent)]
-    Scan(#[from] ScanError),
+    Scan(#[from] FileError),
     /// Files are malformed.
     #[error("{first}{}", if *.more == 0 { String::new() } else { format!(" (and {more} more)") })]
     Problems {
@@ -116,7 +117,7 @@ impl Directory {
     }
 
     /// Reads a directory for the first time. Problems are only in the inputs.
-    pub fn read(layout: Layout) -> Result<(Self, Inputs), ScanError> {
+    pub fn read(layout: Layout) -> Result<(Self, Inputs), FileError> {
         let (secret, is_strict) = match &layout {
             Layout::Tree { registry_credentials, is_strict, .. } => {
                 (registry_credentials.clone(), *is_strict)
@@ -171,7 +172,7 @@ impl Directory {
         now: SystemTime,
         settle: Duration,
         being_written: &dyn Fn(&Path) -> bool,
-    ) -> Result<Scan, ScanError> {
+    ) -> Result<Scan, FileError> {
         self.files.begin(now, settle);
         let (mode, parts) = match self.layout.clone() {
             Layout::Tree { root, .. } => {
@@ -184,8 +185,8 @@ impl Directory {
                 (ServingMode::Bootstrap, parts)
             }
         };
-        let Parts { pools, machine_configs, machines, layering, shared, .. } = parts;
-        let Parts { mut problems, warnings, leads_out, .. } = parts;
+        let DirectoryObjects { pools, machine_configs, machines, layering, shared, .. } = parts;
+        let DirectoryObjects { mut problems, warnings, leads_out, .. } = parts;
         problems.sort();
         problems.dedup();
         let is_changed = self.files.finish() || problems != self.problems;
@@ -222,18 +223,18 @@ impl Directory {
         &mut self,
         root: &Path,
         being_written: &dyn Fn(&Path) -> bool,
-    ) -> Result<Parts, ScanError> {
-        let Listing { paths, leads_out, too_deep } = super::files::list(root)
-            .map_err(|error| ScanError::Directory { path: root.to_owned(), error })?;
+    ) -> Result<DirectoryObjects, FileError> {
+        let Listing { paths, leads_out, too_deep } =
+            super::files::list(root).map_err(|error| FileError { path: root.to_owned(), error })?;
         let (plain, paths): (Vec<_>, Vec<_>) =
             paths.into_iter().partition(|path| plain_configs::is_plain(root, path));
         self.files.read_all(&paths, being_written);
 
-        let mut gathered = Gathered::default();
+        let mut gathered = ObjectSet::default();
         for path in &paths {
             gathered.add(path, self.files.objects(path));
         }
-        let Gathered { mut pools, mut machine_configs, machines, others, mut problems, .. } =
+        let ObjectSet { mut pools, mut machine_configs, machines, others, mut problems, .. } =
             gathered;
         let (mut shared, mut layering) = (SharedInputs::default(), Layering::default());
         let (mut config_maps, mut secrets, mut image) = (Vec::new(), BTreeMap::new(), None);
@@ -271,7 +272,7 @@ impl Directory {
         let unread = format!("not read: more than {MAX_DEPTH} directories deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(too_deep.iter().map(unread));
-        Ok(Parts {
+        Ok(DirectoryObjects {
             pools,
             machine_configs,
             machines,

@@ -61,22 +61,7 @@ pub(super) struct Files {
     is_strict: bool,
 }
 
-impl Default for Files {
-    fn default() -> Self {
-        Self {
-            known: BTreeMap::new(),
-            seen: BTreeSet::new(),
-            now: SystemTime::UNIX_EPOCH,
-            settle: Duration::ZERO,
-            changed: false,
-            unsettled: false,
-            missing_since: None,
-            is_strict: false,
-        }
-    }
-}
-
-enum Wanted {
+enum ReadDecision {
     No,
     /// The file changed too recently, or is open for writing.
     Later,
@@ -86,7 +71,16 @@ enum Wanted {
 impl Files {
     /// Creates an empty set. With `is_strict`, files with parts without effect are refused.
     pub(super) fn new(is_strict: bool) -> Self {
-        Self { is_strict, ..Self::default() }
+        Self {
+            known: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            now: SystemTime::UNIX_EPOCH,
+            settle: Duration::ZERO,
+            changed: false,
+            unsettled: false,
+            missing_since: None,
+            is_strict,
+        }
     }
 
     /// Returns `true` if files with parts without effect are refused.
@@ -167,9 +161,9 @@ impl Files {
         for path in paths {
             self.seen.insert(path.clone());
             match self.wanted(path, being_written) {
-                Wanted::No => {}
-                Wanted::Later => self.unsettled = true,
-                Wanted::Read(stamp) => {
+                ReadDecision::No => {}
+                ReadDecision::Later => self.unsettled = true,
+                ReadDecision::Read(stamp) => {
                     let digest = self.known.get(path).and_then(|file| file.digest);
                     jobs.push((path, stamp, digest));
                 }
@@ -196,9 +190,9 @@ impl Files {
     ) -> Result<Bytes, ReadError> {
         self.seen.insert(path.to_owned());
         match self.wanted(path, being_written) {
-            Wanted::No => {}
-            Wanted::Later => self.unsettled = true,
-            Wanted::Read(stamp) => {
+            ReadDecision::No => {}
+            ReadDecision::Later => self.unsettled = true,
+            ReadDecision::Read(stamp) => {
                 let result = bounded::read(path);
                 let file = self.known.entry(path.to_owned()).or_default();
                 file.stamp = stamp;
@@ -224,23 +218,23 @@ impl Files {
         }
     }
 
-    fn wanted(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Wanted {
+    fn wanted(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> ReadDecision {
         let known = self.known.get(path).map(|file| file.stamp);
         let Ok(metadata) = std::fs::metadata(path) else {
             // The read returns the error.
-            return Wanted::Read(None);
+            return ReadDecision::Read(None);
         };
         let stamp = FileStamp::of(&metadata);
         if known == Some(Some(stamp)) {
-            return Wanted::No;
+            return ReadDecision::No;
         }
         // The time of the change counts: programs can set the modification time.
         let age = self.now.duration_since(stamp.changed_at()).ok();
         let is_fresh = age.is_some_and(|age| age < self.settle);
         if !self.settle.is_zero() && (is_fresh || being_written(path)) {
-            return Wanted::Later;
+            return ReadDecision::Later;
         }
-        Wanted::Read(stamp.is_settled(self.now).then_some(stamp))
+        ReadDecision::Read(stamp.is_settled(self.now).then_some(stamp))
     }
 
     fn keep(&mut self, path: &Path, stamp: Option<FileStamp>, contents: Contents) {
@@ -287,7 +281,7 @@ pub(super) struct Listing {
 /// copies of mounted files in them.
 pub(super) fn list(root: &Path) -> io::Result<Listing> {
     let top = std::fs::metadata(root)?;
-    let mut walk = Walk {
+    let mut walk = TreeWalk {
         root: std::fs::canonicalize(root)?,
         visited: HashSet::from([(top.dev(), top.ino())]),
         found: Listing::default(),
@@ -296,7 +290,7 @@ pub(super) fn list(root: &Path) -> io::Result<Listing> {
     Ok(walk.found)
 }
 
-struct Walk {
+struct TreeWalk {
     /// Top of the tree, without links.
     root: PathBuf,
     /// Device and inode of each visited directory, because links can form cycles.
@@ -304,7 +298,7 @@ struct Walk {
     found: Listing,
 }
 
-impl Walk {
+impl TreeWalk {
     fn directory(&mut self, directory: &Path, depth: usize) -> io::Result<()> {
         let mut entries = std::fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
         entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
@@ -390,7 +384,7 @@ mod tests {
         let file = std::fs::File::options().append(true).open(&path).unwrap();
         file.set_modified(ahead).unwrap();
         let changed = FileStamp::of(&file.metadata().unwrap()).changed_at();
-        let mut files = Files::default();
+        let mut files = Files::new(false);
         files.begin(changed + Duration::from_secs(1), Duration::from_millis(60));
         files.read_all(std::slice::from_ref(&path), &|_| false);
         assert!(files.finish() && !files.unsettled());
@@ -404,7 +398,7 @@ mod tests {
         std::fs::write(&path, r#"{"kind": "MachineConfigPool", "metadata": {"name": "worker"}}"#)
             .unwrap();
         let start = SystemTime::now();
-        let mut files = Files::default();
+        let mut files = Files::new(false);
         files.begin(start, Duration::ZERO);
         files.read_all(std::slice::from_ref(&path), &|_| false);
         files.finish();

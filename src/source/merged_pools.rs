@@ -17,12 +17,12 @@ pub(super) type MachineConfigs = BTreeMap<String, Arc<MachineConfig>>;
 pub(super) struct LocalPools {
     merged: MergedPools,
     /// Last result of each pool that could be merged.
-    served: BTreeMap<String, Served>,
+    served: BTreeMap<String, ServedPool>,
     unselected: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Served {
+struct ServedPool {
     read: Arc<MachineConfigPool>,
     /// The pool with the name of the merged MachineConfig.
     pool: Arc<MachineConfigPool>,
@@ -58,7 +58,7 @@ impl LocalPools {
             let name = read.name().to_owned();
             let last = before.remove(&name);
             let served = match self.merged.get(&name) {
-                Some(Ok(merged)) => Some(Served::new(read, merged, last)),
+                Some(Ok(merged)) => Some(ServedPool::new(read, merged, last)),
                 // A pool without a selector selects nothing on purpose.
                 None | Some(Err(Unmergeable::Selector(InvalidSelector::Empty))) => None,
                 Some(Err(error)) => {
@@ -68,7 +68,7 @@ impl LocalPools {
                 }
             };
             let Some(served) = served else { continue };
-            let Served { pool, machine_config, .. } = &served;
+            let ServedPool { pool, machine_config, .. } = &served;
             machine_configs.insert(machine_config.name().to_owned(), Arc::clone(machine_config));
             pools.insert(name.clone(), Arc::clone(pool));
             self.served.insert(name, served);
@@ -97,7 +97,7 @@ fn is_rendered(config: &MachineConfig) -> bool {
         && config.labels().is_none_or(|labels| !labels.contains_key(ROLE_LABEL))
 }
 
-impl Served {
+impl ServedPool {
     /// The new result of a pool; unchanged values are those of `last`.
     fn new(read: Arc<MachineConfigPool>, merged: &Arc<MachineConfig>, last: Option<Self>) -> Self {
         match last {

@@ -7,21 +7,18 @@ mod bootstrap;
 pub mod cluster;
 mod credentials;
 pub mod directory;
+mod directory_objects;
 mod files;
-mod gathered;
 pub mod manifest;
 mod merged_pools;
-mod parts;
+mod object_set;
 mod plain_configs;
 mod secret_seen;
 
-use model::access::Records;
 use model::inputs::Inputs;
-use model::ledger::{FailureReport, NodeIndex};
-use model::objects::SecretName;
 use tokio::sync::{mpsc, watch};
 
-use self::cluster::{Cluster, LiveRequest, MachineRecords, NamedSecret};
+use self::cluster::{Cluster, LiveRequest};
 use self::directory::{Directory, Layout, OpenError};
 use crate::kubernetes::client::ConnectError;
 use crate::telemetry::Reporting;
@@ -70,62 +67,12 @@ impl Source {
         })
     }
 
-    /// Keeps `roster` up to date with a cluster's nodes, forever; a directory has none.
+    /// The cluster, if the source is one.
     #[must_use]
-    pub fn follow_nodes(
-        &self,
-        nodes: NodeIndex,
-        reporting: Reporting,
-    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+    pub fn cluster(&self) -> Option<&Cluster> {
         match self {
             Self::Directory(_) => None,
-            Self::Cluster(cluster) => Some(cluster.follow_nodes(nodes, reporting)),
-        }
-    }
-
-    /// Publishes reports of failed first boots in a cluster, until the sender is gone.
-    #[must_use]
-    pub fn publish_failures(
-        &self,
-        identity: String,
-        reports: mpsc::Receiver<FailureReport>,
-    ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        match self {
-            Self::Directory(_) => None,
-            Self::Cluster(cluster) => Some(cluster.publish_failures(identity, reports)),
-        }
-    }
-
-    /// The records of uses of machines' tokens in a cluster, if machines with names are served.
-    #[must_use]
-    pub fn machine_records(&self, identity: &str) -> Option<MachineRecords> {
-        match self {
-            Self::Directory(_) => None,
-            Self::Cluster(cluster) => cluster.machine_records(identity),
-        }
-    }
-
-    /// Follows a Secret of a cluster. Must be called within a runtime.
-    #[must_use]
-    pub fn secret(&self, name: SecretName) -> Option<NamedSecret> {
-        match self {
-            Self::Directory(_) => None,
-            Self::Cluster(cluster) => Some(cluster.secret(name)),
-        }
-    }
-
-    /// Sends the records of tokens in a cluster, forever; with a directory, they are files elsewhere. With `are_known`,
-    /// a missing list is a lost one.
-    #[must_use]
-    pub fn follow_tokens(
-        &self,
-        are_known: bool,
-        records: watch::Sender<Option<Records>>,
-        reporting: Reporting,
-    ) -> Option<impl Future<Output = ()> + Send + use<>> {
-        match self {
-            Self::Directory(_) => None,
-            Self::Cluster(cluster) => Some(cluster.follow_tokens(are_known, records, reporting)),
+            Self::Cluster(cluster) => Some(cluster),
         }
     }
 

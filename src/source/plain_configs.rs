@@ -28,12 +28,12 @@ const CONVERTED: [&str; 4] = ["ign", "yaml", "yml", "json"];
 /// Configs as last read, so that unchanged ones are the same value.
 #[derive(Debug, Default)]
 pub(super) struct PlainConfigs {
-    configs: BTreeMap<PathBuf, Plain>,
+    configs: BTreeMap<PathBuf, PlainConfig>,
     pools: BTreeMap<String, Arc<MachineConfigPool>>,
 }
 
 #[derive(Debug, Clone)]
-struct Plain {
+struct PlainConfig {
     bytes: Bytes,
     config: Arc<MachineConfig>,
     /// Parts of it without effect.
@@ -68,14 +68,15 @@ impl PlainConfigs {
                 .map_err(|ReadError { reason, .. }| reason)
                 .and_then(|bytes| match &last {
                     Some(last) if last.bytes == bytes => Ok(last.clone()),
-                    _ => Plain::read(root, path, pool, &bytes, files.is_strict()),
+                    _ => PlainConfig::read(root, path, pool, &bytes, files.is_strict()),
                 })
                 // A file that was never readable must not keep a server from starting.
                 .inspect_err(|reason| problems.push(Problem::part(&place, reason)));
             if !files.was_read(path) {
                 continue;
             }
-            let Some(plain) = read.ok().or(last).or_else(|| Plain::unreadable(root, path, pool))
+            let Some(plain) =
+                read.ok().or(last).or_else(|| PlainConfig::unreadable(root, path, pool))
             else {
                 continue;
             };
@@ -115,7 +116,7 @@ impl PlainConfigs {
     }
 }
 
-impl Plain {
+impl PlainConfig {
     fn read(
         root: &Path,
         path: &Path,

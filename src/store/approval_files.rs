@@ -6,7 +6,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 
 use model::access::approval::{Ended, Subject, Yeses, parse_yes};
@@ -14,7 +13,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::state_directory::StateDirectory;
-use super::state_error::{StateError, if_there, read_if_there, remove_if_there};
+use super::state_error::{StateError, entries_if_there, if_there, read_if_there, remove_if_there};
 use crate::files::bounded;
 use crate::files::replace::{self, PRIVATE};
 
@@ -23,8 +22,7 @@ const MAX_APPROVAL_BYTES: u64 = 256;
 
 impl StateDirectory {
     /// Directory with the approvals of commands.
-    #[must_use]
-    pub fn approvals_path(&self) -> PathBuf {
+    pub(crate) fn approvals_path(&self) -> PathBuf {
         self.path().join("approvals")
     }
 
@@ -33,12 +31,12 @@ impl StateDirectory {
     }
 
     /// Creates the directory for the approvals of commands, if it is missing.
-    pub fn make_approvals_path(&self) -> Result<(), StateError> {
+    pub(crate) fn make_approvals_path(&self) -> Result<(), StateError> {
         Ok(replace::create_directory_for(&self.approvals_path(), self.reader())?)
     }
 
     /// Approves a machine.
-    pub fn approve(&self, subject: &Subject, at: OffsetDateTime) -> Result<(), StateError> {
+    pub(crate) fn approve(&self, subject: &Subject, at: OffsetDateTime) -> Result<(), StateError> {
         self.make_approvals_path()?;
         let path = self.approvals_path().join(subject.file_name());
         let text = at.format(&Rfc3339).map_err(|error| StateError::Malformed {
@@ -49,16 +47,9 @@ impl StateDirectory {
     }
 
     /// The approvals of commands, and the faults of those that are not understood.
-    pub fn approved_by_commands(&self) -> Result<(Yeses, Vec<StateError>), StateError> {
-        let directory = self.approvals_path();
-        let failed = |error| StateError::Read { path: directory.clone(), error };
-        let entries = match std::fs::read_dir(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
-            entries => entries.map_err(failed)?,
-        };
+    pub(crate) fn approved_by_commands(&self) -> Result<(Yeses, Vec<StateError>), StateError> {
         let (mut yeses, mut faults) = (Yeses::new(), Vec::new());
-        for entry in entries {
-            let path = entry.map_err(failed)?.path();
+        for path in entries_if_there(&self.approvals_path())? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let Some(subject) = Subject::of_file_name(name) else { continue };
             match if_there(&path, bounded::read_start(&path, MAX_APPROVAL_BYTES)) {
@@ -74,12 +65,12 @@ impl StateDirectory {
     }
 
     /// Removes the approval of a command, which has ended.
-    pub fn forget_approval(&self, subject: &Subject) -> Result<(), StateError> {
+    pub(crate) fn forget_approval(&self, subject: &Subject) -> Result<(), StateError> {
         remove_if_there(&self.approvals_path().join(subject.file_name()))
     }
 
     /// Approvals that have ended, of all origins.
-    pub fn ended_approvals(&self) -> Result<Ended, StateError> {
+    pub(crate) fn ended_approvals(&self) -> Result<Ended, StateError> {
         let path = self.ended_path();
         let Some(json) = read_if_there(&path)? else { return Ok(Ended::new()) };
         let malformed = |reason: String| StateError::Malformed { path: path.clone(), reason };
@@ -95,7 +86,7 @@ impl StateDirectory {
     }
 
     /// Stores the approvals that have ended. They are on disk when this returns.
-    pub fn write_ended_approvals(&self, ended: &Ended) -> Result<(), StateError> {
+    pub(crate) fn write_ended_approvals(&self, ended: &Ended) -> Result<(), StateError> {
         // Each was read as a time of this format.
         let text = |(subject, at): (&Subject, &OffsetDateTime)| {
             Some((subject.file_name(), at.format(&Rfc3339).ok()?))

@@ -7,7 +7,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 
 use model::access::MachineToken;
@@ -18,7 +17,7 @@ use pki::Host;
 use time::OffsetDateTime;
 
 use super::state_directory::StateDirectory;
-use super::state_error::{StateError, if_there, read_if_there, remove_if_there};
+use super::state_error::{StateError, entries_if_there, if_there, read_if_there, remove_if_there};
 use crate::files::bounded;
 use crate::files::replace::{self, PRIVATE};
 
@@ -27,7 +26,7 @@ const MAX_REQUEST_BYTES: u64 = 256;
 
 /// A machine whose token and pointer config are kept.
 #[derive(Debug, Clone, Copy)]
-pub struct WantedMachine<'a> {
+pub(crate) struct WantedMachine<'a> {
     pub name: &'a str,
     /// Pool whose config it gets.
     pub pool: &'a str,
@@ -37,7 +36,7 @@ pub struct WantedMachine<'a> {
 
 /// Stored tokens of machines, by name.
 #[derive(Debug, Default)]
-pub struct StoredMachines {
+pub(crate) struct StoredMachines {
     pub tokens: BTreeMap<String, MachineToken>,
     /// Errors of those that cannot be read.
     pub errors: BTreeMap<String, StateError>,
@@ -49,8 +48,7 @@ impl StateDirectory {
     }
 
     /// Directory with the requests of commands to arm tokens.
-    #[must_use]
-    pub fn arm_path(&self) -> PathBuf {
+    pub(crate) fn arm_path(&self) -> PathBuf {
         self.machines_path().join("arm")
     }
 
@@ -59,22 +57,14 @@ impl StateDirectory {
     }
 
     /// Path of a machine's pointer config.
-    #[must_use]
-    pub fn machine_pointer_path(&self, name: &str) -> PathBuf {
+    pub(crate) fn machine_pointer_path(&self, name: &str) -> PathBuf {
         self.machine_pointers_path().join(format!("{name}.ign"))
     }
 
     /// Paths of the tokens of machines, by name.
     pub(super) fn machine_paths(&self) -> Result<BTreeMap<String, PathBuf>, StateError> {
-        let directory = self.machines_path();
-        let failed = |error| StateError::Read { path: directory.clone(), error };
-        let entries = match std::fs::read_dir(&directory) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            entries => entries.map_err(failed)?,
-        };
         let mut paths = BTreeMap::new();
-        for entry in entries {
-            let path = entry.map_err(failed)?.path();
+        for path in entries_if_there(&self.machines_path())? {
             let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json"));
             if let Some(name) = name.filter(|name| is_object_name(name)) {
                 paths.insert(name.to_owned(), path);
@@ -83,7 +73,7 @@ impl StateDirectory {
         Ok(paths)
     }
 
-    pub fn machine_tokens(&self) -> Result<StoredMachines, StateError> {
+    pub(crate) fn machine_tokens(&self) -> Result<StoredMachines, StateError> {
         let StoredMachines { mut tokens, mut errors } = StoredMachines::default();
         for name in self.machine_paths()?.into_keys() {
             match self.machine_token(&name) {
@@ -96,7 +86,7 @@ impl StateDirectory {
     }
 
     /// The stored token of a machine.
-    pub fn machine_token(&self, name: &str) -> Result<Option<MachineToken>, StateError> {
+    pub(crate) fn machine_token(&self, name: &str) -> Result<Option<MachineToken>, StateError> {
         let path = self.machine_path(name);
         let Some(json) = read_if_there(&path)? else { return Ok(None) };
         let token = MachineToken::read(&json);
@@ -104,30 +94,34 @@ impl StateDirectory {
     }
 
     /// Stores the token of a machine with its use. It is on disk when this returns.
-    pub fn write_machine_token(&self, name: &str, token: &MachineToken) -> Result<(), StateError> {
+    pub(crate) fn write_machine_token(
+        &self,
+        name: &str,
+        token: &MachineToken,
+    ) -> Result<(), StateError> {
         replace::create_directory_for(&self.arm_path(), self.reader())?;
         self.write_json(&self.machine_path(name), token)
     }
 
     /// Removes the token of a machine that is gone, and what belongs to it.
-    pub fn forget_machine(&self, name: &str) -> Result<(), StateError> {
+    pub(crate) fn forget_machine(&self, name: &str) -> Result<(), StateError> {
         remove_if_there(&self.arm_path().join(name))?;
         remove_if_there(&self.machine_path(name))
     }
 
     /// Removes the pointer config of a machine that is gone.
-    pub fn remove_machine_pointer(&self, name: &str) -> Result<(), StateError> {
+    pub(crate) fn remove_machine_pointer(&self, name: &str) -> Result<(), StateError> {
         remove_if_there(&self.machine_pointer_path(name))
     }
 
     /// Has the server arm a machine's token again.
-    pub fn ask_to_arm(&self, name: &str, value: &str) -> Result<(), StateError> {
+    pub(crate) fn request_arming(&self, name: &str, value: &str) -> Result<(), StateError> {
         replace::create_directory_for(&self.arm_path(), self.reader())?;
         Ok(self.replace(&self.arm_path().join(name), value.as_bytes(), PRIVATE)?)
     }
 
     /// The last request of a command to arm a machine's token.
-    pub fn asked_to_arm(&self, name: &str) -> Result<Option<String>, StateError> {
+    pub(crate) fn requested_arming(&self, name: &str) -> Result<Option<String>, StateError> {
         let path = self.arm_path().join(name);
         let text = if_there(&path, bounded::read_start(&path, MAX_REQUEST_BYTES))?;
         Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
@@ -135,7 +129,7 @@ impl StateDirectory {
 
     /// Brings the token and the pointer config of a machine up to date, and returns the token. `known` is the token as
     /// the caller knows it, whose use may be newer than on disk.
-    pub fn keep_machine(
+    pub(crate) fn keep_machine(
         &self,
         wanted: WantedMachine<'_>,
         known: Option<&MachineToken>,
@@ -145,7 +139,7 @@ impl StateDirectory {
         let WantedMachine { name, pool, rearm } = wanted;
         let url = format!("https://{host}:{port}/config/{pool}");
         let _lock = self.lock()?;
-        let command = self.asked_to_arm(name)?;
+        let command = self.requested_arming(name)?;
         let asked = RearmRequests { annotation: rearm.map(str::to_owned), command };
         let stored = self.machine_token(name)?;
         // Another process may have made it meanwhile.

@@ -1,11 +1,11 @@
 //! Stores of decisions in a state directory. A cluster's objects are written by the same plans.
 
-pub mod approval_files;
-pub mod machine_files;
-pub mod newest;
-pub mod pointer_files;
-pub mod readable;
-pub mod state_directory;
-pub mod state_error;
-pub mod token_files;
-pub mod unreadable;
+pub(crate) mod approval_files;
+pub(crate) mod machine_files;
+pub(crate) mod newest;
+pub(crate) mod pointer_files;
+pub(crate) mod readable;
+pub(crate) mod state_directory;
+pub(crate) mod state_error;
+pub(crate) mod token_files;
+pub(crate) mod unreadable;

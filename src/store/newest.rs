@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
-use crate::files::replace::WriteError;
+use crate::files::replace::FileError;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::{Condition, Conditions};
 
@@ -16,12 +16,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Saves each value that is newest when the last write has ended, until the sender is gone. A failed write is reported
 /// as a fault of `thing`, and retried.
-pub async fn keep<T>(
+pub(crate) async fn keep<T>(
     thing: &'static str,
     mut changes: watch::Receiver<T>,
     metrics: &Metrics,
     degraded: &Conditions,
-    mut save: impl FnMut(&T) -> Result<(), WriteError>,
+    mut save: impl FnMut(&T) -> Result<(), FileError>,
 ) {
     let mut backoff = Backoff::new(PAUSE, LONGEST_WAIT);
     while changes.changed().await.is_ok() {

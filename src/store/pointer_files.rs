@@ -14,11 +14,11 @@ use pki::{Host, Lockout, LockoutReason, PointerTrust};
 use super::state_directory::{StateDirectory, Trust};
 use super::state_error::{StateError, if_there, read_if_there};
 use crate::files::bounded;
-use crate::files::replace::{PRIVATE, PUBLIC, WriteError};
+use crate::files::replace::{FileError, PRIVATE, PUBLIC};
 
 /// A pointer config in the directory.
 #[derive(Debug)]
-pub struct PointerFile {
+pub(crate) struct PointerFile {
     pub path: PathBuf,
     /// Contents of the file.
     pub text: Vec<u8>,
@@ -49,7 +49,7 @@ impl StateDirectory {
     }
 
     /// The pointer configs, sorted by name.
-    pub fn pointers(&self) -> Result<Vec<PointerFile>, StateError> {
+    pub(crate) fn pointers(&self) -> Result<Vec<PointerFile>, StateError> {
         let mut files = Vec::new();
         for path in self.pointer_paths()? {
             // One byte more than the maximum shows that a file is too large.
@@ -62,7 +62,7 @@ impl StateDirectory {
     }
 
     /// All known pools.
-    pub fn pools(&self) -> Result<BTreeSet<String>, StateError> {
+    pub(crate) fn pools(&self) -> Result<BTreeSet<String>, StateError> {
         Ok(self.pools_by(&self.pointers()?))
     }
 
@@ -95,8 +95,7 @@ impl StateDirectory {
     }
 
     /// Returns `true` for the pointer config of a single machine.
-    #[must_use]
-    pub fn is_of_machine(&self, pointer: &Path) -> bool {
+    pub(crate) fn is_of_machine(&self, pointer: &Path) -> bool {
         pointer.parent() == Some(&self.machine_pointers_path())
     }
 
@@ -111,7 +110,12 @@ impl StateDirectory {
 
     /// Ensures that a pool has a pointer config for `host` and `port`, and returns its path. An existing one that fits
     /// is not changed, nor is one that another party wrote.
-    pub fn write_pointer(&self, pool: &str, host: &Host, port: u16) -> Result<PathBuf, StateError> {
+    pub(crate) fn write_pointer(
+        &self,
+        pool: &str,
+        host: &Host,
+        port: u16,
+    ) -> Result<PathBuf, StateError> {
         let url = format!("https://{host}:{port}/config/{pool}");
         let path = self.pointers_path().join(format!("{pool}.ign"));
         let is_there = || -> Result<_, StateError> {
@@ -155,7 +159,7 @@ impl StateDirectory {
     }
 
     /// Replaces a pointer config. With a token, it is readable only by its owner.
-    pub(super) fn replace_pointer(&self, path: &Path, text: &[u8]) -> Result<(), WriteError> {
+    pub(super) fn replace_pointer(&self, path: &Path, text: &[u8]) -> Result<(), FileError> {
         let is_secret = |fetch: &WrittenFetch| fetch.authorization != Authorization::Missing;
         let has_secret = PointerConfig::read(text).written_fetches().iter().any(is_secret);
         self.replace(path, text, if has_secret { PRIVATE } else { PUBLIC })

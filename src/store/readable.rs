@@ -23,8 +23,7 @@ impl StateDirectory {
     }
 
     /// Files that the server could not read.
-    #[must_use]
-    pub fn unreadable(&self) -> Vec<Unreadable> {
+    pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
         let Reader::User(user) = self.reader() else { return Vec::new() };
         let groups = user.groups();
         let mut unreadable = Vec::new();

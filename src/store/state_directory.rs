@@ -28,11 +28,11 @@ use time::OffsetDateTime;
 use super::state_error::read_if_there;
 use crate::files::lock::{LOCK, LockTimeout};
 use crate::files::owners::{Reader, Status};
-use crate::files::replace::{self, PRIVATE, PUBLIC, WriteError};
+use crate::files::replace::{self, FileError, PRIVATE, PUBLIC};
 use crate::files::stamp::FileStamp;
 
-pub use super::state_error::StateError;
-pub use crate::files::lock::DirectoryLock;
+pub(crate) use super::state_error::StateError;
+pub(crate) use crate::files::lock::DirectoryLock;
 
 /// Name of the signing CA's file.
 pub(super) const CA: &str = "ca.key";
@@ -41,7 +41,7 @@ pub(super) const SERVING: &str = "tls.key";
 
 /// A directory of certificates and pointer configs.
 #[derive(Debug, Clone)]
-pub struct StateDirectory {
+pub(crate) struct StateDirectory {
     path: PathBuf,
     /// Process that must be able to read the files.
     reader: Reader,
@@ -51,7 +51,7 @@ pub struct StateDirectory {
 }
 
 #[derive(Debug)]
-pub struct Reconciled {
+pub(crate) struct Reconciled {
     /// Applied steps, in their order.
     pub steps: Vec<Step>,
     /// Expired keys and pairs that were removed from the store for newer ones.
@@ -64,7 +64,7 @@ pub struct Reconciled {
 
 /// Stamps of the certificates' files and pointer configs, `None` for a missing file.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
+pub(crate) struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
 
 /// CAs that machines trust or may trust.
 pub(super) struct Trust {
@@ -80,25 +80,24 @@ pub(super) struct Trust {
 impl StateDirectory {
     /// Opens the directory of a server that may run as another user, for which files are written. `tell` is called with
     /// the directory during a wait for another process.
-    pub fn open(path: &Path, tell: fn(&Path)) -> Result<Self, WriteError> {
+    pub(crate) fn open(path: &Path, tell: fn(&Path)) -> Result<Self, FileError> {
         let reader = Self::serving_user(path).map_or(Reader::Itself, Reader::User);
         Self::open_for(path, reader, LockTimeout::of_command(tell))
     }
 
     /// Opens the directory of this server process, and creates it if it is missing.
-    pub fn of_this_server(path: &Path) -> Result<Self, WriteError> {
+    pub(crate) fn of_this_server(path: &Path) -> Result<Self, FileError> {
         Self::open_for(path, Reader::Itself, LockTimeout::SERVER)
     }
 
-    fn open_for(path: &Path, reader: Reader, timeout: LockTimeout) -> Result<Self, WriteError> {
+    fn open_for(path: &Path, reader: Reader, timeout: LockTimeout) -> Result<Self, FileError> {
         let directory = Self { path: path.to_owned(), reader, timeout, pools: None };
         replace::create_directory_for(&directory.pointers_path(), reader)?;
         Ok(directory)
     }
 
     /// Sets the pools that have a config. Without them, pools are known from pointer configs.
-    #[must_use]
-    pub fn with_pools(self, pools: Option<Arc<BTreeSet<String>>>) -> Self {
+    pub(crate) fn with_pools(self, pools: Option<Arc<BTreeSet<String>>>) -> Self {
         Self { pools, ..self }
     }
 
@@ -107,23 +106,16 @@ impl StateDirectory {
     }
 
     /// Replaces a file, for the server.
-    pub(super) fn replace(
-        &self,
-        path: &Path,
-        contents: &[u8],
-        mode: u32,
-    ) -> Result<(), WriteError> {
+    pub(super) fn replace(&self, path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
         replace::replace_for(path, contents, mode, self.reader)
     }
 
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Path of the trust bundle.
-    #[must_use]
-    pub fn bundle_path(&self) -> PathBuf {
+    pub(crate) fn bundle_path(&self) -> PathBuf {
         self.path.join("ca.crt")
     }
 
@@ -132,8 +124,7 @@ impl StateDirectory {
     }
 
     /// Path of the file with key and chain of the serving certificate.
-    #[must_use]
-    pub fn serving_path(&self) -> PathBuf {
+    pub(crate) fn serving_path(&self) -> PathBuf {
         self.path.join(SERVING)
     }
 
@@ -147,7 +138,7 @@ impl StateDirectory {
 
     /// Applies due steps and requests, and creates missing files. `wanted` decides on the names of the serving
     /// certificate and on the requests, under the lock. Waits a limited time for another process.
-    pub fn reconcile<E: From<StateError>>(
+    pub(crate) fn reconcile<E: From<StateError>>(
         &self,
         wanted: impl FnOnce() -> Result<(Vec<Host>, RotationRequest), E>,
         policy: &Policy,
@@ -208,7 +199,7 @@ impl StateDirectory {
     }
 
     /// Stamps of the certificates' files and pointer configs, which change with any of them.
-    pub fn stamps(&self) -> Result<Stamps, StateError> {
+    pub(crate) fn stamps(&self) -> Result<Stamps, StateError> {
         let mut paths = self.pointer_paths()?;
         paths.extend([self.bundle_path(), self.ca_path(), self.serving_path()]);
         let stamp = |path: PathBuf| {
@@ -219,7 +210,7 @@ impl StateDirectory {
     }
 
     /// Faults that need an administrator; `None` while a step is due, which may repair them. Writes nothing.
-    pub fn attention(
+    pub(crate) fn attention(
         &self,
         hosts: &[Host],
         policy: &Policy,
@@ -276,7 +267,7 @@ impl StateDirectory {
     }
 
     /// Observes the present state.
-    pub fn observe(
+    pub(crate) fn observe(
         &self,
         hosts: &[Host],
         asked: &RotationRequest,
@@ -301,14 +292,12 @@ impl StateDirectory {
     }
 
     /// Paths of the signing CA and the serving certificate, for messages.
-    #[must_use]
-    pub fn key_files(&self) -> [String; 2] {
+    pub(crate) fn key_files(&self) -> [String; 2] {
         [self.ca_path(), self.serving_path()].map(|path| path.display().to_string())
     }
 
     /// Files with keys that other users than their owner and the server's group can read.
-    #[must_use]
-    pub fn open_files(&self) -> Vec<PathBuf> {
+    pub(crate) fn open_files(&self) -> Vec<PathBuf> {
         let is_open = |path: &PathBuf| {
             let found = std::fs::metadata(path).map(|found| Status::of(&found));
             found.is_ok_and(|found| found.mode & 0o077 & !self.reader.needed(found) != 0)
@@ -386,7 +375,7 @@ impl StateDirectory {
     }
 
     /// Locks the directory for a change.
-    pub fn lock(&self) -> Result<DirectoryLock, StateError> {
+    pub(crate) fn lock(&self) -> Result<DirectoryLock, StateError> {
         Ok(DirectoryLock::take(&self.path, self.reader, self.timeout)?)
     }
 }

@@ -8,11 +8,11 @@ use pki::IssueError;
 use super::unreadable::Unreadable;
 use crate::files::bounded;
 use crate::files::lock::LockError;
-use crate::files::replace::WriteError;
+use crate::files::replace::FileError;
 
 /// Reasons why the directory cannot be reconciled.
 #[derive(Debug, thiserror::Error)]
-pub enum StateError {
+pub(crate) enum StateError {
     #[error("{}: {error}", path.display())]
     Read {
         path: PathBuf,
@@ -24,7 +24,7 @@ pub enum StateError {
     Lock(#[from] LockError),
     /// A file cannot be written.
     #[error(transparent)]
-    Write(#[from] WriteError),
+    Write(#[from] FileError),
     /// The server could not read a file after a restart.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
@@ -68,6 +68,16 @@ pub enum StateError {
 /// Reads a file, `None` if it does not exist.
 pub(super) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     if_there(path, bounded::read(path))
+}
+
+/// Paths of the entries of a directory; none if it does not exist.
+pub(super) fn entries_if_there(directory: &Path) -> Result<Vec<PathBuf>, StateError> {
+    let failed = |error| StateError::Read { path: directory.to_owned(), error };
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect()
 }
 
 /// Removes a file, unless it does not exist.

@@ -26,7 +26,7 @@ use crate::files::stamp::FileStamp;
 
 /// Result of a reconciliation of tokens.
 #[derive(Debug)]
-pub struct TokensReconciled {
+pub(crate) struct TokensReconciled {
     /// Reasons of the writes, in their order.
     pub done: Vec<Reason>,
     /// Faults for administrators, one line each.
@@ -47,12 +47,12 @@ impl StateDirectory {
     }
 
     /// Records of tokens, empty if there are none.
-    pub fn records(&self) -> Result<Records, StateError> {
+    pub(crate) fn records(&self) -> Result<Records, StateError> {
         read_json(&self.records_path(), Records::read)
     }
 
     /// Records of tokens with the present evidence, for the case that they cannot be written.
-    pub fn standing(
+    pub(crate) fn standing(
         &self,
         pools: &BTreeMap<String, AccessMode>,
         now: OffsetDateTime,
@@ -61,12 +61,11 @@ impl StateDirectory {
     }
 
     /// The list of tokens in pointer configs.
-    pub fn issued(&self) -> Result<Issued, StateError> {
+    pub(crate) fn issued(&self) -> Result<Issued, StateError> {
         read_json(&self.issued_path(), Issued::read)
     }
 
     /// Stamps of the files that tokens depend on. `None` while a stamp is too new to detect a later change.
-    #[must_use]
     pub(crate) fn token_stamps(&self, now: SystemTime) -> Option<Vec<(PathBuf, FileStamp)>> {
         let own = [self.issued_path(), self.records_path(), self.bundle_path()];
         let pointers = self.pool_pointer_paths().unwrap_or_default();
@@ -78,12 +77,12 @@ impl StateDirectory {
         stamps.iter().all(|(_, stamp)| stamp.is_settled(now)).then_some(stamps)
     }
 
-    pub fn fresh_token(&self) -> Result<Token, StateError> {
+    pub(crate) fn fresh_token(&self) -> Result<Token, StateError> {
         generate::token().map_err(|_| StateError::NoRandomness { path: self.path().to_owned() })
     }
 
     /// Changes tokens and records by `change`. Waits for another process.
-    pub fn change_tokens<E: From<StateError>>(
+    pub(crate) fn change_tokens<E: From<StateError>>(
         &self,
         change: impl FnOnce(&mut Issued, &mut Records) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -98,7 +97,7 @@ impl StateDirectory {
 
     /// Applies due steps for the tokens of `pools` with their modes. `accept` is called with the records before pointer
     /// configs carry new tokens.
-    pub fn reconcile_tokens(
+    pub(crate) fn reconcile_tokens(
         &self,
         pools: &BTreeMap<String, AccessMode>,
         policy: &RotationPolicy,

@@ -10,7 +10,7 @@ use crate::files::owners::{OWNER_READS, Status, User};
     "{}: uid {}, gid {}, mode {:o}: the server runs as {} and could not read it after a restart; run: {}",
     path.display(), found.uid, found.gid, found.mode, runs_as(user), self.remedy()
 )]
-pub struct Unreadable {
+pub(crate) struct Unreadable {
     pub(super) path: PathBuf,
     pub(super) found: Status,
     pub(super) user: User,

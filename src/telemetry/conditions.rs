@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use model::escape::escaped;
 use prometheus_client::metrics::counter::Counter;
+
+use crate::sync::lock;
 
 /// Condition of one thing. Readiness shows its reason, a counter counts each failure, and the log has only changes.
 #[derive(Debug)]
@@ -78,7 +80,7 @@ impl Conditions {
     /// Stores the reason of `thing`'s fault, or removes it with `None`. Returns true if it has changed.
     fn set(&self, thing: impl Into<Cow<'static, str>>, reason: Option<String>) -> bool {
         let thing = thing.into();
-        let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reasons = lock(&self.0);
         if reasons.get(&thing) == reason.as_ref() {
             return false;
         }
@@ -92,14 +94,14 @@ impl Conditions {
     /// One line for each thing, without reasons, for unauthenticated clients.
     #[must_use]
     pub fn things(&self) -> Vec<String> {
-        let reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reasons = lock(&self.0);
         reasons.keys().map(|thing| format!("{thing}: failed")).collect()
     }
 
     /// One line for each thing, with its reason.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reasons = lock(&self.0);
         reasons
             .iter()
             .map(|(thing, reason)| format!("{}: {}", escaped(thing), escaped(reason)))

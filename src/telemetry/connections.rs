@@ -3,16 +3,12 @@
 use std::sync::atomic::AtomicI64;
 
 use model::ledger::Failed;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: &'static str,
-}
+use super::Label;
 
 metrics! {
     /// The connections of one or more listeners.
@@ -20,16 +16,16 @@ metrics! {
     pub struct ConnectionMetrics {
         open: Gauge<i64, AtomicI64> = "connections":
             "Open connections",
-        shed: Family<ReasonLabels, Counter> = "connections_shed":
+        shed: Family<Label, Counter> = "connections_shed":
             "Connections that were closed or refused, by reason: the source has its maximum (source_full), \
             all places or all memory are in use (full), another connection needed the place of one that \
             waited for its client (idle: between two requests; silent: before the first request; unread: \
             the client read its answer more slowly than machines do)",
-        handshake_failures: Family<ReasonLabels, Counter> = "handshake_failures":
+        handshake_failures: Family<Label, Counter> = "handshake_failures":
             "Failed TLS handshakes, by reason: the client does not trust the certificate (Untrusted), \
             offers no allowed version or cipher suite (Tls), takes too long (Timeout), closes the \
             connection (Connection)",
-        proxy_header_failures: Family<ReasonLabels, Counter> = "proxy_header_failures":
+        proxy_header_failures: Family<Label, Counter> = "proxy_header_failures":
             "Connections of load balancers that were closed without a valid PROXY header, by reason: other \
             data arrived (absent), the header is invalid (malformed, too_long), it did not arrive in time \
             (timeout) or the connection ended before (connection)",
@@ -38,30 +34,29 @@ metrics! {
 
 /// Guard that counts a connection as open until it is dropped.
 #[derive(Debug)]
-pub struct Open(Gauge<i64, AtomicI64>);
+pub struct OpenConnection(Gauge<i64, AtomicI64>);
 
 impl ConnectionMetrics {
     /// Counts a connection as open.
     #[must_use]
-    pub fn opened(&self) -> Open {
+    pub fn opened(&self) -> OpenConnection {
         self.open.inc();
-        Open(self.open.clone())
+        OpenConnection(self.open.clone())
     }
 
     /// Counts a connection that was dropped because of `reason`.
     pub fn shed(&self, reason: &'static str) {
-        self.shed.get_or_create(&ReasonLabels { reason }).inc();
+        self.shed.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Counts a failed handshake.
     pub fn handshake_failed(&self, failed: Failed) {
-        let reason = failed.label();
-        self.handshake_failures.get_or_create(&ReasonLabels { reason }).inc();
+        self.handshake_failures.get_or_create(&[("reason", failed.label())]).inc();
     }
 
     /// Counts a balancer's connection without a valid PROXY header.
     pub fn proxy_header_failed(&self, reason: &'static str) {
-        self.proxy_header_failures.get_or_create(&ReasonLabels { reason }).inc();
+        self.proxy_header_failures.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Registers the metrics as those of administrators.
@@ -71,7 +66,7 @@ impl ConnectionMetrics {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicI64;
 
 use model::pointer_config::LeftAlone;
 use pki::{CertificateState, StoredPair, Warning};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -13,49 +12,27 @@ use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
 use super::connections::ConnectionMetrics;
-use super::encode;
+use super::{Label, encode};
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct What {
-    what: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Rotation {
-    what: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Trust {
-    /// Name of the newest CA that a pointer config trusts.
-    authority: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Kind {
-    kind: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Refusal {
-    reason: &'static str,
-}
+/// Labels of an issued certificate: its kind, and the reason.
+type RotationLabels = [(&'static str, &'static str); 2];
+/// Name of the newest CA that a pointer config trusts.
+type TrustLabel = [(&'static str, String); 1];
 
 metrics! {
     /// All metrics of the controller.
     #[derive(Debug)]
     pub struct ControllerMetrics {
-        expiry: Family<What, Gauge> = "managed_certificate_expiry_timestamp_seconds":
+        expiry: Family<Label, Gauge> = "managed_certificate_expiry_timestamp_seconds":
             "Time at which the signing CA and the serving certificate expire, in seconds since 1970",
-        rotations: Family<Rotation, Counter> = "rotations":
+        rotations: Family<RotationLabels, Counter> = "rotations":
             "Signing CAs and serving certificates that were issued, by reason",
-        last_rotation: Family<Rotation, Gauge> = "last_rotation_timestamp_seconds":
+        last_rotation: Family<RotationLabels, Gauge> = "last_rotation_timestamp_seconds":
             "Time at which the last one was issued for this reason, in seconds since 1970",
-        attention: Family<What, Gauge> = "certificates_attention":
+        attention: Family<Label, Gauge> = "certificates_attention":
             "Faults of certificates that need an administrator: pointer configs that cannot boot a machine, \
             refused rotations, unusable certificates and keys",
-        pointers: Family<Trust, Gauge> = "pointers":
+        pointers: Family<TrustLabel, Gauge> = "pointers":
             "Pointer configs by the newest CA that they trust",
         pub leading: Gauge<i64, AtomicI64> = "leading":
             "1 while this process is the leader",
@@ -63,7 +40,7 @@ metrics! {
             "Writes of user data",
         pub failures: Counter = "controller_failures":
             "Failed reconciliations and writes of the controller",
-        watch_failures: Family<Kind, Counter> = "watch_failures":
+        watch_failures: Family<Label, Counter> = "watch_failures":
             "Failed or forbidden watches, by kind of object",
         pub tokens_attention: Gauge<i64, AtomicI64> = "tokens_attention":
             "Faults of tokens that need an administrator: user data without a token of a pool with access \
@@ -77,9 +54,9 @@ metrics! {
         pub pools_attention: Gauge<i64, AtomicI64> = "pools_attention":
             "Pools that cannot be rendered: MachineConfigs that conflict, a MachineConfig that cannot be \
             written, another controller that renders",
-        refused: Family<Refusal, Gauge> = "registry_ca_refused":
+        refused: Family<Label, Gauge> = "registry_ca_refused":
             "Refused entries of the ConfigMaps of registry CAs, by reason",
-        left_alone: Family<Refusal, Gauge> = "user_data_left_alone":
+        left_alone: Family<Label, Gauge> = "user_data_left_alone":
             "Secrets whose user data is not updated, by reason",
         /// Connections of administrators, probes and Prometheus.
         pub connections: ConnectionMetrics,
@@ -88,9 +65,6 @@ metrics! {
 
 impl ControllerMetrics {
     /// Encodes all metrics as text.
-    ///
-    /// # Errors
-    /// Writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         encode(|registry| self.register(registry))
     }
@@ -105,18 +79,18 @@ impl ControllerMetrics {
         for (what, pair) in [("authority", &observed.ca), ("serving", &observed.serving)] {
             let end = pair.as_ref().and_then(StoredPair::leaf);
             let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());
-            self.expiry.get_or_create(&What { what }).set(end);
+            self.expiry.get_or_create(&[("what", what)]).set(end);
         }
         self.pointers.clear();
         for authority in newest_trusted {
-            self.pointers.get_or_create(&Trust { authority }).inc();
+            self.pointers.get_or_create(&[("authority", authority)]).inc();
         }
     }
 
     /// Records the number of warnings by label.
     pub(crate) fn attention(&self, attention: &[Warning]) {
         for (what, count) in Warning::counts(attention) {
-            self.attention.get_or_create(&What { what }).set(count);
+            self.attention.get_or_create(&[("what", what)]).set(count);
         }
     }
 
@@ -124,13 +98,13 @@ impl ControllerMetrics {
     pub(crate) fn registry_ca_refused(&self, counts: &BTreeMap<&'static str, i64>) {
         self.refused.clear();
         for (&reason, &count) in counts {
-            self.refused.get_or_create(&Refusal { reason }).set(count);
+            self.refused.get_or_create(&[("reason", reason)]).set(count);
         }
     }
 
     /// Records the reasons why user data is not edited, one for each Secret.
     pub(crate) fn user_data_left_alone(&self, reasons: impl Iterator<Item = LeftAlone>) {
-        let refusal = |reason: LeftAlone| Refusal { reason: reason.label() };
+        let refusal = |reason: LeftAlone| [("reason", reason.label())];
         for reason in LeftAlone::ALL {
             self.left_alone.get_or_create(&refusal(*reason)).set(0);
         }
@@ -141,12 +115,13 @@ impl ControllerMetrics {
 
     /// The counter of failed watches of a kind (in the plural).
     pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
-        self.watch_failures.get_or_create_owned(&Kind { kind })
+        self.watch_failures.get_or_create_owned(&[("kind", kind)])
     }
 
     pub(crate) fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {
-        self.rotations.get_or_create(&Rotation { what, reason }).inc();
-        self.last_rotation.get_or_create(&Rotation { what, reason }).set(now.unix_timestamp());
+        let labels = [("what", what), ("reason", reason)];
+        self.rotations.get_or_create(&labels).inc();
+        self.last_rotation.get_or_create(&labels).set(now.unix_timestamp());
     }
 }
 

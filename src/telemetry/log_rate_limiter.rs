@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::sync::lock;
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Maximum number of lines in a window. A storm of ten thousand machines is logged completely.
@@ -47,13 +49,13 @@ impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
 
     /// Returns `true` if a line about this source may be logged. Must be called within a runtime.
     pub fn may_log(self: &Arc<Self>, source: S) -> bool {
-        let admission = self.window().admit(source, Instant::now());
+        let admission = lock(&self.window).admit(source, Instant::now());
         if admission == Admission::LeaveOutFirst {
             let occurrences = Arc::clone(self);
             tokio::spawn(async move {
-                let end = occurrences.window().began + WINDOW;
+                let end = lock(&occurrences.window).began + WINDOW;
                 tokio::time::sleep_until(end).await;
-                let left_out = std::mem::take(&mut occurrences.window().left_out);
+                let left_out = std::mem::take(&mut lock(&occurrences.window).left_out);
                 let (what, seconds) = (occurrences.what, WINDOW.as_secs());
                 tracing::warn!(
                     what,
@@ -67,10 +69,6 @@ impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
             });
         }
         admission == Admission::Log
-    }
-
-    fn window(&self) -> std::sync::MutexGuard<'_, Window<S>> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -20,6 +20,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use crate::sync::lock;
+
 /// Maximum number of bytes that wait for a slow reader of standard error; further lines are dropped.
 const QUEUED_BYTES: usize = 1 << 20;
 /// Maximum length of a line in bytes. Text of clients is cut long before; this bounds all other foreign text.
@@ -29,29 +31,21 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Maximum wait for a reader of standard error at the end of the process.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Verbosity by klog's numbers: 0 to 3 for administrators, 4 and above for internals, 8 and above for everything.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Verbosity(pub i32);
-
-impl From<Verbosity> for Targets {
-    /// Levels of this program and of libraries. Log lines of libraries are about their internals; the server reports
-    /// relevant errors itself.
-    fn from(Verbosity(number): Verbosity) -> Self {
-        let (own, libraries) = match number {
-            ..4 => (LevelFilter::INFO, LevelFilter::OFF),
-            4..8 => (LevelFilter::DEBUG, LevelFilter::WARN),
-            8.. => (LevelFilter::TRACE, LevelFilter::TRACE),
-        };
-        Self::new().with_default(libraries).with_target(env!("CARGO_CRATE_NAME"), own)
-    }
+/// Levels of this program and of libraries. Log lines of libraries are about their internals; the server reports
+/// relevant errors itself.
+fn targets(verbosity: i32) -> Targets {
+    let (own, libraries) = match verbosity {
+        ..4 => (LevelFilter::INFO, LevelFilter::OFF),
+        4..8 => (LevelFilter::DEBUG, LevelFilter::WARN),
+        8.. => (LevelFilter::TRACE, LevelFilter::TRACE),
+    };
+    Targets::new().with_default(libraries).with_target(env!("CARGO_CRATE_NAME"), own)
 }
 
-/// Sends log lines to standard error until the guard is dropped, which writes the remaining ones if standard error is
+/// Sends log lines to standard error, by klog's numbers: 0 to 3 for administrators, 4 and above for internals, 8 and
+/// above for everything. It does so until the guard is dropped, which writes the remaining ones if standard error is
 /// read.
-///
-/// # Errors
-/// The thread cannot be started.
-pub fn init(verbosity: Verbosity) -> io::Result<Logs> {
+pub fn init(verbosity: i32) -> io::Result<Logs> {
     let is_coloured = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
     let (logs, queue) = Logs::start(io::stderr(), is_coloured)?;
     // A process has one log.
@@ -63,7 +57,7 @@ pub fn init(verbosity: Verbosity) -> io::Result<Logs> {
         .with_ansi(false)
         .with_target(false)
         .finish()
-        .with(Targets::from(verbosity))
+        .with(targets(verbosity))
         .init();
     Ok(logs)
 }
@@ -137,7 +131,7 @@ impl Drop for Logs {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     /// Waits for lines and takes all of them; `None` after the end.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ignition::SpecVersion;
@@ -15,7 +15,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::connections::ConnectionMetrics;
-use super::encode;
+use super::{Label, encode};
+
+use crate::sync::lock;
 
 /// Maximum number of stages that are values of a label, and length of one.
 const MAX_STAGES: usize = 20;
@@ -83,24 +85,9 @@ struct IgnitionLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PoolLabels {
-    pool: PoolLabel,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NodeFailureLabels {
     pool: PoolLabel,
     stage: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabels {
-    kind: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WhatLabels {
-    what: &'static str,
 }
 
 metrics! {
@@ -130,9 +117,9 @@ metrics! {
             => Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0]),
         render_failures: Family<RenderLabels, Counter> = "render_failures":
             "Configs that could not be rendered, by pool",
-        waiting_machines: Family<PoolLabels, Gauge> = "approval_waiting_machines":
+        waiting_machines: Family<[(&'static str, PoolLabel); 1], Gauge> = "approval_waiting_machines":
             "Machines that wait for approval, by pool",
-        longest_wait: Family<PoolLabels, Gauge> = "approval_longest_wait_seconds":
+        longest_wait: Family<[(&'static str, PoolLabel); 1], Gauge> = "approval_longest_wait_seconds":
             "Time since the first request of the machine that waits longest for approval, by pool",
         waiting_forgotten: Counter = "approval_machines_forgotten":
             "Waiting machines that were removed from the list because it is full",
@@ -140,7 +127,7 @@ metrics! {
             "Earliest time at which the serving certificate, or a CA sent with it, expires, in seconds since 1970",
         pub certificate_failures: Counter = "certificate_reload_failures":
             "Certificate and key files that could not be loaded",
-        certificates_attention: Family<WhatLabels, Gauge> = "certificates_attention":
+        certificates_attention: Family<Label, Gauge> = "certificates_attention":
             "Faults of the certificates of this server that need an administrator: pointer configs that \
             cannot boot a machine, refused rotations, unusable certificates and keys",
         pub tokens_attention: Gauge<i64, AtomicI64> = "tokens_attention":
@@ -156,7 +143,7 @@ metrics! {
             "Failed reads of files or objects",
         machines_forgotten: Counter = "machines_forgotten":
             "Machines that were removed from the boot ledger because it is full",
-        watch_failures: Family<KindLabels, Counter> = "watch_failures":
+        watch_failures: Family<Label, Counter> = "watch_failures":
             "Failed lists, watches and fetches from the API server, by kind of object",
         stale_since: Gauge = "source_stale_since_timestamp_seconds":
             "Time since which the API server is unavailable, in seconds since 1970; 0 while it is available",
@@ -205,7 +192,7 @@ impl Metrics {
         self.waiting_machines.clear();
         self.longest_wait.clear();
         for (pool, machines, longest) in waiting {
-            let labels = PoolLabels { pool };
+            let labels = [("pool", pool)];
             let seconds = longest.as_secs().try_into().unwrap_or(i64::MAX);
             self.waiting_machines.get_or_create(&labels).inc_by(machines);
             let longest = self.longest_wait.get_or_create_owned(&labels);
@@ -218,7 +205,7 @@ impl Metrics {
     pub fn node_failed(&self, pool: PoolLabel, stage: &str) {
         let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let is_plain = stage.len() <= MAX_STAGE && stage.chars().all(is_word);
-        let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stages = lock(&self.stages);
         let is_label = is_plain && (stages.contains(stage) || stages.len() < MAX_STAGES);
         let stage = if is_label { stage } else { "<other>" };
         stages.insert(stage.to_owned());
@@ -263,7 +250,7 @@ impl Metrics {
     /// Records the number of certificate warnings by label.
     pub fn certificates_attention(&self, counts: &[(&'static str, i64)]) {
         for &(what, count) in counts {
-            self.certificates_attention.get_or_create(&WhatLabels { what }).set(count);
+            self.certificates_attention.get_or_create(&[("what", what)]).set(count);
         }
     }
 
@@ -275,7 +262,7 @@ impl Metrics {
     /// The counter of failed lists, watches and fetches of a kind (in the plural).
     #[must_use]
     pub fn watch_failures(&self, kind: &'static str) -> Counter {
-        self.watch_failures.get_or_create_owned(&KindLabels { kind })
+        self.watch_failures.get_or_create_owned(&[("kind", kind)])
     }
 
     /// Records the time since which served configs may be out of date with the cluster.
@@ -295,9 +282,6 @@ impl Metrics {
     }
 
     /// Encodes all metrics as text.
-    ///
-    /// # Errors
-    /// Writing to a `String` does not fail.
     pub fn encode(&self, now: SystemTime) -> Result<String, std::fmt::Error> {
         let changed = u64::try_from(self.inputs_changed.get()).unwrap_or(0);
         if changed > 0 {

@@ -43,13 +43,16 @@ pub use controllers::ControllerMetrics;
 pub(crate) use controllers::log_attention;
 pub use log_rate_limiter::LogRateLimiter;
 pub(crate) use logs::wait_until_written;
-pub use logs::{Logs, Verbosity, init as init_logs};
+pub use logs::{Logs, init as init_logs};
 pub(crate) use many::{listed, log_token_steps};
 pub use metrics::{Metrics, PoolLabel};
 pub use node_agent::NodeCaMetrics;
 pub use reporting::Reporting;
 
 use prometheus_client::registry::Registry;
+
+/// One label of a metric, with its value.
+type Label = [(&'static str, &'static str); 1];
 
 /// Metrics that `register` adds to a registry, as text. They are shared, so a new registry for each call is cheap.
 fn encode(register: impl FnOnce(&mut Registry)) -> Result<String, std::fmt::Error> {

@@ -2,24 +2,13 @@
 
 use std::sync::atomic::AtomicI64;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::connections::ConnectionMetrics;
-use super::encode;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Refusal {
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Watched {
-    kind: &'static str,
-}
+use super::{Label, encode};
 
 metrics! {
     /// All metrics of a node's agent.
@@ -31,9 +20,9 @@ metrics! {
             "Paths on the node that differ from the merged ConfigMap and cannot be repaired",
         pub(crate) changes: Counter = "node_ca_changes":
             "Writes and removals of a registry's files on the node",
-        refused: Family<Refusal, Gauge> = "registry_ca_refused":
+        refused: Family<Label, Gauge> = "registry_ca_refused":
             "Refused entries of the merged ConfigMap, by reason",
-        watch_failures: Family<Watched, Counter> = "watch_failures":
+        watch_failures: Family<Label, Counter> = "watch_failures":
             "Failed or forbidden watches, by kind of object",
         pub(crate) stale_since: Gauge = "source_stale_since_timestamp_seconds":
             "Time since which the merged ConfigMap cannot be watched, in seconds since 1970; 0 while it is watched",
@@ -52,9 +41,6 @@ metrics! {
 
 impl NodeCaMetrics {
     /// Encodes all metrics as text.
-    ///
-    /// # Errors
-    /// Writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         encode(|registry| self.register(registry))
     }
@@ -66,14 +52,14 @@ impl NodeCaMetrics {
 
     /// The counter of failed watches of a kind (in the plural).
     pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
-        self.watch_failures.get_or_create_owned(&Watched { kind })
+        self.watch_failures.get_or_create_owned(&[("kind", kind)])
     }
 
     /// Records the reasons of refused entries of the merged ConfigMap, one for each entry.
     pub(crate) fn entries_refused(&self, reasons: impl Iterator<Item = &'static str>) {
         self.refused.clear();
         for reason in reasons {
-            self.refused.get_or_create(&Refusal { reason }).inc();
+            self.refused.get_or_create(&[("reason", reason)]).inc();
         }
     }
 }

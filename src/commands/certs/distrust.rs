@@ -10,7 +10,7 @@ use pki::{
 use time::OffsetDateTime;
 
 use crate::commands::print_line;
-use crate::commands::state_store::Seen;
+use crate::commands::state_store::ObservedState;
 
 /// Result of a dry run.
 pub(in crate::commands) struct DistrustPreview {
@@ -23,7 +23,7 @@ pub(in crate::commands) struct DistrustPreview {
 
 impl DistrustPreview {
     pub(in crate::commands) fn of(
-        seen: Seen,
+        seen: ObservedState,
         named: &[String],
         policy: &Policy,
         now: OffsetDateTime,
@@ -40,11 +40,8 @@ impl DistrustPreview {
         Ok(Self { seen: seen.observed, cas, asked, state, attention })
     }
 
-    /// Prints the distrusted CAs, and the machines that could not boot any longer, except those in `told`.
-    ///
-    /// # Errors
-    /// `yes` is false: nothing is to be done.
-    pub(in crate::commands) fn tell(
+    /// Prints the distrusted CAs, and the machines that could not boot any longer, except those in `reported`.
+    pub(in crate::commands) fn report(
         &self,
         yes: bool,
         now: OffsetDateTime,

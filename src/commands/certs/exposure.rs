@@ -18,7 +18,7 @@ use crate::kubernetes::client::{api, resource};
 use crate::source::manifest::config_warnings;
 
 #[derive(Debug, Default)]
-pub(crate) struct Worth {
+pub(crate) struct ConfigFindings {
     /// One line for each pool that is not enforced and has a secret in its config.
     pub(in crate::commands) exposed: Vec<String>,
     /// One line for each field without effect.
@@ -29,14 +29,14 @@ pub(crate) struct Worth {
 pub(in crate::commands) fn of_manifests(
     root: &Path,
     enforced: &BTreeSet<String>,
-) -> anyhow::Result<Worth> {
+) -> anyhow::Result<ConfigFindings> {
     let inputs = read_manifests(root.to_owned(), false)?;
     let open = inputs.pools.keys().filter(|pool| !enforced.contains(*pool));
     let exposed = open.filter_map(|pool| {
         let config = rendered(&inputs, pool, SpecVersion::NEWEST).ok()?;
         exposed_line(pool, &exposed(&config).ok()?)
     });
-    Ok(Worth {
+    Ok(ConfigFindings {
         exposed: exposed.collect(),
         ignored: inputs.warnings.iter().map(ToString::to_string).collect(),
     })
@@ -47,13 +47,13 @@ pub(in crate::commands) fn of_manifests(
 pub(in crate::commands) async fn of_cluster(
     client: &Client,
     enforced: &BTreeSet<String>,
-) -> anyhow::Result<Worth> {
+) -> anyhow::Result<ConfigFindings> {
     let kind = |kind, plural| resource("machineconfiguration.openshift.io", "v1", kind, plural);
     let pools = kind("MachineConfigPool", "machineconfigpools");
     let configs = kind("MachineConfig", "machineconfigs");
     let all = ObjectName::new("MachineConfigPool", "", "*");
     let pools = list::<DynamicObject>(&api(client, "", &pools), &all, |_| true).await?;
-    let mut worth = Worth::default();
+    let mut config_findings = ConfigFindings::default();
     let mut seen = BTreeSet::new();
     for pool in pools {
         let pool: MachineConfigPool = serde_json::from_value(serde_json::to_value(pool)?)?;
@@ -67,7 +67,9 @@ pub(in crate::commands) async fn of_cluster(
         let config = serde_json::to_string(&found.data["spec"]["config"])?;
         if seen.insert(configuration.to_owned()) {
             let ignored = config_warnings(&config).into_iter();
-            worth.ignored.extend(ignored.map(|it| format!("MachineConfig {configuration}: {it}")));
+            config_findings
+                .ignored
+                .extend(ignored.map(|it| format!("MachineConfig {configuration}: {it}")));
         }
         if enforced.contains(pool.name()) {
             continue;
@@ -77,7 +79,7 @@ pub(in crate::commands) async fn of_cluster(
                 .unwrap_or_default();
         let mut secrets = exposed(config.as_bytes()).unwrap_or_default();
         secrets.extend(in_arguments(&arguments));
-        worth.exposed.extend(exposed_line(pool.name(), &secrets));
+        config_findings.exposed.extend(exposed_line(pool.name(), &secrets));
     }
-    Ok(worth)
+    Ok(config_findings)
 }

@@ -1,10 +1,10 @@
 //! The command `certs`: shows, checks and replaces the certificates of a state directory or a cluster.
 
-pub mod distrust;
+pub(crate) mod distrust;
 pub(super) mod exposure;
-pub mod pointer;
+pub(crate) mod pointer;
 mod report;
-pub mod settings;
+pub(crate) mod settings;
 
 use std::path::Path;
 
@@ -18,11 +18,11 @@ use pki::{
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::certs::exposure::Worth;
-use super::certs::report::{CertificateLine, CertificateReport, Checked, PointerLine, print};
+use super::certs::exposure::ConfigFindings;
+use super::certs::report::{CertificateLine, CertificateReport, CheckReport, PointerLine, print};
+use super::print_stderr;
 use super::progress::Progress;
-use super::state_store::{Seen, StateStore, unless_forbidden};
-use super::tell;
+use super::state_store::{ObservedState, StateStore, unless_forbidden};
 
 /// Prints the certificates and their holders.
 pub(crate) fn show(
@@ -31,7 +31,7 @@ pub(crate) fn show(
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     let seen = store.observe(None)?;
-    let Seen { observed, pointers, .. } = &seen;
+    let ObservedState { observed, pointers, .. } = &seen;
     let policy = Policy::default();
     let bundle = observed.trusted();
     let signer: Vec<_> = observed.ca.iter().filter_map(StoredPair::leaf).collect();
@@ -84,15 +84,14 @@ pub(crate) fn check(
     store: &dyn StateStore,
     manifests: Option<&Path>,
     [is_json, is_strict]: [bool; 2],
-    policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     let progress = Progress::start("reading the certificates and pointer configs");
     let seen = store.observe(manifests)?;
     progress.at(&format!("checking pointer configs: {}", seen.pointers.len()));
-    let mut checked = judged(&seen, policy, now)?;
+    let mut checked = check_report(&seen, now)?;
     // These are remarks, not faults of the certificates.
-    let Worth { exposed, ignored } = worth(store, manifests)?;
+    let ConfigFindings { exposed, ignored } = config_findings(store, manifests)?;
     let ignored_count = ignored.len();
     checked.exposed = exposed;
     checked.warnings.extend(ignored);
@@ -108,7 +107,8 @@ pub(crate) fn check(
 }
 
 /// Judges faults and due steps.
-fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Checked> {
+fn check_report(seen: &ObservedState, now: OffsetDateTime) -> anyhow::Result<CheckReport> {
+    let policy = &Policy::default();
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
     let open_files = seen.open_files.iter();
     let mut reported: Vec<String> = open_files
@@ -157,7 +157,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
         let reason = seen.stranger(&config).filter(|it| *it == LeftAlone::NameOnly)?;
         Some(format!("{name}: not updated: {reason}"))
     });
-    Ok(Checked {
+    Ok(CheckReport {
         exposed: Vec::new(),
         warnings: pointers.iter().map(ToString::to_string).collect(),
         in_order_until,
@@ -167,15 +167,26 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
     })
 }
 
-fn worth(store: &dyn StateStore, manifests: Option<&Path>) -> anyhow::Result<Worth> {
-    Ok(unless_forbidden(store, store.worth(manifests))?.unwrap_or_else(|error| Worth {
-        exposed: vec![format!("cannot determine what unauthenticated clients can read: {error:#}")],
-        ..Worth::default()
+fn config_findings(
+    store: &dyn StateStore,
+    manifests: Option<&Path>,
+) -> anyhow::Result<ConfigFindings> {
+    Ok(unless_forbidden(store, store.config_findings(manifests))?.unwrap_or_else(|error| {
+        ConfigFindings {
+            exposed: vec![format!(
+                "cannot determine what unauthenticated clients can read: {error:#}"
+            )],
+            ..ConfigFindings::default()
+        }
     }))
 }
 
 /// Unusable pairs that no step repairs.
-fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Vec<String>> {
+fn faults(
+    seen: &ObservedState,
+    policy: &Policy,
+    now: OffsetDateTime,
+) -> anyhow::Result<Vec<String>> {
     let generate = &mut |_| policy.algorithm.generate();
     let (_, attention) = pki::dry_run(&seen.observed, policy, now, generate)?;
     let is_fault = |it: &&Warning| matches!(it, Warning::Ca(_) | Warning::Serving(_));
@@ -184,7 +195,7 @@ fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<V
 
 pub(super) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
     for it in attention.into_iter().filter(|it| matches!(it, Warning::LockedOut(_))) {
-        tell(&format!("warning: {it}"));
+        print_stderr(&format!("warning: {it}"));
     }
 }
 
@@ -205,7 +216,7 @@ pub(super) fn log_left_out(left_out: &[String]) {
 }
 
 /// Logs an applied step.
-pub fn log_step(step: &Step) {
+pub(crate) fn log_step(step: &Step) {
     match step {
         Step::Ca(reason) => tracing::info!(%reason, "made a signing CA"),
         Step::Store(reason) => tracing::info!(%reason, "rewrote the CA store"),

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use ignition::secrets::redacted;
@@ -14,20 +14,11 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::report::{self, Report};
-use crate::commands::place::Place;
 use crate::commands::print_line;
 use crate::commands::probe::{self, Address};
+use crate::commands::state_location::StateLocation;
 use crate::commands::state_store::unless_forbidden;
 use crate::source::manifest::config_warnings;
-
-/// Reference for the check of a pointer config.
-#[derive(Debug, Clone)]
-pub enum Against {
-    /// State in a directory or cluster; for a directory with the pools of these manifests.
-    Place(Place, Option<PathBuf>),
-    /// A running server at this address.
-    Server(Address),
-}
 
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -45,13 +36,15 @@ struct CheckedPointer {
     from: Vec<String>,
 }
 
-/// Prints the faults of `file`, or that a machine boots from it, as lines or JSON.
+/// Prints the faults of `file`, or that a machine boots from it, as lines or JSON. It is checked against the running
+/// server `connect`, or else against the state at a location; for a directory with the pools of the manifests.
 ///
 /// # Errors
 /// The file or the reference is unreadable, or no machine would boot; with `is_strict`, a part of it has no effect.
-pub fn check_pointer(
+pub(crate) fn check_pointer(
     file: &Path,
-    against: &Against,
+    connect: Option<&Address>,
+    state: (&StateLocation, Option<&Path>),
     [is_json, is_strict]: [bool; 2],
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
@@ -60,11 +53,9 @@ pub fn check_pointer(
     let config = PointerConfig::read(&text);
     let ignored = config_warnings(&String::from_utf8_lossy(&text));
     let mut checked = CheckedPointer { name: name.clone(), ignored, ..CheckedPointer::default() };
-    match against {
-        Against::Place(place, manifests) => {
-            by_place(&mut checked, &config, (place, manifests.as_deref()), now)?;
-        }
-        Against::Server(address) => by_server(&mut checked, &config, address, now)?,
+    match connect {
+        Some(address) => by_server(&mut checked, &config, address, now)?,
+        None => by_state(&mut checked, &config, state, now)?,
     }
     // A URL can contain a password.
     for line in
@@ -104,10 +95,10 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn by_place(
+fn by_state(
     checked: &mut CheckedPointer,
     config: &PointerConfig<'_>,
-    (place, manifests): (&Place, Option<&Path>),
+    (place, manifests): (&StateLocation, Option<&Path>),
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     const ELSE: &str = "check against a running server with --connect HOST:PORT";

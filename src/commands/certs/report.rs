@@ -38,7 +38,7 @@ pub(super) struct PointerLine {
 /// Result of `certs check`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Checked {
+pub(super) struct CheckReport {
     /// Time of the next due step, in RFC 3339.
     pub(super) in_order_until: Option<String>,
     /// Verdict, if something is wrong.
@@ -92,14 +92,14 @@ impl Report for CertificateReport {
                 .collect()
         };
         let rows: Vec<Vec<String>> = self.certificates.iter().map(row).collect();
-        terminal::print(&table(&names, &rows, terminal::look()));
+        terminal::print(&table(&names, &rows, terminal::style()));
         for pointer in &self.pointer_configs {
             print_line(&format!("{}: {}", pointer.name, pointer.says));
         }
     }
 }
 
-impl Report for Checked {
+impl Report for CheckReport {
     fn print_lines(&self) {
         let Self { in_order_until, faults, warnings, left_alone, exposed, .. } = self;
         let warnings = warnings.iter().map(|warning| format!("warning: {warning}"));

@@ -3,20 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pki::Policy;
 use time::OffsetDateTime;
 
-use super::pointer::{Against, check_pointer};
+use super::pointer::check_pointer;
 use super::{check, show};
-use crate::commands::place::PlaceFlags;
 use crate::commands::probe::Address;
+use crate::commands::state_location::StateLocationFlags;
 use crate::flags::CertificateFlags;
 
 /// Settings of `certs show`.
 #[derive(Debug, Args)]
-pub struct ShowSettings {
+pub(crate) struct ShowSettings {
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
     /// Print JSON, for scripts
     #[arg(long)]
     json: bool,
@@ -24,9 +23,9 @@ pub struct ShowSettings {
 
 /// Settings of `certs check`.
 #[derive(Debug, Args)]
-pub struct CheckSettings {
+pub(crate) struct CheckSettings {
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
     /// Take the pools from these manifests, and also report secrets that unauthenticated clients can read in
     /// their configs; not needed for a cluster
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "in_cluster", "connect"])]
@@ -49,9 +48,9 @@ pub struct CheckSettings {
 
 /// Settings of `certs rotate`.
 #[derive(Debug, Args)]
-pub struct RotateSettings {
+pub(crate) struct RotateSettings {
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
     /// Make a new signing CA first
     #[arg(long)]
     ca: bool,
@@ -63,12 +62,12 @@ pub struct RotateSettings {
 }
 
 #[derive(Debug, Args)]
-pub struct DistrustSettings {
+pub(crate) struct DistrustSettings {
     /// SHA-256 fingerprint or common name of a CA, or a file with its certificate
     #[arg(required = true, value_name = "CERTIFICATE")]
     named: Vec<String>,
     #[command(flatten)]
-    place: PlaceFlags,
+    place: StateLocationFlags,
     /// Distrust the CAs, instead of only printing the effects
     #[arg(long)]
     yes: bool,
@@ -78,49 +77,34 @@ pub struct DistrustSettings {
 
 impl ShowSettings {
     /// Prints the certificates.
-    ///
-    /// # Errors
-    /// The place is unreadable.
-    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         show(&*self.place.open()?, self.json, now)
     }
 }
 
 impl CheckSettings {
     /// Checks the certificates, or a pointer config.
-    ///
-    /// # Errors
-    /// The due step or the faults, or the reasons why no machine boots.
-    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         let output = [self.json, self.strict];
         let Some(file) = &self.pointer else {
             let manifests = self.manifests.as_deref();
-            return check(&*self.place.open()?, manifests, output, &Policy::default(), now);
+            return check(&*self.place.open()?, manifests, output, now);
         };
-        let against = match &self.connect {
-            Some(address) => Against::Server(address.clone()),
-            None => Against::Place(self.place.place(), self.manifests.clone()),
-        };
-        check_pointer(file, &against, output, now)
+        let state = (&self.place.location(), self.manifests.as_deref());
+        check_pointer(file, self.connect.as_ref(), state, output, now)
     }
 }
 
 impl RotateSettings {
     /// Makes a new serving pair, or requests it from the controller.
-    ///
-    /// # Errors
-    /// The reason of a failure, including machines that would be locked out.
-    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         self.place.open()?.rotate(self.ca, self.force, &self.certificates.policy(), now)
     }
 }
 
 impl DistrustSettings {
     /// Distrusts CAs for good.
-    ///
-    /// # Errors
-    /// A name matches no CA, or the reason of a failure.
-    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         self.place.open()?.distrust(&self.named, self.yes, &self.certificates.policy(), now)
     }
 }

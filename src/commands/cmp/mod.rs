@@ -18,9 +18,9 @@ use pki::{Certificate, Host, KeyAlgorithm};
 use rcgen::KeyPair;
 use tokio::time::timeout;
 
-pub use self::settings::EnrollSettings;
+pub(crate) use self::settings::EnrollSettings;
 
-use self::settings::{Proof, Wanted};
+use self::settings::{ProofFlags, RequestedFlags};
 use super::print_line;
 use super::progress::Progress;
 use crate::cmp_http::Server;
@@ -28,11 +28,8 @@ use crate::files::bounded;
 use crate::files::replace::{PRIVATE, PUBLIC, replace};
 
 /// Requests a certificate, and writes the result.
-///
-/// # Errors
-/// A file is unreadable or cannot be written, or the reason why there is no certificate.
-pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
-    let (proof, wanted) = (settings.proof()?, settings.wanted()?);
+pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
+    let credential = read_credential(settings)?;
     let certificates = |flag: &str, path: &Option<PathBuf>| match path {
         Some(path) => read_certificates(path).with_context(|| named(flag, path)),
         None => Ok(Vec::new()),
@@ -41,7 +38,6 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     let trusted = certificates("--trusted", &settings.trusted)?;
     let ca_name = settings.ca_name.as_deref();
     let server = Server::new(&settings.url, ca_name, &cas, settings.allow_http)?;
-    let credential = proof.read()?;
     let transaction = Settings {
         recipient: settings.recipient.clone(),
         expected_sender: settings.expect_sender.clone(),
@@ -50,7 +46,7 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
         implicit_confirm: settings.implicit_confirm,
         credential,
     };
-    let prepared = Prepared::new(&wanted, settings.key_algorithm(), &transaction.credential)?;
+    let prepared = PreparedRequest::new(&settings.requested, &transaction.credential)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let progress = Progress::start(&format!("waiting for the certificate of {}", settings.url));
     let enrolled = runtime.block_on(async {
@@ -73,33 +69,31 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
 }
 
 /// A request with everything it needs.
-enum Prepared<'a> {
+enum PreparedRequest<'a> {
     First { subject: &'a DirectoryName, hosts: &'a [Host], key: KeyPair },
     Signing(Vec<u8>),
     Renewal { old: Box<Certificate>, key: KeyPair },
 }
 
-impl<'a> Prepared<'a> {
-    /// Prepares the request, with a new key if there is none.
-    fn new(
-        wanted: &'a Wanted,
-        algorithm: KeyAlgorithm,
-        credential: &Credential,
-    ) -> anyhow::Result<Self> {
-        Ok(match wanted {
-            Wanted::First { subject, hosts, key } => {
-                Self::First { subject, hosts, key: key_at(key, algorithm)? }
+impl<'a> PreparedRequest<'a> {
+    /// Prepares the request of the flags, with a new key if there is none.
+    fn new(flags: &'a RequestedFlags, credential: &Credential) -> anyhow::Result<Self> {
+        let RequestedFlags { subject, csr, renew, dns, key_out, key_algorithm } = flags;
+        Ok(match (subject, csr, renew, key_out) {
+            (Some(subject), None, None, Some(key)) => {
+                Self::First { subject, hosts: dns, key: key_at(key, *key_algorithm)? }
             }
-            Wanted::Signing(path) => {
+            (None, Some(path), None, None) => {
                 Self::Signing(read_csr(path).with_context(|| named("--csr", path))?)
             }
-            Wanted::Renewal { key } => {
+            (None, None, Some(_), Some(key)) => {
                 let Credential::Certificate { chain, .. } = credential else {
                     bail!("--renew signs with the certificate that it renews");
                 };
                 let old = chain.first().cloned().context("--renew names no certificate")?;
-                Self::Renewal { old: Box::new(old), key: key_at(key, algorithm)? }
+                Self::Renewal { old: Box::new(old), key: key_at(key, *key_algorithm)? }
             }
+            _ => bail!("one of --subject, --csr and --renew is needed"),
         })
     }
 
@@ -142,30 +136,33 @@ fn write(settings: &EnrollSettings, enrolled: &EnrolledCertificate) -> anyhow::R
     Ok(())
 }
 
-impl Proof {
-    fn read(&self) -> anyhow::Result<Credential> {
-        match self {
-            Self::Password { file, reference } => {
-                let of_file = || named("--secret-file", file);
-                let secret = bounded::read(file).with_context(of_file)?;
-                Credential::of_password(secret, reference).with_context(of_file)
-            }
-            Self::Certificate { certificate, key } => {
-                let read = |path: &Path| bounded::read(path).with_context(|| shown(path));
-                let read = Credential::of_certificate(&read(certificate)?, &read(key)?);
-                read.map_err(|fault| match fault {
-                    CredentialFault::NoCertificate => anyhow!("{}: {fault}", certificate.display()),
-                    CredentialFault::OtherKey => {
-                        anyhow!("{}: {fault} in {}", key.display(), certificate.display())
-                    }
-                    _ => anyhow!("{}: {fault}", key.display()),
-                })
-            }
+/// Reads the password or the certificate that authenticates the request.
+fn read_credential(settings: &EnrollSettings) -> anyhow::Result<Credential> {
+    let ProofFlags { secret_file, sender_kid, cert, key } = &settings.proof;
+    let certificate = settings.requested.renew.as_ref().or(cert.as_ref());
+    match (secret_file, certificate, key) {
+        (Some(file), None, _) => {
+            let of_file = || named("--secret-file", file);
+            // A newline at its end is not part of the password.
+            let secret = bounded::read(file).with_context(of_file)?;
+            Credential::of_password(secret, sender_kid).with_context(of_file)
         }
+        (None, Some(certificate), Some(key)) => {
+            let read = |path: &Path| bounded::read(path).with_context(|| path_text(path));
+            let read = Credential::of_certificate(&read(certificate)?, &read(key)?);
+            read.map_err(|fault| match fault {
+                CredentialFault::NoCertificate => anyhow!("{}: {fault}", certificate.display()),
+                CredentialFault::OtherKey => {
+                    anyhow!("{}: {fault} in {}", key.display(), certificate.display())
+                }
+                _ => anyhow!("{}: {fault}", key.display()),
+            })
+        }
+        _ => bail!("--secret-file, --cert with --key, or --renew with --key is needed"),
     }
 }
 
-fn shown(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -179,7 +176,7 @@ fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
 }
 
 fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
-    let text = bounded::read(path).with_context(|| shown(path))?;
+    let text = bounded::read(path).with_context(|| path_text(path))?;
     key_of(&text).with_context(|| format!("{}: has no key", path.display()))
 }
 

@@ -10,7 +10,7 @@ use pki::{Host, KeyAlgorithm};
 use crate::flags::{duration, key_algorithm};
 
 #[derive(Debug, Args)]
-pub struct EnrollSettings {
+pub(crate) struct EnrollSettings {
     /// URL of the CA: http:// or https://
     #[arg(long)]
     pub(super) url: String,
@@ -25,9 +25,9 @@ pub struct EnrollSettings {
     pub(super) expect_sender: Option<DirectoryName>,
 
     #[command(flatten)]
-    wanted: WantedFlags,
+    pub(super) requested: RequestedFlags,
     #[command(flatten)]
-    proof: ProofFlags,
+    pub(super) proof: ProofFlags,
 
     /// CAs that the HTTPS certificate of the server must come from
     #[arg(long, value_name = "FILE", help_heading = "Trust")]
@@ -59,34 +59,34 @@ pub struct EnrollSettings {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 #[command(group = ArgGroup::new("what").required(true).args(["subject", "csr", "renew"]))]
-struct WantedFlags {
+pub(super) struct RequestedFlags {
     /// Name of a first certificate, such as CN=server,O=Example
     #[arg(long, value_name = "NAME", requires = "key_out")]
-    subject: Option<DirectoryName>,
+    pub(super) subject: Option<DirectoryName>,
     /// PKCS #10 request, in PEM or DER
     #[arg(long, value_name = "FILE", conflicts_with = "key_out")]
-    csr: Option<PathBuf>,
+    pub(super) csr: Option<PathBuf>,
     /// Certificate to renew, in PEM; it signs the request with --key
     #[arg(long, value_name = "CERT", requires = "key_out", requires = "key",
         conflicts_with_all = ["cert", "secret_file"])]
-    renew: Option<PathBuf>,
+    pub(super) renew: Option<PathBuf>,
     /// Alternative name of a first certificate, a DNS name or an address; repeatable
     #[arg(long, value_name = "HOST", requires = "subject")]
-    dns: Vec<Host>,
+    pub(super) dns: Vec<Host>,
     /// File for the new key, written before the request; an existing key is used
     #[arg(long, value_name = "FILE")]
-    key_out: Option<PathBuf>,
+    pub(super) key_out: Option<PathBuf>,
     /// Kind of a new key: p256, p384, p521, rsa2048, rsa3072, rsa4096
     #[arg(long, value_name = "KIND", default_value = "p256", value_parser = key_algorithm)]
-    key_algorithm: KeyAlgorithm,
+    pub(super) key_algorithm: KeyAlgorithm,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Authentication")]
-struct ProofFlags {
+pub(super) struct ProofFlags {
     /// File with the password from the CA
     #[arg(long, value_name = "FILE", conflicts_with = "cert")]
-    secret_file: Option<PathBuf>,
+    pub(super) secret_file: Option<PathBuf>,
     /// Name of the password at the CA (senderKID)
     #[arg(
         long,
@@ -95,83 +95,11 @@ struct ProofFlags {
         default_value = "",
         hide_default_value = true
     )]
-    sender_kid: String,
+    pub(super) sender_kid: String,
     /// Sign requests with this certificate instead, in PEM, followed by its intermediate CAs
     #[arg(long, value_name = "FILE", requires = "key")]
-    cert: Option<PathBuf>,
+    pub(super) cert: Option<PathBuf>,
     /// Key of --cert or --renew, in PEM
     #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
-}
-
-#[derive(Debug)]
-pub(super) enum Wanted {
-    /// A first certificate for a new key.
-    First {
-        /// Subject of the certificate.
-        subject: DirectoryName,
-        /// Alternative names of the certificate.
-        hosts: Vec<Host>,
-        /// Path of the key, which is generated if it is missing.
-        key: PathBuf,
-    },
-    /// A certificate for a PKCS #10 request in PEM or DER.
-    Signing(PathBuf),
-    /// A renewal of the certificate that signs the request, for another key.
-    Renewal {
-        /// Path of the new key, which is generated if it is missing.
-        key: PathBuf,
-    },
-}
-
-#[derive(Debug)]
-pub(super) enum Proof {
-    /// A password in a file, and its reference.
-    Password {
-        /// Path of the file. A newline at its end is not part of the password.
-        file: PathBuf,
-        /// Reference of the password.
-        reference: String,
-    },
-    /// A certificate, followed by those that lead to its CA.
-    Certificate {
-        /// Path of the certificates in PEM.
-        certificate: PathBuf,
-        /// Path of the key in PEM.
-        key: PathBuf,
-    },
-}
-
-impl EnrollSettings {
-    pub(super) fn proof(&self) -> anyhow::Result<Proof> {
-        let ProofFlags { secret_file, sender_kid, cert, key } = &self.proof;
-        let certificate = self.wanted.renew.as_ref().or(cert.as_ref());
-        Ok(match (secret_file, certificate, key) {
-            (Some(file), None, _) => {
-                Proof::Password { file: file.clone(), reference: sender_kid.clone() }
-            }
-            (None, Some(certificate), Some(key)) => {
-                Proof::Certificate { certificate: certificate.clone(), key: key.clone() }
-            }
-            _ => anyhow::bail!("--secret-file, --cert with --key, or --renew with --key is needed"),
-        })
-    }
-
-    /// Requested certificate in the flags.
-    pub(super) fn wanted(&self) -> anyhow::Result<Wanted> {
-        let WantedFlags { subject, csr, renew, dns, key_out, .. } = &self.wanted;
-        Ok(match (subject, csr, renew, key_out) {
-            (Some(subject), None, None, Some(key)) => {
-                Wanted::First { subject: subject.clone(), hosts: dns.clone(), key: key.clone() }
-            }
-            (None, Some(csr), None, None) => Wanted::Signing(csr.clone()),
-            (None, None, Some(_), Some(key)) => Wanted::Renewal { key: key.clone() },
-            _ => anyhow::bail!("one of --subject, --csr and --renew is needed"),
-        })
-    }
-
-    /// Algorithm of a new key.
-    pub(super) fn key_algorithm(&self) -> KeyAlgorithm {
-        self.wanted.key_algorithm
-    }
+    pub(super) key: Option<PathBuf>,
 }

@@ -13,13 +13,14 @@ use ignition::SpecVersion;
 use model::inspect::{
     Cause, Clocks, Judgement, Outcome, ServerAnswer, ServerEvidence, Step, Trace, bytes, judge,
 };
-use model::pointer_config::{Fetch, accept};
+use model::pointer_config::Fetch;
 use pki::Certificate;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use crate::commands::probe::{self, Address};
 use crate::http_client::{HttpConnection, read};
@@ -88,8 +89,7 @@ pub(super) async fn fetch(request: &FetchRequest) -> Fetched {
     Fetched { trace: Trace { url, steps: fetcher.steps, cause }, body }
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+type Stream = Either<TlsStream<TcpStream>, TcpStream>;
 
 struct Fetcher<'a> {
     request: &'a FetchRequest,
@@ -101,8 +101,11 @@ impl Fetcher<'_> {
     async fn go(&mut self) -> Result<Bytes, Cause> {
         let addresses = self.resolve().await?;
         let (address, socket) = self.connect(&addresses).await?;
-        let stream: Box<dyn Stream> =
-            if self.request.is_tls() { self.tls(address, socket).await? } else { Box::new(socket) };
+        let stream = if self.request.is_tls() {
+            Either::Left(self.tls(address, socket).await?)
+        } else {
+            Either::Right(socket)
+        };
         self.ask(address, stream).await
     }
 
@@ -164,7 +167,7 @@ impl Fetcher<'_> {
         &mut self,
         address: SocketAddr,
         socket: TcpStream,
-    ) -> Result<Box<dyn Stream>, Cause> {
+    ) -> Result<TlsStream<TcpStream>, Cause> {
         let since = Instant::now();
         let shaken = timeout(ANSWER, probe::handshake(socket, &self.request.fetch.host)).await;
         let stream = match shaken {
@@ -217,7 +220,7 @@ impl Fetcher<'_> {
             }
         };
         self.steps.push(Step { name: "TLS", outcome, seen, took: Some(took) });
-        judged.cause.map_or_else(|| Ok(Box::new(stream) as Box<dyn Stream>), Err)
+        judged.cause.map_or(Ok(stream), Err)
     }
 
     /// Judges with `right`, the time of another clock than the machine's.
@@ -239,49 +242,25 @@ impl Fetcher<'_> {
             let socket = TcpStream::connect(address).await.ok()?;
             let stream = probe::handshake(socket, &self.request.fetch.host).await.ok()?;
             let mut connection = HttpConnection::new(stream).await.ok()?;
-            let request = self.request(Method::HEAD, "/healthz", None, &[]).ok()?;
-            let response = connection.send(request).await.ok()?;
+            let Fetch { url, spec, .. } = &self.request.fetch;
+            let request = probe::request(url, Method::HEAD, "/healthz", user_agent(*spec));
+            let response = connection.send(request.body(Body::empty()).ok()?).await.ok()?;
             let date = response.headers().get(header::DATE)?.to_str().ok()?;
             OffsetDateTime::parse(&date.replace("GMT", "+0000"), &Rfc2822).ok()
         };
         timeout(CONNECT, asked).await.ok()?
     }
 
-    fn request(
-        &self,
-        method: Method,
-        target: &str,
-        spec: Option<SpecVersion>,
-        headers: &[(String, String)],
-    ) -> anyhow::Result<Request<Body>> {
-        let host = self.request.fetch.url.authority().map_or("", http::uri::Authority::as_str);
-        let mut request = Request::builder()
-            .method(method)
-            .uri(target)
-            .header(header::HOST, host)
-            .header(header::ACCEPT_ENCODING, "identity")
-            .header(header::USER_AGENT, user_agent(spec.unwrap_or(self.request.fetch.spec)));
-        if let Some(spec) = spec {
-            request = request.header(header::ACCEPT, accept(spec));
-        }
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
-        Ok(request.body(Body::empty())?)
+    fn request(&self, method: Method, spec: SpecVersion) -> anyhow::Result<Request<Body>> {
+        probe::config_request(&self.request.fetch, method, spec, user_agent(spec))
     }
 
-    fn target(&self) -> &str {
-        self.request.fetch.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
-    }
-
-    async fn ask(&mut self, address: SocketAddr, stream: Box<dyn Stream>) -> Result<Bytes, Cause> {
+    async fn ask(&mut self, address: SocketAddr, stream: Stream) -> Result<Bytes, Cause> {
         let since = Instant::now();
-        let Fetch { spec, headers, pool, .. } = &self.request.fetch;
+        let Fetch { spec, pool, .. } = &self.request.fetch;
         let asked = async {
             let mut connection = HttpConnection::new(stream).await?;
-            let target = self.target();
-            let request = self.request(Method::GET, target, Some(*spec), headers)?;
-            let response = connection.send(request).await?;
+            let response = connection.send(self.request(Method::GET, *spec)?).await?;
             anyhow::Ok((connection, response))
         };
         // The body is received while the connection is held.
@@ -333,21 +312,20 @@ impl Fetcher<'_> {
         let mut served = Vec::new();
         let asking = async {
             let socket = TcpStream::connect(address).await?;
-            let stream: Box<dyn Stream> = if self.request.is_tls() {
+            let stream = if self.request.is_tls() {
                 let stream = probe::handshake(socket, &self.request.fetch.host).await?;
                 // Another server may answer this connection.
                 let shown = ServerEvidence::chain(probe::shown(&stream).1.unwrap_or_default());
                 let cause = self.judge(&shown, self.request.now).cause;
                 cause.map_or(Ok(()), |cause| Err(anyhow!("{cause}")))?;
-                Box::new(stream)
+                Either::Left(stream)
             } else {
-                Box::new(socket)
+                Either::Right(socket)
             };
             let mut connection = HttpConnection::new(stream).await?;
-            let Fetch { spec: asked, headers, .. } = &self.request.fetch;
-            for spec in SpecVersion::ALL.into_iter().filter(|spec| spec != asked) {
-                let request = self.request(Method::HEAD, self.target(), Some(spec), headers)?;
-                let response = connection.send(request).await?;
+            let requested = self.request.fetch.spec;
+            for spec in SpecVersion::ALL.into_iter().filter(|spec| *spec != requested) {
+                let response = connection.send(self.request(Method::HEAD, spec)?).await?;
                 if response.status() == StatusCode::OK {
                     served.push(spec);
                 }

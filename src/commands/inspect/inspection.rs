@@ -47,16 +47,16 @@ impl Inspection {
                 json!({"way": self.trace, "machine": self.machine, "warnings": self.warnings});
             print_json(&page)?;
         } else {
-            let look = terminal::look();
+            let style = terminal::style();
             let mut lines: Vec<_> =
-                self.trace.iter().flat_map(|trace| trace_as_text(trace, look)).collect();
+                self.trace.iter().flat_map(|trace| trace_as_text(trace, style)).collect();
             if let Some(machine) = &self.machine {
                 if !lines.is_empty() {
                     lines.push(String::new());
                 }
-                lines.extend(machine_as_text(machine, look, now));
+                lines.extend(machine_as_text(machine, style, now));
             }
-            lines.extend(warnings_as_text(&self.warnings, look));
+            lines.extend(warnings_as_text(&self.warnings, style));
             terminal::print(&lines);
         }
         Ok(if self.machine.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -94,18 +94,18 @@ pub(super) struct Difference {
 impl Difference {
     /// Compares two results. A machine that does not come up is a difference too.
     pub(super) fn between(got: &Inspection, other: &Inspection) -> Self {
-        let look = terminal::look();
+        let style = terminal::style();
         let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
             let ways = [got, other].into_iter().filter(|it| it.machine.is_none());
             let ways: Vec<_> = ways.filter_map(|it| it.trace.as_ref()).collect();
-            let lines = ways.iter().flat_map(|trace| trace_as_text(trace, look)).collect();
+            let lines = ways.iter().flat_map(|trace| trace_as_text(trace, style)).collect();
             return Self { is_any: true, json: json!({"ways": ways}), lines };
         };
         let changes = changes(before, after, Instant::now() + TIMEOUT);
         let is_any = !changes.is_empty();
         let names = json!([got.name, other.name]);
         let json = json!({"between": names, "differs": is_any, "changes": changes});
-        let lines = changes_as_text(&changes, [&got.name, &other.name], look);
+        let lines = changes_as_text(&changes, [&got.name, &other.name], style);
         Self { is_any, json, lines }
     }
 

@@ -20,9 +20,9 @@ use model::pointer_config::{Fetch, MAX_BYTES, PointerConfig};
 use serde_json::json;
 use time::OffsetDateTime;
 
-pub use self::settings::InspectSettings;
+pub(crate) use self::settings::InspectSettings;
 
-use self::settings::{Place, Subject};
+use self::settings::{ConfigSource, Subject};
 use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_cas};
 use super::inspect::inspection::{Difference, Inspection};
 use super::progress::Progress;
@@ -34,7 +34,7 @@ use crate::source::manifest::{self, Manifest};
 ///
 /// # Errors
 /// There is nothing to inspect: a file is unreadable, or no pool is named.
-pub fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
     let subject = settings.subject()?;
     // A URL can contain a password.
     inspected(settings, &subject, now)
@@ -46,9 +46,9 @@ fn inspected(
     subject: &Subject,
     now: OffsetDateTime,
 ) -> anyhow::Result<ExitCode> {
-    if let (Some(other), Place::Manifests(before), None) =
+    if let (Some(other), ConfigSource::Manifests(before), None) =
         (&settings.diff, &subject.place, &subject.pool)
-        && let Some(Place::Manifests(after)) = Place::read(other)
+        && let Some(ConfigSource::Manifests(after)) = ConfigSource::read(other)
     {
         return differences(before, &after, subject.spec)?.show(settings.json);
     }
@@ -98,22 +98,24 @@ fn otherwise(first: &Subject, other: &str) -> anyhow::Result<Subject> {
         subject.spec = spec;
         return Ok(subject);
     }
-    if let Some(place) = Place::read(other) {
+    if let Some(place) = ConfigSource::read(other) {
         // A pool in the first URL applies to the other one too.
         if subject.pool.is_none() {
             subject.pool = match &subject.place {
-                Place::Server(url) => pool_of(url).map(str::to_owned),
-                Place::Manifests(_) | Place::Saved(_) | Place::Pointer(_) => None,
+                ConfigSource::Server(url) => pool_of(url).map(str::to_owned),
+                ConfigSource::Manifests(_) | ConfigSource::Saved(_) | ConfigSource::Pointer(_) => {
+                    None
+                }
             };
         }
         subject.place = place;
         return Ok(subject);
     }
-    if matches!(subject.place, Place::Saved(_)) || other.contains('/') {
+    if matches!(subject.place, ConfigSource::Saved(_)) || other.contains('/') {
         bail!("--diff {other}: file not found, and not a URL, spec or pool");
     }
-    if let Place::Server(url) = &subject.place {
-        subject.place = Place::Server(without_path(url)?);
+    if let ConfigSource::Server(url) = &subject.place {
+        subject.place = ConfigSource::Server(without_path(url)?);
     }
     subject.pool = Some(other.to_owned());
     Ok(subject)
@@ -139,14 +141,14 @@ fn get(
 ) -> anyhow::Result<Inspection> {
     let pool = subject.pool.as_deref();
     match &subject.place {
-        Place::Saved(path) => saved(path),
-        Place::Manifests(directory) => {
+        ConfigSource::Saved(path) => saved(path),
+        ConfigSource::Manifests(directory) => {
             let pool = pool.ok_or_else(|| {
                 anyhow!("{0}: POOL is missing: write it after {0}", directory.display())
             })?;
             by_manifests(directory, pool, subject.spec)
         }
-        Place::Server(url) => {
+        ConfigSource::Server(url) => {
             let url = with_pool(url, pool)?;
             let trusted = trusted(settings)?;
             let trusted = trusted.filter(|_| url.scheme() != Some(&http::uri::Scheme::HTTP));
@@ -154,7 +156,7 @@ fn get(
             let fetch = fetch_of(url, trusted.unwrap_or_default(), subject.spec)?;
             by_server(&request(settings, fetch, trusted_by, now))
         }
-        Place::Pointer(path) => by_pointer(settings, subject, path, now),
+        ConfigSource::Pointer(path) => by_pointer(settings, subject, path, now),
     }
 }
 

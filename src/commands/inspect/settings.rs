@@ -18,7 +18,7 @@ const DEFAULT_URL: &str = "https://localhost:22623";
 
 #[derive(Debug, Args)]
 #[command(override_usage = "machine-config-server inspect [OPTIONS] [URL|DIR|FILE] [POOL]")]
-pub struct InspectSettings {
+pub(crate) struct InspectSettings {
     /// A server (https://localhost:22623 by default), a directory of manifests, or a saved config; and a
     /// pool, unless the URL, the file or --pointer names it
     #[arg(value_name = "URL|DIR|FILE] [POOL", num_args = 0..=2)]
@@ -58,7 +58,7 @@ pub struct InspectSettings {
 
 /// Source of a config.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ConfigSource {
     /// A server; its URL can contain the pool.
     Server(Uri),
     Manifests(PathBuf),
@@ -71,7 +71,7 @@ pub(super) enum Place {
 /// A machine to inspect.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
-    pub(super) place: Place,
+    pub(super) place: ConfigSource,
     /// Pool of the machine; a URL and a pointer config can contain it too.
     pub(super) pool: Option<String>,
     pub(super) spec: SpecVersion,
@@ -79,16 +79,13 @@ pub(super) struct Subject {
 
 impl InspectSettings {
     /// The machine in the positional arguments.
-    ///
-    /// # Errors
-    /// None is named, or its source does not exist.
     pub(super) fn subject(&self) -> anyhow::Result<Subject> {
         let (place, pool) = target(&self.targets, self.pointer.as_deref())?;
         Ok(Subject { place, pool, spec: self.spec })
     }
 }
 
-impl Place {
+impl ConfigSource {
     /// Parses a URL, `HOST:PORT`, or an existing path.
     pub(super) fn read(text: &str) -> Option<Self> {
         if text.contains("://") {
@@ -108,16 +105,21 @@ impl Place {
 }
 
 /// Source and pool of the config.
-fn target(targets: &[String], pointer: Option<&Path>) -> anyhow::Result<(Place, Option<String>)> {
-    let place = |text: &str| match Place::read(text) {
+fn target(
+    targets: &[String],
+    pointer: Option<&Path>,
+) -> anyhow::Result<(ConfigSource, Option<String>)> {
+    let place = |text: &str| match ConfigSource::read(text) {
         Some(place) => Ok(place),
         None => bail!("{text}: file or directory not found, and not https://HOST:PORT"),
     };
     if let Some(file) = pointer {
         let file = file.to_owned();
         return match targets {
-            [] => Ok((Place::Pointer(file), None)),
-            [pool] if Place::read(pool).is_none() => Ok((Place::Pointer(file), Some(pool.clone()))),
+            [] => Ok((ConfigSource::Pointer(file), None)),
+            [pool] if ConfigSource::read(pool).is_none() => {
+                Ok((ConfigSource::Pointer(file), Some(pool.clone())))
+            }
             _ => {
                 bail!(
                     "--pointer has the URL of the config; use --connect HOST:PORT to connect elsewhere"
@@ -127,7 +129,7 @@ fn target(targets: &[String], pointer: Option<&Path>) -> anyhow::Result<(Place, 
     }
     match targets {
         [] => bail!("POOL is missing: name a pool, or a pointer config with --pointer FILE.ign"),
-        [one] => match Place::read(one) {
+        [one] => match ConfigSource::read(one) {
             Some(place) => Ok((place, None)),
             None if one.contains(['/', ':']) => Ok((place(one)?, None)),
             None => Ok((place(DEFAULT_URL)?, Some(one.clone()))),
@@ -158,14 +160,14 @@ mod tests {
     #[test]
     fn one_word_is_a_pool_of_the_server_here() {
         let (place, pool) = target(&["no-such-pool".to_owned()], None).unwrap();
-        assert_eq!(place, Place::Server(DEFAULT_URL.parse().unwrap()));
+        assert_eq!(place, ConfigSource::Server(DEFAULT_URL.parse().unwrap()));
         assert_eq!(pool.as_deref(), Some("no-such-pool"));
         assert!(target(&["no/such/folder".to_owned()], None).is_err());
         assert!(target(&[], None).is_err());
         let url = "https://a:1/config/b".to_owned();
         assert_eq!(
             target(std::slice::from_ref(&url), None).unwrap(),
-            (Place::Server(url.parse().unwrap()), None)
+            (ConfigSource::Server(url.parse().unwrap()), None)
         );
     }
 }

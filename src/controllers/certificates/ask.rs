@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 
@@ -13,14 +12,12 @@ use super::super::NAMESPACE;
 use super::names::{CA, DISTRUST, FORCE, ROTATE, SERVING};
 use super::state::{ClusterState, asks_with_force, to_distrust};
 use crate::kubernetes::apply::{Applied, apply};
-use crate::kubernetes::write::{
-    Change, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
+use crate::kubernetes::write::{ObjectName, SecretWrite};
 use crate::kubernetes::{ControlError, Malformed};
 
 /// A request of an administrator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ask {
+pub(crate) enum AdministratorRequest {
     /// A new CA or serving pair.
     Rotation {
         /// Name of the Secret, [`CA`] or [`SERVING`].
@@ -35,14 +32,14 @@ pub enum Ask {
 }
 
 /// Writes a request. If the Secret has changed since `state` was read, nothing is written.
-pub async fn ask(
+pub(crate) async fn ask(
     client: &Client,
     state: &ClusterState,
-    ask: &Ask,
+    ask: &AdministratorRequest,
 ) -> Result<Applied, ControlError> {
     let (name, key) = match ask {
-        Ask::Rotation { secret, .. } => (*secret, ROTATE),
-        Ask::Distrust(_) => (CA, DISTRUST),
+        AdministratorRequest::Rotation { secret, .. } => (*secret, ROTATE),
+        AdministratorRequest::Distrust(_) => (CA, DISTRUST),
     };
     let present = if name == SERVING { &state.serving } else { &state.ca };
     apply::<Secret, _>(client, &annotation_write(name, present.as_ref(), key, ask)?).await
@@ -52,24 +49,24 @@ fn annotation_write(
     name: &str,
     present: Option<&Secret>,
     key: &str,
-    ask: &Ask,
+    ask: &AdministratorRequest,
 ) -> Result<SecretWrite, Malformed> {
     let object = ObjectName::secret(NAMESPACE, name);
     let present = present.ok_or_else(|| object.malformed("not found"))?;
-    let precondition = Precondition::of(&object, &present.metadata)?;
     let annotations = [(key.to_owned(), value(present, ask))].into();
-    let patch = MergePatch::<ByteString>::new(precondition, annotations, BTreeMap::new());
-    Ok(ObjectWrite { object, change: Change::Patch(patch) })
+    SecretWrite::patch(object, &present.metadata, annotations, BTreeMap::new())
 }
 
 /// The annotation's new value, which keeps earlier requests that are not done.
-fn value(present: &Secret, ask: &Ask) -> String {
+fn value(present: &Secret, ask: &AdministratorRequest) -> String {
     match ask {
-        Ask::Rotation { value, is_forced, .. } if *is_forced || asks_with_force(present) => {
+        AdministratorRequest::Rotation { value, is_forced, .. }
+            if *is_forced || asks_with_force(present) =>
+        {
             format!("{value} {FORCE}")
         }
-        Ask::Rotation { value, .. } => value.clone(),
-        Ask::Distrust(fingerprints) => {
+        AdministratorRequest::Rotation { value, .. } => value.clone(),
+        AdministratorRequest::Distrust(fingerprints) => {
             let mut listed = to_distrust(present);
             for fingerprint in fingerprints {
                 if !listed.contains(fingerprint) {
@@ -87,6 +84,7 @@ mod tests {
 
     use super::super::names::ROTATED;
     use super::*;
+    use crate::kubernetes::write::{Change, ObjectWrite};
 
     fn secret(annotations: &[(&str, &str)]) -> Secret {
         let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -101,13 +99,13 @@ mod tests {
         }
     }
 
-    fn rotation(is_forced: bool) -> Ask {
-        Ask::Rotation { secret: CA, value: "now".to_owned(), is_forced }
+    fn rotation(is_forced: bool) -> AdministratorRequest {
+        AdministratorRequest::Rotation { secret: CA, value: "now".to_owned(), is_forced }
     }
 
     #[test]
     fn what_was_distrusted_before_stays_listed_and_nothing_is_listed_twice() {
-        let ask = Ask::Distrust(vec!["b".to_owned(), "c".to_owned()]);
+        let ask = AdministratorRequest::Distrust(vec!["b".to_owned(), "c".to_owned()]);
         for (before, after) in [
             (None, "b,c"),
             (Some(""), "b,c"),

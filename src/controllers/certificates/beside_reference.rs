@@ -34,7 +34,7 @@ const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const API: &str = "api-int.c.example.com";
 
 /// The objects of both controllers.
-struct Site {
+struct SharedCluster {
     state: ClusterState,
     now: OffsetDateTime,
     /// Names that the reference's controller wants.
@@ -44,9 +44,9 @@ struct Site {
     issued_there: usize,
 }
 
-impl Site {
+impl SharedCluster {
     fn new(infrastructure: &Value, hosts: &[&str]) -> Self {
-        let mut site = Self {
+        let mut cluster = Self {
             state: ClusterState {
                 user_data_namespace: "openshift-machine-api".to_owned(),
                 hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
@@ -57,8 +57,8 @@ impl Site {
             issued_here: 0,
             issued_there: 0,
         };
-        site.set_infrastructure(infrastructure);
-        site
+        cluster.set_infrastructure(infrastructure);
+        cluster
     }
 
     fn set_infrastructure(&mut self, object: &Value) {
@@ -217,8 +217,8 @@ impl Site {
     /// certificates by their bytes.
     fn rest(&mut self, reference_first: bool) {
         for _ in 0..4 {
-            let seen = |site: &Self| {
-                let ClusterState { ca, serving, bundle, .. } = &site.state;
+            let seen = |cluster: &Self| {
+                let ClusterState { ca, serving, bundle, .. } = &cluster.state;
                 let data = [ca, serving].map(|secret| secret.as_ref()?.data.clone());
                 (data, bundle.clone())
             };
@@ -345,28 +345,28 @@ fn infrastructures() -> Vec<Value> {
 fn the_reference_issues_nothing_after_any_write_that_is_made_here() {
     for object in infrastructures() {
         for hosts in [&[][..], &["mcs.example.com", "198.51.100.1"]] {
-            let mut site = Site::new(&object, hosts);
-            let content = |site: &Site, at: OffsetDateTime| {
-                if site.state.serving.is_some() {
-                    assert_eq!(site.signer_reason(at), None, "{hosts:?} at {at}: {object}");
-                    assert_eq!(site.target_reason(at), None, "{hosts:?} at {at}: {object}");
+            let mut cluster = SharedCluster::new(&object, hosts);
+            let content = |cluster: &SharedCluster, at: OffsetDateTime| {
+                if cluster.state.serving.is_some() {
+                    assert_eq!(cluster.signer_reason(at), None, "{hosts:?} at {at}: {object}");
+                    assert_eq!(cluster.target_reason(at), None, "{hosts:?} at {at}: {object}");
                 }
             };
-            let after_each = |site: &Site| content(site, site.now);
-            site.reconcile(after_each);
-            site.add_pointer("pointer.example.com");
-            site.reconcile(after_each);
-            assert_eq!(site.issued_here, 2, "once more for the pointer's name");
+            let after_each = |cluster: &SharedCluster| content(cluster, cluster.now);
+            cluster.reconcile(after_each);
+            cluster.add_pointer("pointer.example.com");
+            cluster.reconcile(after_each);
+            assert_eq!(cluster.issued_here, 2, "once more for the pointer's name");
             // While this controller has nothing to do, neither has the other.
             for year in 0..40 {
                 if year % 5 == 3 {
-                    site.ask_for_a_ca(&year.to_string());
+                    cluster.ask_for_a_ca(&year.to_string());
                 }
-                let until = site.reconcile(after_each);
-                content(&site, until);
-                site.now = until;
+                let until = cluster.reconcile(after_each);
+                content(&cluster, until);
+                cluster.now = until;
             }
-            assert!(site.now > START + 3 * RENEWAL, "decades have passed: {}", site.now);
+            assert!(cluster.now > START + 3 * RENEWAL, "decades have passed: {}", cluster.now);
         }
     }
 }
@@ -376,27 +376,30 @@ fn neither_issues_in_turns_with_the_other() {
     for object in infrastructures() {
         for hosts in [&[][..], &["mcs.example.com"]] {
             for reference_first in [false, true] {
-                let mut site = Site::new(&object, hosts);
-                site.rest(reference_first);
+                let mut cluster = SharedCluster::new(&object, hosts);
+                cluster.rest(reference_first);
                 // The reference's certificates lack the names that only this controller has.
-                assert!(site.issued_there <= usize::from(reference_first), "{hosts:?}: {object}");
-                assert!(site.issued_here <= 1, "{hosts:?}: {object}");
-                let wanted = leaf(site.state.serving.as_ref().unwrap()).hosts;
-                for host in site.state.hosts.iter().chain(&site.state.infrastructure.hosts) {
+                assert!(
+                    cluster.issued_there <= usize::from(reference_first),
+                    "{hosts:?}: {object}"
+                );
+                assert!(cluster.issued_here <= 1, "{hosts:?}: {object}");
+                let wanted = leaf(cluster.state.serving.as_ref().unwrap()).hosts;
+                for host in cluster.state.hosts.iter().chain(&cluster.state.infrastructure.hosts) {
                     assert!(wanted.contains(host), "{host}: {object}");
                 }
-                site.add_pointer("pointer.example.com");
-                site.rest(reference_first);
+                cluster.add_pointer("pointer.example.com");
+                cluster.rest(reference_first);
                 for round in 0..60 {
-                    site.now += Duration::days(180);
+                    cluster.now += Duration::days(180);
                     if round % 7 == 3 {
-                        site.ask_for_a_ca(&round.to_string());
+                        cluster.ask_for_a_ca(&round.to_string());
                     }
-                    let (here, there) = (site.issued_here, site.issued_there);
-                    site.rest(reference_first);
+                    let (here, there) = (cluster.issued_here, cluster.issued_there);
+                    cluster.rest(reference_first);
                     // Each of the reference's is followed by at most one of this controller, and another one may be
                     // due.
-                    let (here, there) = (site.issued_here - here, site.issued_there - there);
+                    let (here, there) = (cluster.issued_here - here, cluster.issued_there - there);
                     assert!(there <= 1 && here <= 2, "{here}, {there} in round {round}: {object}");
                 }
             }
@@ -411,13 +414,13 @@ fn names_that_come_and_go_are_followed_by_both_once() {
         infrastructure(&json!({"type": "BareMetal", "baremetal": details}))
     };
     for reference_first in [false, true] {
-        let mut site = Site::new(&with(&["192.0.2.5"]), &["mcs.example.com"]);
-        site.rest(reference_first);
+        let mut cluster = SharedCluster::new(&with(&["192.0.2.5"]), &["mcs.example.com"]);
+        cluster.rest(reference_first);
         for addresses in [&["192.0.2.5", "2001:db8::5"][..], &["192.0.2.6"], &[], &["192.0.2.5"]] {
-            site.set_infrastructure(&with(addresses));
-            let (here, there) = (site.issued_here, site.issued_there);
-            site.rest(reference_first);
-            let (here, there) = (site.issued_here - here, site.issued_there - there);
+            cluster.set_infrastructure(&with(addresses));
+            let (here, there) = (cluster.issued_here, cluster.issued_there);
+            cluster.rest(reference_first);
+            let (here, there) = (cluster.issued_here - here, cluster.issued_there - there);
             assert!(here <= 2 && there <= 1, "{here}, {there}: {addresses:?}");
         }
     }
@@ -430,10 +433,10 @@ fn a_reference_with_a_list_of_its_own_is_left_in_peace() {
     let object = infrastructure(&json!({"type": "BareMetal", "baremetal": addresses}));
     for names in [&[API][..], &[API, "192.0.2.5", "192.0.2.99"]] {
         for reference_first in [false, true] {
-            let mut site = Site::new(&object, &["mcs.example.com"]);
-            site.reference_names = names.iter().map(|name| (*name).to_owned()).collect();
-            site.rest(reference_first);
-            assert!(site.issued_there <= 1 && site.issued_here <= 2, "{names:?}");
+            let mut cluster = SharedCluster::new(&object, &["mcs.example.com"]);
+            cluster.reference_names = names.iter().map(|name| (*name).to_owned()).collect();
+            cluster.rest(reference_first);
+            assert!(cluster.issued_there <= 1 && cluster.issued_here <= 2, "{names:?}");
         }
     }
 }

@@ -10,7 +10,6 @@ use base64::prelude::BASE64_STANDARD;
 use data_encoding::HEXLOWER;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::moment::written;
 use pki::{Answer, Issuer, Request, VALIDITY};
 use serde_json::{Value, json};
@@ -22,9 +21,7 @@ use super::super::NAMESPACE;
 use super::issuer_ref::{GROUP, IssuerRef};
 use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE};
 use super::secret::{annotation, date, stored_pair, value};
-use crate::kubernetes::write::{
-    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
+use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
 
 /// Name of the Secret with key and request.
 pub(super) fn secret_name() -> ObjectName {
@@ -33,7 +30,7 @@ pub(super) fn secret_name() -> ObjectName {
 
 /// A requested CA, as read from the cluster.
 #[derive(Clone)]
-pub struct CaRequest {
+pub(crate) struct CaRequest {
     /// Issuer of the CA.
     pub issuer: IssuerRef,
     /// Secret with its key.
@@ -92,35 +89,16 @@ impl CaRequest {
     ) -> Result<SecretWrite, Malformed> {
         let object = secret_name();
         let now = date(&object, now)?;
-        let before = self.asked().map_or(0, |asked| asked.before.saturating_add(1));
+        let before = self.stored_request().map_or(0, |stored| stored.before.saturating_add(1));
         let annotations = [
             (CA_ISSUER.to_owned(), self.issuer.to_string()),
             (REQUESTED.to_owned(), now),
             (REQUESTED_BEFORE.to_owned(), before.to_string()),
         ]
         .into();
-        let [key, request] = [key, request].map(|text| ByteString(text.into()));
-        let change = match &self.secret {
-            Some(present) => Change::Patch(MergePatch::new(
-                Precondition::of(&object, &present.metadata)?,
-                annotations,
-                [(PRIVATE_KEY, Some(key)), (REQUEST_KEY, Some(request))].into(),
-            )),
-            None => Change::Create(Secret {
-                metadata: ObjectMeta {
-                    name: Some(object.name.clone()),
-                    namespace: Some(object.namespace.clone()),
-                    annotations: Some(annotations),
-                    ..ObjectMeta::default()
-                },
-                type_: Some("Opaque".to_owned()),
-                data: Some(
-                    [(PRIVATE_KEY.to_owned(), key), (REQUEST_KEY.to_owned(), request)].into(),
-                ),
-                ..Secret::default()
-            }),
-        };
-        Ok(ObjectWrite { object, change })
+        let [key, request] = [key, request].map(|text| Some(ByteString(text.into())));
+        let data = [(PRIVATE_KEY, key), (REQUEST_KEY, request)].into();
+        SecretWrite::put(object, self.secret.as_ref(), "Opaque", annotations, data)
     }
 
     /// The existing CertificateRequest, to be deleted when another one replaces it.
@@ -133,9 +111,7 @@ impl CaRequest {
     /// The write that deletes the request.
     pub(super) fn forget(&self) -> Result<Option<SecretWrite>, Malformed> {
         let Some(present) = &self.secret else { return Ok(None) };
-        let object = secret_name();
-        let change = Change::Delete(Precondition::of(&object, &present.metadata)?);
-        Ok(Some(ObjectWrite { object, change }))
+        Ok(Some(SecretWrite::delete(secret_name(), &present.metadata)?))
     }
 
     /// The request as input of a plan. `authority` is the Secret of the present CA.
@@ -145,11 +121,11 @@ impl CaRequest {
         // Another CA may have replaced it: it was distrusted, or has expired.
         let is_issued = ca.is_some_and(|secret| stored_pair(secret).is_issued_by_another());
         let has_issued = is_issued && issued_by == Some(&name);
-        Issuer { has_issued, name, request: self.asked() }
+        Issuer { has_issued, name, request: self.stored_request() }
     }
 
     /// The stored request, `None` if it is for another issuer, or unreadable: then a new one is made.
-    fn asked(&self) -> Option<Request> {
+    fn stored_request(&self) -> Option<Request> {
         let secret = self.secret.as_ref().filter(|secret| is_for(secret, &self.issuer))?;
         let since = written(OffsetDateTime::parse(annotation(secret, REQUESTED)?, &Rfc3339).ok()?);
         let before = annotation(secret, REQUESTED_BEFORE).and_then(|before| before.parse().ok());
@@ -205,6 +181,7 @@ fn answer(request: &Value) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::write::Change;
 
     #[test]
     fn requests_for_naught_are_counted_until_another_issuer_is_asked() {

@@ -12,9 +12,7 @@ use pki::{External, StoredPair};
 use super::super::NAMESPACE;
 use super::names::{EXTERNAL_PAIR, SERVING};
 use super::secret::{annotation, stored_pair};
-use crate::kubernetes::write::{
-    Change, Malformed, MergePatch, ObjectName, Precondition, SecretWrite,
-};
+use crate::kubernetes::write::{Malformed, ObjectName, SecretWrite};
 
 /// Default Secret of the pair.
 const PAIR: &str = "machine-config-server-external-tls";
@@ -23,7 +21,7 @@ const KEY: &str = "ca-bundle.crt";
 
 /// Origin of the serving pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServingPair {
+pub(crate) enum ServingPair {
     /// This controller issues it.
     Own,
     /// Another party writes it into this Secret.
@@ -31,14 +29,12 @@ pub enum ServingPair {
 }
 
 /// Error for a text that is no [`ServingPair`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected own, external or external:NAMESPACE/SECRET")]
-pub struct InvalidServingPair;
+const INVALID_PAIR: &str = "expected own, external or external:NAMESPACE/SECRET";
 
 impl FromStr for ServingPair {
-    type Err = InvalidServingPair;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, InvalidServingPair> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once(':') {
             None if text == "own" => Ok(Self::Own),
             None if text == "external" => {
@@ -46,16 +42,16 @@ impl FromStr for ServingPair {
                 Ok(Self::External(SecretName { namespace, name }))
             }
             Some(("external", secret)) => {
-                secret.parse().map(Self::External).map_err(|_| InvalidServingPair)
+                secret.parse().map(Self::External).map_err(|_| INVALID_PAIR)
             }
-            _ => Err(InvalidServingPair),
+            _ => Err(INVALID_PAIR),
         }
     }
 }
 
 /// CAs in a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TrustBundle {
+pub(crate) struct TrustBundle {
     /// Namespace and name of the ConfigMap.
     pub map: SecretName,
     /// Key in the ConfigMap.
@@ -63,18 +59,16 @@ pub struct TrustBundle {
 }
 
 /// Error for a text that is no [`TrustBundle`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected NAMESPACE/CONFIGMAP or NAMESPACE/CONFIGMAP:KEY")]
-pub struct InvalidTrustBundle;
+const INVALID_BUNDLE: &str = "expected NAMESPACE/CONFIGMAP or NAMESPACE/CONFIGMAP:KEY";
 
 impl FromStr for TrustBundle {
-    type Err = InvalidTrustBundle;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, InvalidTrustBundle> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (map, key) = text.split_once(':').unwrap_or((text, KEY));
-        let map = map.parse().map_err(|_| InvalidTrustBundle)?;
+        let map = map.parse().map_err(|_| INVALID_BUNDLE)?;
         if key.is_empty() {
-            return Err(InvalidTrustBundle);
+            return Err(INVALID_BUNDLE);
         }
         Ok(Self { map, key: key.to_owned() })
     }
@@ -89,7 +83,7 @@ impl fmt::Display for TrustBundle {
 
 /// Location of an external pair and of its CAs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExternalPair {
+pub(crate) struct ExternalPair {
     /// Secret of the pair.
     pub secret: SecretName,
     /// ConfigMap of the CAs.
@@ -122,10 +116,8 @@ impl ExternalPair {
             return Ok(None);
         }
         let object = ObjectName::secret(NAMESPACE, SERVING);
-        let precondition = Precondition::of(&object, &serving.metadata)?;
         let annotations = [(EXTERNAL_PAIR.to_owned(), wanted)].into();
-        let change = Change::Patch(MergePatch::new(precondition, annotations, BTreeMap::new()));
-        Ok(Some(SecretWrite { object, change }))
+        SecretWrite::patch(object, &serving.metadata, annotations, BTreeMap::new()).map(Some)
     }
 
     pub(super) fn secret(&self) -> ObjectName {
@@ -162,10 +154,10 @@ mod tests {
             ("own", Ok(ServingPair::Own)),
             ("external", external(&named)),
             ("external:ns/a", external("ns/a")),
-            ("external:", Err(InvalidServingPair)),
-            ("external:a", Err(InvalidServingPair)),
-            ("own:ns/a", Err(InvalidServingPair)),
-            ("", Err(InvalidServingPair)),
+            ("external:", Err(INVALID_PAIR)),
+            ("external:a", Err(INVALID_PAIR)),
+            ("own:ns/a", Err(INVALID_PAIR)),
+            ("", Err(INVALID_PAIR)),
         ] {
             assert_eq!(text.parse(), expected, "{text}");
         }
@@ -174,8 +166,8 @@ mod tests {
         for (text, expected) in [
             ("ns/a", bundle("ns/a", KEY)),
             ("ns/a:root.pem", bundle("ns/a", "root.pem")),
-            ("ns/a:", Err(InvalidTrustBundle)),
-            ("a", Err(InvalidTrustBundle)),
+            ("ns/a:", Err(INVALID_BUNDLE)),
+            ("a", Err(INVALID_BUNDLE)),
         ] {
             assert_eq!(text.parse(), expected, "{text}");
         }

@@ -11,7 +11,7 @@ use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
 /// Names of the server in `infrastructures.config.openshift.io/cluster`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Infrastructure {
+pub(crate) struct Infrastructure {
     /// Every name and address, the main one first.
     pub hosts: Vec<Host>,
     /// Host for pointer configs.
@@ -50,7 +50,7 @@ struct ClusterHosted {
 impl Infrastructure {
     /// Reads the object, without its metadata, and the Cluster of Azure Red Hat OpenShift if there is one. Absent and
     /// empty fields are skipped; malformed ones are an error, because a missing name would be missing in certificates.
-    pub fn read(object: &Value, aro: Option<&Value>) -> Result<Self, Malformed> {
+    pub(crate) fn read(object: &Value, aro: Option<&Value>) -> Result<Self, Malformed> {
         let status: Status = decode("status", &object["status"])?;
         let name = match status.internal_uri.as_deref() {
             None | Some("") => None,

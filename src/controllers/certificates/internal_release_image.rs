@@ -9,7 +9,7 @@
 //! of them continue to work. The reference sends the CA itself, which clients that trust it do not need.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use pki::certificate::key_of;
@@ -26,9 +26,7 @@ use super::objects::pair_data;
 use super::reference_names::ReferenceNames;
 use super::secret::stored_pair;
 use super::state::ClusterState;
-use crate::kubernetes::write::{
-    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
+use crate::kubernetes::write::{Malformed, ObjectName, SecretWrite};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -39,7 +37,7 @@ pub(super) enum Decision {
     /// The pair must be signed again.
     Sign(Reason),
     /// The pair cannot be signed.
-    Waits(Waits),
+    Blocked(Blocker),
 }
 
 /// Reasons for signing the pair again.
@@ -72,7 +70,7 @@ impl Reason {
 
 /// Reasons why the pair cannot be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Waits {
+pub(super) enum Blocker {
     #[error("the Secret that the installer makes is missing")]
     Secret,
     #[error("the Infrastructure has no internal URL of the API server")]
@@ -81,7 +79,7 @@ pub(super) enum Waits {
     Ca,
 }
 
-impl Waits {
+impl Blocker {
     /// Next step of an administrator.
     pub(super) const fn fix(self) -> &'static str {
         match self {
@@ -102,12 +100,14 @@ pub(super) fn decide(
     if !state.has_release_image {
         return Ok(Decision::Absent);
     }
-    let Some(secret) = &state.release_image_pair else { return Ok(Decision::Waits(Waits::Secret)) };
+    let Some(secret) = &state.release_image_pair else {
+        return Ok(Decision::Blocked(Blocker::Secret));
+    };
     let Some(names) = &state.infrastructure.reference_names else {
-        return Ok(Decision::Waits(Waits::Names));
+        return Ok(Decision::Blocked(Blocker::Names));
     };
     let Some(ca) = ca(state, now)? else {
-        return Ok(Decision::Waits(Waits::Ca));
+        return Ok(Decision::Blocked(Blocker::Ca));
     };
     Ok(judge(secret, &hosts(names)?, &ca, policy, now))
 }
@@ -170,9 +170,7 @@ pub(super) fn pair_write(
     let object = object();
     let present = state.release_image_pair.as_ref();
     let present = present.ok_or_else(|| object.malformed("not found"))?;
-    let precondition = Precondition::of(&object, &present.metadata)?;
-    let patch = MergePatch::new(precondition, std::collections::BTreeMap::new(), pair_data(pair));
-    Ok(ObjectWrite { object, change: Change::Patch(patch) })
+    SecretWrite::patch(object, &present.metadata, BTreeMap::new(), pair_data(pair))
 }
 
 /// Name of the pair's Secret.

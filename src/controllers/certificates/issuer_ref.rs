@@ -8,7 +8,7 @@ pub(super) const GROUP: &str = "cert-manager.io";
 
 /// An issuer, as a CertificateRequest names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IssuerRef {
+pub(crate) struct IssuerRef {
     /// API group without a version.
     pub group: String,
     /// Kind: `Issuer`, `ClusterIssuer`, or that of an external issuer.
@@ -17,22 +17,21 @@ pub struct IssuerRef {
 }
 
 /// Error for a text that names no issuer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("an issuer is GROUP/KIND/NAME, or KIND/NAME of {GROUP}: ClusterIssuer/corporate")]
-pub struct NoIssuer;
+const INVALID: &str =
+    "an issuer is GROUP/KIND/NAME, or KIND/NAME of cert-manager.io: ClusterIssuer/corporate";
 
 impl FromStr for IssuerRef {
-    type Err = NoIssuer;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, NoIssuer> {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts: Vec<_> = text.split('/').collect();
         let (group, kind, name) = match parts[..] {
             [kind, name] => (GROUP, kind, name),
             [group, kind, name] => (group, kind, name),
-            _ => return Err(NoIssuer),
+            _ => return Err(INVALID),
         };
         if [group, kind, name].iter().any(|part| part.trim().is_empty()) {
-            return Err(NoIssuer);
+            return Err(INVALID);
         }
         let [group, kind, name] = [group, kind, name].map(str::to_owned);
         Ok(Self { group, kind, name })
@@ -56,7 +55,7 @@ mod tests {
         assert_eq!(read("ClusterIssuer/a"), Ok("cert-manager.io/ClusterIssuer/a".to_owned()));
         assert_eq!(read("example.com/Kind/a"), Ok("example.com/Kind/a".to_owned()));
         for text in ["", "a", "/a", "a/", "a//b", "a/b/c/d", "a/b/ "] {
-            assert_eq!(read(text), Err(NoIssuer), "{text}");
+            assert_eq!(read(text), Err(INVALID), "{text}");
         }
     }
 }

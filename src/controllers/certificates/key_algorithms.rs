@@ -12,7 +12,7 @@ use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
 /// Algorithms of new keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyAlgorithms {
+pub(crate) struct KeyAlgorithms {
     /// Algorithm of CAs' keys.
     pub signer: KeyAlgorithm,
     pub serving: KeyAlgorithm,
@@ -80,14 +80,13 @@ enum Curve {
 
 impl KeyAlgorithms {
     /// The same algorithm for all keys.
-    #[must_use]
-    pub fn all(algorithm: KeyAlgorithm) -> Self {
+    pub(crate) fn all(algorithm: KeyAlgorithm) -> Self {
         Self { signer: algorithm, serving: algorithm }
     }
 
     /// Reads the object, without its metadata. `unmanaged` applies if the object leaves the choice to each component.
     /// Malformed values and unsupported algorithms are an error: no other algorithm replaces a requested one.
-    pub fn read(object: &Value, unmanaged: Self) -> Result<Self, Malformed> {
+    pub(crate) fn read(object: &Value, unmanaged: Self) -> Result<Self, Malformed> {
         const PLACE: &str = "spec.certificateManagement";
         let pki = Self::object();
         expect_mapping(&pki, "spec", &object["spec"])?;

@@ -32,20 +32,17 @@ use model::pointer_config::Assessment;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-pub use self::ask::{Ask, ask};
-pub use self::external_pair::{
-    ExternalPair, InvalidServingPair, InvalidTrustBundle, ServingPair, TrustBundle,
-};
-pub use self::infrastructure::Infrastructure;
-pub use self::issuer_ref::{IssuerRef, NoIssuer};
-pub use self::key_algorithms::KeyAlgorithms;
+pub(crate) use self::ask::{AdministratorRequest, ask};
+pub(crate) use self::external_pair::{ExternalPair, ServingPair, TrustBundle};
+pub(crate) use self::infrastructure::Infrastructure;
+pub(crate) use self::issuer_ref::IssuerRef;
+pub(crate) use self::key_algorithms::KeyAlgorithms;
 pub(in crate::controllers) use self::names::USER_DATA;
-pub use self::names::{CA, SERVING};
-pub use self::observe::Observer;
-pub use self::reference_names::ReferenceNames;
-pub use self::secret::is_unused;
-pub use self::state::{ClusterState, Pool};
-pub use self::trust_snapshot::{Trust, TrustSnapshot};
+pub(crate) use self::names::{CA, SERVING};
+pub(crate) use self::observe::Observer;
+pub(crate) use self::secret::is_unused;
+pub(crate) use self::state::ClusterState;
+pub(crate) use self::trust_snapshot::{Trust, TrustSnapshot};
 
 use self::apply::{apply_pointers, apply_write, ask_issuer, delete_request};
 use self::internal_release_image::{Decision, SignError};
@@ -60,7 +57,7 @@ use pki::{
     RequestAction, Step, Warning, Write, next,
 };
 
-use super::refusals::{Noted, Refusals};
+use super::retries::{Retries, WriteOutcome};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::flags::CertificateFlags;
 use crate::kubernetes::Health;
@@ -70,7 +67,7 @@ use crate::telemetry::conditions::Condition;
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Namespace of the Secrets with user data
     #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
     pub user_data_namespace: String,
@@ -100,10 +97,7 @@ pub struct Settings {
 
 impl Settings {
     /// The external pair, if the flags name one.
-    ///
-    /// # Errors
-    /// One of the two required flags is missing.
-    pub fn external(&self) -> anyhow::Result<Option<ExternalPair>> {
+    pub(crate) fn external(&self) -> anyhow::Result<Option<ExternalPair>> {
         match (&self.serving_pair, &self.trust_bundle) {
             (ServingPair::Own, None) => Ok(None),
             (ServingPair::External(secret), Some(trust)) => {
@@ -117,58 +111,49 @@ impl Settings {
             }
         }
     }
+
+    /// An observer of the user data that the flags name.
+    pub(crate) fn observer(&self, client: &Client) -> Observer {
+        let (namespace, hosts) = (self.user_data_namespace.clone(), self.hosts.clone());
+        Observer::new(client.clone(), namespace, hosts)
+    }
 }
 
 /// Manages the certificates and the user data of a cluster.
-pub struct CertificateController {
+pub(crate) struct CertificateController {
     client: Client,
     observer: Observer,
     policy: Policy,
     report: Report,
     health: Health,
     trust_snapshot: TrustSnapshot,
-    refusals: Refusals,
+    retries: Retries,
 }
 
 impl CertificateController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
-    #[must_use]
-    pub fn new(
-        client: Client,
+    pub(crate) fn new(
+        observer: Observer,
         settings: Settings,
         identity: &str,
         health: Health,
         trust_snapshot: TrustSnapshot,
     ) -> Self {
-        let Settings { user_data_namespace, hosts, certificates, ca_from_issuer, .. } = settings;
+        let Settings { certificates, ca_from_issuer: issuer, .. } = settings;
+        let client = observer.client.clone();
         Self {
-            observer: Observer::new(client.clone(), user_data_namespace, hosts)
-                .with_issuer(ca_from_issuer),
+            observer: Observer { issuer, ..observer },
             policy: certificates.policy(),
             report: Report::new(client.clone(), identity),
             health,
             trust_snapshot,
-            refusals: Refusals::default(),
+            retries: Retries::default(),
             client,
         }
     }
 
-    /// Sets an external pair.
-    #[must_use]
-    pub fn with_external(mut self, external: Option<ExternalPair>) -> Self {
-        self.observer = self.observer.with_external(external);
-        self
-    }
-
-    /// Sets whether there are machines with names, whose user data has the CAs too.
-    #[must_use]
-    pub fn with_machines(mut self, are_there: bool) -> Self {
-        self.observer = self.observer.with_machines(are_there);
-        self
-    }
-
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         Box::pin(runtime::run(self, &client, &health)).await
     }
@@ -219,13 +204,15 @@ impl CertificateController {
             if result.is_err() {
                 self.health.metrics.failures.inc();
             }
-            match self.refusals.note(&name, result) {
-                Noted::Written => {
+            match self.retries.note(&name, result) {
+                WriteOutcome::Written => {
                     self.health.metrics.user_data_written.inc();
                     written.push(secret);
                 }
-                Noted::Refused(error) => self.report.user_data_refused(&secret, &error).await,
-                Noted::Nothing => {}
+                WriteOutcome::Refused(error) => {
+                    self.report.user_data_refused(&secret, &error).await;
+                }
+                WriteOutcome::Nothing => {}
             }
         }
         self.report.user_data_written(&written).await;
@@ -243,7 +230,7 @@ impl CertificateController {
         let decision = internal_release_image::decide(state, &self.policy, now)?;
         self.report.release_image(&decision);
         let because = match decision {
-            Decision::Absent | Decision::Waits(_) => return Ok(Some(until)),
+            Decision::Absent | Decision::Blocked(_) => return Ok(Some(until)),
             Decision::Current { until: own } => return Ok(Some(until.min(own))),
             Decision::Sign(because) => because,
         };
@@ -286,7 +273,7 @@ impl CertificateController {
         if apply::<Secret, _>(&self.client, &write).await? == Applied::Done
             && let RequestAction::Ask(because) = request_action
         {
-            self.report.asked(&request.issuer, because).await;
+            self.report.ca_requested(&request.issuer, because).await;
             if let Some((replaced, precondition)) = request.present() {
                 delete_request(&self.client, replaced, precondition).await;
             }
@@ -303,9 +290,7 @@ impl CertificateController {
         }
         Ok(true)
     }
-}
 
-impl CertificateController {
     /// Notes the origin of the serving pair in its Secret. Returns true if that was due.
     async fn note(&self, state: &ClusterState) -> Result<bool, ControlError> {
         let Some(write) = self.observer.note(state)? else { return Ok(false) };
@@ -315,7 +300,7 @@ impl CertificateController {
 }
 
 impl Reconciler for CertificateController {
-    const KEEPS: &'static str = "certificates";
+    const SUBJECT: &'static str = "certificates";
 
     fn watched(&self) -> Vec<Watched> {
         self.observer.watched()
@@ -332,8 +317,8 @@ impl Reconciler for CertificateController {
         }
         let duties = state.user_data_duties()?;
         // A Secret that was deleted or corrected by another party needs no retry.
-        self.refusals.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
-        let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
+        self.retries.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
+        let certificates = state.certificates(&duties, &self.retries.at(Instant::now()))?;
         self.trust_snapshot.set(&certificates);
         let now = OffsetDateTime::now_utc();
         let algorithms = state.key_algorithms(self.policy.algorithm);
@@ -361,7 +346,7 @@ impl Reconciler for CertificateController {
                 Condition::new("certificates", Warning::summary(&attention))
                     .note(&self.health.status.degraded);
                 self.health.metrics.observe(&certificates, state.newest_trusted());
-                Ok(self.refusals.requeue(Requeue::at(until, now), Instant::now()))
+                Ok(self.retries.requeue(Requeue::at(until, now), Instant::now()))
             }
             NextAction::Step { step, writes } => {
                 self.carry_out(&state, &step, writes, now).await?;

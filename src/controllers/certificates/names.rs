@@ -2,11 +2,11 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 /// Secret of the signing CA, and ConfigMap of the bundle.
-pub const CA: &str = "machine-config-server-ca";
+pub(crate) const CA: &str = "machine-config-server-ca";
 /// Secret of a requested CA: its key, until it is issued.
 pub(super) const CA_REQUEST: &str = "machine-config-server-ca-request";
 /// Secret of the serving certificate.
-pub const SERVING: &str = "machine-config-server-tls";
+pub(crate) const SERVING: &str = "machine-config-server-tls";
 /// Copy of the serving certificate while its Secret is replaced by one of another type.
 pub(super) const SERVING_COPY: &str = "machine-config-server-tls-retype";
 /// Secret of the internal release image's serving certificate.

@@ -18,10 +18,9 @@ use super::names::{
     SERVING, TLS_TYPE, USER_DATA,
 };
 use super::secret::{annotation, date, value};
-use super::state::{ClusterState, Pool, asks_with_force, is_asked_by_removal};
+use super::state::{ClusterState, Pool, asks_with_force, is_requested_by_removal};
 use crate::kubernetes::write::{
-    Change, ConfigMapWrite, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition,
-    SecretWrite,
+    Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, SecretWrite,
 };
 
 type Annotations = BTreeMap<String, String>;
@@ -41,8 +40,8 @@ pub(super) fn ca_write(
         answer.insert(FORCED.to_owned(), served);
     }
     let issued_by = present.and_then(|secret| annotation(secret, CA_ISSUER));
-    if let Some(asked) = &state.ca_request {
-        answer.insert(CA_ISSUER.to_owned(), asked.issuer.to_string());
+    if let Some(requested) = &state.ca_request {
+        answer.insert(CA_ISSUER.to_owned(), requested.issuer.to_string());
     } else if issued_by.is_some() {
         answer.insert(CA_ISSUER.to_owned(), String::new());
     }
@@ -77,16 +76,17 @@ fn stored_ca_write(
         annotations.extend(pair_annotations(CA, &leaf, policy)?);
     }
     // Removing the date asks for a rotation, which this is not yet.
-    if !is_answer && present.is_some_and(is_asked_by_removal) {
+    if !is_answer && present.is_some_and(is_requested_by_removal) {
         annotations.remove(NOT_AFTER);
     }
-    pair_write(CA, present, data, annotations)
+    let object = ObjectName::secret(NAMESPACE, CA);
+    SecretWrite::put(object, present, TLS_TYPE, annotations, data)
 }
 
 /// The annotation that marks a requested rotation as done.
 fn handled(present: Option<&Secret>) -> Annotations {
-    let asked = present.and_then(|secret| annotation(secret, ROTATE));
-    asked.map(|asked| (ROTATED.to_owned(), asked.to_owned())).into_iter().collect()
+    let requested = present.and_then(|secret| annotation(secret, ROTATE));
+    requested.map(|requested| (ROTATED.to_owned(), requested.to_owned())).into_iter().collect()
 }
 
 /// The write of a new serving pair.
@@ -104,7 +104,8 @@ pub(super) fn serving_write(
         annotations.insert(ISSUED.to_owned(), digest(&leaf));
         annotations.extend(pair_annotations(SERVING, &leaf, policy)?);
     }
-    pair_write(SERVING, present, pair_data(pair), annotations)
+    let object = ObjectName::secret(NAMESPACE, SERVING);
+    SecretWrite::put(object, present, TLS_TYPE, annotations, pair_data(pair))
 }
 
 /// The names for the annotation of a new serving certificate: if this is not the reference's list, its controller
@@ -138,13 +139,12 @@ pub(super) fn bundle_write(state: &ClusterState, pem: &str) -> Result<ConfigMapW
         "CA bundle that stores all valid CAs for the MachineConfigServer TLS certificate";
     let annotations = owner_annotations(description);
     let change = match &state.bundle {
-        Some(present) => Change::Patch(MergePatch::new(
-            Precondition::of(&object, &present.metadata)?,
-            annotations,
-            [(BUNDLE_KEY, Some(pem.to_owned()))].into(),
-        )),
+        Some(present) => {
+            let data = [(BUNDLE_KEY, Some(pem.to_owned()))].into();
+            return ObjectWrite::patch(object, &present.metadata, annotations, data);
+        }
         None => Change::Create(ConfigMap {
-            metadata: metadata(&object, annotations),
+            metadata: ObjectMeta { annotations: Some(annotations), ..object.metadata() },
             data: Some([(BUNDLE_KEY.to_owned(), pem.to_owned())].into()),
             ..ConfigMap::default()
         }),
@@ -160,16 +160,15 @@ pub(in crate::controllers) fn user_data_write(
     let object = state.user_data_object(name);
     let text = ByteString(text.to_vec());
     let change = match state.user_data.get(name) {
-        Some(present) => Change::Patch(MergePatch::new(
-            Precondition::of(&object, &present.metadata)?,
-            Annotations::new(),
-            [(USER_DATA, Some(text))].into(),
-        )),
+        Some(present) => {
+            let data = [(USER_DATA, Some(text))].into();
+            return ObjectWrite::patch(object, &present.metadata, Annotations::new(), data);
+        }
         None => Change::Create(Secret {
             metadata: ObjectMeta {
                 labels: Some([(MANAGED.to_owned(), String::new())].into()),
                 owner_references: state.owner(name).map(|pool| vec![owner_reference(pool)]),
-                ..metadata(&object, Annotations::new())
+                ..object.metadata()
             },
             type_: Some("Opaque".to_owned()),
             data: Some(
@@ -188,34 +187,6 @@ pub(in crate::controllers) fn user_data_write(
 pub(super) fn pair_data(pair: &StoredPair) -> SecretData {
     let bytes = |bytes: &[u8]| Some(ByteString(bytes.to_vec()));
     [(CERTIFICATE_KEY, bytes(&pair.certificates)), (PRIVATE_KEY, bytes(&pair.key))].into()
-}
-
-fn pair_write(
-    name: &str,
-    present: Option<&Secret>,
-    data: SecretData,
-    annotations: Annotations,
-) -> Result<SecretWrite, Malformed> {
-    let object = ObjectName::secret(NAMESPACE, name);
-    let change = match present {
-        // The type of a Secret cannot be changed.
-        Some(present) => Change::Patch(MergePatch::new(
-            Precondition::of(&object, &present.metadata)?,
-            annotations,
-            data,
-        )),
-        None => Change::Create(Secret {
-            metadata: metadata(&object, annotations),
-            type_: Some(TLS_TYPE.to_owned()),
-            data: Some(
-                data.into_iter()
-                    .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-                    .collect(),
-            ),
-            ..Secret::default()
-        }),
-    };
-    Ok(ObjectWrite { object, change })
 }
 
 /// Annotations of a pair for people and for the reference's controller, which derives the renewal from the beginning. A
@@ -246,15 +217,6 @@ fn owner_annotations(description: &str) -> Annotations {
         ("openshift.io/description".to_owned(), description.to_owned()),
     ]
     .into()
-}
-
-fn metadata(object: &ObjectName, annotations: Annotations) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(object.name.clone()),
-        namespace: Some(object.namespace.clone()),
-        annotations: (!annotations.is_empty()).then_some(annotations),
-        ..ObjectMeta::default()
-    }
 }
 
 fn owner_reference(pool: &Pool) -> OwnerReference {
@@ -323,8 +285,8 @@ mod tests {
     #[test]
     fn a_request_by_a_removed_date_outlives_a_write_of_the_store() {
         let policy = Policy::default();
-        let asked = present(&[(NOT_BEFORE, "x"), (ISSUER, "x")], &[]);
-        let state = ClusterState { ca: Some(asked), ..ClusterState::default() };
+        let requested = present(&[(NOT_BEFORE, "x"), (ISSUER, "x")], &[]);
+        let state = ClusterState { ca: Some(requested), ..ClusterState::default() };
         let said = |write: &SecretWrite| {
             let annotations = patch(write)["metadata"]["annotations"].clone();
             (annotations[NOT_AFTER].is_string(), annotations[NOT_BEFORE].is_string())

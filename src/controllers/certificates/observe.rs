@@ -28,44 +28,29 @@ use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite}
 use model::access::ACCESS_ANNOTATION;
 
 /// Reads the present objects.
-pub struct Observer {
-    client: Client,
-    user_data_namespace: String,
-    hosts: Vec<Host>,
-    issuer: Option<IssuerRef>,
-    external: Option<ExternalPair>,
-    has_machines: bool,
+pub(crate) struct Observer {
+    pub client: Client,
+    pub user_data_namespace: String,
+    /// Names of the server in addition to those in the cluster.
+    pub hosts: Vec<Host>,
+    /// Issuer of CAs, unless they are self-signed.
+    pub issuer: Option<IssuerRef>,
+    /// External pair; nothing is issued if it is set.
+    pub external: Option<ExternalPair>,
+    /// True to read the user data of machines with names.
+    pub has_machines: bool,
 }
 
 impl Observer {
     /// Creates an observer of user data in `user_data_namespace`. `hosts` are names of the server in addition to those
     /// in the cluster.
-    #[must_use]
-    pub fn new(client: Client, user_data_namespace: String, hosts: Vec<Host>) -> Self {
+    pub(crate) fn new(client: Client, user_data_namespace: String, hosts: Vec<Host>) -> Self {
         let (issuer, external, has_machines) = (None, None, false);
         Self { client, user_data_namespace, hosts, issuer, external, has_machines }
     }
 
-    /// Sets the issuer of CAs.
-    #[must_use]
-    pub fn with_issuer(self, issuer: Option<IssuerRef>) -> Self {
-        Self { issuer, ..self }
-    }
-
-    /// Sets an external pair.
-    #[must_use]
-    pub fn with_external(self, external: Option<ExternalPair>) -> Self {
-        Self { external, ..self }
-    }
-
-    /// Sets whether to read the user data of machines with names.
-    #[must_use]
-    pub fn with_machines(self, has_machines: bool) -> Self {
-        Self { has_machines, ..self }
-    }
-
     /// Reads all objects of a plan.
-    pub async fn observe(&self) -> Result<ClusterState, ControlError> {
+    pub(crate) async fn observe(&self) -> Result<ClusterState, ControlError> {
         let secret =
             async |name| read::<Secret>(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
         let external = Box::pin(self.external()).await?;
@@ -106,10 +91,10 @@ impl Observer {
     }
 
     /// Reads the objects as the controller does, with its own or an external serving pair.
-    pub async fn observe_as_kept(self) -> Result<ClusterState, ControlError> {
+    pub(crate) async fn observe_with_external_pair(self) -> Result<ClusterState, ControlError> {
         let state = self.observe().await?;
         match state.serving.as_ref().and_then(ExternalPair::noted) {
-            Some(external) => self.with_external(Some(external)).observe().await,
+            Some(external) => Self { external: Some(external), ..self }.observe().await,
             None => Ok(state),
         }
     }

@@ -21,7 +21,7 @@ const PLATFORMS: [(&str, &str); 5] = [
 
 /// Names of the API server inside the cluster that the reference's controller knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReferenceNames {
+pub(crate) struct ReferenceNames {
     /// Host of the internal URL.
     api: String,
     /// Internal addresses of the platform.
@@ -33,7 +33,6 @@ pub struct ReferenceNames {
 impl ReferenceNames {
     /// Reads an Infrastructure, and the Cluster of Azure Red Hat OpenShift if there is one. `None` without an internal
     /// URL: the reference's controller has no list then, and issues nothing.
-    #[must_use]
     pub(super) fn read(infrastructure: &Value, aro: Option<&Value>) -> Option<Self> {
         let status = &infrastructure["status"];
         let uri: http::Uri = status["apiServerInternalURI"].as_str()?.parse().ok()?;
@@ -53,14 +52,12 @@ impl ReferenceNames {
     }
 
     /// Names of the serving certificate.
-    #[must_use]
     pub(super) fn serving(&self) -> BTreeSet<&str> {
         let Self { api, addresses, aro } = self;
         [api].into_iter().chain(addresses).chain(aro).map(String::as_str).collect()
     }
 
     /// Names of the internal release image's certificate.
-    #[must_use]
     pub(super) fn release_image(&self) -> BTreeSet<&str> {
         let own = [&self.api[..], "localhost", "127.0.0.1", "::1"];
         own.into_iter().chain(self.addresses.iter().map(String::as_str)).collect()

@@ -8,7 +8,7 @@ use model::pointer_config::{Assessment, LeftAlone};
 use pki::{CertificateKind, Reason, Step, Warning};
 
 use super::super::NAMESPACE;
-use super::internal_release_image::{self, Decision, Waits};
+use super::internal_release_image::{self, Blocker, Decision};
 use super::issuer_ref::IssuerRef;
 use super::names::{CA, SERVING};
 use super::state::ClusterState;
@@ -24,7 +24,7 @@ pub(super) struct Report {
     /// Reported warnings about the certificates.
     attention: Vec<Warning>,
     /// Reported reason why the internal release image's pair is not signed.
-    waits: Option<Waits>,
+    blocked: Option<Blocker>,
 }
 
 impl Report {
@@ -33,7 +33,7 @@ impl Report {
             events: Events::new(client, identity),
             left_alone: BTreeMap::new(),
             attention: Vec::new(),
-            waits: None,
+            blocked: None,
         }
     }
 
@@ -116,7 +116,7 @@ impl Report {
     }
 
     /// Reports a request for a CA to an issuer.
-    pub(super) async fn asked(&self, issuer: &IssuerRef, because: &Reason) {
+    pub(super) async fn ca_requested(&self, issuer: &IssuerRef, because: &Reason) {
         let note = format!("requested a signing CA from {issuer}: {because}");
         tracing::info!(%issuer, reason = because.label(), %because, "requested a signing CA");
         let object = ObjectName::secret(NAMESPACE, CA);
@@ -125,12 +125,12 @@ impl Report {
 
     /// Reports once why the internal release image's pair is not signed.
     pub(super) fn release_image(&mut self, decision: &Decision) {
-        let waits = match decision {
-            Decision::Waits(waits) => Some(*waits),
+        let blocked = match decision {
+            Decision::Blocked(blocked) => Some(*blocked),
             Decision::Absent | Decision::Current { .. } | Decision::Sign(_) => None,
         };
-        if let Some(reason) = waits
-            && self.waits != waits
+        if let Some(reason) = blocked
+            && self.blocked != blocked
         {
             let object = internal_release_image::object();
             tracing::warn!(
@@ -140,7 +140,7 @@ impl Report {
                 "cannot renew the serving certificate of the internal release image"
             );
         }
-        self.waits = waits;
+        self.blocked = blocked;
     }
 
     /// Reports that the internal release image's pair was signed.

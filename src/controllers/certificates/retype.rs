@@ -14,9 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::super::NAMESPACE;
 use super::names::{CERTIFICATE_KEY, PRIVATE_KEY, SERVING, SERVING_COPY, TLS_TYPE};
 use super::secret::value;
-use crate::kubernetes::write::{
-    Change, Malformed, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
+use crate::kubernetes::write::{Change, Malformed, ObjectName, ObjectWrite, SecretWrite};
 
 /// Reasons for a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -67,9 +65,7 @@ fn holds_pair(secret: &Secret) -> bool {
 }
 
 fn remove(name: &str, present: &Secret) -> Result<SecretWrite, Malformed> {
-    let object = ObjectName::secret(NAMESPACE, name);
-    let change = Change::Delete(Precondition::of(&object, &present.metadata)?);
-    Ok(ObjectWrite { object, change })
+    SecretWrite::delete(ObjectName::secret(NAMESPACE, name), &present.metadata)
 }
 
 /// A copy of a Secret with another name and the right type.
@@ -77,11 +73,9 @@ fn copied(name: &str, secret: &Secret) -> SecretWrite {
     let object = ObjectName::secret(NAMESPACE, name);
     let copy = Secret {
         metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(NAMESPACE.to_owned()),
             labels: secret.metadata.labels.clone(),
             annotations: secret.metadata.annotations.clone(),
-            ..ObjectMeta::default()
+            ..object.metadata()
         },
         type_: Some(TLS_TYPE.to_owned()),
         data: secret.data.clone(),
@@ -93,6 +87,7 @@ fn copied(name: &str, secret: &Secret) -> SecretWrite {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kubernetes::write::Precondition;
     use k8s_openapi::ByteString;
 
     fn secret(type_: &str, keys: &[&str], value: &str) -> Secret {

@@ -24,8 +24,7 @@ pub(super) fn date(object: &ObjectName, time: OffsetDateTime) -> Result<String, 
 }
 
 /// Returns `true` if an administrator marked a Secret with user data as unused by machines.
-#[must_use]
-pub fn is_unused(secret: &Secret) -> bool {
+pub(crate) fn is_unused(secret: &Secret) -> bool {
     annotation(secret, ACCESS_ANNOTATION) == Some(AccessMode::Off.label())
 }
 

@@ -28,7 +28,7 @@ pub(super) const OF_MACHINES: &str = "machines/";
 
 /// A pool that owns user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pool {
+pub(crate) struct Pool {
     /// Value of `metadata.name`.
     pub name: String,
     pub uid: String,
@@ -38,7 +38,7 @@ pub struct Pool {
 
 /// The objects as last read.
 #[derive(Clone, Default)]
-pub struct ClusterState {
+pub(crate) struct ClusterState {
     /// Secret of the signing CA.
     pub ca: Option<Secret>,
     pub bundle: Option<ConfigMap>,
@@ -71,7 +71,7 @@ pub struct ClusterState {
 
 impl ClusterState {
     /// Input of a plan. `duties` are the assessments of user data, and `refused` are Secrets whose last write failed.
-    pub fn certificates(
+    pub(crate) fn certificates(
         &self,
         duties: &BTreeMap<String, Assessment>,
         refused: &BTreeSet<String>,
@@ -109,8 +109,8 @@ impl ClusterState {
             // The reference's controller sorts the bundle by bytes.
             is_shared: true,
             asked: RotationRequest {
-                ca: self.ca.as_ref().is_some_and(is_asked),
-                serving: self.serving.as_ref().is_some_and(is_asked),
+                ca: self.ca.as_ref().is_some_and(is_rotation_requested),
+                serving: self.serving.as_ref().is_some_and(is_rotation_requested),
                 force: self.is_forced(),
                 distrust: self.ca.as_ref().map(to_distrust).unwrap_or_default(),
             },
@@ -136,8 +136,7 @@ impl ClusterState {
     }
 
     /// Name of a Secret with user data in messages.
-    #[must_use]
-    pub fn user_data_title(&self, name: &str) -> String {
+    pub(crate) fn user_data_title(&self, name: &str) -> String {
         self.user_data_object(name).to_string()
     }
 
@@ -150,13 +149,12 @@ impl ClusterState {
     }
 
     /// Returns `true` for the name of user data that a single machine has.
-    #[must_use]
-    pub fn is_of_machine(name: &str) -> bool {
+    pub(crate) fn is_of_machine(name: &str) -> bool {
         name.starts_with(OF_MACHINES)
     }
 
     /// CAs of the bundle.
-    pub fn trusted(&self) -> Result<Vec<Certificate>, Malformed> {
+    pub(crate) fn trusted(&self) -> Result<Vec<Certificate>, Malformed> {
         Ok(Certificate::read_all(self.bundle_pem()?.unwrap_or_default().as_bytes()))
     }
 
@@ -169,14 +167,16 @@ impl ClusterState {
     }
 
     /// Algorithms of new keys, `unmanaged` if no object specifies them.
-    pub fn key_algorithms(&self, unmanaged: KeyAlgorithm) -> Result<KeyAlgorithms, Malformed> {
+    pub(crate) fn key_algorithms(
+        &self,
+        unmanaged: KeyAlgorithm,
+    ) -> Result<KeyAlgorithms, Malformed> {
         let unmanaged = KeyAlgorithms::all(unmanaged);
         self.pki.as_ref().map_or(Ok(unmanaged), |pki| KeyAlgorithms::read(pki, unmanaged))
     }
 
     /// Subject of the newest CA in each pointer config that has CAs.
-    #[must_use]
-    pub fn newest_trusted(&self) -> Vec<String> {
+    pub(crate) fn newest_trusted(&self) -> Vec<String> {
         let newest = |secret: &Secret| {
             let trusted = PointerConfig::read(user_data(secret)).trusted();
             let newest = trusted.into_iter().max_by_key(|ca| ca.not_before);
@@ -227,7 +227,7 @@ fn is_judged(
 /// Returns `true` if a forced rotation is requested and not done.
 pub(super) fn asks_with_force(secret: &Secret) -> bool {
     let value = annotation(secret, ROTATE).unwrap_or_default();
-    is_asked_by_value(secret) && value.split_whitespace().any(|word| word == FORCE)
+    is_requested_by_value(secret) && value.split_whitespace().any(|word| word == FORCE)
 }
 
 /// CAs that an administrator distrusts.
@@ -239,17 +239,17 @@ pub(super) fn to_distrust(secret: &Secret) -> Vec<String> {
 
 /// Returns `true` if an administrator requested a rotation: by a new value of an annotation, or by removing the
 /// annotated expiry.
-fn is_asked(secret: &Secret) -> bool {
-    is_asked_by_value(secret) || is_asked_by_removal(secret)
+fn is_rotation_requested(secret: &Secret) -> bool {
+    is_requested_by_value(secret) || is_requested_by_removal(secret)
 }
 
-pub(super) fn is_asked_by_removal(secret: &Secret) -> bool {
+pub(super) fn is_requested_by_removal(secret: &Secret) -> bool {
     let was_dated =
         [NOT_BEFORE, ISSUER, REFRESH].iter().any(|key| annotation(secret, key).is_some());
     was_dated && annotation(secret, NOT_AFTER).is_none()
 }
 
-fn is_asked_by_value(secret: &Secret) -> bool {
+fn is_requested_by_value(secret: &Secret) -> bool {
     let value = annotation(secret, ROTATE);
     value.is_some() && value != annotation(secret, ROTATED)
 }
@@ -308,9 +308,9 @@ mod tests {
             ("it was never dated", vec![(HOSTNAMES_OF_OTHERS, "x")], false),
         ];
         for (case, annotations, asked) in cases {
-            assert_eq!(is_asked(&secret(&annotations, &[])), asked, "{case}");
+            assert_eq!(is_rotation_requested(&secret(&annotations, &[])), asked, "{case}");
         }
-        assert!(!is_asked(&Secret::default()));
+        assert!(!is_rotation_requested(&Secret::default()));
     }
 
     #[test]
@@ -330,7 +330,7 @@ mod tests {
         assert!(!state(&done, &done).is_forced());
         // A request by removing the date.
         let dated = [now, (ROTATED, "now --force"), (ISSUER, "x")];
-        assert!(is_asked(&secret(&dated, &[])) && !state(&dated, &[]).is_forced());
+        assert!(is_rotation_requested(&secret(&dated, &[])) && !state(&dated, &[]).is_forced());
 
         // The CA is made, and the pair follows; but a later pair is not forced.
         let key = KeyAlgorithm::P256.generate().unwrap();

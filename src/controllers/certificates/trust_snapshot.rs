@@ -1,22 +1,15 @@
 //! Public state of the certificates, for the administrators' page.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use pki::{Certificate, CertificateState, Lockout, TrustHolder};
+use tokio::sync::watch;
 
-/// The served chain with all holders of trust, shared by the controller and its readers.
+/// The served chain with all holders of trust, shared by the controller and its readers, and the number of its changes.
 #[derive(Debug, Clone, Default)]
-pub struct TrustSnapshot(Arc<Mutex<Seen>>);
-
-#[derive(Debug, Default)]
-struct Seen {
-    trust: Trust,
-    changes: u64,
-}
+pub(crate) struct TrustSnapshot(watch::Sender<(u64, Trust)>);
 
 /// Served chain, holders and faults, without private keys.
 #[derive(Debug, Clone, Default)]
-pub struct Trust {
+pub(crate) struct Trust {
     /// Served chain, leaf first.
     pub chain: Vec<Certificate>,
     /// Pointer configs that verify certificates.
@@ -25,30 +18,32 @@ pub struct Trust {
     pub faults: Vec<Lockout>,
 }
 
+impl Trust {
+    pub(crate) fn of(state: &CertificateState) -> Self {
+        let pointers = &state.pointers;
+        Self {
+            chain: state.chain(),
+            holders: pointers.iter().flat_map(|pointer| pointer.holders.iter().cloned()).collect(),
+            faults: pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect(),
+        }
+    }
+}
+
 impl TrustSnapshot {
     pub(super) fn set(&self, state: &CertificateState) {
-        let holders = state.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
-        let faults =
-            state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
-        let trust = Trust { chain: state.chain(), holders, faults };
-        let mut seen = self.seen();
-        seen.changes += 1;
-        seen.trust = trust;
+        self.0.send_modify(|(changes, trust)| {
+            *changes += 1;
+            *trust = Trust::of(state);
+        });
     }
 
     /// A copy of the last state.
-    #[must_use]
-    pub fn trust(&self) -> Trust {
-        self.seen().trust.clone()
+    pub(crate) fn trust(&self) -> Trust {
+        self.0.borrow().1.clone()
     }
 
     /// A counter of reads of the cluster.
-    #[must_use]
-    pub fn changes(&self) -> u64 {
-        self.seen().changes
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.borrow().0
     }
 }

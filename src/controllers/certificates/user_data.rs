@@ -16,21 +16,17 @@ const PORT: u16 = 22623;
 
 impl ClusterState {
     /// Assessments of all Secrets with user data, including missing ones.
-    pub fn user_data_duties(&self) -> Result<BTreeMap<String, Assessment>, Malformed> {
+    pub(crate) fn user_data_duties(&self) -> Result<BTreeMap<String, Assessment>, Malformed> {
         let mut duties = BTreeMap::new();
         let trusted = self.trusted()?;
         if trusted.is_empty() {
             return Ok(duties);
         }
         let known = self.known()?;
-        for (name, secret) in self.user_data.iter().filter(|(name, _)| is_machine_sets(name)) {
-            if is_managed(secret) {
-                continue;
-            }
-            let config = PointerConfig::read(user_data(secret));
-            duties.insert(name.clone(), config.assess(&trusted, &known));
-        }
-        for (name, secret) in self.user_data.iter().filter(|(name, _)| Self::is_of_machine(name)) {
+        let is_assessed = |(name, secret): &(&String, &Secret)| {
+            is_machine_sets(name) && !is_managed(secret) || Self::is_of_machine(name)
+        };
+        for (name, secret) in self.user_data.iter().filter(is_assessed) {
             let config = PointerConfig::read(user_data(secret));
             duties.insert(name.clone(), config.assess(&trusted, &known));
         }
@@ -74,8 +70,7 @@ impl ClusterState {
     }
 
     /// Pool of a managed Secret.
-    #[must_use]
-    pub fn owner(&self, secret: &str) -> Option<&Pool> {
+    pub(crate) fn owner(&self, secret: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| managed_name(&pool.name) == secret)
     }
 }

@@ -13,7 +13,7 @@ use pki::{
 use time::{Duration, OffsetDateTime};
 
 use super::policy::Grant;
-use super::reserved::Reserved;
+use super::reserved_names::ReservedNames;
 use crate::controllers::certificates::{ClusterState, stored_pair};
 
 /// Time by which validity is backdated, for clients whose clocks are behind.
@@ -22,7 +22,7 @@ const BACKDATED: Duration = Duration::minutes(5);
 /// A CA that can sign.
 pub(super) enum SigningCa {
     /// The machine config server's CA, with the names by which machines know the server.
-    Server(Box<CertificateState>, Reserved),
+    Server(Box<CertificateState>, ReservedNames),
     /// A CA in a Secret.
     Own(Box<OwnCa>),
 }
@@ -41,7 +41,8 @@ impl SigningCa {
         // Nothing is signed before the names of the server are known, which are reserved.
         let leaf = state.served();
         let reported = cluster.serving_names().unwrap_or_default();
-        let reserved = leaf.map(|leaf| Reserved::of_server(&leaf, reported)).unwrap_or_default();
+        let reserved =
+            leaf.map(|leaf| ReservedNames::of_server(&leaf, reported)).unwrap_or_default();
         if reserved.is_empty() {
             return Err(
                 "the server has no serving certificate, which would have its names".to_owned()
@@ -77,10 +78,10 @@ impl SigningCa {
     }
 
     /// Names that a policy's patterns do not cover: for the server's CA, those by which machines know the server.
-    pub(super) fn reserved(&self) -> Reserved {
+    pub(super) fn reserved(&self) -> ReservedNames {
         match self {
             Self::Server(_, reserved) => reserved.clone(),
-            Self::Own(_) => Reserved::default(),
+            Self::Own(_) => ReservedNames::default(),
         }
     }
 

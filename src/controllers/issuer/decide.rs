@@ -12,7 +12,7 @@
 use super::issuer_spec::IssuerName;
 use super::objects::{Approval, RequestSeen};
 use super::policy::{Grant, Policy};
-use super::reserved::Reserved;
+use super::reserved_names::ReservedNames;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
@@ -29,10 +29,10 @@ pub(super) enum Decision {
 }
 
 /// Policy of an issuer with its reserved names, or the reason why it cannot sign.
-pub(super) type IssuerKnown<'a> = Result<(&'a Policy, &'a Reserved), &'a str>;
+pub(super) type IssuerReadiness<'a> = Result<(&'a Policy, &'a ReservedNames), &'a str>;
 
 /// Decides on a request to an issuer, `None` if the issuer does not exist.
-pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Decision {
+pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerReadiness<'_>>) -> Decision {
     match seen.approval {
         Approval::Answered | Approval::Unapproved => return Decision::Leave,
         Approval::Denied => return Decision::Denied,
@@ -45,7 +45,8 @@ pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Deci
         }
         Some(Ok(known)) => known,
     };
-    match seen.asked.and_then(|asked| policy.grant(asked, reserved).map_err(|all| all.join("; "))) {
+    let grant = |requested| policy.grant(requested, reserved).map_err(|all| all.join("; "));
+    match seen.requested.and_then(grant) {
         Ok(grant) => Decision::Sign(Box::new(grant)),
         Err(reason) => Decision::Failed(reason),
     }
@@ -68,7 +69,7 @@ mod tests {
 
     fn seen(approval: Approval, dns_name: &str) -> RequestSeen {
         let dns_names = vec![dns_name.to_owned()];
-        let asked = RequestedCertificate {
+        let requested = RequestedCertificate {
             request: SigningRequest { dns_names, ..SigningRequest::default() },
             usages: BTreeSet::new(),
             is_ca: false,
@@ -79,13 +80,13 @@ mod tests {
             namespace: "ns".to_owned(),
             name: "a".to_owned(),
         };
-        RequestSeen { issuer, approval, asked: Ok(asked) }
+        RequestSeen { issuer, approval, requested: Ok(requested) }
     }
 
     #[test]
     fn only_what_is_approved_and_covered_is_signed() {
         let policy = Policy { dns_names: vec!["good".to_owned()], ..Policy::default() };
-        let reserved = Reserved::default();
+        let reserved = ReservedNames::default();
         let ready = Some(Ok((&policy, &reserved)));
         let broken = Some(Err("no secret"));
         let pending = |reason: &str| Decision::Pending(reason.to_owned());
@@ -109,7 +110,7 @@ mod tests {
             panic!("it is not signed")
         };
         assert_eq!((grant.duration, grant.is_ca), (Duration::from_secs(60), false));
-        let unread = RequestSeen { asked: Err("x".to_owned()), ..seen(Approval::Approved, "") };
+        let unread = RequestSeen { requested: Err("x".to_owned()), ..seen(Approval::Approved, "") };
         assert_eq!(decide(unread, ready), Decision::Failed("x".to_owned()));
     }
 }

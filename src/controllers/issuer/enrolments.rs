@@ -4,7 +4,7 @@
 //! or the issuer's Secrets change. No state is stored: after a restart of the process, enrolments start again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use cmp::{EnrolError, Pause, Request};
 use pki::Issued;
@@ -17,11 +17,12 @@ use super::issuer_spec::IssuerName;
 use super::policy::Grant;
 use super::upstream::Upstream;
 use crate::cmp_http::{Server, tries};
+use crate::sync::lock;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The request is sent, and the CA has not decided.
-    Waits(String),
+    Pending(String),
     /// The last attempt failed; it is retried later.
     InTrouble(String),
     /// The enrolment failed for good.
@@ -41,7 +42,7 @@ pub(super) struct Enrolments {
 struct Enrolment {
     issuer: IssuerName,
     upstream: Arc<Upstream<Server>>,
-    progress: Shared,
+    progress: SharedProgress,
     /// Aborts the task on drop.
     _task: AbortOnDropHandle<()>,
 }
@@ -65,9 +66,10 @@ impl Enrolments {
         if let Some(known) = enrolment.filter(|known| Arc::ptr_eq(&known.upstream, upstream)) {
             return known.progress.get();
         }
-        let progress = Shared::new(Arc::clone(&self.wake));
+        let progress = SharedProgress::new(Arc::clone(&self.wake));
         let (upstream, grant) = (Arc::clone(upstream), Arc::new(grant));
-        let asking = Asking { upstream: Arc::clone(&upstream), grant, progress: progress.clone() };
+        let asking =
+            EnrolmentAttempt { upstream: Arc::clone(&upstream), grant, progress: progress.clone() };
         let task = until_answered(move || asking.clone().ask(), progress.clone());
         let enrolment = Enrolment {
             issuer: issuer.clone(),
@@ -93,40 +95,35 @@ impl Enrolments {
 
 /// Progress shared between the task and its readers.
 #[derive(Clone)]
-struct Shared {
+struct SharedProgress {
     progress: Arc<Mutex<Progress>>,
     wake: Arc<Notify>,
 }
 
-impl Shared {
+impl SharedProgress {
     fn new(wake: Arc<Notify>) -> Self {
-        let asked = Progress::Waits("sending the request to the CA".to_owned());
+        let asked = Progress::Pending("sending the request to the CA".to_owned());
         Self { progress: Arc::new(Mutex::new(asked)), wake }
     }
 
     fn get(&self) -> Progress {
-        self.lock().clone()
+        lock(&self.progress).clone()
     }
 
     fn set(&self, progress: Progress) {
-        *self.lock() = progress;
+        *lock(&self.progress) = progress;
         self.wake.notify_one();
-    }
-
-    /// No code panics while it is locked.
-    fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Clone)]
-struct Asking {
+struct EnrolmentAttempt {
     upstream: Arc<Upstream<Server>>,
     grant: Arc<Grant>,
-    progress: Shared,
+    progress: SharedProgress,
 }
 
-impl Asking {
+impl EnrolmentAttempt {
     async fn ask(self) -> Result<Progress, EnrolError> {
         let Self { upstream, grant, progress } = self;
         let settings = match upstream.settings() {
@@ -136,7 +133,7 @@ impl Asking {
         let request = Request::Signing(&grant.request.der);
         let waits = |_, pause: Pause<'_>| {
             progress.set(match pause {
-                Pause::Asked(reason) => Progress::Waits(waiting(reason)),
+                Pause::Asked(reason) => Progress::Pending(waiting(reason)),
                 Pause::Away(error) => Progress::InTrouble(error.to_string()),
             });
         };
@@ -150,7 +147,7 @@ impl Asking {
 }
 
 /// Retries until there is a final answer.
-async fn until_answered<F>(mut ask: impl FnMut() -> F, progress: Shared)
+async fn until_answered<F>(mut ask: impl FnMut() -> F, progress: SharedProgress)
 where
     F: Future<Output = Result<Progress, EnrolError>>,
 {
@@ -185,8 +182,8 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    fn shared() -> Shared {
-        Shared::new(Arc::new(Notify::new()))
+    fn shared() -> SharedProgress {
+        SharedProgress::new(Arc::new(Notify::new()))
     }
 
     #[tokio::test(start_paused = true)]

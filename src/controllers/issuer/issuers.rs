@@ -7,13 +7,14 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 use time::OffsetDateTime;
+use tokio::sync::OnceCell;
 
 use super::super::NAMESPACE;
 use super::ca::SigningCa;
 use super::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, UpstreamSpec};
 use super::kinds::issuers_of;
 use super::policy::Policy;
-use super::reserved::Reserved;
+use super::reserved_names::ReservedNames;
 use super::upstream::{Secrets, Upstream};
 use crate::cmp_http::Server;
 use crate::controllers::certificates::{CA, ClusterState, SERVING};
@@ -26,7 +27,7 @@ use crate::kubernetes::write::ObjectName;
 pub(super) struct Issuer {
     pub(super) policy: Policy,
     /// Names that the policy must list literally.
-    pub(super) reserved: Reserved,
+    pub(super) reserved: ReservedNames,
     pub(super) signer: Signer,
 }
 
@@ -36,7 +37,7 @@ pub(super) enum Signer {
 }
 
 /// An issuer as it was read.
-pub(super) struct Read {
+pub(super) struct IssuerObject {
     pub(super) object: DynamicObject,
     pub(super) name: IssuerName,
     /// The issuer, or the reason why it cannot sign.
@@ -58,8 +59,12 @@ impl IssuerReader {
         Self { client, namespace, upstreams: BTreeMap::new() }
     }
 
-    pub(super) async fn read(&mut self, now: OffsetDateTime) -> Result<Vec<Read>, ControlError> {
-        let (mut all, mut server) = (Vec::new(), None);
+    pub(super) async fn read(
+        &mut self,
+        now: OffsetDateTime,
+    ) -> Result<Vec<IssuerObject>, ControlError> {
+        // The server's CA is read once for each look.
+        let (mut all, server) = (Vec::new(), OnceCell::new());
         for kind in IssuerKind::ALL {
             for object in issuers_of(kind).list(&self.client).await? {
                 let namespace = object.namespace().unwrap_or_default();
@@ -67,11 +72,11 @@ impl IssuerReader {
                 let spec = IssuerSpec::read(&object.data["spec"], &name);
                 let may_heal = spec.as_ref().is_ok_and(|spec| spec.signer.is_of_secrets());
                 let issuer = match spec {
-                    Ok(spec) => self.issuer(&name, spec, now, &mut server).await?,
+                    Ok(spec) => self.issuer(&name, spec, now, &server).await?,
                     Err(fault) => Err(fault),
                 };
                 let waits_for_secret = may_heal && issuer.is_err();
-                all.push(Read { object, name, issuer, waits_for_secret });
+                all.push(IssuerObject { object, name, issuer, waits_for_secret });
             }
         }
         let names: BTreeSet<&IssuerName> = all.iter().map(|read| &read.name).collect();
@@ -84,7 +89,7 @@ impl IssuerReader {
         name: &IssuerName,
         spec: IssuerSpec,
         now: OffsetDateTime,
-        server: &mut Option<ClusterState>,
+        server: &OnceCell<ClusterState>,
     ) -> Result<Result<Issuer, String>, ControlError> {
         let namespace = match name.namespace.as_str() {
             "" => &self.namespace,
@@ -92,10 +97,10 @@ impl IssuerReader {
         };
         let ca = match spec.signer {
             SignerSpec::MachineConfigServer => {
-                SigningCa::of_server(self.server_once(server).await?, now)
+                SigningCa::of_server(server.get_or_try_init(|| self.server()).await?, now)
             }
             SignerSpec::Secret(secret) => {
-                let server = self.server_once(server).await?;
+                let server = server.get_or_try_init(|| self.server()).await?;
                 let object = ObjectName::secret(namespace, &secret);
                 let secret = self.secret(&object).await?;
                 secret.and_then(|secret| {
@@ -106,7 +111,7 @@ impl IssuerReader {
             SignerSpec::Upstream(upstream) => {
                 let secrets = self.secrets(namespace, &upstream).await?;
                 let upstream = secrets.and_then(|secrets| self.upstream(name, *upstream, secrets));
-                let (policy, reserved) = (spec.policy, Reserved::default());
+                let (policy, reserved) = (spec.policy, ReservedNames::default());
                 return Ok(upstream.map(|upstream| Issuer {
                     policy,
                     reserved,
@@ -159,18 +164,6 @@ impl IssuerReader {
             }
         }
         Ok(Ok(secrets))
-    }
-
-    /// The state of the server's CA, read once for each look.
-    async fn server_once<'a>(
-        &self,
-        known: &'a mut Option<ClusterState>,
-    ) -> Result<&'a ClusterState, ControlError> {
-        let server = match known.take() {
-            Some(server) => server,
-            None => self.server().await?,
-        };
-        Ok(known.insert(server))
     }
 
     /// Reads the state of the server's CA.

@@ -20,7 +20,7 @@ mod issuers;
 mod kinds;
 mod objects;
 mod policy;
-mod reserved;
+mod reserved_names;
 mod round;
 mod upstream;
 
@@ -53,7 +53,7 @@ use crate::kubernetes::write::ObjectName;
 use crate::telemetry::conditions;
 
 /// Signs the requests to a cluster's issuers.
-pub struct IssuerController {
+pub(crate) struct IssuerController {
     client: Client,
     health: Health,
     wake: Arc<Notify>,
@@ -66,8 +66,7 @@ type Issuers = BTreeMap<IssuerName, Result<Issuer, String>>;
 
 impl IssuerController {
     /// Creates a controller that has not looked yet. `namespace` is that of cluster issuers' Secrets.
-    #[must_use]
-    pub fn new(client: Client, namespace: String, health: Health) -> Self {
+    pub(crate) fn new(client: Client, namespace: String, health: Health) -> Self {
         let wake = Arc::new(Notify::new());
         let enrolments = Enrolments::new(Arc::clone(&wake));
         let reader = IssuerReader::new(client.clone(), namespace);
@@ -75,7 +74,7 @@ impl IssuerController {
     }
 
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         runtime::run(self, &client, &health).await
     }
@@ -85,7 +84,7 @@ impl IssuerController {
         let mut issuers = Issuers::new();
         for read in self.reader.read(round.now).await? {
             let name = read.name;
-            let said = Condition {
+            let condition = Condition {
                 type_: "Ready",
                 is_true: read.issuer.is_ok(),
                 reason: if read.issuer.is_ok() { "CanSign" } else { "CannotSign" },
@@ -95,10 +94,8 @@ impl IssuerController {
                 },
             };
             let kind = issuers_of(name.kind);
-            if self
-                .say(Target { kind: &kind, object: &read.object }, &said, Map::new(), round)
-                .await
-            {
+            let target = Target { kind: &kind, object: &read.object };
+            if self.write_condition(target, &condition, Map::new(), round).await {
                 match &read.issuer {
                     Ok(_) => tracing::info!(issuer = %name, "issuer can sign"),
                     Err(reason) => {
@@ -136,14 +133,14 @@ impl IssuerController {
             };
             let now = round.now;
             let outcome = self.outcome(&object, seen, issuers, now);
-            let (said, fields) = match outcome {
+            let (condition, fields) = match outcome {
                 Outcome::Nothing => continue,
-                Outcome::Waits(message) => (said("Pending", message), Map::new()),
+                Outcome::Pending(message) => (not_ready("Pending", message), Map::new()),
                 Outcome::Denied => {
                     let message = "denied, and therefore not signed".to_owned();
-                    (said("Denied", message), failed_at(now))
+                    (not_ready("Denied", message), failed_at(now))
                 }
-                Outcome::Failed(message) => (said("Failed", message), failed_at(now)),
+                Outcome::Failed(message) => (not_ready("Failed", message), failed_at(now)),
                 Outcome::Issued(issued, changed) => {
                     let mut fields = status([("certificate", bytes(&pem(&issued.chain)))]);
                     // The API server refuses an empty value.
@@ -154,10 +151,11 @@ impl IssuerController {
                         None => "signed".to_owned(),
                         Some(how) => format!("signed, with differences from the request: {how}"),
                     };
-                    (Condition { is_true: true, ..said("Issued", message) }, fields)
+                    (Condition { is_true: true, ..not_ready("Issued", message) }, fields)
                 }
             };
-            self.say(Target { kind: &kind, object: &object }, &said, fields, round).await;
+            let target = Target { kind: &kind, object: &object };
+            self.write_condition(target, &condition, fields, round).await;
         }
         Ok(())
     }
@@ -174,18 +172,17 @@ impl IssuerController {
             let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
                 continue;
             };
+            let target = Target { kind: &kind, object: &object };
             match self.outcome(&object, seen, issuers, round.now) {
-                Outcome::Nothing | Outcome::Waits(_) | Outcome::Denied => {}
+                Outcome::Nothing | Outcome::Pending(_) | Outcome::Denied => {}
                 Outcome::Failed(message) => {
-                    let said =
+                    let condition =
                         Condition { type_: "Failed", is_true: true, reason: "Failed", message };
-                    self.say(Target { kind: &kind, object: &object }, &said, Map::new(), round)
-                        .await;
+                    self.write_condition(target, &condition, Map::new(), round).await;
                 }
                 Outcome::Issued(issued, _) => {
                     let fields = status([("certificate", bytes(&pem(&issued.chain)))]);
-                    self.write(Target { kind: &kind, object: &object }, fields, "signed", round)
-                        .await;
+                    self.write(target, fields, "signed", round).await;
                 }
             }
         }
@@ -207,7 +204,7 @@ impl IssuerController {
         });
         let grant: Box<Grant> = match decide(seen, known) {
             Decision::Leave => return Outcome::Nothing,
-            Decision::Pending(message) => return Outcome::Waits(message),
+            Decision::Pending(message) => return Outcome::Pending(message),
             Decision::Denied => return Outcome::Denied,
             Decision::Failed(message) => return Outcome::Failed(message),
             Decision::Sign(grant) => grant,
@@ -217,14 +214,14 @@ impl IssuerController {
             Signer::Ca(ca) => match ca.issue(&grant, now) {
                 Ok(signed) => Outcome::Issued(signed, None),
                 // The CA may have just expired, and be replaced.
-                Err(error @ IssueError::NoSigner) => Outcome::Waits(error.to_string()),
+                Err(error @ IssueError::NoSigner) => Outcome::Pending(error.to_string()),
                 Err(error) => Outcome::Failed(error.to_string()),
             },
             Signer::Upstream(upstream) => {
                 let id = object.metadata.uid.as_deref().unwrap_or_default();
                 match self.enrolments.follow(id, name, upstream, *grant) {
-                    Progress::Waits(message) | Progress::InTrouble(message) => {
-                        Outcome::Waits(message)
+                    Progress::Pending(message) | Progress::InTrouble(message) => {
+                        Outcome::Pending(message)
                     }
                     Progress::Failed(message) => Outcome::Failed(message),
                     Progress::Issued(signed, changed) => Outcome::Issued(*signed, changed),
@@ -234,17 +231,17 @@ impl IssuerController {
     }
 
     /// Writes a condition with other fields, unless the object has it already. Returns true if it was written.
-    async fn say(
+    async fn write_condition(
         &self,
         target: Target<'_>,
-        said: &Condition,
+        condition: &Condition,
         mut fields: Map<String, Value>,
         round: &mut Round,
     ) -> bool {
-        match conditions_with(&target.object.data, said, round.now) {
+        match conditions_with(&target.object.data, condition, round.now) {
             Ok(Some(conditions)) => {
                 fields.insert("conditions".to_owned(), conditions);
-                self.write(target, fields, &said.message, round).await
+                self.write(target, fields, &condition.message, round).await
             }
             Ok(None) => false,
             Err(reason) => round.note(Err(target.name().malformed(reason).into())),
@@ -268,7 +265,7 @@ impl IssuerController {
 }
 
 impl Reconciler for IssuerController {
-    const KEEPS: &'static str = "requests";
+    const SUBJECT: &'static str = "requests";
 
     fn watched(&self) -> Vec<Watched> {
         let secret = |name| Watched::core::<Secret>(ObjectName::secret(NAMESPACE, name));
@@ -334,14 +331,14 @@ impl Target<'_> {
 
 enum Outcome {
     Nothing,
-    Waits(String),
+    Pending(String),
     Denied,
     Failed(String),
     /// Issued, with a description of changes by the external CA.
     Issued(Issued, Option<String>),
 }
 
-fn said(reason: &'static str, message: String) -> Condition {
+fn not_ready(reason: &'static str, message: String) -> Condition {
     Condition { type_: "Ready", is_true: false, reason, message }
 }
 

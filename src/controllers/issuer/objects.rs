@@ -24,7 +24,7 @@ pub(super) struct RequestSeen {
     pub(super) issuer: IssuerName,
     pub(super) approval: Approval,
     /// Requested certificate, or the fault of the request.
-    pub(super) asked: Result<RequestedCertificate, String>,
+    pub(super) requested: Result<RequestedCertificate, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(super) fn certificate_request(namespace: &str, object: &Value) -> Option<Req
     Some(RequestSeen {
         issuer: IssuerName { kind, namespace: namespace.to_owned(), name },
         approval,
-        asked: asked(&object["spec"]),
+        requested: read_spec(&object["spec"]),
     })
 }
 
@@ -75,7 +75,7 @@ pub(super) fn signing_request(object: &Value) -> Option<RequestSeen> {
     let approval = approval(object, condition(object, "Failed").is_some());
     let kind = IssuerKind::ClusterIssuer;
     let issuer = IssuerName { kind, namespace: String::new(), name };
-    Some(RequestSeen { issuer, approval, asked: asked(&object["spec"]) })
+    Some(RequestSeen { issuer, approval, requested: read_spec(&object["spec"]) })
 }
 
 fn approval(object: &Value, is_final: bool) -> Approval {
@@ -89,7 +89,7 @@ fn approval(object: &Value, is_final: bool) -> Approval {
     }
 }
 
-fn asked(spec: &Value) -> Result<RequestedCertificate, String> {
+fn read_spec(spec: &Value) -> Result<RequestedCertificate, String> {
     let raw = RawRequest::deserialize(spec)
         .map_err(|error| format!("its spec cannot be read: {error}"))?;
     let pem = BASE64.decode(&raw.request).map_err(|_| BadRequest::NoPem);
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_request_that_cannot_be_read_says_why() {
-        let of = |spec: Value| asked(&spec).unwrap_err();
+        let of = |spec: Value| read_spec(&spec).unwrap_err();
         assert!(of(json!({})).contains("missing field `request`"));
         let no_pem = "cannot sign its request: not the PEM text of one certificate request";
         assert_eq!(of(json!({"request": "?"})), no_pem);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 use pki::{Host, SigningRequest, Usage};
 
-use super::reserved::Reserved;
+use super::reserved_names::ReservedNames;
 
 /// Default maximum validity, which is cert-manager's default for certificates.
 pub(super) const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -71,25 +71,25 @@ impl Policy {
     /// not cover them.
     pub(super) fn grant(
         &self,
-        asked: RequestedCertificate,
-        reserved: &Reserved,
+        requested: RequestedCertificate,
+        reserved: &ReservedNames,
     ) -> Result<Grant, Vec<String>> {
         let mut refused = Vec::new();
-        self.judge_names(&asked.request, reserved, &mut refused);
-        for other in &asked.request.others {
+        self.check_names(&requested.request, reserved, &mut refused);
+        for other in &requested.request.others {
             refused.push(format!("requests {other}, which this issuer never signs"));
         }
-        let usages = self.judge_usages(&asked, &mut refused);
-        if asked.is_ca && !self.is_ca {
+        let usages = self.check_usages(&requested, &mut refused);
+        if requested.is_ca && !self.is_ca {
             refused.push(
                 "requests a CA certificate, and the issuer's policy does not have isCA: true"
                     .to_owned(),
             );
         }
-        if asked.request.is_ca.is_some_and(|it| it != asked.is_ca) {
+        if requested.request.is_ca.is_some_and(|it| it != requested.is_ca) {
             refused.push("its basic constraints contradict its isCA".to_owned());
         }
-        let duration = asked.duration.unwrap_or(LONGEST.min(self.longest));
+        let duration = requested.duration.unwrap_or(LONGEST.min(self.longest));
         if duration > self.longest {
             refused.push(format!(
                 "requests a validity of {}, longer than the issuer's maxDuration, {}",
@@ -103,14 +103,14 @@ impl Policy {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let RequestedCertificate { request, is_ca, .. } = asked;
+        let RequestedCertificate { request, is_ca, .. } = requested;
         Ok(Grant { request, usages, is_ca, duration })
     }
 
-    fn judge_names(
+    fn check_names(
         &self,
         request: &SigningRequest,
-        reserved: &Reserved,
+        reserved: &ReservedNames,
         refused: &mut Vec<String>,
     ) {
         let SigningRequest { subject, dns_names, addresses, uris, .. } = request;
@@ -148,38 +148,39 @@ impl Policy {
     }
 
     /// The usages to sign. Without an extended usage, a certificate would be valid for all: it gets the issuer's.
-    fn judge_usages(
+    fn check_usages(
         &self,
-        asked: &RequestedCertificate,
+        requested: &RequestedCertificate,
         refused: &mut Vec<String>,
     ) -> BTreeSet<Usage> {
-        let mut usages = asked.usages.clone();
+        let mut usages = requested.usages.clone();
         if usages.is_empty() {
-            usages.clone_from(&asked.request.usages);
+            usages.clone_from(&requested.request.usages);
         }
         if usages.is_empty() {
             usages.extend([Usage::DIGITAL_SIGNATURE, Usage::KEY_ENCIPHERMENT]);
         }
         let of_ca = [Usage::CERT_SIGN, Usage::CRL_SIGN];
-        if asked.is_ca {
+        if requested.is_ca {
             usages.extend(of_ca);
         }
-        for usage in asked.request.usages.difference(&usages) {
+        for usage in requested.request.usages.difference(&usages) {
             refused
                 .push(format!("its PKCS #10 request has the usage {usage}, which its usages lack"));
         }
-        let is_allowed =
-            |usage: &&Usage| self.usages.contains(usage) || asked.is_ca && of_ca.contains(usage);
+        let is_allowed = |usage: &&Usage| {
+            self.usages.contains(usage) || requested.is_ca && of_ca.contains(usage)
+        };
         for usage in usages.iter().filter(|usage| !is_allowed(usage)) {
             refused.push(format!("the issuer's usages lack {usage}"));
         }
-        if !asked.is_ca && !usages.iter().any(|usage| usage.is_extended()) {
+        if !requested.is_ca && !usages.iter().any(|usage| usage.is_extended()) {
             usages.extend(self.usages.iter().filter(|usage| usage.is_extended()));
         }
         usages
     }
 
-    fn allows_name(&self, name: &str, reserved: &Reserved) -> bool {
+    fn allows_name(&self, name: &str, reserved: &ReservedNames) -> bool {
         let name = name.to_ascii_lowercase();
         let is_reserved = reserved.has_name(&name);
         self.dns_names.iter().any(|allowed| {
@@ -194,7 +195,7 @@ impl Policy {
     }
 
     /// Verifiers treat an IPv4-mapped address (RFC 4291 section 2.5.5.2) as IPv4.
-    fn allows_address(&self, address: IpAddr, reserved: &Reserved) -> bool {
+    fn allows_address(&self, address: IpAddr, reserved: &ReservedNames) -> bool {
         let address = address.to_canonical();
         let is_reserved = reserved.has_address(address);
         self.addresses.iter().any(|network| {

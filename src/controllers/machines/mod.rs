@@ -7,7 +7,7 @@ mod objects;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use clap::Args;
@@ -23,16 +23,17 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use self::objects::{KIND, Machine, machine, machine_object, secret_object};
-use self::plan::{Seen, Shared, Step, next};
+use self::plan::{ObservedMachine, PointerInputs, Step, next};
 use super::NAMESPACE;
 use super::certificates::Observer;
-use super::known::{AllMetadata, Known};
+use super::metadata_cache::{AllMetadata, MetadataCache};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::kubernetes::apply::{Applied, apply, apply_status, read, read_custom};
 use crate::kubernetes::client::resource;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{ObjectName, StatusPatch};
 use crate::kubernetes::{ControlError, Health};
+use crate::sync::lock;
 use crate::telemetry::conditions::Condition;
 
 /// Maximum number of writes for a machine in one look.
@@ -46,30 +47,22 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Make a token and a pointer config for each FirstBootMachine in the namespace of the controller
     #[arg(long, help_heading = "Access")]
-    first_boot_machines: bool,
-}
-
-impl Settings {
-    /// True if machines get tokens.
-    #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.first_boot_machines
-    }
+    pub first_boot_machines: bool,
 }
 
 /// Makes tokens and pointer configs of machines with names.
-pub struct MachineController {
+pub(crate) struct MachineController {
     client: Client,
     observer: Observer,
     events: Events,
     health: Health,
-    machines: Known,
-    secrets: Known,
-    shared: Option<(Instant, Shared)>,
-    looked: BTreeMap<String, Looked>,
+    machines: MetadataCache,
+    secrets: MetadataCache,
+    shared: Option<(Instant, PointerInputs)>,
+    checks: BTreeMap<String, MachineCheck>,
     /// Tokens whose hash is written, and whose Secret is not.
     pending: Mutex<BTreeMap<String, Token>>,
 }
@@ -77,7 +70,7 @@ pub struct MachineController {
 type Versions = [Option<String>; 2];
 
 /// Result of the last look at a machine.
-struct Looked {
+struct MachineCheck {
     /// Versions of its object and its Secret.
     versions: Versions,
     /// Reason why it has no token, or no pointer config, as it was reported.
@@ -88,45 +81,45 @@ struct Looked {
 
 impl MachineController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
-    #[must_use]
-    pub fn new(client: Client, observer: Observer, identity: &str, health: Health) -> Self {
+    pub(crate) fn new(observer: Observer, identity: &str, health: Health) -> Self {
+        let client = observer.client.clone();
         Self {
             events: Events::new(client.clone(), identity),
             client,
             observer,
             health,
-            machines: Known::default(),
-            secrets: Known::default(),
+            machines: MetadataCache::default(),
+            secrets: MetadataCache::default(),
             shared: None,
-            looked: BTreeMap::new(),
+            checks: BTreeMap::new(),
             pending: Mutex::default(),
         }
     }
 
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         Box::pin(runtime::run(self, &client, &health)).await
     }
 
     /// Reads what all pointer configs are made of, unless that was just done. If it has changed, all machines are due.
     /// The second value is the time until it must be read again.
-    async fn read_shared(&mut self) -> Result<(Shared, Option<Duration>), ControlError> {
+    async fn read_shared(&mut self) -> Result<(PointerInputs, Option<Duration>), ControlError> {
         if let Some((at, shared)) = &self.shared
             && let Some(wait) = BETWEEN_READS.checked_sub(at.elapsed())
         {
             return Ok((shared.clone(), Some(wait)));
         }
-        let shared = Shared::of(&self.observer.observe_pointers().await?)?;
+        let shared = PointerInputs::of(&self.observer.observe_pointers().await?)?;
         if self.shared.as_ref().is_some_and(|(_, before)| *before != shared) {
-            self.looked.values_mut().for_each(|looked| looked.versions = [None, None]);
+            self.checks.values_mut().for_each(|check| check.versions = [None, None]);
         }
         self.shared = Some((Instant::now(), shared.clone()));
         Ok((shared, None))
     }
 
     fn pending(&self) -> MutexGuard<'_, BTreeMap<String, Token>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 
     /// Keeps a token until its Secret is written.
@@ -151,8 +144,12 @@ impl MachineController {
         Ok((!machine.is_deleted).then_some((machine, secret, versions)))
     }
 
-    /// Looks at a machine until nothing is left to write. `None` if it is gone.
-    async fn look(&self, name: &str, shared: &Shared) -> Result<Option<Looked>, ControlError> {
+    /// Reads and writes the objects of a machine until nothing is left to write. `None` if it is gone.
+    async fn settle(
+        &self,
+        name: &str,
+        shared: &PointerInputs,
+    ) -> Result<Option<MachineCheck>, ControlError> {
         let mut refused: Option<String> = None;
         for _ in 0..MAX_STEPS {
             let Some((machine, secret, versions)) = self.read(name).await? else {
@@ -161,7 +158,7 @@ impl MachineController {
             let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
             let now = OffsetDateTime::now_utc();
             let pending = self.pending().get(name).cloned();
-            let seen = Seen {
+            let seen = ObservedMachine {
                 machine: &machine,
                 secret: secret.as_ref(),
                 pending: pending.as_ref(),
@@ -197,17 +194,17 @@ impl MachineController {
                         }
                     }
                     let fault = (!is_ready).then_some(reason);
-                    self.tell(&machine, fault.as_deref()).await;
+                    self.report_fault(&machine, fault.as_deref()).await;
                     let again = until.or_else(|| refused.as_ref().map(|_| now + RETRY));
                     if fault.is_none() {
                         self.keep_pending(name, None);
                     }
-                    return Ok(Some(Looked { versions, fault, again }));
+                    return Ok(Some(MachineCheck { versions, fault, again }));
                 }
             }
         }
         let again = Some(OffsetDateTime::now_utc() + RETRY);
-        Ok(Some(Looked { versions: [None, None], fault: None, again }))
+        Ok(Some(MachineCheck { versions: [None, None], fault: None, again }))
     }
 
     async fn write_status(&self, name: &str, patch: &StatusPatch) -> Result<Applied, ControlError> {
@@ -215,9 +212,9 @@ impl MachineController {
     }
 
     /// Reports a new fault of a machine, or its end.
-    async fn tell(&self, machine: &Machine, fault: Option<&str>) {
+    async fn report_fault(&self, machine: &Machine, fault: Option<&str>) {
         let name = &machine.name;
-        let before = self.looked.get(name).and_then(|looked| looked.fault.as_deref());
+        let before = self.checks.get(name).and_then(|check| check.fault.as_deref());
         match fault {
             Some(fault) if before != Some(fault) => {
                 tracing::warn!(
@@ -246,31 +243,31 @@ impl MachineController {
         now: OffsetDateTime,
     ) -> Vec<String> {
         let is_due = |name: &String, metadata: &ObjectMeta| {
-            let Some(looked) = self.looked.get(name) else { return true };
+            let Some(check) = self.checks.get(name) else { return true };
             let secret = secrets.get(&secret_object(name).name);
             let versions = [version(metadata), secret.and_then(|it| version(it))];
-            looked.versions != versions || looked.again.is_some_and(|again| again <= now)
+            check.versions != versions || check.again.is_some_and(|again| again <= now)
         };
         let due = machines.iter().filter(|(name, metadata)| is_due(name, metadata));
         due.map(|(name, _)| name.clone()).collect()
     }
 
     fn report(&self) {
-        let line = |(name, looked): (&String, &Looked)| {
-            Some(format!("machine {name}: {}", looked.fault.as_ref()?))
+        let line = |(name, check): (&String, &MachineCheck)| {
+            Some(format!("machine {name}: {}", check.fault.as_ref()?))
         };
-        let lines: Vec<_> = self.looked.iter().filter_map(line).collect();
+        let lines: Vec<_> = self.checks.iter().filter_map(line).collect();
         Condition::of_all("machines", &lines).note(&self.health.status.degraded);
     }
 }
 
 impl Reconciler for MachineController {
-    const KEEPS: &'static str = "machines";
+    const SUBJECT: &'static str = "machines";
 
     fn watched(&self) -> Vec<Watched> {
-        let machines = Watched::custom(machine_object("*"), kind()).known_to(&self.machines);
+        let machines = Watched::custom(machine_object("*"), kind()).cached_in(&self.machines);
         let secrets = ObjectName::secret(NAMESPACE, "*");
-        let secrets = Watched::core::<Secret>(secrets).known_to(&self.secrets);
+        let secrets = Watched::core::<Secret>(secrets).cached_in(&self.secrets);
         Observer::watched_pointers().into_iter().chain([machines, secrets]).collect()
     }
 
@@ -278,7 +275,7 @@ impl Reconciler for MachineController {
         let (Some(machines), Some(secrets)) = (self.machines.all(), self.secrets.all()) else {
             return Ok(Requeue::Resync);
         };
-        self.looked.retain(|name, _| machines.contains_key(name));
+        self.checks.retain(|name, _| machines.contains_key(name));
         self.pending().retain(|name, _| machines.contains_key(name));
         if machines.is_empty() {
             self.report();
@@ -289,15 +286,15 @@ impl Reconciler for MachineController {
         let due: BTreeSet<_> = self.due(&machines, &secrets, now).into_iter().collect();
         let this = &*self;
         let looks = due.into_iter().map(async |name| {
-            let looked = this.look(&name, &shared).await;
-            (name, looked)
+            let check = this.settle(&name, &shared).await;
+            (name, check)
         });
         let done: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
         let mut failure = None;
-        for (name, looked) in done {
-            match looked {
-                Ok(Some(looked)) => drop(self.looked.insert(name, looked)),
-                Ok(None) => drop(self.looked.remove(&name)),
+        for (name, check) in done {
+            match check {
+                Ok(Some(check)) => drop(self.checks.insert(name, check)),
+                Ok(None) => drop(self.checks.remove(&name)),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
@@ -305,7 +302,7 @@ impl Reconciler for MachineController {
         if let Some(error) = failure {
             return Err(error);
         }
-        let again = self.looked.values().filter_map(|looked| looked.again).min();
+        let again = self.checks.values().filter_map(|check| check.again).min();
         let requeue = again.map_or(Requeue::Resync, |again| Requeue::at(again, now));
         Ok(read_again.map_or(requeue, |wait| requeue.or_after(wait)))
     }

@@ -72,14 +72,7 @@ pub(super) fn machine(metadata: ObjectMeta, data: Value) -> Result<Machine, Malf
 impl Machine {
     /// The object in Events.
     pub(super) fn reference(&self) -> ObjectReference {
-        ObjectReference {
-            api_version: Some(FIRST_BOOT_MACHINE_VERSION.to_owned()),
-            kind: Some(KIND.to_owned()),
-            name: Some(self.name.clone()),
-            namespace: Some(NAMESPACE.to_owned()),
-            uid: Some(self.precondition.uid.clone()),
-            ..ObjectReference::default()
-        }
+        machine_object(&self.name).reference(FIRST_BOOT_MACHINE_VERSION, &self.precondition.uid)
     }
 
     /// A write of status fields.
@@ -147,10 +140,8 @@ impl Machine {
         ];
         Secret {
             metadata: ObjectMeta {
-                name: Some(object.name.clone()),
-                namespace: Some(object.namespace.clone()),
                 owner_references: Some(vec![self.owner()]),
-                ..ObjectMeta::default()
+                ..object.metadata()
             },
             type_: Some("Opaque".to_owned()),
             data: Some(data.into()),

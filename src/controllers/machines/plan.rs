@@ -26,7 +26,7 @@ use crate::kubernetes::write::{Malformed, SecretWrite};
 
 /// Inputs of the pointer configs of all machines.
 #[derive(Clone, PartialEq)]
-pub(super) struct Shared {
+pub(super) struct PointerInputs {
     pub(super) trusted: Vec<Certificate>,
     /// CAs that were the server's before.
     pub(super) known: Vec<Certificate>,
@@ -35,7 +35,7 @@ pub(super) struct Shared {
     pub(super) pools: BTreeSet<String>,
 }
 
-impl Shared {
+impl PointerInputs {
     /// Takes what is needed of the cluster's objects.
     pub(super) fn of(cluster: &ClusterState) -> Result<Self, Malformed> {
         Ok(Self {
@@ -48,7 +48,7 @@ impl Shared {
 }
 
 /// A machine's objects as they were read.
-pub(super) struct Seen<'a> {
+pub(super) struct ObservedMachine<'a> {
     pub(super) machine: &'a Machine,
     pub(super) secret: Option<&'a Secret>,
     /// Token whose hash was written, and that no Secret has yet.
@@ -75,12 +75,12 @@ pub(super) enum Step {
 
 /// Decides the next write for a machine. `fresh` is a token that was not used before.
 pub(super) fn next(
-    seen: &Seen<'_>,
-    shared: &Shared,
+    seen: &ObservedMachine<'_>,
+    shared: &PointerInputs,
     fresh: &Token,
     now: OffsetDateTime,
 ) -> Result<Step, Malformed> {
-    let Seen { machine, secret, pending, refused } = seen;
+    let ObservedMachine { machine, secret, pending, refused } = seen;
     let object = match expected(machine, *secret, shared) {
         Ok(object) => object,
         Err((reason, message)) => return Ok(report(machine, Err((reason, message)), now)),
@@ -127,7 +127,7 @@ fn no_pool(pool: &str) -> Reason {
 fn expected<'a>(
     machine: &'a Machine,
     secret: Option<&Secret>,
-    shared: &Shared,
+    shared: &PointerInputs,
 ) -> Result<&'a FirstBootMachine, Reason> {
     let name = &machine.name;
     let object = machine.read.as_ref().map_err(|reason| ("Invalid", reason.clone()))?;
@@ -146,10 +146,10 @@ fn expected<'a>(
 /// The text of the pointer config, if the Secret has another one.
 fn pointer(
     secret: Option<&Secret>,
-    shared: &Shared,
+    shared: &PointerInputs,
     (pool, token): (&str, &Token),
 ) -> Result<Option<Vec<u8>>, Reason> {
-    let Shared { trusted, known, host, .. } = shared;
+    let PointerInputs { trusted, known, host, .. } = shared;
     if trusted.is_empty() {
         return Err(("NoCertificates", "the server has no CA yet".to_owned()));
     }
@@ -183,12 +183,13 @@ fn report(machine: &Machine, ready: Result<(), Reason>, now: OffsetDateTime) -> 
         Ok(()) => ("TokenMade", format!("{} has the pointer config", secret_object(&machine.name))),
         Err(reason) => reason,
     };
-    let said = Condition { type_: "Ready", is_true: is_ready, reason, message: message.clone() };
+    let new_condition =
+        Condition { type_: "Ready", is_true: is_ready, reason, message: message.clone() };
     let mut status = Map::new();
     let before = &machine.data["status"];
     // Malformed conditions are replaced.
-    let conditions = conditions_with(&machine.data, &said, now)
-        .or_else(|_| conditions_with(&Value::Null, &said, now));
+    let conditions = conditions_with(&machine.data, &new_condition, now)
+        .or_else(|_| conditions_with(&Value::Null, &new_condition, now));
     if let Ok(Some(conditions)) = conditions {
         status.insert("conditions".to_owned(), conditions);
     }
@@ -233,9 +234,9 @@ mod tests {
         Token::new([byte; 32])
     }
 
-    fn shared(pools: &[&str]) -> Shared {
+    fn shared(pools: &[&str]) -> PointerInputs {
         let key = KeyAlgorithm::P256.generate().unwrap();
-        Shared {
+        PointerInputs {
             trusted: vec![issue_ca(&key, VALIDITY, NOW).unwrap()],
             known: Vec::new(),
             host: "mcs.example.com".parse().ok(),
@@ -262,7 +263,7 @@ mod tests {
     }
 
     /// The Secret that the machine with this UID got for a token.
-    fn secret(uid: &str, byte: u8, shared: &Shared) -> Secret {
+    fn secret(uid: &str, byte: u8, shared: &PointerInputs) -> Secret {
         let owner = object(uid, &json!({}), &status(byte, &json!({})));
         let text = pointer(None, shared, ("worker", &token(byte))).unwrap().unwrap();
         let Change::Create(mut secret) = owner.secret_write(None, text).unwrap().change else {
@@ -273,8 +274,8 @@ mod tests {
         secret
     }
 
-    fn step(machine: &Machine, secret: Option<&Secret>, shared: &Shared) -> Step {
-        let seen = Seen { machine, secret, pending: None, refused: None };
+    fn step(machine: &Machine, secret: Option<&Secret>, shared: &PointerInputs) -> Step {
+        let seen = ObservedMachine { machine, secret, pending: None, refused: None };
         next(&seen, shared, &token(9), NOW).unwrap()
     }
 
@@ -293,7 +294,8 @@ mod tests {
         assert_eq!((&written["armings"], &written["rearm"]), (&json!(1), &json!("x")));
         // The process that has the token writes the Secret.
         let known = object("u", &json!({}), &status(9, &json!({})));
-        let seen = Seen { machine: &known, secret: None, pending: Some(&made), refused: None };
+        let seen =
+            ObservedMachine { machine: &known, secret: None, pending: Some(&made), refused: None };
         let Step::Secret(write) = next(&seen, &shared, &token(8), NOW).unwrap() else {
             panic!("no Secret")
         };
@@ -359,7 +361,7 @@ mod tests {
         }
         // The Secret of the object before becomes this one's.
         let machine = object("v", &json!({}), &status(9, &json!({})));
-        let seen = Seen {
+        let seen = ObservedMachine {
             machine: &machine,
             secret: Some(&right),
             pending: Some(&token(9)),
@@ -380,7 +382,7 @@ mod tests {
             data: Some([("a".to_owned(), ByteString(Vec::new()))].into()),
             ..Secret::default()
         };
-        let nothing = Shared { trusted: Vec::new(), ..shared(&["worker"]) };
+        let nothing = PointerInputs { trusted: Vec::new(), ..shared(&["worker"]) };
         let with = status(1, &json!({}));
         let known = object("u", &json!({}), &with);
         let secret = secret("u", 1, &shared(&["worker"]));
@@ -389,10 +391,13 @@ mod tests {
             (&machine, None, shared(&["n", "worker"]), "NameTaken"),
             (&machine, Some(&taken), shared(&["worker"]), "NameTaken"),
             (&known, Some(&secret), nothing, "NoCertificates"),
-            (&known, Some(&secret), Shared { host: None, ..shared(&["worker"]) }, "NoHost"),
+            (&known, Some(&secret), PointerInputs { host: None, ..shared(&["worker"]) }, "NoHost"),
         ] {
-            let (_, is_ready, said) = told(step(machine, secret, &shared));
-            assert!(!is_ready && said.starts_with(reason), "{said} is not {reason}");
+            let (_, is_ready, new_condition) = told(step(machine, secret, &shared));
+            assert!(
+                !is_ready && new_condition.starts_with(reason),
+                "{new_condition} is not {reason}"
+            );
         }
     }
 

@@ -24,7 +24,7 @@ use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 
 /// Keeps the merged ConfigMap up to date.
-pub struct RegistryCaController {
+pub(crate) struct RegistryCaController {
     client: Client,
     events: Events,
     health: Health,
@@ -34,7 +34,7 @@ pub struct RegistryCaController {
 }
 
 /// The objects as last read.
-struct Observed {
+struct RegistryCaObjects {
     image: Option<ImageConfig>,
     administrators: Option<ConfigMap>,
     operators: Option<ConfigMap>,
@@ -43,19 +43,18 @@ struct Observed {
 
 impl RegistryCaController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
-    #[must_use]
-    pub fn new(client: Client, identity: &str, health: Health) -> Self {
+    pub(crate) fn new(client: Client, identity: &str, health: Health) -> Self {
         let events = Events::new(client.clone(), identity);
         Self { client, events, health, reported: BTreeSet::new(), missing: None }
     }
 
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         runtime::run(self, &client, &health).await
     }
 
-    async fn observe(&self) -> Result<Observed, ControlError> {
+    async fn observe(&self) -> Result<RegistryCaObjects, ControlError> {
         let found = read_custom(&self.client, &image_object(), &images()).await?;
         let image = found.map(|object| image(object.data)).transpose()?;
         let map = async |namespace, name| {
@@ -65,7 +64,7 @@ impl RegistryCaController {
             None | Some("") => None,
             Some(name) => map(ADMINISTRATOR_NAMESPACE, name).await?,
         };
-        Ok(Observed {
+        Ok(RegistryCaObjects {
             administrators: administrators.as_ref().map(config_map),
             operators: map(MANAGED_NAMESPACE, OPERATOR_MAP).await?.as_ref().map(config_map),
             merged: map(MANAGED_NAMESPACE, MERGED_MAP).await?,
@@ -74,14 +73,14 @@ impl RegistryCaController {
     }
 
     /// Reports that the merged ConfigMap was written.
-    async fn tell_written(&self, merged: &ObjectName, registries: usize) {
+    async fn report_written(&self, merged: &ObjectName, registries: usize) {
         tracing::info!(registries, "wrote the merged ConfigMap of registry CAs");
         let note = format!("merged the CAs of {registries} registries");
         self.events.publish(EventType::Normal, "merged", merged, &note).await;
     }
 
     /// Reports each refused entry, and a missing ConfigMap, once.
-    async fn tell(&mut self, planned: MergePlan) {
+    async fn report(&mut self, planned: MergePlan) {
         let refused: BTreeSet<Refused> = planned.refused.into_iter().collect();
         let mut counts: BTreeMap<&'static str, i64> = BTreeMap::new();
         for entry in &refused {
@@ -122,7 +121,7 @@ impl RegistryCaController {
 }
 
 impl Reconciler for RegistryCaController {
-    const KEEPS: &'static str = "registry CAs";
+    const SUBJECT: &'static str = "registry CAs";
 
     fn watched(&self) -> Vec<Watched> {
         let map =
@@ -137,7 +136,7 @@ impl Reconciler for RegistryCaController {
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
-        let Observed { image, administrators, operators, merged } = self.observe().await?;
+        let RegistryCaObjects { image, administrators, operators, merged } = self.observe().await?;
         let as_read = merged.as_ref().map(config_map);
         let planned = plan(RegistryCaMaps {
             administrators: Administrators::of(image.as_ref(), |_| administrators.as_ref()),
@@ -148,11 +147,11 @@ impl Reconciler for RegistryCaController {
             match apply::<StoredMap, _>(&self.client, &write).await? {
                 Applied::Superseded => return Ok(Requeue::Now),
                 Applied::Done => {
-                    self.tell_written(&write.object, planned.cas.len()).await;
+                    self.report_written(&write.object, planned.cas.len()).await;
                 }
             }
         }
-        self.tell(planned).await;
+        self.report(planned).await;
         Ok(Requeue::Resync)
     }
 }

@@ -50,12 +50,8 @@ pub(super) fn merged_write(
     let change = match (planned, merged) {
         (Write::Nothing, _) => return Ok(None),
         (Write::Create(contents), _) => {
-            let metadata = ObjectMeta {
-                name: Some(object.name.clone()),
-                namespace: Some(object.namespace.clone()),
-                ..ObjectMeta::default()
-            };
-            Change::Create(with_contents(StoredMap { metadata, ..StoredMap::default() }, contents))
+            let new = StoredMap { metadata: object.metadata(), ..StoredMap::default() };
+            Change::Create(with_contents(new, contents))
         }
         // The version and all other fields are those that were read.
         (Write::Update(contents), Some(merged)) => {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Asks the servers for the MachineConfigs in their boot ledgers. The error is the reason that one did not answer.
-pub type Ledgers = Box<dyn Fn() -> Answer + Send>;
+pub(crate) type Ledgers = Box<dyn Fn() -> Answer + Send>;
 /// An answer under way.
-pub type Answer = Pin<Box<dyn Future<Output = Result<BTreeSet<String>, String>> + Send>>;
+pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<BTreeSet<String>, String>> + Send>>;
 
 /// Time between two requests for the same MachineConfigs.
 const PAUSE: Duration = Duration::from_secs(600);

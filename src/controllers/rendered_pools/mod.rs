@@ -8,7 +8,6 @@
 mod ledgers;
 mod objects;
 mod observe;
-mod repairs;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,16 +35,15 @@ use self::observe::{
     Contents, Sources, configs, expect_no_operator, pools, read_controller_config, read_pools,
     watched,
 };
-use self::repairs::Repairs;
-use self::report::{Attention, Publisher, Report};
-use super::known::{AllMetadata, Known};
-use super::refusals::{Noted, Refusals};
+use self::report::{Publisher, Report, UnrenderedPools};
+use super::metadata_cache::{AllMetadata, MetadataCache};
+use super::retries::{Retries, WriteOutcome};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::flags::host_and_port;
-use crate::kubernetes::apply::{Applied, apply_custom, apply_fields, apply_status};
+use crate::kubernetes::apply::{Applied, apply_custom, apply_spec, apply_status};
 use crate::kubernetes::{ControlError, Health};
 
-pub use self::ledgers::{Answer, Ledgers};
+pub(crate) use self::ledgers::Ledgers;
 
 /// Pools that are written at the same time.
 const AT_ONCE: usize = 8;
@@ -58,11 +56,11 @@ const CHANGED_AGAIN: &str =
 
 /// Settings of rendering.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Merge each pool's MachineConfigs and set the pool to the result, in clusters without the machine
     /// config operator
     #[arg(long, help_heading = "Pools")]
-    render_pools: bool,
+    pub render_pools: bool,
     /// Metrics address of the servers; their boot ledgers are read before a rendered MachineConfig is
     /// deleted, without it none is deleted
     #[arg(
@@ -72,31 +70,17 @@ pub struct Settings {
         requires = "render_pools",
         help_heading = "Pools"
     )]
-    ledgers: Option<String>,
-}
-
-impl Settings {
-    /// True if pools are rendered.
-    #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.render_pools
-    }
-
-    /// Address of the servers' boot ledgers.
-    #[must_use]
-    pub fn ledgers(&self) -> Option<&str> {
-        self.ledgers.as_deref()
-    }
+    pub ledgers: Option<String>,
 }
 
 /// Renders the pools of a cluster.
-pub struct PoolController {
+pub(crate) struct PoolController {
     client: Client,
     health: Health,
     report: Report,
     /// Publishes events while [`Self::run`] runs.
     publisher: Option<Publisher>,
-    known: Known,
+    known: MetadataCache,
     sources: Sources,
     contents: Contents,
     merged: MergedPools,
@@ -106,39 +90,44 @@ pub struct PoolController {
     last_set: BTreeMap<String, String>,
     /// The MachineConfig that each pool's status was set to.
     last_served: BTreeMap<String, String>,
-    repairs: Repairs,
+    /// Repairs of rendered MachineConfigs that may not last.
+    repairs: Retries,
     /// Rendered MachineConfigs that could not be written, or whose pools could not, with the reason.
-    refusals: Refusals,
+    retries: Retries,
     refused: BTreeMap<String, String>,
     ledgers: LedgerQuery,
 }
 
 impl PoolController {
     /// A controller that has not looked yet. `identity` is this process' name, in events.
-    #[must_use]
-    pub fn new(client: Client, ledgers: Option<Ledgers>, identity: &str, health: Health) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        ledgers: Option<Ledgers>,
+        identity: &str,
+        health: Health,
+    ) -> Self {
         let (report, publisher) = Report::new(client.clone(), identity, health.clone());
         Self {
             report,
             publisher: Some(publisher),
             client,
             health,
-            known: Known::default(),
+            known: MetadataCache::default(),
             sources: Sources::default(),
             contents: Contents::default(),
             merged: MergedPools::default(),
             results: BTreeMap::new(),
             last_set: BTreeMap::new(),
             last_served: BTreeMap::new(),
-            repairs: Repairs::default(),
-            refusals: Refusals::default(),
+            repairs: Retries::default(),
+            retries: Retries::default(),
             refused: BTreeMap::new(),
             ledgers: LedgerQuery::new(ledgers),
         }
     }
 
     /// Renders the pools until that fails. Returns the reason.
-    pub async fn run(mut self) -> ControlError {
+    pub(crate) async fn run(mut self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         let publisher = OptionFuture::from(self.publisher.take().map(Publisher::run));
         tokio::select! {
@@ -208,9 +197,9 @@ impl PoolController {
         &self,
         pools: &'a [Pool],
         all: &AllMetadata,
-    ) -> (Attention, Vec<(&'a Pool, Rendering)>) {
+    ) -> (UnrenderedPools, Vec<(&'a Pool, Rendering)>) {
         let (rendered, now) = (self.rendered(all), Instant::now());
-        let (mut attention, mut renderings) = (Attention::default(), Vec::new());
+        let (mut attention, mut renderings) = (UnrenderedPools::default(), Vec::new());
         for pool in pools.iter().filter(|pool| !pool.is_deleted) {
             let state = self.state(pool, all);
             match plan(&state, &rendered) {
@@ -249,9 +238,9 @@ impl PoolController {
         let is_due = |config: &str| {
             renderings.iter().any(|(_, rendering)| rendering.machine_config.name() == config)
         };
-        self.refusals.retain(is_due);
+        self.retries.retain(is_due);
         self.refused.retain(|config, _| is_due(config));
-        let waiting = self.refusals.at(Instant::now());
+        let waiting = self.retries.at(Instant::now());
         let due =
             renderings.into_iter().filter(|(_, it)| !waiting.contains(it.machine_config.name()));
         let this = &*self;
@@ -267,15 +256,15 @@ impl PoolController {
             if result.is_err() {
                 self.health.metrics.failures.inc();
             }
-            match self.refusals.note(config, result) {
-                Noted::Written => {
+            match self.retries.note(config, result) {
+                WriteOutcome::Written => {
                     self.refused.remove(config);
                     self.written(pool, &rendering);
                 }
-                Noted::Refused(error) => {
+                WriteOutcome::Refused(error) => {
                     self.refused.insert(config.to_owned(), error);
                 }
-                Noted::Nothing => {}
+                WriteOutcome::Nothing => {}
             }
         }
         self.report.log_set();
@@ -304,7 +293,7 @@ impl PoolController {
             None => Ok(Applied::Done),
             Some(PoolField::Spec) => {
                 let patch = spec_write(pool, config, &sources);
-                apply_fields(&self.client, &kind, &object, &patch).await
+                apply_spec(&self.client, &kind, &object, &patch).await
             }
             Some(PoolField::Status) => {
                 let patch = status_write(pool, config, &sources);
@@ -318,7 +307,7 @@ impl PoolController {
         let (name, config) = (pool.object.name(), rendering.machine_config.name());
         match rendering.prepare {
             Some(Prepare::Repair(_)) => {
-                self.repairs.made(config, Instant::now());
+                self.repairs.delay(config, Instant::now());
                 self.contents.forget(config);
                 self.report.restored(pool, config);
             }
@@ -366,10 +355,10 @@ impl PoolController {
 }
 
 impl Reconciler for PoolController {
-    const KEEPS: &'static str = "rendered pools";
+    const SUBJECT: &'static str = "rendered pools";
 
     fn watched(&self) -> Vec<Watched> {
-        let all = Watched::custom(config_object("*"), configs()).known_to(&self.known);
+        let all = Watched::custom(config_object("*"), configs()).cached_in(&self.known);
         watched().into_iter().chain([all]).collect()
     }
 
@@ -378,7 +367,7 @@ impl Reconciler for PoolController {
             // A configuration that the operator sets is no conflict after it is gone.
             self.last_set.clear();
             self.last_served.clear();
-            self.report.attention(Attention::default());
+            self.report.attention(UnrenderedPools::default());
             return Err(error);
         }
         let Some(all) = self.known.all() else { return Ok(Requeue::Resync) };
@@ -410,7 +399,7 @@ impl Reconciler for PoolController {
         }
         let requeue = if is_superseded { Requeue::After(ANOTHER_LOOK) } else { Requeue::Resync };
         let now = Instant::now();
-        Ok(self.repairs.requeue(self.refusals.requeue(requeue, now), now))
+        Ok(self.repairs.requeue(self.retries.requeue(requeue, now), now))
     }
 }
 

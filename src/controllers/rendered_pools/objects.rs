@@ -11,11 +11,10 @@ use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL};
 use model::rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig, RenderedConfigs};
 use serde_json::{Map, Value, json};
 
-use crate::controllers::known::AllMetadata;
+use crate::controllers::metadata_cache::AllMetadata;
 use crate::kubernetes::apply::CustomWrite;
 use crate::kubernetes::write::{
-    Change, FieldsMetadata, FieldsPatch, Malformed, ObjectName, ObjectWrite, Precondition,
-    StatusPatch,
+    Change, Malformed, ObjectName, ObjectWrite, Precondition, SpecPatch, StatusPatch,
 };
 
 pub(super) const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
@@ -168,12 +167,8 @@ fn own_metadata(pool: &Pool, revision: u64) -> Map<String, Value> {
 }
 
 /// The write that sets a pool's spec to a rendered MachineConfig, made of `sources`.
-pub(super) fn spec_write(pool: &Pool, config: &str, sources: &BTreeSet<&str>) -> FieldsPatch {
-    let precondition = pool.precondition.clone();
-    FieldsPatch {
-        metadata: FieldsMetadata { precondition, fields: Map::new() },
-        spec: configuration(config, sources),
-    }
+pub(super) fn spec_write(pool: &Pool, config: &str, sources: &BTreeSet<&str>) -> SpecPatch {
+    SpecPatch { metadata: pool.precondition.clone(), spec: configuration(config, sources) }
 }
 
 /// The write that sets a pool's status to a rendered MachineConfig, made of `sources`.
@@ -191,18 +186,10 @@ fn configuration(config: &str, sources: &BTreeSet<&str>) -> Map<String, Value> {
 
 /// The write that deletes a rendered MachineConfig that was read.
 pub(super) fn delete_write(name: &str, present: &ObjectMeta) -> Result<CustomWrite, Malformed> {
-    let object = config_object(name);
-    let change = Change::Delete(Precondition::of(&object, present)?);
-    Ok(ObjectWrite { object, change })
+    ObjectWrite::delete(config_object(name), present)
 }
 
 /// A pool, as events refer to it.
 pub(super) fn reference(pool: &Pool) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(API_VERSION.to_owned()),
-        kind: Some(POOL_KIND.to_owned()),
-        name: Some(pool.object.name().to_owned()),
-        uid: Some(pool.uid.clone()),
-        ..ObjectReference::default()
-    }
+    pool_object(pool.object.name()).reference(API_VERSION, &pool.uid)
 }

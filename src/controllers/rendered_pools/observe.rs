@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{ApiResource, DynamicObject};
 use model::merged_pool::has_contents_of_name;
@@ -13,7 +14,7 @@ use serde_json::Map;
 
 use super::objects::{Pool, config_object, is_own, is_source, machine_config, pool, pool_object};
 use crate::controllers::NAMESPACE;
-use crate::controllers::known::AllMetadata;
+use crate::controllers::metadata_cache::AllMetadata;
 use crate::controllers::runtime::Watched;
 use crate::kubernetes::apply::{list, read, read_custom};
 use crate::kubernetes::client::{api, resource};
@@ -114,14 +115,41 @@ async fn read_configs<T>(
     Ok(read.into_iter().flatten().collect())
 }
 
-/// Results of comparing the contents of MachineConfigs with their names. Each is read once a change and not kept.
-#[derive(Default)]
-pub(super) struct Contents(BTreeMap<String, Content>);
+/// Values from the contents of MachineConfigs, by name, with the version that was read. Each is read once a change.
+struct ReadConfigs<T>(BTreeMap<String, (String, T)>);
 
-struct Content {
-    version: String,
-    is_changed: bool,
+impl<T> Default for ReadConfigs<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
 }
+
+impl<T> ReadConfigs<T> {
+    /// Reads the wanted ones that are new or changed, and forgets all others.
+    async fn update(
+        &mut self,
+        client: &Client,
+        all: &AllMetadata,
+        is_wanted: impl Fn(&str, &ObjectMeta) -> bool,
+        read: impl Fn(DynamicObject) -> T,
+    ) -> Result<(), ControlError> {
+        self.0.retain(|name, _| all.get(name).is_some_and(|metadata| is_wanted(name, metadata)));
+        let changed = all.iter().filter(|(name, metadata)| {
+            let known = self.0.get(*name).map(|(version, _)| version.as_str());
+            let is_known = known.is_some() && known == metadata.resource_version.as_deref();
+            is_wanted(name, metadata) && !is_known
+        });
+        let names = changed.map(|(name, _)| name.clone()).collect();
+        for (name, version, value) in read_configs(client, names, read).await? {
+            self.0.insert(name, (version, value));
+        }
+        Ok(())
+    }
+}
+
+/// Rendered MachineConfigs, by whether their contents were changed since they got their name.
+#[derive(Default)]
+pub(super) struct Contents(ReadConfigs<bool>);
 
 impl Contents {
     /// Reads those of `named` that are new or changed, and forgets all others.
@@ -131,39 +159,26 @@ impl Contents {
         all: &AllMetadata,
         named: &BTreeSet<String>,
     ) -> Result<(), ControlError> {
-        self.0.retain(|name, _| named.contains(name));
-        let unread = named.iter().filter(|name| {
-            let metadata = all.get(*name).filter(|metadata| is_own(name, metadata));
-            let known = self.0.get(*name).map(|content| content.version.as_str());
-            metadata.is_some_and(|it| known.is_none() || known != it.resource_version.as_deref())
-        });
+        let is_wanted =
+            |name: &str, metadata: &ObjectMeta| named.contains(name) && is_own(name, metadata);
         let is_changed =
             |object| !machine_config(object).is_ok_and(|config| has_contents_of_name(&config));
-        let read = read_configs(client, unread.cloned().collect(), is_changed);
-        for (name, version, is_changed) in read.await? {
-            self.0.insert(name, Content { version, is_changed });
-        }
-        Ok(())
+        self.0.update(client, all, is_wanted, is_changed).await
     }
 
     /// Forgets one that was written.
     pub(super) fn forget(&mut self, name: &str) {
-        self.0.remove(name);
+        self.0.0.remove(name);
     }
 
     pub(super) fn is_changed(&self, name: &str) -> bool {
-        self.0.get(name).is_some_and(|content| content.is_changed)
+        self.0.0.get(name).is_some_and(|(_, is_changed)| *is_changed)
     }
 }
 
-/// The MachineConfigs that pools may be made of, each read once a change.
+/// The MachineConfigs that pools may be made of, or the reason why one is malformed.
 #[derive(Default)]
-pub(super) struct Sources(BTreeMap<String, Source>);
-
-struct Source {
-    version: String,
-    read: Result<Arc<MachineConfig>, String>,
-}
+pub(super) struct Sources(ReadConfigs<Result<Arc<MachineConfig>, String>>);
 
 impl Sources {
     /// Reads those that are new or changed, and forgets those that are gone.
@@ -172,32 +187,20 @@ impl Sources {
         client: &Client,
         all: &AllMetadata,
     ) -> Result<(), ControlError> {
-        let is_there =
-            |name: &String| all.get(name).is_some_and(|metadata| is_source(name, metadata));
-        self.0.retain(|name, _| is_there(name));
-        let changed = all.iter().filter(|(name, metadata)| {
-            let version = metadata.resource_version.as_deref();
-            let known = self.0.get(*name).map(|source| source.version.as_str());
-            is_source(name, metadata) && (known.is_none() || known != version)
-        });
-        let names = changed.map(|(name, _)| name.clone()).collect();
-        let read = read_configs(client, names, |object| machine_config(object).map(Arc::new));
-        for (name, version, read) in read.await? {
-            self.0.insert(name, Source { version, read });
-        }
-        Ok(())
+        let read = |object| machine_config(object).map(Arc::new);
+        self.0.update(client, all, is_source, read).await
     }
 
     /// Well-formed MachineConfigs.
     pub(super) fn machine_configs(&self) -> BTreeMap<String, Arc<MachineConfig>> {
-        let read = |source: &Source| source.read.as_ref().ok().cloned();
-        self.0.iter().filter_map(|(name, it)| Some((name.clone(), read(it)?))).collect()
+        let read = self.0.0.iter();
+        read.filter_map(|(name, (_, it))| Some((name.clone(), it.clone().ok()?))).collect()
     }
 
     /// Reason that a pool cannot be merged: a selected MachineConfig is malformed.
     pub(super) fn unread(&self, selector: &LabelSelector, all: &AllMetadata) -> Option<String> {
-        let unread =
-            self.0.iter().filter_map(|(name, source)| Some((name, source.read.as_ref().err()?)));
+        let read = self.0.0.iter();
+        let unread = read.filter_map(|(name, (_, it))| Some((name, it.as_ref().err()?)));
         let mut selected = unread.filter(|(name, _)| {
             let labels = all.get(*name).and_then(|metadata| metadata.labels.clone());
             let labels = labels.unwrap_or_default().into_iter().map(|(key, it)| (key, it.into()));

@@ -54,9 +54,9 @@ pub(super) struct Report {
 
 /// Pools that are not rendered, with the reason.
 #[derive(Default)]
-pub(super) struct Attention(BTreeMap<String, (Option<ObjectReference>, String)>);
+pub(super) struct UnrenderedPools(BTreeMap<String, (Option<ObjectReference>, String)>);
 
-impl Attention {
+impl UnrenderedPools {
     pub(super) fn add(&mut self, pool: &Pool, reason: &str) {
         let new = || (Some(reference(pool)), String::new());
         let (_, reasons) = self.0.entry(pool.object.name().to_owned()).or_insert_with(new);
@@ -87,7 +87,7 @@ impl Report {
 
     /// Reports the reason that a pool is not rendered, once for each pool and reason: an event of each pool, and a log
     /// line for each reason.
-    pub(super) fn attention(&mut self, attention: Attention) {
+    pub(super) fn attention(&mut self, attention: UnrenderedPools) {
         let line = |(pool, (_, reason)): (&String, &(_, String))| {
             format!("MachineConfigPool {pool}: {reason}")
         };

@@ -17,9 +17,9 @@ use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use self::objects::{Observed, issued_write, records_write};
+use self::objects::{TokenObjects, issued_write, records_write};
 use super::certificates::{Observer, user_data, user_data_write};
-use super::refusals::{Noted, Refusals};
+use super::retries::{Retries, WriteOutcome};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use super::{NAMESPACE, until_applied};
 use crate::flags::{OFF, TokenFlags};
@@ -33,7 +33,7 @@ use crate::telemetry::{listed, log_token_steps};
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// Access mode of pools without an annotation, as their servers have it; unless off, user data gets tokens
     #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access")]
     access: AccessMode,
@@ -42,28 +42,28 @@ pub struct Settings {
 }
 
 /// Manages the tokens of a cluster.
-pub struct TokenController {
+pub(crate) struct TokenController {
     client: Client,
     observer: Observer,
     settings: Settings,
     events: Events,
     health: Health,
-    refusals: Refusals,
+    retries: Retries,
     reported: BTreeSet<String>,
     /// Number of pools at the last look.
     pools: usize,
-    done: Done,
+    done: TokenChanges,
 }
 
 /// Steps of a row of looks, which are logged together.
 #[derive(Default)]
-struct Done {
+struct TokenChanges {
     steps: Vec<Reason>,
     /// Secrets with user data that was written.
     secrets: Vec<String>,
 }
 
-impl Done {
+impl TokenChanges {
     fn log(self) {
         log_token_steps(&self.steps);
         if !self.secrets.is_empty() {
@@ -75,14 +75,13 @@ impl Done {
 
 impl TokenController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
-    #[must_use]
-    pub fn new(
-        client: Client,
+    pub(crate) fn new(
         observer: Observer,
         settings: Settings,
         identity: &str,
         health: Health,
     ) -> Self {
+        let client = observer.client.clone();
         let events = Events::new(client.clone(), identity);
         Self {
             client,
@@ -90,20 +89,20 @@ impl TokenController {
             settings,
             events,
             health,
-            refusals: Refusals::default(),
+            retries: Retries::default(),
             pools: 0,
             reported: BTreeSet::new(),
-            done: Done::default(),
+            done: TokenChanges::default(),
         }
     }
 
     /// Runs forever. Returns the error that ended it.
-    pub async fn run(self) -> ControlError {
+    pub(crate) async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         Box::pin(runtime::run(self, &client, &health)).await
     }
 
-    async fn observe(&self) -> Result<Observed, ControlError> {
+    async fn observe(&self) -> Result<TokenObjects, ControlError> {
         let cluster = self.observer.observe_user_data().await?;
         let secret = async |name| secret(&self.client, name).await;
         let (tokens, access) = (secret(Issued::SECRET).await?, secret(Records::SECRET).await?);
@@ -122,11 +121,15 @@ impl TokenController {
             faults.iter().map(|fault| format!("MachineConfigPool {fault}")).collect();
         let pools = wanted.understood();
         Condition::of_all("access", &faults).note(&self.health.status.degraded);
-        Ok(Observed { cluster, tokens, access, pools })
+        Ok(TokenObjects { cluster, tokens, access, pools })
     }
 
     /// Applies a write. After a conflict, everything is read again anyway.
-    async fn carry_out(&mut self, observed: &Observed, write: Write) -> Result<(), ControlError> {
+    async fn carry_out(
+        &mut self,
+        observed: &TokenObjects,
+        write: Write,
+    ) -> Result<(), ControlError> {
         let write = match write {
             Write::Issued(issued) => issued_write(observed.tokens.as_ref(), &issued)?,
             Write::Records(records) => records_write(observed.access.as_ref(), &records)?,
@@ -144,7 +147,7 @@ impl TokenController {
     /// Writes user data. A failure does not delay others.
     async fn write_user_data(
         &mut self,
-        observed: &Observed,
+        observed: &TokenObjects,
         write: &PointerWrite,
     ) -> Result<(), ControlError> {
         let name = write.name.rsplit('/').next().unwrap_or_default();
@@ -157,9 +160,9 @@ impl TokenController {
         if result.is_err() {
             self.health.metrics.failures.inc();
         }
-        match self.refusals.note(name, result) {
-            Noted::Written => self.done.secrets.push(name.to_owned()),
-            Noted::Refused(error) => {
+        match self.retries.note(name, result) {
+            WriteOutcome::Written => self.done.secrets.push(name.to_owned()),
+            WriteOutcome::Refused(error) => {
                 tracing::error!(
                     %object,
                     error,
@@ -169,12 +172,12 @@ impl TokenController {
                 );
                 self.events.publish(EventType::Warning, "token-not-written", object, &error).await;
             }
-            Noted::Nothing => {}
+            WriteOutcome::Nothing => {}
         }
         Ok(())
     }
 
-    async fn tell(&mut self, attention: Vec<String>) {
+    async fn report(&mut self, attention: Vec<String>) {
         Condition::of_all("tokens", &attention).note(&self.health.status.degraded);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.health.metrics.tokens_attention.set(count);
@@ -194,7 +197,7 @@ impl TokenController {
 }
 
 impl Reconciler for TokenController {
-    const KEEPS: &'static str = "tokens";
+    const SUBJECT: &'static str = "tokens";
 
     fn watched(&self) -> Vec<Watched> {
         let own = [Issued::SECRET, Records::SECRET]
@@ -221,12 +224,12 @@ impl TokenController {
         let observed = self.observe().await?;
         if observed.is_off()? {
             // Another controller reports the faults of certificates and user data.
-            self.tell(Vec::new()).await;
+            self.report(Vec::new()).await;
             return Ok(Requeue::Resync);
         }
         let is_there = |name: &str| observed.cluster.user_data.contains_key(name);
-        self.refusals.retain(is_there);
-        let state = observed.state(&self.refusals.waiting(Instant::now()))?;
+        self.retries.retain(is_there);
+        let state = observed.state(&self.retries.waiting(Instant::now()))?;
         self.pools = state.pools.len();
         let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
         let now = OffsetDateTime::now_utc();
@@ -237,9 +240,9 @@ impl TokenController {
                 Ok(Requeue::Now)
             }
             NextAction::Settled { until, attention } => {
-                self.tell(attention).await;
+                self.report(attention).await;
                 let requeue = until.map_or(Requeue::Resync, |until| Requeue::at(until, now));
-                Ok(self.refusals.requeue(requeue, Instant::now()))
+                Ok(self.retries.requeue(requeue, Instant::now()))
             }
         }
     }
@@ -250,7 +253,7 @@ async fn secret(client: &Client, name: &str) -> Result<Option<Secret>, ControlEr
 }
 
 /// Changes the tokens and records of a cluster by `change`, and retries after conflicts.
-pub async fn change_tokens<E: From<ControlError>>(
+pub(crate) async fn change_tokens<E: From<ControlError>>(
     client: &Client,
     change: impl Fn(&mut Issued, &mut Records) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -280,7 +283,7 @@ pub async fn change_tokens<E: From<ControlError>>(
 }
 
 /// Reads the records of a cluster's tokens.
-pub async fn records(client: &Client) -> Result<Records, ControlError> {
+pub(crate) async fn records(client: &Client) -> Result<Records, ControlError> {
     let access = secret(client, Records::SECRET).await?;
     Ok(objects::read_tokens(None, access.as_ref())?.1)
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::access::rotation::{FetchCredential, Issued, PointerToken, TokenState};
 use model::access::{AccessMode, Records};
 use model::pointer_config::PointerConfig;
@@ -13,16 +12,14 @@ use serde_json::Value;
 
 use super::super::NAMESPACE;
 use crate::controllers::certificates::{ClusterState, is_unused, user_data};
-use crate::kubernetes::write::{
-    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
+use crate::kubernetes::write::{Malformed, ObjectName, SecretWrite};
 use model::access::ACCESS_ANNOTATION;
 
 /// Field manager that renders `*-user-data-managed` in OpenShift, and removes headers from it.
 const OPERATOR: &str = "machine-config-operator";
 
 /// The objects as last read.
-pub(super) struct Observed {
+pub(super) struct TokenObjects {
     /// Objects of the certificates, with all user data.
     pub(super) cluster: ClusterState,
     pub(super) tokens: Option<Secret>,
@@ -31,7 +28,7 @@ pub(super) struct Observed {
     pub(super) pools: BTreeMap<String, AccessMode>,
 }
 
-impl Observed {
+impl TokenObjects {
     /// Input of a plan. `waiting` are Secrets whose last write failed, with the reason if the API server refused it for
     /// good.
     pub(super) fn state(
@@ -149,25 +146,8 @@ fn json_write(
 ) -> Result<SecretWrite, Malformed> {
     let object = ObjectName::secret(NAMESPACE, name);
     let json = serde_json::to_vec(value).map_err(|error| object.malformed(error.to_string()))?;
-    let change = match present {
-        Some(present) => Change::Patch(MergePatch::new(
-            Precondition::of(&object, &present.metadata)?,
-            BTreeMap::new(),
-            [(key, Some(ByteString(json)))].into(),
-        )),
-        None => Change::Create(Secret {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                namespace: Some(NAMESPACE.to_owned()),
-                annotations: Some(
-                    [("openshift.io/description".to_owned(), description.to_owned())].into(),
-                ),
-                ..ObjectMeta::default()
-            },
-            type_: Some("Opaque".to_owned()),
-            data: Some([(key.to_owned(), ByteString(json))].into()),
-            ..Secret::default()
-        }),
-    };
-    Ok(ObjectWrite { object, change })
+    let annotation = ("openshift.io/description".to_owned(), description.to_owned());
+    // An existing Secret keeps its annotations.
+    let annotations = present.is_none().then_some(annotation).into_iter().collect();
+    SecretWrite::put(object, present, "Opaque", annotations, [(key, Some(ByteString(json)))].into())
 }

@@ -33,18 +33,18 @@ pub struct Answer {
     /// Counter of the requests with this answer.
     pub requests: Counter,
     /// The config that overlays of machines are merged into.
-    pub(super) base: Arc<Base>,
+    pub(super) base: Arc<OverlayBase>,
 }
 
 /// The inputs of an answer, and what is prepared of them when the first machine with an overlay asks.
 #[derive(Debug)]
-pub(super) struct Base {
+pub(super) struct OverlayBase {
     inputs: PoolInputs,
     variant: Variant,
     prepared: OnceLock<Result<Box<MergeBase>, String>>,
 }
 
-impl Base {
+impl OverlayBase {
     pub(super) fn new(inputs: &PoolInputs, variant: Variant) -> Self {
         Self { inputs: inputs.clone(), variant, prepared: OnceLock::new() }
     }

@@ -25,7 +25,7 @@ use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
 use model::render::{self, CompressedContents, ExposedPlaces, SelectError};
 
 use self::pool::Pool;
-pub use self::pool::{PoolState, ShownConfigs};
+pub use self::pool::{PoolConfigs, PoolState};
 use self::variant::Variant;
 use crate::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
@@ -103,10 +103,10 @@ impl Answers {
     /// Renders the present and the former config of a pool in the newest spec; `None` if there is no such
     /// pool. Blocks while it renders.
     #[must_use]
-    pub fn shown(&self, pool: &str) -> Option<ShownConfigs> {
+    pub fn configs(&self, pool: &str) -> Option<PoolConfigs> {
         let table = self.table.load();
         let pool = Arc::clone(table.as_ref()?.pools.get(pool)?);
-        Some(pool.shown())
+        Some(pool.configs())
     }
 
     /// Returns `true` if inputs were read, by this or an earlier process.

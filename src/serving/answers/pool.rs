@@ -10,8 +10,8 @@ use ignition::{Form, SpecVersion};
 use model::render::{self, CompressedContents, PoolInputs, SelectError};
 use tokio::sync::OnceCell;
 
-use super::answer::{Answer, Base, Refusal, etag};
-use super::segments::SharedPieces;
+use super::answer::{Answer, OverlayBase, Refusal, etag};
+use super::segments::SharedSegments;
 use super::variant::Variant;
 use crate::telemetry::{Metrics, PoolLabel};
 
@@ -22,20 +22,20 @@ pub(super) struct Pool {
     pub(super) name: Arc<str>,
     pub(super) inputs: Result<PoolInputs, SelectError>,
     /// Earlier inputs that rendered, the newest first: each in older versions than those ahead of it.
-    good_before: Vec<Good>,
+    good_before: Vec<RenderableInputs>,
     /// True if the previous inputs could not be rendered.
     was_failing: bool,
     /// Results by [`Variant::index`].
     pub(super) outcomes: [OnceCell<Outcome>; Variant::COUNT],
     /// Pieces that the bodies share.
-    pieces: SharedPieces,
+    pieces: SharedSegments,
     /// Result of rendering the present inputs in the newest version, once it is known.
-    pub(super) check: OnceLock<Result<Checked, String>>,
+    pub(super) check: OnceLock<Result<RenderCheck, String>>,
 }
 
 /// Facts about inputs that render.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct RenderCheck {
     /// Secrets in the rendered config.
     pub(super) secrets: Vec<Secret>,
     /// Oldest version in which they render. They also render in all newer ones.
@@ -56,7 +56,7 @@ pub struct PoolState {
 
 /// Configs of a pool in the newest spec, for people.
 #[derive(Debug)]
-pub struct ShownConfigs {
+pub struct PoolConfigs {
     /// Served machine config, rendered.
     pub served: Option<(String, Bytes)>,
     /// Machine config served before, rendered.
@@ -64,7 +64,7 @@ pub struct ShownConfigs {
 }
 
 #[derive(Debug, Clone)]
-struct Good {
+struct RenderableInputs {
     inputs: PoolInputs,
     /// Oldest version in which they render.
     oldest: SpecVersion,
@@ -105,10 +105,10 @@ impl Pool {
     }
 
     /// Good inputs of this pool for its next state.
-    fn good_inputs(&self) -> Vec<Good> {
+    fn good_inputs(&self) -> Vec<RenderableInputs> {
         let mut all = Vec::new();
         if let (Ok(inputs), Some(Ok(checked))) = (&self.inputs, self.check.get()) {
-            all.push(Good { inputs: inputs.clone(), oldest: checked.oldest });
+            all.push(RenderableInputs { inputs: inputs.clone(), oldest: checked.oldest });
         }
         let oldest = all.first().map(|it| it.oldest);
         let older =
@@ -158,7 +158,7 @@ impl Pool {
     }
 
     /// The configs that people see.
-    pub(super) fn shown(&self) -> ShownConfigs {
+    pub(super) fn configs(&self) -> PoolConfigs {
         let render = |inputs: &PoolInputs| {
             let compressed = CompressedContents::default();
             let body =
@@ -170,7 +170,7 @@ impl Pool {
         // Inputs that are not rendered have nothing to compare: machines get those before them.
         let served = rendered.find_map(|it| it);
         let before = rendered.find_map(|it| it);
-        ShownConfigs { served, before }
+        PoolConfigs { served, before }
     }
 
     /// Versions in which the present inputs cannot be rendered, while machines get an older config in them.
@@ -289,7 +289,7 @@ impl Pool {
         let _ = self.check.set(result);
     }
 
-    fn checked(&self, inputs: &PoolInputs, metrics: &Metrics) -> Result<Checked, String> {
+    fn checked(&self, inputs: &PoolInputs, metrics: &Metrics) -> Result<RenderCheck, String> {
         let compressed = CompressedContents::default();
         let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
         let body = self.body(inputs, newest, &compressed, metrics)?;
@@ -298,7 +298,7 @@ impl Pool {
             render::render(inputs, *version, Form::Plain, &compressed).is_ok()
         };
         let oldest = SpecVersion::ALL.into_iter().find(renders).unwrap_or(SpecVersion::NEWEST);
-        Ok(Checked { secrets, oldest })
+        Ok(RenderCheck { secrets, oldest })
     }
 
     fn body(
@@ -331,7 +331,7 @@ impl Pool {
         let requests = metrics.requests(label, Some(variant.version), 200);
         let configuration = inputs.configuration.as_str().into();
         let (length, is_restricted) = (body.len().into(), inputs.credentials.is_some());
-        let base = Arc::new(Base::new(inputs, variant));
+        let base = Arc::new(OverlayBase::new(inputs, variant));
         Ok(Arc::new(Answer {
             body,
             length,

@@ -7,11 +7,13 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
+
+use crate::sync::lock;
 
 /// Minimum length of a text, in bytes, that is searched in other bodies.
 const MIN_TEXT: usize = 512;
@@ -20,13 +22,13 @@ const MIN_SHARED: usize = 4 << 10;
 
 /// Pieces of a pool's bodies.
 #[derive(Debug, Default)]
-pub(super) struct SharedPieces(Mutex<Vec<Bytes>>);
+pub(super) struct SharedSegments(Mutex<Vec<Bytes>>);
 
-impl SharedPieces {
+impl SharedSegments {
     /// Splits `body` into pieces, and shares those in earlier ones.
     pub(super) fn segments(&self, body: &Bytes) -> Segments {
         let mut pieces = Vec::new();
-        let mut bases = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bases = lock(&self.0);
         let known = bases.clone();
         let mut own = |range: Range<usize>| {
             if range.is_empty() {
@@ -41,7 +43,7 @@ impl SharedPieces {
             Some(piece)
         };
         let mut end = 0;
-        for Stretch { at, base, from } in stretches(body, &known) {
+        for SharedRange { at, base, from } in shared_ranges(body, &known) {
             pieces.extend(own(end..at.start));
             pieces.push(known[base].slice(from..from + at.len()));
             end = at.end;
@@ -95,21 +97,21 @@ impl From<Bytes> for Segments {
 }
 
 /// A range of a body that is in a base too.
-struct Stretch {
+struct SharedRange {
     at: Range<usize>,
     base: usize,
     from: usize,
 }
 
 /// Finds ranges of `body` that are in the bases too: the longest around each common text.
-fn stretches(body: &[u8], bases: &[Bytes]) -> Vec<Stretch> {
+fn shared_ranges(body: &[u8], bases: &[Bytes]) -> Vec<SharedRange> {
     let mut known: HashMap<&[u8], Vec<(usize, usize)>> = HashMap::new();
     for (number, base) in bases.iter().enumerate() {
         for text in texts(base) {
             known.entry(&base[text.clone()]).or_default().push((number, text.start));
         }
     }
-    let mut found: Vec<Stretch> = Vec::new();
+    let mut found: Vec<SharedRange> = Vec::new();
     let mut end = 0;
     for text in texts(body) {
         // The previous range may include it.
@@ -123,12 +125,12 @@ fn stretches(body: &[u8], bases: &[Bytes]) -> Vec<Stretch> {
             let earlier = same(before.iter().rev(), base[..from].iter().rev());
             let later = same(after.iter(), base[from + text.len()..].iter());
             let at = text.start - earlier..text.end + later;
-            Stretch { at, base: number, from: from - earlier }
+            SharedRange { at, base: number, from: from - earlier }
         });
         let longest = around.max_by_key(|it| it.at.len());
-        if let Some(stretch) = longest.filter(|it| it.at.len() >= MIN_SHARED) {
-            end = stretch.at.end;
-            found.push(stretch);
+        if let Some(range) = longest.filter(|it| it.at.len() >= MIN_SHARED) {
+            end = range.at.end;
+            found.push(range);
         }
     }
     found
@@ -197,7 +199,7 @@ mod tests {
 
     /// Bytes in memory for bodies that are shared in this order.
     fn held(bodies: &[Bytes]) -> (Vec<Segments>, usize) {
-        let shared = SharedPieces::default();
+        let shared = SharedSegments::default();
         let segments: Vec<_> = bodies.iter().map(|it| shared.segments(it)).collect();
         for (segments, body) in segments.iter().zip(bodies) {
             assert_eq!((&segments.to_bytes(), segments.len()), (body, body.len()));

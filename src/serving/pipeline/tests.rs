@@ -28,24 +28,24 @@ const WORKER: &str = "worker";
 const INFRA: &str = "infra";
 const SLIP: &str = "enforced";
 
-const EVENTS: [fn(&mut Site); 14] = [
-    Site::look,
-    Site::look,
-    Site::restart,
-    |site| site.remove(Records::FILE),
-    Site::lose_tokens,
-    Site::back_up,
-    Site::restore,
-    |site| site.annotate(WORKER, "audit"),
-    |site| site.annotate(WORKER, "enforce"),
-    |site| site.annotate(WORKER, SLIP),
-    Site::toggle_infra,
-    |site| site.toggle_old(WORKER),
-    |site| site.toggle_old(INFRA),
-    Site::toggle_lock,
+const EVENTS: [fn(&mut Fixture); 14] = [
+    Fixture::look,
+    Fixture::look,
+    Fixture::restart,
+    |fixture| fixture.remove(Records::FILE),
+    Fixture::lose_tokens,
+    Fixture::back_up,
+    Fixture::restore,
+    |fixture| fixture.annotate(WORKER, "audit"),
+    |fixture| fixture.annotate(WORKER, "enforce"),
+    |fixture| fixture.annotate(WORKER, SLIP),
+    Fixture::toggle_infra,
+    |fixture| fixture.toggle_old(WORKER),
+    |fixture| fixture.toggle_old(INFRA),
+    Fixture::toggle_lock,
 ];
 
-struct Site {
+struct Fixture {
     _directory: TempDir,
     state: StateDirectory,
     policy: Arc<ArcSwap<Policy>>,
@@ -64,7 +64,7 @@ struct Site {
     done: Vec<usize>,
 }
 
-impl Site {
+impl Fixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::of_this_server(directory.path()).unwrap();
@@ -73,7 +73,7 @@ impl Site {
         let wanted = || Ok::<_, StateError>((vec![host()], RotationRequest::default()));
         state.reconcile(wanted, &policy, now).unwrap();
         let (policy, pipeline) = start(&state);
-        let mut site = Self {
+        let mut fixture = Self {
             _directory: directory,
             state,
             policy,
@@ -86,8 +86,8 @@ impl Site {
             closed: BTreeSet::new(),
             done: Vec::new(),
         };
-        site.look();
-        site
+        fixture.look();
+        fixture
     }
 
     /// Returns `true` if nothing can be written.
@@ -289,12 +289,12 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
 fn no_order_of_events_serves_a_stranger() {
     let (mut open, mut closed) = (0, 0);
     for seed in 1..24_u64 {
-        let (mut site, mut random) = (Site::new(), seed);
+        let (mut fixture, mut random) = (Fixture::new(), seed);
         if seed % 2 == 0 {
-            site.annotate(WORKER, "audit");
-            site.toggle_old(WORKER);
-            site.annotate(WORKER, "enforce");
-            assert!(site.open.contains(WORKER), "it is open on evidence");
+            fixture.annotate(WORKER, "audit");
+            fixture.toggle_old(WORKER);
+            fixture.annotate(WORKER, "enforce");
+            assert!(fixture.open.contains(WORKER), "it is open on evidence");
         }
         for _ in 0..25 {
             // Marsaglia's xorshift64.
@@ -302,14 +302,15 @@ fn no_order_of_events_serves_a_stranger() {
             random ^= random >> 7;
             random ^= random << 17;
             let event = usize::try_from(random % EVENTS.len() as u64).unwrap();
-            site.done.push(event);
-            EVENTS[event](&mut site);
-            site.check();
-            let is_asked = site.pools[WORKER] == "enforce";
-            open += u32::from(is_asked && site.open.contains(WORKER));
-            closed += u32::from(site.judged(WORKER, Credential::Missing) == Some(Refusal::Missing));
+            fixture.done.push(event);
+            EVENTS[event](&mut fixture);
+            fixture.check();
+            let is_asked = fixture.pools[WORKER] == "enforce";
+            open += u32::from(is_asked && fixture.open.contains(WORKER));
+            closed +=
+                u32::from(fixture.judged(WORKER, Credential::Missing) == Some(Refusal::Missing));
         }
-        site.settles();
+        fixture.settles();
     }
     assert!(open > 10 && closed > 10, "both came about: {open}, {closed}");
 }
@@ -327,13 +328,13 @@ fn an_order_that_has_served_a_stranger_does_so_no_more() {
         // A typo in the mode, and a restart.
         &[11, 0, 9, 2, 8],
     ] {
-        let mut site = Site::new();
+        let mut fixture = Fixture::new();
         for &event in order {
-            site.done.push(event);
-            EVENTS[event](&mut site);
-            site.check();
+            fixture.done.push(event);
+            EVENTS[event](&mut fixture);
+            fixture.check();
         }
-        assert!(site.open.is_empty(), "{order:?}");
-        site.settles();
+        assert!(fixture.open.is_empty(), "{order:?}");
+        fixture.settles();
     }
 }

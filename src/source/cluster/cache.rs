@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::objects::MachineConfig;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::kind::Kind;
 use crate::files::bounded;
-use crate::files::replace::{self, PRIVATE, WriteError};
+use crate::files::replace::{self, FileError, PRIVATE};
 use crate::source::manifest::check_json;
 use crate::store::newest;
 use crate::telemetry::Reporting;
@@ -40,20 +40,6 @@ pub(super) struct Cache {
     written: HashMap<String, Arc<MachineConfig>>,
 }
 
-/// Reason why the cache cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {error}", path.display())]
-pub(super) struct LoadError {
-    path: PathBuf,
-    error: io::Error,
-}
-
-#[derive(Serialize)]
-struct Saved<'a>(BTreeMap<&'static str, &'a [Box<RawValue>]>);
-
-#[derive(Deserialize)]
-struct Loaded(BTreeMap<String, Vec<Box<RawValue>>>);
-
 impl Cache {
     pub(super) fn new(directory: PathBuf) -> Self {
         Self { directory, written: HashMap::new() }
@@ -68,10 +54,10 @@ impl Cache {
     }
 
     /// Reads the files of an earlier server, `None` if there are none.
-    pub(super) fn load(&self) -> Result<Option<Snapshot>, LoadError> {
+    pub(super) fn load(&self) -> Result<Option<Snapshot>, FileError> {
         let path = self.objects();
         let Some(bytes) = read(&path)? else { return Ok(None) };
-        let Loaded(mut lists) = parse(&path, &bytes)?;
+        let mut lists: BTreeMap<String, Vec<Box<RawValue>>> = parse(&path, &bytes)?;
         let mut snapshot = Snapshot::default();
         for kind in Kind::ALL {
             if let Some(list) = lists.remove(kind.name()) {
@@ -97,10 +83,10 @@ impl Cache {
     }
 
     /// Writes changes since the last write.
-    fn save(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
+    fn save(&mut self, snapshot: &Snapshot) -> Result<(), FileError> {
         let directory = self.machine_configs();
         replace::create_directory(&directory)?;
-        let failed = |path: &Path, error: io::Error| WriteError { path: path.to_owned(), error };
+        let failed = |path: &Path, error: io::Error| FileError { path: path.to_owned(), error };
         for config in &snapshot.machine_configs {
             let name = config.name();
             if self.written.get(name).is_some_and(|written| Arc::ptr_eq(written, config)) {
@@ -112,15 +98,14 @@ impl Cache {
             self.written.insert(name.to_owned(), Arc::clone(config));
         }
         let path = self.objects();
-        let lists = snapshot.objects.iter().map(|(kind, list)| (kind.name(), &list[..]));
-        let json = serde_json::to_vec(&Saved(lists.collect()));
+        let lists = snapshot.objects.iter().map(|(kind, list)| (kind.name(), list));
+        let json = serde_json::to_vec(&lists.collect::<BTreeMap<_, _>>());
         replace::replace_own(&path, &json.map_err(|e| failed(&path, e.into()))?, PRIVATE)?;
 
         let names = snapshot.machine_configs.iter().map(|config| OsStr::new(config.name()));
         let names: HashSet<_> = names.collect();
         let is_kept = |path: &Path| names.contains(path.file_stem().unwrap_or_default());
-        let present = list(&directory).map_err(|e| failed(&e.path, e.error))?;
-        for path in present.iter().filter(|path| !is_kept(path)) {
+        for path in list(&directory)?.iter().filter(|path| !is_kept(path)) {
             std::fs::remove_file(path).map_err(|error| failed(path, error))?;
         }
         self.written.retain(|name, _| is_kept(&directory.join(format!("{name}.json"))));
@@ -129,8 +114,8 @@ impl Cache {
 }
 
 /// The files of a directory that are not hidden; none if it does not exist.
-fn list(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
-    let failed = |error| LoadError { path: directory.to_owned(), error };
+fn list(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let failed = |error| FileError { path: directory.to_owned(), error };
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -143,16 +128,16 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     paths.filter(|path| path.as_ref().map_or(true, is_visible)).collect()
 }
 
-fn read(path: &Path) -> Result<Option<Vec<u8>>, LoadError> {
+fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     match bounded::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(LoadError { path: path.to_owned(), error }),
+        Err(error) => Err(FileError { path: path.to_owned(), error }),
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(path: &Path, bytes: &'a [u8]) -> Result<T, LoadError> {
-    let failed = |error: io::Error| LoadError { path: path.to_owned(), error };
+fn parse<'a, T: Deserialize<'a>>(path: &Path, bytes: &'a [u8]) -> Result<T, FileError> {
+    let failed = |error: io::Error| FileError { path: path.to_owned(), error };
     let text = std::str::from_utf8(bytes).map_err(|error| failed(io::Error::other(error)))?;
     check_json(text).map_err(|error| failed(io::Error::other(error)))?;
     serde_json::from_str(text).map_err(|error| failed(error.into()))

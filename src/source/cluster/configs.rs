@@ -12,7 +12,7 @@ use model::inputs::Problem;
 use model::objects::MachineConfig;
 
 use super::kind::Kind;
-use super::report::{Change, Item};
+use super::report::{Change, WatchedObject};
 use crate::source::manifest::config_warnings;
 
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Configs {
         }
     }
 
-    fn seen(&mut self, item: &Item) {
+    fn seen(&mut self, item: &WatchedObject) {
         if let Some(config) = self.wanted.get_mut(&item.name)
             && config.version != item.version
         {
@@ -115,13 +115,13 @@ impl Configs {
     }
 
     /// Applies the result of a fetch, `None` if the object does not exist.
-    pub(super) fn fetched(&mut self, name: &str, item: Option<Item>) {
+    pub(super) fn fetched(&mut self, name: &str, item: Option<WatchedObject>) {
         let Some(config) = self.wanted.get_mut(name) else { return };
         let again = config.fetch == Fetch::UnderWayAndNeeded;
         config.fetch = if again { Fetch::Needed } else { Fetch::Done };
         config.is_known = true;
         config.problem = None;
-        let Some(Item { version, json: Some(json), .. }) = item else {
+        let Some(WatchedObject { version, json: Some(json), .. }) = item else {
             config.version.clear();
             config.object = None;
             return;
@@ -193,9 +193,13 @@ mod tests {
     use serde_json::json;
     use serde_json::value::to_raw_value;
 
-    fn item(name: &str, version: &str) -> Item {
+    fn item(name: &str, version: &str) -> WatchedObject {
         let object = json!({"metadata": {"name": name, "resourceVersion": version}});
-        Item { name: name.into(), version: version.into(), json: to_raw_value(&object).ok() }
+        WatchedObject {
+            name: name.into(),
+            version: version.into(),
+            json: to_raw_value(&object).ok(),
+        }
     }
 
     fn wanting(names: &[&str]) -> Configs {
@@ -249,8 +253,11 @@ mod tests {
         let mut configs = wanting(&["a"]);
         configs.fetched("a", Some(item("a", "1")));
         let broken = json!({"metadata": {"name": "a"}, "spec": {"fips": "yes"}});
-        let broken =
-            Item { name: "a".into(), version: "2".into(), json: to_raw_value(&broken).ok() };
+        let broken = WatchedObject {
+            name: "a".into(),
+            version: "2".into(),
+            json: to_raw_value(&broken).ok(),
+        };
         configs.fetched("a", Some(broken));
         assert_eq!(configs.objects().len(), 1);
         let problem = configs.problems().next().unwrap().to_string();

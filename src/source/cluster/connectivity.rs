@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use tokio::sync::mpsc;
 
-use super::kind::{Kind, Raw};
+use super::kind::{Kind, RawObject};
 use super::report::Report;
 use crate::kubernetes::client::reason;
 
@@ -20,7 +20,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reports each answer, or its absence, until the receiver is gone.
 pub(super) async fn ask(client: Client, reports: mpsc::Sender<Report>) {
-    let pools = Kind::MachineConfigPool.api::<PartialObjectMeta<Raw>>(&client);
+    let pools = Kind::MachineConfigPool.api::<PartialObjectMeta<RawObject>>(&client);
     let one = ListParams::default().limit(1);
     loop {
         let answer = match tokio::time::timeout(ANSWER_TIMEOUT, pools.list(&one)).await {

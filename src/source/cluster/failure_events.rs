@@ -1,6 +1,5 @@
 //! Publishes reports of failed first boots as Events of their pools, where the service account is allowed to.
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
@@ -10,8 +9,11 @@ use model::escape::escaped;
 use model::ledger::FailureReport;
 use tokio::sync::mpsc;
 
-use crate::kubernetes::client;
+use super::kind::Kind;
+use crate::kubernetes::ObjectName;
 use crate::kubernetes::events::Events;
+
+const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
 
 /// Publishes each report of a machine of an existing pool, until the sender is gone. A failure is only logged.
 pub(super) async fn publish(
@@ -19,19 +21,12 @@ pub(super) async fn publish(
     identity: String,
     mut reports: mpsc::Receiver<FailureReport>,
 ) {
-    let group = "machineconfiguration.openshift.io";
-    let resource = client::resource(group, "v1", "MachineConfigPool", "machineconfigpools");
-    let pools: Api<PartialObjectMeta<DynamicObject>> = client::api(&client, "", &resource);
+    let pools = Kind::MachineConfigPool.api(&client);
     let events = Events::new(client, &identity);
     while let Some(FailureReport { pool, node, stage, image, message }) = reports.recv().await {
         let Some(found) = find(&pools, &pool).await else { continue };
-        let object = ObjectReference {
-            api_version: Some(resource.api_version.clone()),
-            kind: Some(resource.kind.clone()),
-            name: found.name,
-            uid: found.uid,
-            ..ObjectReference::default()
-        };
+        let object = ObjectName::new("MachineConfigPool", "", &pool);
+        let object = object.reference(API_VERSION, found.uid.as_deref().unwrap_or_default());
         let of = if image.is_empty() { String::new() } else { format!(" (image: {image})") };
         let note = format!(
             "node {node} reports that its first boot failed at stage {stage:?}: {message}{of}"

@@ -184,7 +184,7 @@ impl Kind {
 
 /// An object with only its metadata parsed, so that one malformed object does not affect the list.
 #[derive(Debug, Clone)]
-pub(super) struct Raw {
+pub(super) struct RawObject {
     metadata: ObjectMeta,
     pub(super) json: Box<RawValue>,
 }
@@ -195,7 +195,7 @@ struct OnlyMetadata {
     metadata: ObjectMeta,
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
         let OnlyMetadata { metadata } =
@@ -204,7 +204,7 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-impl Resource for Raw {
+impl Resource for RawObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 

@@ -9,8 +9,8 @@ use kube::Client;
 use kube::api::ListParams;
 use tokio::sync::mpsc;
 
-use super::kind::{Kind, Raw};
-use super::report::{Item, LiveList, LiveRead, LiveRequest, Report};
+use super::kind::{Kind, RawObject};
+use super::report::{LiveList, LiveRead, LiveRequest, Report, WatchedObject};
 use crate::kubernetes::client::{self, found, reason};
 
 /// Kinds that choose a pool's MachineConfig and its image.
@@ -44,10 +44,10 @@ async fn lists(kubeconfig: Option<PathBuf>) -> Result<Vec<LiveList>, String> {
 
 /// Lists a kind, without a resource version: the answer is not from the API server's cache.
 async fn list(kind: Kind, client: &Client) -> kube::Result<Option<LiveList>> {
-    let listed = found(kind.api::<Raw>(client).list(&ListParams::default()).await)?;
+    let listed = found(kind.api::<RawObject>(client).list(&ListParams::default()).await)?;
     Ok(listed.map(|list| LiveList {
         kind,
         version: list.metadata.resource_version.unwrap_or_default(),
-        items: list.items.into_iter().map(Item::from).collect(),
+        items: list.items.into_iter().map(WatchedObject::from).collect(),
     }))
 }

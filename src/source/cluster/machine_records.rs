@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
 use kube::{Api, Client};
@@ -13,7 +12,7 @@ use model::objects::{FIRST_BOOT_MACHINE_VERSION, OPERATOR_NAMESPACE};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
-use super::kind::{Kind, Raw};
+use super::kind::{Kind, RawObject};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{Precondition, StatusPatch};
 use crate::kubernetes::{ControlError, ObjectName, api_error};
@@ -23,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(3);
 
 /// Records of a cluster's machines.
 pub struct MachineRecords {
-    machines: Api<Raw>,
+    machines: Api<RawObject>,
     events: Events,
 }
 
@@ -83,23 +82,20 @@ impl MachineRecords {
 
     /// Publishes an Event about a machine. A failure is only logged.
     pub(crate) async fn warn(&self, name: &str, uid: &str, reason: &str, note: &str) {
-        let object = ObjectReference {
-            api_version: Some(FIRST_BOOT_MACHINE_VERSION.to_owned()),
-            kind: Some("FirstBootMachine".to_owned()),
-            name: Some(name.to_owned()),
-            namespace: Some(OPERATOR_NAMESPACE.to_owned()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        };
+        let object = object(name).reference(FIRST_BOOT_MACHINE_VERSION, uid);
         self.events.publish_about(EventType::Warning, reason, &object, note).await;
     }
 }
 
+fn object(name: &str) -> ObjectName {
+    ObjectName::new("FirstBootMachine", OPERATOR_NAMESPACE, name)
+}
+
 async fn within(
     name: &str,
-    request: impl Future<Output = kube::Result<Raw>>,
+    request: impl Future<Output = kube::Result<RawObject>>,
 ) -> Result<MachineState, RecordError> {
-    let object = ObjectName::new("FirstBootMachine", OPERATOR_NAMESPACE, name);
+    let object = object(name);
     let Ok(answer) = timeout(LONGEST, request).await else {
         let seconds = LONGEST.as_secs();
         return Err(RecordError::Unreachable(format!("{object}: no answer within {seconds} s")));

@@ -24,11 +24,11 @@ mod registry_cas;
 mod report;
 mod secrets;
 mod session;
+mod settings;
 mod token;
 mod view;
 mod watching;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::Client;
@@ -47,57 +47,30 @@ use crate::kubernetes::client::{self, ConnectError};
 use crate::telemetry::Reporting;
 
 pub use super::cluster::machine_records::{MachineRecords, RecordError};
-pub use super::cluster::registry_cas::{MapSeen, RegistryCaMap};
+pub use super::cluster::registry_cas::{RegistryCaMap, RegistryCaMapState};
 pub use super::cluster::report::LiveRequest;
 pub use super::cluster::secrets::NamedSecret;
+pub use super::cluster::settings::Settings;
 
 /// Quiet time before a publication, because reports come in bursts.
 const QUIET: Duration = Duration::from_millis(10);
 /// Maximum wait for quiet.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Settings of a cluster source.
-#[derive(Debug)]
-pub struct Settings {
-    /// Path of a kubeconfig; `None` for the pod's service account.
-    pub kubeconfig: Option<PathBuf>,
-    /// URL of the API server for new machines.
-    pub apiserver_url: String,
-    /// Directory with the bootstrap `token` and `ca.crt`.
-    pub token_dir: PathBuf,
-    /// Directory of the cache, if there is one.
-    pub cache_dir: Option<PathBuf>,
-    /// Secret with the registry credentials for machines of all enforced pools; `None` reads no Secret.
-    pub registry_credentials: Option<SecretName>,
-    /// True if machines with names are served.
-    pub machines: bool,
-}
-
 /// A connection to a cluster.
 pub struct Cluster {
     client: Client,
-    kubeconfig: Option<PathBuf>,
-    apiserver_url: String,
+    settings: Settings,
     token: TokenFiles,
-    cache: Option<Cache>,
-    registry_credentials: Option<SecretName>,
     live_requests: Option<mpsc::Receiver<LiveRequest>>,
-    machines: bool,
 }
 
 impl Cluster {
     /// Creates a client, and reads the token. It sends no request. Must be called within a runtime.
     pub async fn connect(settings: Settings) -> Result<Self, ConnectError> {
-        Ok(Self {
-            client: client::connect(settings.kubeconfig.clone()).await?,
-            kubeconfig: settings.kubeconfig,
-            apiserver_url: settings.apiserver_url,
-            token: TokenFiles::open(settings.token_dir),
-            cache: settings.cache_dir.map(Cache::new),
-            registry_credentials: settings.registry_credentials,
-            live_requests: None,
-            machines: settings.machines,
-        })
+        let client = client::connect(settings.kubeconfig.clone()).await?;
+        let token = TokenFiles::open(settings.token_dir.clone());
+        Ok(Self { client, settings, token, live_requests: None })
     }
 
     /// Reads the pools at each of these requests.
@@ -105,7 +78,7 @@ impl Cluster {
         self.live_requests = Some(requests);
     }
 
-    /// Keeps `roster` up to date with the cluster's nodes, forever.
+    /// Keeps `nodes` up to date with the cluster's nodes, forever.
     pub fn follow_nodes(
         &self,
         nodes: NodeIndex,
@@ -126,7 +99,7 @@ impl Cluster {
     /// The records of uses of machines' tokens, if machines with names are served. `identity` is the name of this process.
     #[must_use]
     pub fn machine_records(&self, identity: &str) -> Option<MachineRecords> {
-        self.machines.then(|| MachineRecords::new(self.client.clone(), identity))
+        self.settings.machines.then(|| MachineRecords::new(self.client.clone(), identity))
     }
 
     /// Follows one Secret.
@@ -147,16 +120,14 @@ impl Cluster {
 
     /// Sends the inputs after each change, forever.
     pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
-        let Self { client, kubeconfig, apiserver_url, mut token, cache, machines, .. } = self;
+        let Self { client, settings, mut token, live_requests } = self;
         // Without a sender nothing comes.
-        let mut live_requests = self.live_requests.unwrap_or_else(|| mpsc::channel(1).1);
+        let mut live_requests = live_requests.unwrap_or_else(|| mpsc::channel(1).1);
         let (sender, mut reports) = mpsc::channel(256);
         let asking = connectivity::ask(client.clone(), sender.clone());
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
-        let mut session = Session::new(client, apiserver_url, sender, reporting, inputs)
-            .with_registry_credentials(self.registry_credentials)
-            .with_kubeconfig(kubeconfig)
-            .with_machines(machines);
+        let cache = settings.cache_dir.clone().map(Cache::new);
+        let mut session = Session::new(client, settings, sender, reporting, inputs);
         if let Some(cache) = cache {
             session.restore(cache);
         }

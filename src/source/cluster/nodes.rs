@@ -14,7 +14,7 @@ use crate::kubernetes::watch::{Failure, Watch, WatchEvent};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Status};
 
-/// Keeps `roster` up to date with the cluster, forever; failures are reported and counted.
+/// Keeps `index` up to date with the cluster, forever; failures are reported and counted.
 pub(super) async fn follow(client: Client, index: NodeIndex, reporting: Reporting) {
     let Reporting { metrics, status: Status { degraded, .. } } = reporting;
     let mut watch = Watch::new(Api::<v1::Node>::all(client), None);

@@ -4,12 +4,12 @@ use kube::Client;
 use model::objects::{ConfigMap, Object};
 use model::registry_ca::MERGED_MAP;
 
-use super::kind::{Kind, Raw};
+use super::kind::{Kind, RawObject};
 use crate::kubernetes::watch::{Failure, ObjectSeen, ObjectWatch};
 
 /// A watch of the ConfigMap.
 pub struct RegistryCaMap {
-    watch: ObjectWatch<Raw>,
+    watch: ObjectWatch<RawObject>,
     is_failing: bool,
 }
 
@@ -23,7 +23,7 @@ impl RegistryCaMap {
 
     /// Waits for the ConfigMap's present state, for each change, and for failures. It is cancel safe: no change is
     /// lost.
-    pub async fn changed(&mut self) -> MapSeen {
+    pub async fn changed(&mut self) -> RegistryCaMapState {
         let seen = self.watch.next().await;
         let is_failing = matches!(seen, ObjectSeen::Failed(_));
         let was_failing = std::mem::replace(&mut self.is_failing, is_failing);
@@ -31,8 +31,8 @@ impl RegistryCaMap {
             tracing::info!("watch of the ConfigMap of registry CAs works again");
         }
         match seen {
-            ObjectSeen::Present(raw) => MapSeen::of(&raw),
-            ObjectSeen::Absent => MapSeen::Absent,
+            ObjectSeen::Present(raw) => RegistryCaMapState::of(&raw),
+            ObjectSeen::Absent => RegistryCaMapState::Absent,
             ObjectSeen::Failed(failure) => {
                 let fix = failure.fix();
                 let Failure { reason, .. } = failure;
@@ -43,14 +43,14 @@ impl RegistryCaMap {
                         "cannot watch the ConfigMap of registry CAs, retrying"
                     );
                 }
-                MapSeen::Unwatched(reason)
+                RegistryCaMapState::Unwatched(reason)
             }
         }
     }
 }
 
 #[derive(Debug)]
-pub enum MapSeen {
+pub enum RegistryCaMapState {
     /// The present contents.
     Present(ConfigMap),
     /// The ConfigMap does not exist.
@@ -61,8 +61,8 @@ pub enum MapSeen {
     Unwatched(String),
 }
 
-impl MapSeen {
-    fn of(raw: &Raw) -> Self {
+impl RegistryCaMapState {
+    fn of(raw: &RawObject) -> Self {
         let reason = match Kind::RegistryCas.decode(&raw.json) {
             Ok(Object::ConfigMap(map)) => return Self::Present(map),
             Ok(_) => "not a ConfigMap".to_owned(),

@@ -5,7 +5,7 @@ use model::objects::SecretName;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use super::kind::{Kind, Raw};
+use super::kind::{Kind, RawObject};
 use crate::kubernetes::watch::Failure;
 use crate::source::secret_seen::SecretSeen;
 
@@ -16,7 +16,7 @@ pub(super) enum Report {
     Failed(Kind, Failure),
     Secret(SecretName, SecretSeen),
     /// The result of a fetch; `None` if the MachineConfig does not exist.
-    Fetched(String, Option<Item>),
+    Fetched(String, Option<WatchedObject>),
     FetchFailed(String, String),
     Connectivity(Result<(), String>),
     Live(LiveRead),
@@ -42,20 +42,20 @@ pub(super) struct LiveList {
     pub(super) kind: Kind,
     /// Resource version of the list: what is newer is not in it.
     pub(super) version: String,
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<WatchedObject>,
 }
 
 /// An object in a list or a change.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct WatchedObject {
     pub(super) name: String,
     pub(super) version: String,
     /// The whole object, unless only metadata is watched.
     pub(super) json: Option<Box<RawValue>>,
 }
 
-impl From<Raw> for Item {
-    fn from(raw: Raw) -> Self {
+impl From<RawObject> for WatchedObject {
+    fn from(raw: RawObject) -> Self {
         Self {
             name: raw.name_any(),
             version: raw.resource_version().unwrap_or_default(),
@@ -64,10 +64,10 @@ impl From<Raw> for Item {
     }
 }
 
-impl Item {
+impl WatchedObject {
     /// Parses an object's text, `None` if it has no metadata.
     pub(super) fn read(json: &RawValue) -> Option<Self> {
-        serde_json::from_str::<Raw>(json.get()).ok().map(Self::from)
+        serde_json::from_str::<RawObject>(json.get()).ok().map(Self::from)
     }
 }
 
@@ -76,9 +76,9 @@ impl Item {
 pub(super) enum Change {
     /// A list begins, which replaces all known objects.
     ListBegins,
-    Listed(Item),
+    Listed(WatchedObject),
     ListEnds,
     /// An object is new or changed.
-    Applied(Item),
+    Applied(WatchedObject),
     Deleted(String),
 }

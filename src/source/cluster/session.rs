@@ -17,11 +17,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::cache::{Cache, Snapshot};
 use super::connectivity::{Connectivity, Transition};
-use super::kind::{Kind, Raw};
+use super::kind::{Kind, RawObject};
 use super::kubeconfig;
 use super::live;
-use super::report::{Change, Item, LiveRead, LiveRequest, Report};
+use super::report::{Change, LiveRead, LiveRequest, Report, WatchedObject};
 use super::secrets;
+use super::settings::Settings;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
 use crate::backoff::Backoff;
@@ -75,22 +76,28 @@ impl Session {
     /// [`take`]: Self::take
     pub(super) fn new(
         client: Client,
-        apiserver_url: String,
+        settings: Settings,
         sender: mpsc::Sender<Report>,
         reporting: Reporting,
         inputs: watch::Sender<Option<Inputs>>,
     ) -> Self {
+        let Settings { kubeconfig, apiserver_url, registry_credentials, machines, .. } = settings;
+        let (mut view, mut kinds) = (ClusterView::new(registry_credentials), Kind::ALL.to_vec());
+        if !machines {
+            kinds.retain(|kind| *kind != Kind::FirstBootMachine);
+            view.absent(Kind::FirstBootMachine);
+        }
         Self {
             client,
             apiserver_url,
             sender,
-            view: ClusterView::default(),
+            view,
             token: BootstrapTokenState::default(),
             connectivity: Connectivity::new(SystemTime::now()),
             fetches: HashMap::new(),
             fetching: Arc::new(Semaphore::new(FETCHES)),
             watches: JoinSet::new(),
-            kubeconfig: None,
+            kubeconfig,
             live_read: None,
             secrets: HashMap::new(),
             absent: BTreeSet::new(),
@@ -98,27 +105,8 @@ impl Session {
             reporting,
             inputs,
             is_changed: true,
-            kinds: Kind::ALL.to_vec(),
+            kinds,
         }
-    }
-
-    /// Sets the Secret with registry credentials for all enforced pools.
-    pub(super) fn with_registry_credentials(self, secret: Option<SecretName>) -> Self {
-        Self { view: ClusterView::new(secret), ..self }
-    }
-
-    /// Sets the kubeconfig of the reads on request.
-    pub(super) fn with_kubeconfig(self, kubeconfig: Option<PathBuf>) -> Self {
-        Self { kubeconfig, ..self }
-    }
-
-    /// Sets whether machines with names are watched.
-    pub(super) fn with_machines(mut self, is_on: bool) -> Self {
-        if !is_on {
-            self.kinds.retain(|kind| *kind != Kind::FirstBootMachine);
-            self.view.absent(Kind::FirstBootMachine);
-        }
-        self
     }
 
     /// Restarts all watches, each with a list.
@@ -145,21 +133,36 @@ impl Session {
             Report::Fetched(name, item) => {
                 self.is_changed = true;
                 self.fetches.remove(&name);
+                self.fetch_condition(&name, None);
                 self.view.configs.fetched(&name, item);
             }
-            Report::FetchFailed(name, reason) => {
-                self.reporting.metrics.watch_failures(Kind::MachineConfig.name()).inc();
+            // The pool may have another one meanwhile.
+            Report::FetchFailed(name, _) if !self.fetches.contains_key(&name) => {}
+            Report::FetchFailed(name, reason) => self.fetch_condition(&name, Some(&reason)),
+            Report::Connectivity(answer) => self.take_answer(answer),
+            Report::Live(read) => self.take_live(read),
+            Report::LiveFailed(reason) => self.live_condition(Some(reason)),
+        }
+    }
+
+    /// Reports why a MachineConfig cannot be fetched; `None` if it can.
+    fn fetch_condition(&self, name: &str, failure: Option<&str>) {
+        let Reporting { metrics, status } = &self.reporting;
+        let failures = failure.map(|_| metrics.watch_failures(Kind::MachineConfig.name()));
+        let reason = failure.map(|reason| format!("cannot be fetched: {reason}"));
+        let condition = Condition::new(Kind::MachineConfig.describe(name), reason);
+        condition.counted_by(failures.as_ref()).report(&status.degraded, |_| {
+            if let Some(reason) = failure {
                 tracing::warn!(
                     machine_config = name,
                     reason,
                     fix = "check the API server, and the server's right to get MachineConfigs",
                     "cannot fetch a MachineConfig, retrying"
                 );
+            } else {
+                tracing::info!(machine_config = name, "fetched the MachineConfig");
             }
-            Report::Connectivity(answer) => self.take_answer(answer),
-            Report::Live(read) => self.take_live(read),
-            Report::LiveFailed(reason) => self.live_condition(Some(reason)),
-        }
+        });
     }
 
     /// Reads the objects that choose configs.
@@ -312,9 +315,16 @@ impl Session {
     /// Starts the needed fetches of MachineConfigs, and cancels others.
     pub(super) fn fetch(&mut self) {
         let configs = &mut self.view.configs;
-        self.fetches.retain(|name, _| configs.is_wanted(name));
+        let degraded = &self.reporting.status.degraded;
+        self.fetches.retain(|name, _| {
+            let is_wanted = configs.is_wanted(name);
+            if !is_wanted {
+                Condition::ok(Kind::MachineConfig.describe(name)).note(degraded);
+            }
+            is_wanted
+        });
         for name in configs.take_needed() {
-            let api = Kind::MachineConfig.api::<Raw>(&self.client);
+            let api = Kind::MachineConfig.api::<RawObject>(&self.client);
             let work = fetch(name.clone(), api, Arc::clone(&self.fetching), self.sender.clone());
             self.fetches.insert(name, AbortOnDropHandle::new(tokio::spawn(work)));
         }
@@ -375,7 +385,12 @@ impl Session {
 }
 
 /// Fetches a MachineConfig, with retries.
-async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mpsc::Sender<Report>) {
+async fn fetch(
+    name: String,
+    api: Api<RawObject>,
+    places: Arc<Semaphore>,
+    reports: mpsc::Sender<Report>,
+) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     let mut is_first = true;
     loop {
@@ -386,7 +401,7 @@ async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mps
         };
         match result {
             Ok(found) => {
-                let item = found.map(Item::from);
+                let item = found.map(WatchedObject::from);
                 // The receiver is gone when the server ends.
                 let _ = reports.send(Report::Fetched(name, item)).await;
                 return;
@@ -407,15 +422,20 @@ mod tests {
     use super::*;
     use crate::telemetry::conditions::Status;
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn inputs_are_published_when_something_was_seen_and_not_because_the_api_server_answers() {
-        // No request is sent.
+    /// A session that sends no request, and its inputs.
+    fn session() -> (Session, watch::Receiver<Option<Inputs>>) {
         let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:9"));
         let client = Client::try_from(config).unwrap();
         let (sender, _reports) = mpsc::channel(1);
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
-        let (inputs, mut published) = watch::channel(None);
-        let mut session = Session::new(client, String::new(), sender, reporting, inputs);
+        let (inputs, published) = watch::channel(None);
+        let settings = Settings { machines: true, ..Settings::default() };
+        (Session::new(client, settings, sender, reporting, inputs), published)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn inputs_are_published_when_something_was_seen_and_not_because_the_api_server_answers() {
+        let (mut session, mut published) = session();
         let mut is_published = |session: &mut Session| {
             session.publish();
             published.has_changed().unwrap() && published.borrow_and_update().is_some()
@@ -438,5 +458,29 @@ mod tests {
         }
         session.take(Report::Change(Kind::Service, Change::Deleted("registry".to_owned())));
         assert!(is_published(&mut session), "a service is gone");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_machine_config_that_cannot_be_fetched_is_reported_until_it_is_or_no_pool_has_it() {
+        let (mut session, _published) = session();
+        let failure = || Report::FetchFailed("a".to_owned(), "forbidden".to_owned());
+        let fetch = |session: &mut Session, name: &str| {
+            session.view.configs.want(&[name.to_owned()].into());
+            session.fetch();
+        };
+        let lines = |session: &Session| session.reporting.status.degraded.lines();
+        session.take(failure());
+        assert_eq!(lines(&session), [""; 0], "no pool has it");
+        fetch(&mut session, "a");
+        session.take(failure());
+        let counted = session.reporting.metrics.watch_failures("machineconfigs").get();
+        assert_eq!(lines(&session), ["MachineConfig a: cannot be fetched: forbidden"]);
+        assert_eq!(counted, 1);
+        session.take(Report::Fetched("a".to_owned(), None));
+        assert_eq!(lines(&session), [""; 0], "it is fetched");
+        fetch(&mut session, "b");
+        session.take(Report::FetchFailed("b".to_owned(), "forbidden".to_owned()));
+        fetch(&mut session, "c");
+        assert_eq!(lines(&session), [""; 0], "the pool has another one");
     }
 }

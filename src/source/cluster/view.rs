@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::cache::Snapshot;
 use super::configs::Configs;
 use super::kind::Kind;
-use super::report::{Change, Item, LiveList};
+use super::report::{Change, LiveList, WatchedObject};
 use crate::source::credentials::SeenCredentials;
 use crate::source::secret_seen::SecretSeen;
 
@@ -236,7 +236,7 @@ impl ClusterView {
         for (kind, items) in snapshot.objects {
             let objects = self.kinds.entry(kind).or_default();
             for json in items {
-                if let Some(item) = Item::read(&json) {
+                if let Some(item) = WatchedObject::read(&json) {
                     objects.keep(kind, item);
                 }
             }
@@ -325,7 +325,7 @@ impl Objects {
     }
 
     /// Applies a list that was read apart from the watch, and returns true if it has something new.
-    fn learn(&mut self, kind: Kind, version: &str, items: Vec<Item>) -> bool {
+    fn learn(&mut self, kind: Kind, version: &str, items: Vec<WatchedObject>) -> bool {
         let listed: BTreeSet<String> = items.iter().map(|item| item.name.clone()).collect();
         let mut is_changed = false;
         for item in items {
@@ -346,7 +346,7 @@ impl Objects {
 
     /// Applies an object unless a newer one is known, and returns true if it was applied: a watch and a read on request
     /// can each be behind the other.
-    fn keep_newer(&mut self, kind: Kind, item: Item) -> bool {
+    fn keep_newer(&mut self, kind: Kind, item: WatchedObject) -> bool {
         let known = self.by_name.get(&item.name);
         let is_new = known.is_none_or(|known| is_newer(&item.version, &known.version));
         if is_new {
@@ -355,7 +355,7 @@ impl Objects {
         is_new
     }
 
-    fn keep(&mut self, kind: Kind, item: Item) {
+    fn keep(&mut self, kind: Kind, item: WatchedObject) {
         let Some(json) = item.json else { return };
         let last_good = self.by_name.remove(&item.name).and_then(|entry| entry.object);
         let (object, problem) = match (kind.decode(&json), last_good) {
@@ -370,7 +370,7 @@ impl Objects {
         };
         let state = (kind == Kind::FirstBootMachine).then(|| MachineState::read(json.get()).ok());
         let state = state.flatten().map(Arc::new);
-        let Item { name, version, .. } = item;
+        let WatchedObject { name, version, .. } = item;
         self.by_name.insert(name, Entry { version, json, object, state, problem });
     }
 }

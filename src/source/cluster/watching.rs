@@ -5,21 +5,21 @@ use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::kind::{Kind, Raw};
-use super::report::{Change, Item, Report};
+use super::kind::{Kind, RawObject};
+use super::report::{Change, Report, WatchedObject};
 use crate::kubernetes::watch::{Watch, WatchEvent};
 
 /// Reports events of the objects of `kind`, until the receiver is gone.
 pub(super) async fn watch(kind: Kind, client: Client, reports: mpsc::Sender<Report>) {
     if kind == Kind::MachineConfig {
-        let item = |object: PartialObjectMeta<Raw>| Item {
+        let item = |object: PartialObjectMeta<RawObject>| WatchedObject {
             name: object.name_any(),
             version: object.resource_version().unwrap_or_default(),
             json: None,
         };
         report(kind, &client, &reports, item).await;
     } else {
-        report(kind, &client, &reports, |object: Raw| object.into()).await;
+        report(kind, &client, &reports, |object: RawObject| object.into()).await;
     }
 }
 
@@ -27,7 +27,7 @@ async fn report<K>(
     kind: Kind,
     client: &Client,
     reports: &mpsc::Sender<Report>,
-    item: impl Fn(K) -> Item,
+    item: impl Fn(K) -> WatchedObject,
 ) where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,

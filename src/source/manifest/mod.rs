@@ -2,7 +2,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod budget;
-mod unique;
+mod unique_keys;
 mod warnings;
 
 use model::objects::{Object, ObjectDefect, ObjectError};
@@ -11,7 +11,7 @@ use serde_json::error::Category;
 use serde_saphyr::budget::BudgetBreach;
 
 use self::budget::{Budget, measure_json};
-use self::unique::{Unique, is_twice};
+use self::unique_keys::{UniqueKeys, is_twice};
 
 pub use self::budget::TooLarge;
 pub(crate) use self::warnings::of_config as config_warnings;
@@ -93,7 +93,7 @@ pub fn may_be_manifest(bytes: &[u8]) -> bool {
 fn documents(text: &str, budget: Budget) -> Result<Vec<Value>, ManifestError> {
     // JSON is YAML too, but its own parser is ten times as fast.
     if text.trim_start().starts_with(['{', '[']) && measure_json(text, budget)? {
-        let json: Result<Vec<Unique>, _> =
+        let json: Result<Vec<UniqueKeys>, _> =
             serde_json::Deserializer::from_str(text).into_iter().collect();
         match json {
             Ok(documents) => return Ok(values(documents)),
@@ -121,8 +121,8 @@ fn documents(text: &str, budget: Budget) -> Result<Vec<Value>, ManifestError> {
         .map_err(|error| refused(&error, budget))
 }
 
-fn values(documents: Vec<Unique>) -> Vec<Value> {
-    documents.into_iter().map(|Unique(value)| value).collect()
+fn values(documents: Vec<UniqueKeys>) -> Vec<Value> {
+    documents.into_iter().map(|UniqueKeys(value)| value).collect()
 }
 
 fn refused(error: &serde_saphyr::Error, budget: Budget) -> ManifestError {

@@ -11,6 +11,7 @@ use super::super::Infrastructure;
 use super::*;
 use crate::controllers::certificates::names::{BUNDLE_KEY, CERTIFICATE_KEY, PREVIOUS, PRIVATE_KEY};
 use crate::controllers::certificates::secret::value;
+use crate::kubernetes::write::Change;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const NAMES: [&str; 5] = ["api-int.c.example.com", "localhost", "127.0.0.1", "::1", "192.0.2.5"];
@@ -146,24 +147,28 @@ fn what_is_needed_is_waited_for() {
     let (ca, other) = (Ca::new(Duration::DAY), Ca::new(Duration::DAY));
     let good = || state(&ca, "");
     let pem = ca.certificate.to_pem();
-    let waits = Decision::Waits;
+    let blocked = Decision::Blocked;
     let ended = Ca::new(VALIDITY + Duration::DAY);
     let cases = vec![
         ("no object", ClusterState { has_release_image: false, ..good() }, Decision::Absent),
-        ("no secret", ClusterState { release_image_pair: None, ..good() }, waits(Waits::Secret)),
+        (
+            "no secret",
+            ClusterState { release_image_pair: None, ..good() },
+            blocked(Blocker::Secret),
+        ),
         (
             "no internal URL",
             ClusterState { infrastructure: Infrastructure::default(), ..good() },
-            waits(Waits::Names),
+            blocked(Blocker::Names),
         ),
-        ("no CA", ClusterState { ca: None, ..good() }, waits(Waits::Ca)),
-        ("no bundle", ClusterState { bundle: None, ..good() }, waits(Waits::Ca)),
+        ("no CA", ClusterState { ca: None, ..good() }, blocked(Blocker::Ca)),
+        ("no bundle", ClusterState { bundle: None, ..good() }, blocked(Blocker::Ca)),
         (
             "a CA that is not in the bundle yet",
             ClusterState { bundle: Some(bundle(&[&other.certificate])), ..good() },
-            waits(Waits::Ca),
+            blocked(Blocker::Ca),
         ),
-        ("a CA that has ended", state(&ended, ""), waits(Waits::Ca)),
+        ("a CA that has ended", state(&ended, ""), blocked(Blocker::Ca)),
         (
             "another one's key",
             ClusterState {
@@ -173,12 +178,12 @@ fn what_is_needed_is_waited_for() {
                 ])),
                 ..good()
             },
-            waits(Waits::Ca),
+            blocked(Blocker::Ca),
         ),
     ];
     for (case, state, expected) in cases {
         assert_eq!(decided(&state), expected, "{case}");
-        if !matches!(expected, Decision::Absent | Decision::Waits(Waits::Secret)) {
+        if !matches!(expected, Decision::Absent | Decision::Blocked(Blocker::Secret)) {
             assert_eq!(sign(&state, &Policy::default(), &key(), NOW).unwrap(), None, "{case}");
         }
     }

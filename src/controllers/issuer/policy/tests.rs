@@ -14,7 +14,7 @@ fn policy() -> Policy {
     }
 }
 
-fn asked(request: SigningRequest) -> RequestedCertificate {
+fn requested(request: SigningRequest) -> RequestedCertificate {
     RequestedCertificate { request, usages: BTreeSet::new(), is_ca: false, duration: None }
 }
 
@@ -27,8 +27,8 @@ fn usages(words: &[&str]) -> BTreeSet<Usage> {
     words.iter().map(|word| word.parse().unwrap()).collect()
 }
 
-fn refusals(policy: &Policy, asked: RequestedCertificate) -> Vec<String> {
-    policy.grant(asked, &Reserved::default()).err().unwrap_or_default()
+fn refusals(policy: &Policy, requested: RequestedCertificate) -> Vec<String> {
+    policy.grant(requested, &ReservedNames::default()).err().unwrap_or_default()
 }
 
 #[test]
@@ -44,23 +44,25 @@ fn names_are_signed_that_the_policy_lists() {
         ("anapps.example.com", false),
         ("*.example.com", false),
     ] {
-        let refused = refusals(&policy(), asked(names(&[name])));
+        let refused = refusals(&policy(), requested(names(&[name])));
         let expected = format!("the issuer's dnsNames do not cover {name}");
         assert_eq!(refused, if is_allowed { vec![] } else { vec![expected] }, "{name}");
     }
     for name in ["", "a b", "*", "a.apps.example.com.", "*.*.apps.example.com", "192.0.2.1"] {
-        let refused = refusals(&policy(), asked(names(&[name])));
+        let refused = refusals(&policy(), requested(names(&[name])));
         assert_eq!(refused, [format!("{name:?} is not a DNS name")], "{name:?}");
     }
-    assert_eq!(refusals(&policy(), asked(names(&[]))), ["requests no name"]);
+    assert_eq!(refusals(&policy(), requested(names(&[]))), ["requests no name"]);
     let all = Policy { dns_names: vec!["*".to_owned()], ..Policy::default() };
-    assert_eq!(refusals(&all, asked(names(&["*.example.org"]))), [""; 0]);
+    assert_eq!(refusals(&all, requested(names(&["*.example.org"]))), [""; 0]);
 }
 
 #[test]
 fn by_default_no_name_is_signed_and_no_ca() {
-    let refused =
-        refusals(&Policy::default(), RequestedCertificate { is_ca: true, ..asked(names(&["a"])) });
+    let refused = refusals(
+        &Policy::default(),
+        RequestedCertificate { is_ca: true, ..requested(names(&["a"])) },
+    );
     assert_eq!(
         refused,
         [
@@ -79,7 +81,7 @@ fn addresses_uris_and_subjects_are_signed_that_the_policy_lists() {
         subject: vec![text("CN", "a.example.com"), text("O", "Example"), text("OU", "any")],
         ..SigningRequest::default()
     };
-    assert_eq!(refusals(&policy(), asked(good)), [""; 0]);
+    assert_eq!(refusals(&policy(), requested(good)), [""; 0]);
     let bad = SigningRequest {
         addresses: vec!["203.0.113.1".parse().unwrap()],
         uris: vec!["spiffe://example.org/ns/a".to_owned()],
@@ -88,7 +90,7 @@ fn addresses_uris_and_subjects_are_signed_that_the_policy_lists() {
         ..SigningRequest::default()
     };
     assert_eq!(
-        refusals(&policy(), asked(bad)),
+        refusals(&policy(), requested(bad)),
         [
             "the issuer's ipAddresses do not cover 203.0.113.1",
             "the issuer's uris do not cover \"spiffe://example.org/ns/a\"",
@@ -107,13 +109,13 @@ fn addresses_uris_and_subjects_are_signed_that_the_policy_lists() {
     ] {
         let request =
             SigningRequest { subject: vec![text("CN", name)], ..SigningRequest::default() };
-        assert_eq!(refusals(&policy(), asked(request)).is_empty(), is_allowed, "{name}");
+        assert_eq!(refusals(&policy(), requested(request)).is_empty(), is_allowed, "{name}");
     }
 }
 
 #[test]
 fn names_of_the_server_have_to_be_listed_as_they_are() {
-    let reserved: Reserved = [
+    let reserved: ReservedNames = [
         "api.apps.example.com",
         "a.example.com",
         "*.wild.apps.example.com",
@@ -134,7 +136,7 @@ fn names_of_the_server_have_to_be_listed_as_they_are() {
         ("a.web.wild.apps.example.com", true),
         ("a.example.com", true),
     ] {
-        let granted = policy().grant(asked(names(&[name])), &reserved);
+        let granted = policy().grant(requested(names(&[name])), &reserved);
         assert_eq!(granted.is_ok(), is_allowed, "{name}");
     }
     for (address, is_allowed) in [
@@ -150,7 +152,7 @@ fn names_of_the_server_have_to_be_listed_as_they_are() {
     ] {
         let addresses = vec![address.parse().unwrap()];
         let request = SigningRequest { addresses, ..SigningRequest::default() };
-        assert_eq!(policy().grant(asked(request), &reserved).is_ok(), is_allowed, "{address}");
+        assert_eq!(policy().grant(requested(request), &reserved).is_ok(), is_allowed, "{address}");
     }
     // Some clients read a common name like a DNS name.
     let any = Policy { subjects: vec!["CN=*".to_owned()], ..policy() };
@@ -167,7 +169,7 @@ fn names_of_the_server_have_to_be_listed_as_they_are() {
     ] {
         let subject = vec![("CN".to_owned(), name.to_owned())];
         let request = SigningRequest { subject, ..SigningRequest::default() };
-        assert_eq!(any.grant(asked(request), &reserved).is_ok(), is_allowed, "{name}");
+        assert_eq!(any.grant(requested(request), &reserved).is_ok(), is_allowed, "{name}");
     }
 }
 
@@ -175,8 +177,8 @@ fn names_of_the_server_have_to_be_listed_as_they_are() {
 fn usages_are_signed_that_the_policy_lists_and_none_means_the_policy_s() {
     let granted = |asked_usages: &[&str], in_request: &[&str]| {
         let request = SigningRequest { usages: usages(in_request), ..names(&["a.example.com"]) };
-        let asked = RequestedCertificate { usages: usages(asked_usages), ..asked(request) };
-        policy().grant(asked, &Reserved::default()).map(|grant| grant.usages)
+        let requested = RequestedCertificate { usages: usages(asked_usages), ..requested(request) };
+        policy().grant(requested, &ReservedNames::default()).map(|grant| grant.usages)
     };
     let both = ["server auth", "client auth"];
     let default = [&["digital signature", "key encipherment"][..], &both].concat();
@@ -202,13 +204,13 @@ fn a_ca_is_signed_where_the_policy_says_so() {
     let policy = Policy { is_ca: true, ..policy() };
     let ask = |is_ca, in_request| RequestedCertificate {
         is_ca,
-        ..asked(SigningRequest { is_ca: in_request, ..names(&["a.example.com"]) })
+        ..requested(SigningRequest { is_ca: in_request, ..names(&["a.example.com"]) })
     };
-    let grant = policy.grant(ask(true, Some(true)), &Reserved::default()).unwrap();
+    let grant = policy.grant(ask(true, Some(true)), &ReservedNames::default()).unwrap();
     assert!(grant.is_ca);
     let all = ["digital signature", "key encipherment", "cert sign", "crl sign"];
     assert_eq!(grant.usages, usages(&all));
-    assert!(!policy.grant(ask(false, None), &Reserved::default()).unwrap().is_ca);
+    assert!(!policy.grant(ask(false, None), &ReservedNames::default()).unwrap().is_ca);
     for (is_ca, in_request) in [(true, false), (false, true)] {
         assert_eq!(
             refusals(&policy, ask(is_ca, Some(in_request))),
@@ -222,8 +224,8 @@ fn a_certificate_is_valid_no_longer_than_the_policy_says() {
     let grant = |longest: u64, asked_for: Option<u64>| {
         let policy = Policy { longest: Duration::from_secs(longest), ..policy() };
         let duration = asked_for.map(Duration::from_secs);
-        let asked = RequestedCertificate { duration, ..asked(names(&["a.example.com"])) };
-        policy.grant(asked, &Reserved::default()).map(|grant| grant.duration.as_secs())
+        let requested = RequestedCertificate { duration, ..requested(names(&["a.example.com"])) };
+        policy.grant(requested, &ReservedNames::default()).map(|grant| grant.duration.as_secs())
     };
     assert_eq!(grant(7200, Some(7200)), Ok(7200));
     assert_eq!(

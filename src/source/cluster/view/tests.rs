@@ -4,9 +4,9 @@ use super::*;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-fn item(object: &Value) -> Item {
+fn item(object: &Value) -> WatchedObject {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    Item {
+    WatchedObject {
         name: text("/metadata/name").to_owned(),
         version: text("/metadata/resourceVersion").to_owned(),
         json: to_raw_value(object).ok(),
@@ -219,7 +219,7 @@ fn a_read_on_request_and_a_watch_can_each_be_behind_the_other() {
         item(&pool)
     };
     let mut view = read();
-    let live = |view: &mut ClusterView, version: &str, items: Vec<Item>| {
+    let live = |view: &mut ClusterView, version: &str, items: Vec<WatchedObject>| {
         view.read_live(vec![LiveList { kind, version: version.to_owned(), items }])
     };
     assert_eq!(served(&mut view), worker("one"));

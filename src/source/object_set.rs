@@ -10,7 +10,7 @@ use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool, Object}
 
 /// Objects of many files. Of two with the same identity, the first is used and the second is a problem.
 #[derive(Default)]
-pub(super) struct Gathered<'a> {
+pub(super) struct ObjectSet<'a> {
     pub(super) pools: BTreeMap<String, Arc<MachineConfigPool>>,
     pub(super) machine_configs: BTreeMap<String, Arc<MachineConfig>>,
     pub(super) machines: BTreeMap<String, Arc<FirstBootMachine>>,
@@ -19,7 +19,7 @@ pub(super) struct Gathered<'a> {
     pub(super) problems: Vec<Problem>,
 }
 
-impl<'a> Gathered<'a> {
+impl<'a> ObjectSet<'a> {
     pub(super) fn add(&mut self, path: &'a Path, objects: &'a [Object]) {
         for object in objects {
             let identity = identity(object);

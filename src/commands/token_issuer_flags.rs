@@ -1,4 +1,4 @@
-//! Flags of access.
+//! Flags of another issuer of tokens.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,9 @@ use model::access::signed::Settings;
 
 use crate::serving::token_issuer::TokenIssuer;
 
-/// Flags of another issuer of tokens.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Access")]
-pub(super) struct IssuerFlags {
+pub(super) struct TokenIssuerFlags {
     /// Also accept JSON Web Tokens that a key of this JWK set has signed
     #[arg(long = "access-jwks", value_name = "FILE", requires_all = ["issuer", "audience"])]
     jwks: Option<PathBuf>,
@@ -30,7 +29,7 @@ pub(super) struct IssuerFlags {
     pool_claim: String,
 }
 
-impl IssuerFlags {
+impl TokenIssuerFlags {
     pub(super) fn issuer(self) -> anyhow::Result<Option<TokenIssuer>> {
         let (Some(jwks), Some(issuer), Some(audience)) = (self.jwks, self.issuer, self.audience)
         else {

@@ -10,22 +10,22 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Number, Value};
 
 /// A JSON value, from JSON or YAML.
-pub(super) struct Unique(pub(super) Value);
+pub(super) struct UniqueKeys(pub(super) Value);
 
 /// Message about a duplicate key.
 pub(super) fn is_twice(key: &str) -> String {
     format!("the key {} appears twice in one mapping", quoted(key))
 }
 
-impl<'de> Deserialize<'de> for Unique {
+impl<'de> Deserialize<'de> for UniqueKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(UniqueVisitor).map(Self)
+        deserializer.deserialize_any(UniqueKeysVisitor).map(Self)
     }
 }
 
-struct UniqueVisitor;
+struct UniqueKeysVisitor;
 
-impl<'de> Visitor<'de> for UniqueVisitor {
+impl<'de> Visitor<'de> for UniqueKeysVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,7 +78,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut values = Vec::new();
-        while let Some(Unique(value)) = items.next_element()? {
+        while let Some(UniqueKeys(value)) = items.next_element()? {
             values.push(value);
         }
         Ok(values.into())
@@ -90,7 +90,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
             if values.contains_key(&key) {
                 return Err(A::Error::custom(is_twice(&key)));
             }
-            let Unique(value) = entries.next_value()?;
+            let UniqueKeys(value) = entries.next_value()?;
             values.insert(key, value);
         }
         Ok(values.into())
@@ -110,11 +110,11 @@ mod tests {
     fn a_value_is_the_same_as_without_the_check() {
         let text = r#" {"a": [1, -1, 1.5, 18446744073709551615, "\u0061\n", true, null, {}],
                         "b": {"c": {"a": []}}, "$serde_json::private::RawValue": "1"} "#;
-        let Unique(value) = serde_json::from_str(text).unwrap();
+        let UniqueKeys(value) = serde_json::from_str(text).unwrap();
         assert_eq!(value["a"][3], 18_446_744_073_709_551_615_u64);
         let keys: Vec<_> = value.as_object().unwrap().keys().collect();
         assert_eq!(keys, ["a", "b", "$serde_json::private::RawValue"]);
-        let again: Unique = serde_json::from_str(&value.to_string()).unwrap();
+        let again: UniqueKeys = serde_json::from_str(&value.to_string()).unwrap();
         assert_eq!(again.0, value);
     }
 
@@ -125,10 +125,11 @@ mod tests {
             (r#"{"x": [{"a": 1, "b": 2, "\u0061": 3}]}"#, "\"a\""),
             (r#"{"\n\u001b": 1, "\n\u001b": 2}"#, "\"\\n\\u{1b}\""),
         ] {
-            let error = serde_json::from_str::<Unique>(text).map(|_| ()).unwrap_err().to_string();
+            let error =
+                serde_json::from_str::<UniqueKeys>(text).map(|_| ()).unwrap_err().to_string();
             let expected = format!("the key {key} appears twice in one mapping at line 1");
             assert!(error.starts_with(&expected), "{error}");
         }
-        assert!(serde_json::from_str::<Unique>(r#"[{"a": 1}, {"a": {"a": 1}}]"#).is_ok());
+        assert!(serde_json::from_str::<UniqueKeys>(r#"[{"a": 1}, {"a": {"a": 1}}]"#).is_ok());
     }
 }

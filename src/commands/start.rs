@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args as ClapArgs;
+use clap::Args;
 use model::access::AccessMode;
 use model::access::machine::Window;
 use model::objects::SecretName;
+use model::registry_credentials::DEFAULT_SECRET;
 
-use super::access_flags::IssuerFlags;
-use super::registry_auth::RegistryCredentialsFlags;
-use crate::commands::server::{self, AccessSettings, PairFiles, ServerSettings};
-use crate::commands::serving_flags::ServingFlags;
+use super::server::{self, AccessSettings, PairFiles, ServerSettings};
+use super::serving_flags::ServingFlags;
+use super::token_issuer_flags::TokenIssuerFlags;
 use crate::flags::{OFF, TLS, duration, host_and_port, url};
 use crate::serving::token_cache::TokenCache;
 use crate::source::{self, cluster};
 
-#[derive(Debug, ClapArgs)]
-pub(super) struct Args {
+#[derive(Debug, Args)]
+pub(crate) struct StartSettings {
     /// URL of the API server in the kubeconfig for machines
     #[arg(long, value_name = "URL", value_parser = url)]
     apiserver_url: String,
@@ -51,40 +51,44 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "Access")]
     machine_token_window: Duration,
     #[command(flatten)]
-    issuer: IssuerFlags,
+    issuer: TokenIssuerFlags,
     #[command(flatten)]
     pair: PairFiles,
     /// Secret with the serving certificate, read from the API server until the files of --cert and --key exist
     #[arg(long, value_name = "NAMESPACE/NAME", help_heading = TLS)]
     pair_secret: Option<SecretName>,
-    #[command(flatten)]
-    registry_auth: RegistryCredentialsFlags,
+    /// Give machines of enforced pools the registry credentials of this Secret, or of the pool's Secret;
+    /// openshift-config/pull-secret without a name
+    #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET,
+        help_heading = "Access")]
+    registry_auth: Option<SecretName>,
     #[command(flatten)]
     serving: ServingFlags,
 }
 
-pub(super) fn run(args: Args) -> anyhow::Result<()> {
-    args.serving.log_start();
-    let ledger_directory = args.cache_dir.clone();
-    let cache = args.cache_dir.as_deref().map(TokenCache::new);
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn run(settings: StartSettings) -> anyhow::Result<()> {
+    settings.serving.log_start();
+    let ledger_directory = settings.cache_dir.clone();
+    let cache = settings.cache_dir.as_deref().map(TokenCache::new);
     server::run(ServerSettings {
         source: source::Settings::Cluster(cluster::Settings {
-            kubeconfig: args.kubeconfig,
-            apiserver_url: args.apiserver_url,
-            token_dir: args.bootstrap_token_dir,
-            cache_dir: args.cache_dir,
-            registry_credentials: args.registry_auth.secret(),
-            machines: args.first_boot_machines,
+            kubeconfig: settings.kubeconfig,
+            apiserver_url: settings.apiserver_url,
+            token_dir: settings.bootstrap_token_dir,
+            cache_dir: settings.cache_dir,
+            registry_credentials: settings.registry_auth,
+            machines: settings.first_boot_machines,
         }),
-        options: args.serving.options()?,
-        pair: args.pair,
-        read_live_after: args.read_live_after,
-        pair_secret: args.pair_secret,
-        access: AccessSettings { mode: args.access, issuer: args.issuer.issuer()?, cache },
+        options: settings.serving.options()?,
+        pair: settings.pair,
+        read_live_after: settings.read_live_after,
+        pair_secret: settings.pair_secret,
+        access: AccessSettings { mode: settings.access, issuer: settings.issuer.issuer()?, cache },
         ledger_directory,
-        peers: args.peers,
+        peers: settings.peers,
         pointers: None,
         local: None,
-        window: Window(args.machine_token_window),
+        window: Window(settings.machine_token_window),
     })
 }

@@ -2,55 +2,52 @@
 
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 
 use crate::kubernetes::watch::WatchEvent;
+use crate::sync::lock;
 
 /// Metadata by name, without its managed fields.
 pub(super) type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;
 
 /// Objects that a watch has seen, shared by the watch and the controller.
 #[derive(Clone, Default)]
-pub(super) struct Known(Arc<Mutex<Seen>>);
+pub(super) struct MetadataCache(Arc<Mutex<CacheState>>);
 
 #[derive(Default)]
-struct Seen {
+struct CacheState {
     objects: AllMetadata,
     listing: AllMetadata,
     is_listed: bool,
 }
 
-impl Known {
+impl MetadataCache {
     /// All of them, `None` before the first list has ended.
     pub(super) fn all(&self) -> Option<AllMetadata> {
-        let seen = self.seen();
-        seen.is_listed.then(|| seen.objects.clone())
+        let state = lock(&self.0);
+        state.is_listed.then(|| state.objects.clone())
     }
 
     /// Takes in what the watch saw.
     pub(super) fn take(&self, event: &WatchEvent<PartialObjectMeta<DynamicObject>>) {
-        let mut seen = self.seen();
+        let mut state = lock(&self.0);
         match event {
-            WatchEvent::ListBegins => seen.listing.clear(),
-            WatchEvent::Listed(object) => insert(&mut seen.listing, object),
+            WatchEvent::ListBegins => state.listing.clear(),
+            WatchEvent::Listed(object) => insert(&mut state.listing, object),
             WatchEvent::Synced => {
-                seen.objects = take(&mut seen.listing);
-                seen.is_listed = true;
+                state.objects = take(&mut state.listing);
+                state.is_listed = true;
             }
-            WatchEvent::Applied(object) => insert(&mut seen.objects, object),
+            WatchEvent::Applied(object) => insert(&mut state.objects, object),
             WatchEvent::Deleted(object) => {
-                seen.objects.remove(object.metadata.name.as_deref().unwrap_or_default());
+                state.objects.remove(object.metadata.name.as_deref().unwrap_or_default());
             }
             WatchEvent::Works | WatchEvent::Failed(_) => {}
         }
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

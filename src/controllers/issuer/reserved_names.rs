@@ -11,13 +11,13 @@ use pki::{Certificate, Host};
 
 /// Names that a policy must list literally.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Reserved {
+pub(super) struct ReservedNames {
     hosts: BTreeSet<Host>,
     /// Parents of wildcards: `example.com` for `*.example.com`.
     wildcards: BTreeSet<String>,
 }
 
-impl Reserved {
+impl ReservedNames {
     /// Names in a serving certificate, and in a list separated by commas.
     pub(super) fn of_server(leaf: &Certificate, reported: &str) -> Self {
         let names = leaf.dns_names().iter().map(String::as_str).chain(reported.split(','));
@@ -57,7 +57,7 @@ impl Reserved {
     }
 }
 
-impl<'a> FromIterator<&'a str> for Reserved {
+impl<'a> FromIterator<&'a str> for ReservedNames {
     /// Invalid names are skipped, because no certificate can have them.
     fn from_iter<T: IntoIterator<Item = &'a str>>(names: T) -> Self {
         let mut reserved = Self::default();
@@ -94,7 +94,7 @@ mod tests {
         params.distinguished_name.push(DnType::CommonName, "no-name.example.com");
         let signed = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
         let leaf = Certificate::from_der(signed.der()).unwrap();
-        let reserved = Reserved::of_server(&leaf, "api-int.example.com, 2001:db8::7,?");
+        let reserved = ReservedNames::of_server(&leaf, "api-int.example.com, 2001:db8::7,?");
         for (name, is_reserved) in [
             ("api.example.com", true),
             ("API.Example.com.", true),
@@ -118,8 +118,8 @@ mod tests {
             assert_eq!(reserved.has_name(name), is_reserved, "{name}");
         }
         assert!(!reserved.is_empty());
-        assert!([""; 0].into_iter().collect::<Reserved>().is_empty());
-        assert!(["", "?"].into_iter().collect::<Reserved>().is_empty());
-        assert!(!["*.example.com"].into_iter().collect::<Reserved>().is_empty());
+        assert!([""; 0].into_iter().collect::<ReservedNames>().is_empty());
+        assert!(["", "?"].into_iter().collect::<ReservedNames>().is_empty());
+        assert!(!["*.example.com"].into_iter().collect::<ReservedNames>().is_empty());
     }
 }

@@ -10,7 +10,7 @@ use super::state_store::StateStore;
 
 /// A state directory or a cluster, not opened yet.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub(crate) enum StateLocation {
     Directory(PathBuf),
     Cluster {
         /// Path of a kubeconfig; `None` uses the pod's service account.
@@ -19,11 +19,8 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl StateLocation {
     /// Opens the store.
-    ///
-    /// # Errors
-    /// The directory does not exist, or no client for the cluster can be created.
     pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
         Ok(match self {
             Self::Directory(path) => Box::new(DirectoryStore::open(path)?),
@@ -36,7 +33,7 @@ impl Place {
 
 /// Flags for a location.
 #[derive(Debug, Args)]
-pub struct PlaceFlags {
+pub(crate) struct StateLocationFlags {
     /// Directory in which `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,
@@ -51,20 +48,17 @@ pub struct PlaceFlags {
     user_data_namespace: String,
 }
 
-impl PlaceFlags {
+impl StateLocationFlags {
     /// Opens the store.
-    ///
-    /// # Errors
-    /// The same as for [`Place::open`].
     pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
-        self.place().open()
+        self.location().open()
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn location(&self) -> StateLocation {
         let Self { state_dir, kubeconfig, in_cluster, user_data_namespace } = self;
         match (kubeconfig, in_cluster) {
-            (None, false) => Place::Directory(state_dir.clone()),
-            (kubeconfig, _) => Place::Cluster {
+            (None, false) => StateLocation::Directory(state_dir.clone()),
+            (kubeconfig, _) => StateLocation::Cluster {
                 kubeconfig: kubeconfig.clone(),
                 user_data_namespace: user_data_namespace.clone(),
             },

@@ -1,27 +1,14 @@
 //! Result of reading a directory.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::inputs::{Layering, Problem, SharedInputs};
 use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool};
 
-/// Reasons why a whole scan failed. The previous state stays.
-#[derive(Debug, thiserror::Error)]
-pub enum ScanError {
-    /// The top directory is unreadable.
-    #[error("{}: {error}", path.display())]
-    Directory {
-        path: PathBuf,
-        /// Error of the operating system.
-        error: std::io::Error,
-    },
-}
-
 /// Result of a scan, before the comparison with the previous one.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct DirectoryObjects {
     pub(super) pools: BTreeMap<String, Arc<MachineConfigPool>>,
     pub(super) machine_configs: BTreeMap<String, Arc<MachineConfig>>,
     pub(super) machines: BTreeMap<String, Arc<FirstBootMachine>>,
