@@ -14,8 +14,8 @@ use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::ControlError;
 use super::client::{api, found};
+use super::error::ControlError;
 use super::write::{Change, ObjectName, ObjectWrite, Precondition, SpecPatch, StatusPatch};
 use crate::kubernetes::error::api_error;
 

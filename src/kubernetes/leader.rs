@@ -17,7 +17,7 @@ use kube::{Api, Client};
 
 use super::lease::{Decision, created, decide, released, renewed, taken};
 use super::write::ObjectName;
-use crate::kubernetes::Health;
+use crate::kubernetes::health::Health;
 
 const RENEWAL: Duration = Duration::from_secs(5);
 /// Time without a renewal after which the holder stops, well before the Lease expires.

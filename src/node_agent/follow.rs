@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use model::objects::ConfigMap;
 use model::registry_ca::{self, Entries, Refused};
 
-use super::Health;
+use super::health::Health;
 use super::health::map_name;
 use super::reconciler::{Reconciler, Report};
 use crate::files::watch::{DirectoryWatch, Scanned};

@@ -10,8 +10,9 @@ use model::registry_ca::{Entries, RegistryHost};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::decide::{Action, decide};
+use super::layout::Layout;
+use super::list;
 use super::open_directory::OpenDirectory;
-use super::{Layout, list};
 use crate::files::stamp::FileStamp;
 
 /// Keeps one directory up to date.

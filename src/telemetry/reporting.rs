@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::telemetry::Metrics;
 use crate::telemetry::conditions::Status;
+use crate::telemetry::metrics::Metrics;
 
 /// Sinks for reports of a source, other than its inputs.
 #[derive(Debug, Clone)]

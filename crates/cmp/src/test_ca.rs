@@ -11,7 +11,9 @@ use time::macros::datetime;
 use x509_cert::ext::pkix::name::GeneralName;
 
 use super::message::{self, CertRep, CertResponse, CertifiedKeyPair, Kind, Message, StatusInfo};
-use super::{Credential, DirectoryName, Password, Settings};
+use super::name::DirectoryName;
+use super::protection::{Credential, Password};
+use super::transaction::Settings;
 
 pub(super) const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 

@@ -74,7 +74,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::SpecVersion;
+    use crate::version::SpecVersion;
 
     #[test]
     fn sources_come_back_in_every_spec() {

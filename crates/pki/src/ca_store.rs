@@ -21,9 +21,12 @@ use rcgen::KeyPair;
 use time::OffsetDateTime;
 use zeroize::Zeroize as _;
 
+use super::certificate::Certificate;
 use super::certificate::{is_whole_pem, key_of, pem_text};
+use super::go_x509::Malformed;
 use super::issue::Signer;
-use super::{Certificate, Malformed, StoredPair, Unusable};
+use super::reason::Unusable;
+use super::state::StoredPair;
 
 /// Number of keys from which on an expired CA loses its key. CAs that are valid keep theirs.
 const MAX_EXPIRED_KEYS: usize = 16;

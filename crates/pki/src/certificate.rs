@@ -18,8 +18,10 @@ use x509_parser::x509::{X509Name, X509Version};
 
 use super::extensions::Extensions;
 use super::go_x509::{self, Malformed};
+use super::hosts::Host;
 use super::moment::written;
-use super::{Host, Unusable, Weakness, weakness};
+use super::reason::Unusable;
+use super::weak_key::{Weakness, weakness};
 
 /// A parsed certificate.
 #[derive(Clone, PartialEq, Eq)]

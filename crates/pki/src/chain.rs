@@ -15,9 +15,11 @@ use std::cell::RefCell;
 use time::{Duration, OffsetDateTime};
 
 use super::ca_store::{Ca, CaStore};
+use super::certificate::Certificate;
+use super::holder::TrustHolder;
 use super::issue::{BACKDATED, cross_sign};
 use super::lockout::{Signatures, handshake_bytes, refusals};
-use super::{Certificate, IssueError, TrustHolder};
+use super::reason::IssueError;
 
 /// Maximum size of the chain, in bytes of DER.
 pub const MAX_CHAIN_BYTES: usize = 16 * 1024;
@@ -180,8 +182,8 @@ mod tests {
     use time::macros::datetime;
 
     use super::*;
-    use crate::StoredPair;
     use crate::issue::{Signer, Validity, issue_ca, issue_serving};
+    use crate::state::StoredPair;
 
     const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 

@@ -5,7 +5,7 @@ use rcgen::{KeyPair, SigningKey as _};
 use x509_parser::asn1_rs::{Any, FromDer as _};
 use yasna::models::TaggedDerValue;
 
-use super::IssueError;
+use super::reason::IssueError;
 
 /// Positions of issuer and subject among a certificate's fields, counted from 0, after the version that every version 3
 /// certificate begins with.

@@ -4,9 +4,13 @@
 //! is served once every known pointer config boots from it; until then the previous one stays. Stored CAs with keys
 //! cross-sign its issuer, so that machines that trust only them boot too.
 
+use super::certificate::Certificate;
 use super::chain::Links;
+use super::reason::{IssueError, Unusable};
+use super::servable::read_chain;
+use super::state::External;
 use super::view::View;
-use super::{Certificate, External, IssueError, Unusable, Warning, read_chain};
+use super::warning::Warning;
 
 impl External {
     /// Certificates of the pair, the leaf first.

@@ -3,7 +3,8 @@
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{Certificate, Host};
+use super::certificate::Certificate;
+use super::hosts::Host;
 
 /// Number of candidates after which Go gives up.
 pub(super) const MAX_CANDIDATES: usize = 100;

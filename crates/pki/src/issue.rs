@@ -16,8 +16,10 @@ use rcgen::{
 use sha2::{Digest as _, Sha256};
 use time::{Duration, OffsetDateTime};
 
+use super::certificate::Certificate;
 use super::encoding::with_names;
-use super::{Certificate, Host, IssueError};
+use super::hosts::Host;
+use super::reason::IssueError;
 
 /// Time by which validity is backdated. A machine's clock can be hours behind at its first boot, if it counts in local
 /// time.

@@ -7,9 +7,12 @@
 use time::{Duration, OffsetDateTime};
 
 use super::ca_store::{Ca, CaKey};
+use super::certificate::Certificate;
 use super::certificate::key_of;
 use super::holder::date;
-use super::{Answer, Certificate, Issuer, Request, Unusable, read_chain};
+use super::reason::Unusable;
+use super::servable::read_chain;
+use super::state::{Answer, Issuer, Request};
 
 /// Time after which a missing answer is reported.
 const TIMEOUT: Duration = Duration::minutes(10);

@@ -3,7 +3,7 @@
 
 use rcgen::{KeyPair, RsaKeySize};
 
-use super::IssueError;
+use super::reason::IssueError;
 
 /// Algorithm and size of generated keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

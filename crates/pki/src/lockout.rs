@@ -31,8 +31,10 @@ use std::collections::HashMap;
 
 use time::OffsetDateTime;
 
+use super::certificate::Certificate;
+use super::holder::{Lockout, LockoutReason, TrustHolder};
 use super::holder::{MAX_CANDIDATES, MAX_HANDSHAKE_BYTES};
-use super::{Certificate, Host, Lockout, LockoutReason, TrustHolder};
+use super::hosts::Host;
 
 /// Returns every holder that could not boot from `chain` at `now`, in their order. The leaf is the chain's first
 /// certificate; the others follow in any order.

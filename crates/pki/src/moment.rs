@@ -28,13 +28,17 @@ mod tests {
     use time::macros::offset;
 
     use super::*;
+    use crate::certificate::Certificate;
+    use crate::holder::TrustHolder;
+    use crate::hosts::Host;
     use crate::issue::{Signer, Validity, issue_serving};
+    use crate::keys::KeyAlgorithm;
+    use crate::lockout::locked_out;
     use crate::plan::renewal;
-    use crate::{
-        Certificate, CertificateState, External, Host, IssueError, KeyAlgorithm, MAX_STEPS,
-        NextAction, Policy, RotationRequest, StoredPair, TrustHolder, locked_out, next,
-        reported_lockouts,
-    };
+    use crate::policy::Policy;
+    use crate::reason::IssueError;
+    use crate::state::{CertificateState, External, RotationRequest, StoredPair};
+    use crate::writes::{MAX_STEPS, NextAction, next, reported_lockouts};
 
     const NOW: OffsetDateTime = datetime!(2026-11-21 0:00 UTC);
 

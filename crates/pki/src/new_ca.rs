@@ -5,17 +5,21 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 
 use super::ca_store::{Ca, CaKey, CaStore};
+use super::certificate::Certificate;
 use super::chain::{Links, MAX_CHAIN_BYTES};
+use super::holder::{Lockout, LockoutReason, TrustHolder};
+use super::hosts::Host;
 use super::issue::{Validity, cross_sign, issue_ca, issue_serving};
 use super::issuer::IssuedCa;
+use super::issuer::IssuedCaFault;
 use super::lockout::handshake_bytes;
+use super::lockout::locked_out;
 use super::plan::wanted_hosts;
+use super::reason::{IssueError, Reason};
 use super::serving::is_forced;
+use super::state::Issuer;
+use super::warning::{CertificateKind, Refusal, Refused};
 use super::writes::{Write, WriteBuilder, Writes};
-use super::{
-    Certificate, CertificateKind, Host, IssueError, IssuedCaFault, Issuer, Lockout, LockoutReason,
-    Reason, Refusal, Refused, TrustHolder, locked_out,
-};
 
 /// Number of renewals for which a chain has room while older CAs are still valid.
 const RENEWALS: usize = 2;

@@ -14,13 +14,15 @@
 
 use time::{Duration, OffsetDateTime};
 
+use super::certificate::Certificate;
 use super::chain::MAX_CHAIN_BYTES;
+use super::hosts::Host;
 use super::lockout::handshake_bytes;
+use super::policy::Policy;
+use super::reason::{Reason, Unusable};
+use super::state::{External, PointerState};
 use super::view::{Serving, View};
-use super::{
-    Certificate, CertificateKind, External, Host, PointerState, Policy, Reason, Refusal, Refused,
-    Unusable, Warning,
-};
+use super::warning::{CertificateKind, Refusal, Refused, Warning};
 
 /// Time within which a second requested rotation counts as the same one.
 const ONE_ROTATION: Duration = Duration::hours(1);

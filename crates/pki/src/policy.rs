@@ -2,7 +2,7 @@
 
 use time::Duration;
 
-use super::KeyAlgorithm;
+use super::keys::KeyAlgorithm;
 
 /// Default validity: ten years of 365 days.
 pub const VALIDITY: Duration = Duration::days(10 * 365);

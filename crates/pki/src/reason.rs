@@ -1,6 +1,8 @@
 //! Reasons for new certificates, and for failures to issue them.
 
-use super::{Host, Malformed, Weakness};
+use super::go_x509::Malformed;
+use super::hosts::Host;
+use super::weak_key::Weakness;
 
 /// Reasons for a new certificate or another order of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]

@@ -10,13 +10,16 @@ use x509_parser::prelude::FromDer as _;
 use x509_parser::x509::X509Name;
 
 use super::ca_store::{Ca, CaStore};
+use super::certificate::Certificate;
+use super::hosts::Host;
 use super::issue::{Signer, Validity, params};
+use super::reason::{IssueError, Unusable};
+use super::servable::read_chain;
+use super::signing_request::SigningRequest;
 use super::signing_request::{COMMON_NAME, E_MAIL, mail_address};
+use super::state::{CertificateState, StoredPair};
+use super::usage::Usage;
 use super::view::View;
-use super::{
-    Certificate, CertificateState, Host, IssueError, SigningRequest, StoredPair, Unusable, Usage,
-    read_chain,
-};
 
 /// Contents of a certificate to issue.
 pub struct Requested<'a> {

@@ -8,7 +8,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::SigningKey;
 
-use super::{Certificate, Unusable};
+use super::certificate::Certificate;
+use super::reason::Unusable;
 
 /// The certificates of a PEM text, in their order, if all of them are readable: by the server, which refuses a text
 /// with a broken block, and by machines.
@@ -86,7 +87,9 @@ mod tests {
     use rcgen::{CertificateParams, CustomExtension, IsCa, KeyPair};
 
     use super::*;
-    use crate::{External, IssuedCaFault, Malformed, StoredPair};
+    use crate::go_x509::Malformed;
+    use crate::issuer::IssuedCaFault;
+    use crate::state::{External, StoredPair};
 
     fn pair(change: impl FnOnce(&mut CertificateParams)) -> StoredPair {
         let key = KeyPair::generate().unwrap();
@@ -174,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_issuers_answer_that_machines_cannot_read_is_not_taken() {
-        use crate::{Answer, Request};
+        use crate::state::{Answer, Request};
         let bad = with_extension(&[2, 5, 29, 17], b"\x30\x06\x86\x04::::", false);
         let good = pair(|params| params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained));
         let since = time::OffsetDateTime::UNIX_EPOCH;

@@ -5,15 +5,18 @@ use rcgen::KeyPair;
 use time::OffsetDateTime;
 
 use super::ca_store::Ca;
+use super::certificate::Certificate;
 use super::chain::MAX_CHAIN_BYTES;
+use super::holder::{Lockout, LockoutReason};
+use super::hosts::Host;
 use super::issue::{Validity, issue_serving};
 use super::lockout::handshake_bytes;
 use super::plan::can_renew;
+use super::policy::Policy;
+use super::reason::{IssueError, Reason};
+use super::state::{CertificateState, RotationRequest, StoredPair};
 use super::view::{Serving, View};
-use super::{
-    Certificate, CertificateKind, CertificateState, Host, IssueError, Lockout, LockoutReason,
-    Policy, Reason, Refusal, Refused, RotationRequest, StoredPair,
-};
+use super::warning::{CertificateKind, Refusal, Refused};
 
 /// Generates a key for a kind of certificate.
 pub type Generate<'a> = &'a mut dyn FnMut(CertificateKind) -> Result<KeyPair, IssueError>;

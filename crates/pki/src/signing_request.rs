@@ -13,7 +13,8 @@ use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use super::certificate::{address, is_signature};
-use super::{Usage, Weakness, weakness};
+use super::usage::Usage;
+use super::weak_key::{Weakness, weakness};
 
 /// Short names of the subject's attributes that are compared with alternative names.
 pub(super) const COMMON_NAME: &str = "CN";

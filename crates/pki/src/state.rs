@@ -2,8 +2,12 @@
 
 use time::OffsetDateTime;
 
+use super::certificate::Certificate;
+use super::holder::{Lockout, TrustHolder};
+use super::hosts::Host;
+use super::reason::Unusable;
+use super::servable::read_chain;
 use super::servable::served;
-use super::{Certificate, Host, Lockout, TrustHolder, Unusable, read_chain};
 
 /// A certificate with its key and chain, as stored in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -4,7 +4,9 @@
 use time::OffsetDateTime;
 
 use super::certificate::Certificate;
-use super::{External, Warning, untrusted};
+use super::lockout::untrusted;
+use super::state::External;
+use super::warning::Warning;
 
 /// Size up to which all CAs that come with the pair go into pointer configs, in bytes of PEM. Of a longer list only
 /// issuers of the present or next pair do: EC2 accepts 16 KiB of user data, and each byte becomes 4/3 there.

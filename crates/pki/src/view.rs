@@ -5,11 +5,14 @@ use std::cell::RefCell;
 use time::OffsetDateTime;
 
 use super::ca_store::{Ca, CaStore};
+use super::certificate::Certificate;
 use super::chain::Links;
+use super::holder::{Lockout, LockoutReason, TrustHolder};
 use super::lockout::{Signatures, refusals};
+use super::reason::Unusable;
 use super::servable::holds_encrypted_key;
+use super::state::CertificateState;
 use super::trust::Trust;
-use super::{Certificate, CertificateState, Lockout, LockoutReason, TrustHolder, Unusable};
 
 /// The state, parsed and judged.
 pub(super) struct View<'a> {

@@ -2,8 +2,11 @@
 
 use time::OffsetDateTime;
 
+use super::holder::Lockout;
 use super::holder::date;
-use super::{IssuedCaFault, Lockout, Reason, Unusable, Weakness};
+use super::issuer::IssuedCaFault;
+use super::reason::{Reason, Unusable};
+use super::weak_key::Weakness;
 
 /// A request or due step that was refused because machines would be locked out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

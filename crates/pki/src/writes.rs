@@ -10,16 +10,20 @@
 use time::OffsetDateTime;
 
 use super::ca_store::{Ca, left_out};
+use super::certificate::Certificate;
+use super::holder::Lockout;
+use super::hosts::Host;
 use super::issuer::RequestDuty;
+use super::lockout::locked_out;
+use super::plan::Step;
 use super::plan::{RotationPlan, plan, to_distrust};
+use super::policy::Policy;
+use super::reason::{IssueError, Reason};
 use super::serving::{Generate, choose, is_forced};
+use super::state::{CertificateState, Issuer, PointerState, RotationRequest, StoredPair};
 use super::view::{Serving, View};
 use super::warning::USER_DATA_LIMITS;
-use super::{
-    Certificate, CertificateKind, CertificateState, Host, IssueError, Issuer, Lockout,
-    PointerState, Policy, Reason, Refusal, Refused, RotationRequest, Step, StoredPair, Warning,
-    locked_out,
-};
+use super::warning::{CertificateKind, Refusal, Refused, Warning};
 
 /// Upper bound for the number of steps until any state is settled.
 pub const MAX_STEPS: usize = 32;
@@ -41,7 +45,7 @@ pub enum Write {
     Bundle(String),
     /// A pointer config.
     Pointer {
-        /// Name of the pointer config, [`PointerTrust::name`](super::PointerTrust::name).
+        /// Name of the pointer config, [`PointerTrust::name`](super::state::PointerTrust::name).
         name: String,
         /// New text of the pointer config.
         text: Vec<u8>,
@@ -338,7 +342,7 @@ impl WriteBuilder<'_> {
 
     /// Stale pointer configs, except those from which no machine could boot if they were written now.
     fn pointers(&self) -> Vec<Write> {
-        let write = |pointer: &super::PointerTrust| {
+        let write = |pointer: &super::state::PointerTrust| {
             let PointerState::Stale(repaired) = &pointer.state else { return None };
             if self.view.would_lock_out(&pointer.holders, &repaired.holders) {
                 return None;

@@ -21,13 +21,14 @@ use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
+use super::infrastructure::Infrastructure;
 use super::names::{
     BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, PRIVATE_KEY, ROTATE,
     USER_DATA,
 };
 use super::objects::{bundle_write, ca_write, serving_write, store_write, user_data_write};
 use super::secret::{annotation, value};
-use super::{ClusterState, Infrastructure};
+use super::state::ClusterState;
 use crate::kubernetes::write::{Change, ObjectWrite};
 
 const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);

@@ -120,7 +120,7 @@ mod tests {
 
     use super::super::names::{BUNDLE_KEY, ROOT_KEY, USER_DATA};
     use super::*;
-    use crate::controllers::certificates::Infrastructure;
+    use crate::controllers::certificates::infrastructure::Infrastructure;
 
     type Case<'a> = (&'a str, Option<&'a str>, &'a str, Option<&'a [u8]>, Option<Assessment>);
 

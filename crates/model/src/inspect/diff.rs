@@ -10,8 +10,8 @@ use serde_json::Value;
 use similar::DiffOp;
 use similar::algorithms::{Capture, Compact, Replace, myers};
 
-use super::bytes;
 use super::machine::{Machine, NamedEntry};
+use super::text::bytes;
 use crate::escape::{cut, escaped};
 use crate::table::{Color, TerminalStyle};
 

@@ -5,7 +5,7 @@ use ignition::SpecVersion;
 use pki::{Certificate, Host, LockoutReason, TrustHolder, locked_out};
 use time::{Duration, OffsetDateTime};
 
-use super::Cause;
+use super::cause::Cause;
 use super::cause::date;
 use crate::pointer_config::Fetch;
 use crate::refusal::RefusalCode;

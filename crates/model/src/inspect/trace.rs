@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::ser::{SerializeStruct as _, Serializer};
 
-use super::Cause;
+use super::cause::Cause;
 
 /// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 use utoipa::ToSchema;
 
-use super::{Failed, Handshakes, Machine, Node, Nodes, Outcome, Requests};
+use super::machine::{Failed, Handshakes, Machine, Outcome, Requests};
+use super::node_index::{Node, Nodes};
 
 /// Time within which a machine joins. Firmware, an image pull of the operating system and a second boot take a quarter
 /// of an hour on slow hardware. A machine that has no Node after it is stuck; if nodes are unknown, it counts as served.

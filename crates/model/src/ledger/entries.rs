@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 use lru::LruCache;
 use time::OffsetDateTime;
 
-use super::Machine;
+use super::machine::Machine;
 use crate::by_network::ByNetwork;
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Names of Secrets in flags and annotations.
 
-use super::is_object_name;
+use super::object_name::is_object_name;
 
 /// Namespace and name of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::RegistryHost;
+use super::host::RegistryHost;
 use crate::objects::ConfigMap;
 
 /// CAs in PEM by registry.

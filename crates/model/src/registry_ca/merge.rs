@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::ADMINISTRATOR_NAMESPACE;
 use super::entries::{self, Cas, Reason, Refused};
-use super::{ADMINISTRATOR_NAMESPACE, RegistryHost};
+use super::host::RegistryHost;
 use crate::objects::{ConfigMap, ImageConfig};
 
 /// Maximum size of all values of a ConfigMap together, in bytes.

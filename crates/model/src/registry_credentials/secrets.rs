@@ -87,7 +87,7 @@ fn own(pool: &MachineConfigPool) -> Option<Result<SecretName, Unresolved>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry_credentials::Registry;
+    use crate::registry_credentials::credentials::Registry;
     use serde_json::{Value, json};
 
     fn secret(value: &Value) -> Secret {

@@ -34,7 +34,9 @@ mod tests {
     use crate::inputs::{ServingMode, SharedInputs};
     use crate::objects::MachineConfig;
     use crate::registry_credentials::Entries;
-    use crate::render::{CompressedContents, ENCAPSULATED, PoolInputs, render};
+    use crate::render::compact::CompressedContents;
+    use crate::render::select::PoolInputs;
+    use crate::render::steps::{ENCAPSULATED, render};
 
     const SECRET: &str = "c2VjcmV0OnBhc3N3b3Jk";
     const CONTENT: &str = "/etc/mcs-machine-config-content.json";

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use ignition::spec3::{Body, Unit};
 use ignition::{Config, FileSources, Form, MergeInput, SpecVersion, merge};
 
-use super::PoolInputs;
 use super::compact::{CompressedContents, compact};
+use super::select::PoolInputs;
 use super::steps::{RenderError, is_of_server, prepare};
 
 /// Reasons why an overlay cannot be merged into a pool's config.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::select;
+use super::select::select;
 use crate::inputs::Inputs;
 
 /// Registries of operating system images without a configured CA, each with its pools. A machine verifies such a

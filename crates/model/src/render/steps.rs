@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::PoolInputs;
 use super::compact::{CompressedContents, compact};
 use super::credentials::add_credentials;
+use super::select::PoolInputs;
 use crate::inputs::ServingMode;
 use crate::objects::MachineConfig;
 use crate::registry_credentials::{self, Unmergeable};

@@ -1,7 +1,7 @@
 //! A chain for each reason, and the same chain without the fault.
 
 use super::*;
-use crate::KeyAlgorithm;
+use crate::keys::KeyAlgorithm;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, CustomExtension, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,

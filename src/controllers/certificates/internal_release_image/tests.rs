@@ -7,7 +7,7 @@ use pki::{MAX_CHAIN_BYTES, TrustHolder, VALIDITY, locked_out};
 use serde_json::json;
 use time::Duration;
 
-use super::super::Infrastructure;
+use super::super::infrastructure::Infrastructure;
 use super::*;
 use crate::controllers::certificates::names::{BUNDLE_KEY, CERTIFICATE_KEY, PREVIOUS, PRIVATE_KEY};
 use crate::controllers::certificates::secret::value;

@@ -13,7 +13,8 @@ use serde_json::json;
 use sha2::{Digest as _, Sha512};
 use time::Duration;
 
-use super::super::{CaFault, ContentsFault, accept};
+use super::super::ca::{CaFault, ContentsFault};
+use super::super::fetch::accept;
 use super::*;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
