@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use super::certs::date;
+use super::certificate_texts::date;
 use crate::controllers::NAMESPACE;
 use crate::kubernetes::client::{self, reason};
 use crate::kubernetes::watch::{ObjectSeen, ObjectWatch};

@@ -10,9 +10,9 @@ use pki::{CertificateState, Policy, RotationRequest};
 use time::OffsetDateTime;
 use tokio::runtime::{Builder, Runtime};
 
-use super::certs::distrust::DistrustPreview;
-use super::certs::exposure::{self, ConfigFindings};
-use super::certs::{date, warn_locked_out};
+use super::certificate_texts::{date, warn_locked_out};
+use super::distrust::DistrustPreview;
+use super::exposure::{self, ConfigFindings};
 use super::print_line;
 use super::state_store::{ChangeTokens, ObservedState, StateStore};
 use crate::controllers::certificates::{

@@ -11,9 +11,9 @@ use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::{Host, LEFT_OUT, Lockout, LockoutReason, Policy, RotationRequest, Step, Warning};
 use time::OffsetDateTime;
 
-use super::certs::distrust::DistrustPreview;
-use super::certs::exposure::{self, ConfigFindings};
-use super::certs::{located, warn_locked_out};
+use super::certificate_texts::{located, warn_locked_out};
+use super::distrust::DistrustPreview;
+use super::exposure::{self, ConfigFindings};
 use super::named_machines::open_state;
 use super::print_line;
 use super::rendering::read_manifests;

@@ -5,6 +5,7 @@
 pub(crate) mod administrators;
 pub(crate) mod approve;
 pub(crate) mod bootstrap;
+mod certificate_texts;
 pub(crate) mod certs;
 mod cluster_machines;
 mod cluster_store;
@@ -12,6 +13,8 @@ pub(crate) mod cmp;
 pub(crate) mod controller;
 mod controller_page;
 mod directory_store;
+mod distrust;
+mod exposure;
 pub(crate) mod inspect;
 pub(crate) mod issuer;
 mod leader_elected;

@@ -19,7 +19,7 @@ use pki::{Host, Policy, RotationRequest, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
-use super::certs::{log_left_out, log_step};
+use super::certificate_texts::{log_left_out, log_step};
 use super::server::{self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings};
 use super::serving_flags::ServingFlags;
 use super::start_block::StartBlock;

@@ -110,9 +110,8 @@ impl Server {
         add_cluster_machines(&mut local.named, &mut tasks, &source, settings.window, &publisher);
         let named = local.named.clone();
         let (served, checked) = (publisher.served(), publisher.checked());
-        let composed =
-            PipelineParts { access, rules, local, policy: Arc::clone(&policy), publisher };
-        follow_source(&mut tasks, composed, source, first, &reporting);
+        let setup = PipelineParts { access, rules, local, policy: Arc::clone(&policy), publisher };
+        follow_source(&mut tasks, setup, source, first, &reporting);
 
         let sources = Arc::new(Sources {
             answers: Arc::clone(&answers),

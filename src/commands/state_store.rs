@@ -10,7 +10,7 @@ use model::pointer_config::{Assessment, LeftAlone, PointerConfig};
 use pki::{Certificate, CertificateState, Policy, StoredPair};
 use time::OffsetDateTime;
 
-use super::certs::exposure::ConfigFindings;
+use super::exposure::ConfigFindings;
 
 /// A state directory or a cluster, as [`StateLocation::open`](super::state_location::StateLocation::open) chooses.
 pub(crate) trait StateStore {

@@ -9,7 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use time::{Date, OffsetDateTime, Time};
 
-use super::certs::date;
+use super::certificate_texts::date;
 use super::state_location::StateLocationFlags;
 use super::{print_line, terminal};
 use crate::flags::duration;

@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::Label;
+use super::encode::Label;
 
 metrics! {
     /// The connections of one or more listeners.

@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
 use super::connections::ConnectionMetrics;
-use super::{Label, encode};
+use super::encode::{Label, encode};
 
 /// Labels of an issued certificate: its kind, and the reason.
 type RotationLabels = [(&'static str, &'static str); 2];

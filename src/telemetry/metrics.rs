@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use super::connections::ConnectionMetrics;
-use super::{Label, encode};
+use super::encode::{Label, encode};
 
 use crate::sync::lock;
 

@@ -31,6 +31,7 @@ macro_rules! metrics {
 pub mod conditions;
 mod connections;
 mod controllers;
+mod encode;
 mod log_rate_limiter;
 mod logs;
 mod many;
@@ -49,20 +50,6 @@ pub use metrics::{Metrics, PoolLabel};
 pub use node_agent::NodeCaMetrics;
 pub use reporting::Reporting;
 
-use prometheus_client::registry::Registry;
-
-/// One label of a metric, with its value.
-type Label = [(&'static str, &'static str); 1];
-
-/// Metrics that `register` adds to a registry, as text. They are shared, so a new registry for each call is cheap.
-fn encode(register: impl FnOnce(&mut Registry)) -> Result<String, std::fmt::Error> {
-    let mut registry = Registry::with_prefix("mcs");
-    register(&mut registry);
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry)?;
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -73,6 +60,9 @@ mod tests {
     use pki::CertificateState;
     use time::OffsetDateTime;
 
+    use prometheus_client::registry::Registry;
+
+    use super::encode::encode;
     use super::*;
 
     /// Counts one of each, because families without members are not written.

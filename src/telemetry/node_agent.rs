@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::connections::ConnectionMetrics;
-use super::{Label, encode};
+use super::encode::{Label, encode};
 
 metrics! {
     /// All metrics of a node's agent.

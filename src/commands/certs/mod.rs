@@ -1,26 +1,22 @@
 //! The command `certs`: shows, checks and replaces the certificates of a state directory or a cluster.
 
-pub(crate) mod distrust;
-pub(super) mod exposure;
 pub(crate) mod pointer;
 mod report;
 pub(crate) mod settings;
 
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::plan::renewal;
 use pki::{
-    self, Certificate, Host, LEFT_OUT, LEFT_OUT_FIX, NextAction, Policy, Step, StoredPair, Warning,
-    next, reported_lockouts,
+    self, Certificate, Host, NextAction, Policy, Step, StoredPair, Warning, next, reported_lockouts,
 };
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
-use super::certs::exposure::ConfigFindings;
+use super::certificate_texts::{date, located};
 use super::certs::report::{CertificateLine, CertificateReport, CheckReport, PointerLine, print};
-use super::print_stderr;
+use super::exposure::ConfigFindings;
 use super::progress::Progress;
 use super::state_store::{ObservedState, StateStore, unless_forbidden};
 
@@ -191,42 +187,4 @@ fn faults(
     let (_, attention) = pki::dry_run(&seen.observed, policy, now, generate)?;
     let is_fault = |it: &&Warning| matches!(it, Warning::Ca(_) | Warning::Serving(_));
     Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
-}
-
-pub(super) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
-    for it in attention.into_iter().filter(|it| matches!(it, Warning::LockedOut(_))) {
-        print_stderr(&format!("warning: {it}"));
-    }
-}
-
-/// A warning about the signing CA or the serving pair, with its file or object.
-pub(super) fn located(attention: &Warning, [ca, serving]: &[String; 2]) -> String {
-    match attention {
-        Warning::Ca(_) => format!("{ca}: {attention}"),
-        Warning::Serving(_) | Warning::ServingExpired => format!("{serving}: {attention}"),
-        _ => attention.to_string(),
-    }
-}
-
-/// Logs keys and pairs that were removed from the store.
-pub(super) fn log_left_out(left_out: &[String]) {
-    for what in left_out {
-        tracing::warn!(what, reason = LEFT_OUT, fix = LEFT_OUT_FIX, "removed from the CA store");
-    }
-}
-
-/// Logs an applied step.
-pub(crate) fn log_step(step: &Step) {
-    match step {
-        Step::Ca(reason) => tracing::info!(%reason, "made a signing CA"),
-        Step::Store(reason) => tracing::info!(%reason, "rewrote the CA store"),
-        Step::Bundle(_) => tracing::info!("wrote the trust bundle"),
-        Step::Pointers => tracing::info!("wrote the pointer configs"),
-        Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving certificate"),
-    }
-}
-
-/// Formats a time for people and annotations.
-pub(super) fn date(time: OffsetDateTime) -> anyhow::Result<String> {
-    time.format(&Rfc3339).with_context(|| format!("{time} cannot be written as a date"))
 }

@@ -182,7 +182,9 @@ pub(super) fn object() -> ObjectName {
 fn hosts(names: &ReferenceNames) -> Result<Vec<Host>, Malformed> {
     let names = names.release_image().into_iter().filter(|name| !name.is_empty());
     let hosts = names.map(|name| {
-        name.parse().map_err(|error| super::Infrastructure::object().malformed(format!("{error}")))
+        name.parse().map_err(|error| {
+            super::infrastructure::Infrastructure::object().malformed(format!("{error}"))
+        })
     });
     let mut hosts = hosts.collect::<Result<Vec<Host>, _>>()?;
     hosts.sort_by_key(|host| !matches!(host, Host::Name(name) if name != "localhost"));

@@ -34,7 +34,6 @@ use tokio::time::Instant;
 
 pub(crate) use self::ask::{AdministratorRequest, ask};
 pub(crate) use self::external_pair::{ExternalPair, ServingPair, TrustBundle};
-pub(crate) use self::infrastructure::Infrastructure;
 pub(crate) use self::issuer_ref::IssuerRef;
 pub(crate) use self::key_algorithms::KeyAlgorithms;
 pub(in crate::controllers) use self::names::USER_DATA;

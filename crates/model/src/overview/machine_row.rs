@@ -1,11 +1,23 @@
 //! A machine in a row, on the page and on a terminal alike.
 
 use ignition::SpecVersion;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::MachineLine;
 use super::moment::moment;
 use crate::access::Refusal;
-use crate::ledger::{Outcome, Requests};
+use crate::ledger::{BootStatus, Machine, Outcome, Requests};
+
+/// A machine with its boot status.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct MachineLine {
+    /// Record of the machine.
+    #[serde(flatten)]
+    pub machine: Machine,
+    /// Boot status by the record.
+    #[serde(flatten)]
+    pub standing: BootStatus,
+}
 
 /// Headings of the columns of [`machine_row`].
 pub const MACHINE_COLUMNS: [&str; 9] =

@@ -11,18 +11,18 @@ mod trust_map;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::ledger::{BootStatus, Machine, Severity};
+use crate::ledger::Severity;
 
 pub use self::approval::{
     APPROVED_COLUMNS, ApprovedMachine, WAITING_COLUMNS, WaitingMachine, approved_row, merged,
     waiting_row,
 };
 pub use self::history::{Change, History};
-pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
+pub use self::machine_row::{MACHINE_COLUMNS, MachineLine, machine_row};
 pub use self::named_machine::{NAMED_COLUMNS, NamedMachine, named_row};
 pub use self::pool_machines::PoolMachines;
 pub use self::trust_map::{PointerGroup, PointerStatus, TrustMap, TrustedCertificate};
@@ -164,17 +164,6 @@ impl Pool {
         }
         remarks
     }
-}
-
-/// A machine with its boot status.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct MachineLine {
-    /// Record of the machine.
-    #[serde(flatten)]
-    pub machine: Machine,
-    /// Boot status by the record.
-    #[serde(flatten)]
-    pub standing: BootStatus,
 }
 
 /// A certificate with its time line.

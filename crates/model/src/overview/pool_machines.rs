@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::MachineLine;
+use super::machine_row::MachineLine;
 use crate::ignition_version::IgnitionVersion;
 
 /// Machines of one pool.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::ADMINISTRATOR_NAMESPACE;
 use super::entries::{self, Cas, Reason, Refused};
 use super::host::RegistryHost;
+use super::names::{ADMINISTRATOR_NAMESPACE, MANAGED_NAMESPACE, MERGED_MAP, OPERATOR_MAP};
 use crate::objects::{ConfigMap, ImageConfig};
 
 /// Maximum size of all values of a ConfigMap together, in bytes.
@@ -250,8 +250,8 @@ pub fn collect(
             .copied()
     };
     let administrators = Administrators::of(image, |name| find(ADMINISTRATOR_NAMESPACE, name));
-    let operators = find(super::MANAGED_NAMESPACE, super::OPERATOR_MAP);
-    let merged = find(super::MANAGED_NAMESPACE, super::MERGED_MAP);
+    let operators = find(MANAGED_NAMESPACE, OPERATOR_MAP);
+    let merged = find(MANAGED_NAMESPACE, MERGED_MAP);
     let entries = merged.map(entries::read);
     let reported = |refused: &[Refused]| -> Vec<_> {
         refused.iter().map(|refused| (refused.place.clone(), refused.to_string())).collect()

@@ -31,23 +31,16 @@
 mod entries;
 mod host;
 mod merge;
+mod names;
 
 pub use entries::{Cas, Entries, Reason, Refused, read};
 pub use host::{InvalidHost, RegistryHost};
 pub use merge::{
     Administrators, Contents, MAX_BYTES, MergePlan, RegistryCaMaps, Write, collect, plan,
 };
+pub use names::{ADMINISTRATOR_NAMESPACE, MANAGED_NAMESPACE, MERGED_MAP, OPERATOR_MAP};
 
 use crate::objects::is_misspelt;
-
-/// Namespace of the administrator's ConfigMap.
-pub const ADMINISTRATOR_NAMESPACE: &str = "openshift-config";
-/// Namespace of the registry operator's and of the merged ConfigMap.
-pub const MANAGED_NAMESPACE: &str = "openshift-config-managed";
-/// Name of the registry operator's ConfigMap.
-pub const OPERATOR_MAP: &str = "image-registry-ca";
-/// Name of the merged ConfigMap.
-pub const MERGED_MAP: &str = "merged-trusted-image-registry-ca";
 
 /// Reason why a ConfigMap is not read whose name or namespace is nearly that of one of these.
 #[must_use]

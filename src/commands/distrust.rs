@@ -9,20 +9,20 @@ use pki::{
 };
 use time::OffsetDateTime;
 
-use crate::commands::print_line;
-use crate::commands::state_store::ObservedState;
+use super::print_line;
+use super::state_store::ObservedState;
 
 /// Result of a dry run.
-pub(in crate::commands) struct DistrustPreview {
+pub(super) struct DistrustPreview {
     seen: CertificateState,
     cas: Vec<Certificate>,
-    pub(in crate::commands) asked: RotationRequest,
+    pub(super) asked: RotationRequest,
     state: CertificateState,
     attention: Vec<Warning>,
 }
 
 impl DistrustPreview {
-    pub(in crate::commands) fn of(
+    pub(super) fn of(
         seen: ObservedState,
         named: &[String],
         policy: &Policy,
@@ -41,7 +41,7 @@ impl DistrustPreview {
     }
 
     /// Prints the distrusted CAs, and the machines that could not boot any longer, except those in `reported`.
-    pub(in crate::commands) fn report(
+    pub(super) fn report(
         &self,
         yes: bool,
         now: OffsetDateTime,
@@ -67,12 +67,12 @@ impl DistrustPreview {
     }
 
     /// Returns `true` if another administrator has requested the same meanwhile.
-    pub(in crate::commands) fn is_listed(&self, listed: &[String]) -> bool {
+    pub(super) fn is_listed(&self, listed: &[String]) -> bool {
         self.cas.iter().all(|ca| listed.contains(&ca.fingerprint()))
     }
 
     /// Reason why the controller does not do it yet, if any.
-    pub(in crate::commands) fn obstacle(&self, now: OffsetDateTime) -> Option<&Warning> {
+    pub(super) fn obstacle(&self, now: OffsetDateTime) -> Option<&Warning> {
         let left = pki::trusted_by_somebody(&self.state, now);
         let obstacle = self.attention.iter().find(|it| !it.is_warning());
         obstacle.filter(|_| left.iter().any(|ca| self.cas.contains(ca)))

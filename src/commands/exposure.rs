@@ -11,7 +11,7 @@ use model::inputs::{ServingMode, served_configuration};
 use model::objects::MachineConfigPool;
 use model::render::{exposed, exposed_line};
 
-use crate::commands::rendering::{read_manifests, rendered};
+use super::rendering::{read_manifests, rendered};
 use crate::kubernetes::ObjectName;
 use crate::kubernetes::apply::{list, read_custom};
 use crate::kubernetes::client::{api, resource};
@@ -20,13 +20,13 @@ use crate::source::manifest::config_warnings;
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFindings {
     /// One line for each pool that is not enforced and has a secret in its config.
-    pub(in crate::commands) exposed: Vec<String>,
+    pub(super) exposed: Vec<String>,
     /// One line for each field without effect.
-    pub(in crate::commands) ignored: Vec<String>,
+    pub(super) ignored: Vec<String>,
 }
 
 /// Checks the configs of a directory. Rendering errors are reported elsewhere.
-pub(in crate::commands) fn of_manifests(
+pub(super) fn of_manifests(
     root: &Path,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<ConfigFindings> {
@@ -44,7 +44,7 @@ pub(in crate::commands) fn of_manifests(
 
 /// Checks the configs of a cluster, by the MachineConfigs of its pools. Files that servers add, such as the bootstrap
 /// kubeconfig, are in every config.
-pub(in crate::commands) async fn of_cluster(
+pub(super) async fn of_cluster(
     client: &Client,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<ConfigFindings> {
