@@ -301,7 +301,8 @@ fn filesystems(filesystems: Vec<Filesystem>) -> Vec<spec2::Filesystem> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::{Config, SpecVersion};
+    use super::super::Config;
+    use super::super::version::SpecVersion;
 
     fn lowered(section: &str, value: &Value) -> Value {
         let config = json!({"ignition": {"version": "3.2.0"}, section: value});

@@ -34,7 +34,7 @@ pub struct PointerToken {
     /// Credential of the fetch.
     pub carries: FetchCredential,
     /// True if it must not be written at present, because the last write failed. A pointer config that can never be
-    /// written [cannot carry a token](Carried::Cannot).
+    /// written [cannot carry a token](FetchCredential::Cannot).
     pub waits: bool,
 }
 
