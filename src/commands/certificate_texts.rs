@@ -1,4 +1,4 @@
-//! What commands print and log about certificates.
+//! Texts about certificates that commands print and log.
 
 use anyhow::Context as _;
 use pki::{LEFT_OUT, LEFT_OUT_FIX, Step, Warning};

@@ -40,7 +40,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Gets the config by a connection of its own. Returns its length.
+    /// Gets the config by a new connection. Returns the length of the answer.
     fn boot(&self) -> usize {
         let name = "127.0.0.1".try_into().unwrap();
         let tls = ClientConnection::new(Arc::clone(&self.config), name).unwrap();

@@ -18,7 +18,7 @@ fn pictures() -> PathBuf {
 }
 
 /// Widths from a small phone to a large screen.
-const WIDTHS: [u32; 5] = [320, 768, 1040, 1280, 2560];
+const WIDTHS: [u32; 5] = [320, 768, 1136, 1280, 2560];
 
 #[test]
 fn all_pages_look_good_in_light_and_dark_from_a_phone_to_a_large_screen() {
