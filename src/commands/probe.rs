@@ -237,4 +237,22 @@ mod tests {
             assert!(text.parse::<Address>().is_err(), "{text:?}");
         }
     }
+
+    #[test]
+    fn a_request_names_the_host_alone_and_headers_of_a_pointer_config_replace_others() {
+        let fetch = Fetch {
+            url: "https://user:password@192.0.2.1:22623/config/worker".parse().unwrap(),
+            host: "192.0.2.1".parse().unwrap(),
+            pool: "worker".to_owned(),
+            headers: vec![("user-agent".to_owned(), "theirs".to_owned())],
+            spec: SpecVersion::V3_4,
+            trusted: Vec::new(),
+        };
+        let request = config_request(&fetch, Method::GET, SpecVersion::V3_3, "ours").unwrap();
+        let headers = request.headers();
+        assert_eq!(*request.uri(), "/config/worker");
+        assert_eq!(headers[header::HOST], "192.0.2.1:22623");
+        assert_eq!(headers[header::ACCEPT], accept(SpecVersion::V3_3));
+        assert_eq!(headers.get_all(header::USER_AGENT).iter().collect::<Vec<_>>(), ["theirs"]);
+    }
 }
