@@ -140,7 +140,8 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// Declares the objects of a spec: a type for each, and its fields. The field in parentheses is always written, the
 /// others only if they differ from the default. After a field's type are its shape if it is not the type's, its name if
-/// it is written differently, and the functions of [`Field`] that it takes.
+/// it is written differently, and the functions of [`Field`] that it takes. Of the arrays below, the first item is used:
+/// what is given, or else what follows from the field.
 macro_rules! objects {
     (($vis:vis) $($(#[$meta:meta])* $name:ident($($required:ident: $required_type:ty)?) {$(
         $(#[$doc:meta])*

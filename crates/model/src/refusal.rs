@@ -128,6 +128,16 @@ mod tests {
     }
 
     #[test]
+    fn codes_stay_when_a_variant_gets_another_name() {
+        let codes: Vec<&str> = RefusalCode::ALL.iter().map(|code| (*code).into()).collect();
+        let expected = "inputs-not-read pool-unknown not-in-bootstrap no-config-yet machine-config-missing \
+            controller-config-missing kubeconfig-missing registry-credentials-missing not-renderable \
+            version-not-served access-refused access-undecided token-unknown too-many-attempts address-unknown \
+            overloaded ignition-too-old plain-port-closed approval-pending";
+        assert_eq!(codes.join(" "), expected);
+    }
+
+    #[test]
     fn only_what_nobody_but_the_client_can_change_is_refused_for_good() {
         let for_good: Vec<_> =
             RefusalCode::ALL.iter().copied().filter(|it| !it.status().is_server_error()).collect();

@@ -145,3 +145,31 @@ pub enum Unusable {
     #[error("its certificate has a critical extension that clients do not understand: {0}")]
     CriticalExtension(String),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_metrics_stay_when_a_variant_gets_another_name() {
+        for (reason, label) in [
+            (Reason::Missing, "missing"),
+            (Reason::Unreadable, "unreadable"),
+            (Reason::Unusable(Unusable::NoKey), "unusable"),
+            (Reason::Expired, "expired"),
+            (Reason::Renewal, "renewal"),
+            (Reason::Host(Host::Name("a".to_owned())), "host"),
+            (Reason::NewerCa, "newer-authority"),
+            (Reason::External("a".to_owned()), "external"),
+            (Reason::Issuer("a".to_owned()), "issuer"),
+            (Reason::Requested, "asked"),
+            (Reason::Distrusted, "distrusted"),
+            (Reason::Chain, "chain"),
+            (Reason::Restored, "restored"),
+            (Reason::Selected, "selected"),
+            (Reason::Joined, "joined"),
+        ] {
+            assert_eq!(reason.label(), label);
+        }
+    }
+}

@@ -66,3 +66,29 @@ impl fmt::Display for SecretKind {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_stay_when_a_variant_gets_another_name() {
+        for (kind, label) in [
+            (SecretKind::PrivateKey, "private-key"),
+            (SecretKind::Kubeconfig, "kubeconfig"),
+            (SecretKind::EncryptionKey, "encryption-key"),
+            (SecretKind::KubernetesSecret, "kubernetes-secret"),
+            (SecretKind::RegistryLogin, "registry-login"),
+            (SecretKind::PasswordHash, "password-hash"),
+            (SecretKind::SharedKey, "shared-key"),
+            (SecretKind::Password, "password"),
+            (SecretKind::Token, "token"),
+            (SecretKind::UrlPassword, "url-password"),
+            (SecretKind::SignedUrl, "signed-url"),
+            (SecretKind::Header, "header"),
+            (SecretKind::DiskKey, "disk-key"),
+        ] {
+            assert_eq!(kind.label(), label);
+        }
+    }
+}

@@ -325,4 +325,12 @@ mod tests {
             assert_eq!(span(Duration::seconds(seconds)), text);
         }
     }
+
+    #[test]
+    fn labels_stay_when_a_variant_gets_another_name() {
+        let ranks: Vec<_> = Severity::ALL.iter().map(|rank| rank.label()).collect();
+        assert_eq!(ranks, ["stuck", "booting", "served", "joined", "visitor"]);
+        let failed = [Failed::Untrusted, Failed::Tls, Failed::Timeout, Failed::Connection];
+        assert_eq!(failed.map(Failed::label), ["Untrusted", "Tls", "Timeout", "Connection"]);
+    }
 }

@@ -142,3 +142,16 @@ fn unwrapped(text: &[u8]) -> Bytes {
 fn holds_certificate(pem: &[u8]) -> bool {
     CertificateDer::pem_slice_iter(pem).flatten().any(|der| X509Certificate::from_der(&der).is_ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_refused_entries_stay_when_a_variant_gets_another_name() {
+        let same = Reason::SameHost("a".to_owned());
+        let reasons = [Reason::NoHost, Reason::NoCertificate, same, Reason::TooLarge];
+        let labels = ["NoHost", "NoCertificate", "SameHost", "TooLarge"];
+        assert_eq!(reasons.each_ref().map(Reason::label), labels);
+    }
+}

@@ -325,10 +325,25 @@ fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
         Refusal::NotApproved,
     ];
     assert_eq!(may_heal, expected);
-    let labels: BTreeSet<_> = Refusal::ALL.iter().map(|refusal| refusal.label()).collect();
-    assert_eq!(labels.len(), Refusal::ALL.len());
     for mode in AccessMode::ALL {
         assert_eq!(mode.label().parse(), Ok(mode));
     }
     assert_eq!("on".parse::<AccessMode>(), Err("expected off, audit or enforce".to_owned()));
+}
+
+/// Metrics, alerts and the ledger have these words.
+#[test]
+fn labels_of_verdicts_stay_when_a_variant_gets_another_name() {
+    let labels: Vec<_> = Refusal::ALL.iter().map(|refusal| refusal.label()).collect();
+    let expected = "network plain-port missing malformed unknown expired not-yet revoked other-pool unsigned \
+        spent not-stored too-many not-read no-pool old-ignition pool-plain-port not-approved";
+    assert_eq!(labels.join(" "), expected);
+    let proofs = [
+        Proof::NotAsked,
+        Proof::Token("a".into()),
+        Proof::Signed("a".into()),
+        Proof::Machine("a".into()),
+    ];
+    assert_eq!(proofs.each_ref().map(Proof::label), ["none", "token", "signed", "machine"]);
+    assert_eq!(AccessMode::ALL.map(AccessMode::label), ["off", "audit", "enforce"]);
 }

@@ -471,3 +471,11 @@ fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
         );
     }
 }
+
+#[test]
+fn labels_of_user_data_that_is_left_alone_stay_when_a_variant_gets_another_name() {
+    let labels: Vec<_> = LeftAlone::ALL.iter().map(|reason| reason.label()).collect();
+    let expected =
+        ["no-ignition", "no-authorities", "foreign", "name-only", "out-of-reach", "too-large"];
+    assert_eq!(labels, expected);
+}
