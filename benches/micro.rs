@@ -85,7 +85,7 @@ fn measure_access(criterion: &mut Criterion) {
     let wanted = [("worker".to_owned(), AccessMode::Enforce)].into();
     let policy = Policy {
         modes: Modes::new(AccessMode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
-        verifiers: vec![Arc::new(KnownTokens::new(&records))],
+        tokens: KnownTokens::new(&records),
         ..Policy::default()
     };
     let header = |number| format!("Bearer {}", token(number).as_str());

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{NOW, expanded};
@@ -38,7 +38,7 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
     let wanted = [(POOL.to_owned(), AccessMode::Enforce)].into();
     Policy {
         modes: Modes::new(AccessMode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
-        verifiers: vec![Arc::new(KnownTokens::new(&records))],
+        tokens: KnownTokens::new(&records),
         ..Policy::default()
     }
 });

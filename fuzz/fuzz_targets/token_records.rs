@@ -9,7 +9,7 @@ use model::access::rotation::{
     FetchCredential, Issued, MAX_STEPS, NextAction, PointerToken, PointerWrite, RotationPolicy,
     TokenState, Write, next,
 };
-use model::access::{AccessMode, KnownTokens, Records, Token, Verifier as _};
+use model::access::{AccessMode, KnownTokens, Records, Token};
 use time::OffsetDateTime;
 
 fn word(letter: u8) -> Option<String> {

@@ -262,7 +262,7 @@ impl Sources {
         let Readiness { not_ready, mut degraded } =
             Readiness::of_server(&self.status, &self.answers);
         let pools = self.pools(&machines.lines);
-        degraded.extend(pools.iter().flat_map(Pool::remarks));
+        degraded.extend(pools.iter().filter_map(Pool::old_ignition));
         let judge = |judge: &JudgePointers| tokio::task::block_in_place(|| judge(now));
         let served = self.served.borrow().clone();
         let registries = served.as_ref().map_or_else(Vec::new, |served| {
@@ -335,13 +335,14 @@ impl Sources {
         let pools = self.answers.pools().into_iter();
         let policy = self.policy.load();
         let rules = &policy.boot_rules;
-        let min = |pool: &str| rules.min_ignition(pool).map(|min| min.version);
+        let min = |pool: &str| rules.of(pool).min_ignition.map(|min| min.version);
         let machines = PoolMachines::by_pool(lines, min);
         let served = self.served.borrow().clone();
         let problem = |pool: &str| served.as_ref()?.inputs.problem_of_pool(pool).map(str::to_owned);
         pools
             .map(|pool| {
                 let machines = machines.get(&*pool.name).copied().unwrap_or_default();
+                let rules = rules.of(&pool.name);
                 Pool {
                     name: pool.name.to_string(),
                     configuration: pool.configuration,
@@ -350,11 +351,11 @@ impl Sources {
                     problem: problem(&pool.name).or(pool.problem),
                     specs: pool.versions.iter().map(ToString::to_string).collect(),
                     oldest_ignition: machines.oldest_ignition.map(|it| it.to_string()),
-                    min_ignition: rules.min_ignition(&pool.name).map(|it| it.to_string()),
+                    min_ignition: rules.min_ignition.map(|it| it.to_string()),
                     with_old_ignition: machines.with_old_ignition,
                     without_tls: machines.without_tls,
-                    is_plain_port_closed: rules.is_plain_port_closed(&pool.name),
-                    needs_approval: rules.needs_approval(&pool.name),
+                    is_plain_port_closed: rules.is_plain_port_closed,
+                    needs_approval: rules.needs_approval,
                 }
             })
             .collect()

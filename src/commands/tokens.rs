@@ -3,7 +3,7 @@
 use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use model::access::rotation::{IssuedToken, ahead};
-use model::access::{Record, generate};
+use model::access::{Record, Token};
 use model::table::table;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
@@ -95,7 +95,7 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
     let (store, until) = (place.open()?, until.from(now));
     ensure!(until.is_none_or(|until| until > now), "--until: is in the past");
     let token =
-        generate::token().map_err(|_| anyhow!("the system has no randomness for a new token"))?;
+        Token::generate().map_err(|_| anyhow!("the system has no randomness for a new token"))?;
     let record = Record {
         sha256: token.hash(),
         name: Some(name.clone()),
@@ -191,7 +191,7 @@ pub(crate) fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::
         due.dedup();
         ensure!(!due.is_empty(), "no pointer config has tokens");
         for pool in due {
-            let token = generate::token().map_err(|_| anyhow!("the system has no randomness"))?;
+            let token = Token::generate().map_err(|_| anyhow!("the system has no randomness"))?;
             issued.tokens.push(IssuedToken { token, pool, made: now });
         }
         Ok(())

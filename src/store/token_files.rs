@@ -14,7 +14,7 @@ use model::access::rotation::{
     Issued, MAX_STEPS, NextAction, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState,
     Write, next, standing,
 };
-use model::access::{AccessMode, Records, Token, generate};
+use model::access::{AccessMode, Records, Token};
 use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 
@@ -78,7 +78,7 @@ impl StateDirectory {
     }
 
     pub(crate) fn fresh_token(&self) -> Result<Token, StateError> {
-        generate::token().map_err(|_| StateError::NoRandomness { path: self.path().to_owned() })
+        Token::generate().map_err(|_| StateError::NoRandomness { path: self.path().to_owned() })
     }
 
     /// Changes tokens and records by `change`. Waits for another process.

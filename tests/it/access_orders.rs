@@ -11,14 +11,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 use model::access::rotation::{
     FetchCredential, Issued, NextAction, PointerToken, RotationPolicy, TokenState, Write, next,
 };
 use model::access::{
-    AccessMode, Credential, KnownTokens, Modes, Policy, Records, Refusal, Request, Token, Verifier,
-    decide,
+    AccessMode, Credential, KnownTokens, Modes, Policy, Records, Refusal, Request, Token, decide,
 };
 use time::OffsetDateTime;
 use time::macros::datetime;
@@ -281,10 +279,9 @@ impl World {
     fn judged(&self, pool: &str, credential: Credential<'_>) -> Option<Refusal> {
         let Server { wanted, unclear, .. } = &self.server;
         let records = self.server.records();
-        let tokens = records.map(|it| Arc::new(KnownTokens::new(it)) as Arc<dyn Verifier>);
         let policy = Policy {
             modes: Modes::new(AccessMode::Off, wanted, unclear, records),
-            verifiers: tokens.into_iter().collect(),
+            tokens: records.map(KnownTokens::new).unwrap_or_default(),
             ..Policy::default()
         };
         let request = Request {

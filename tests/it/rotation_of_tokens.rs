@@ -9,7 +9,7 @@ use model::access::rotation::{
     FetchCredential, Issued, NextAction, PointerToken, PointerWrite, RotationPolicy, TokenState,
     Write, next,
 };
-use model::access::{AccessMode, KnownTokens, Records, Refusal, Token, TokenHash, Verifier as _};
+use model::access::{AccessMode, KnownTokens, Records, Refusal, Token, TokenHash};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 

@@ -2,7 +2,7 @@
 //!
 //! A client with an IPv6 address controls a whole /64 network, so that such a network has a share of the places.
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::IpAddr;
 use std::collections::HashMap;
 
 use lru::LruCache;
@@ -15,7 +15,7 @@ pub(crate) const MAX_PER_NETWORK: usize = 1_000;
 pub(crate) struct ByNetwork<V> {
     values: LruCache<IpAddr, V>,
     /// Hosts of each IPv6 network with a value, the latest last.
-    networks: HashMap<u64, Vec<u64>>,
+    networks: HashMap<u64, Vec<IpAddr>>,
 }
 
 impl<V> Default for ByNetwork<V> {
@@ -29,15 +29,15 @@ impl<V> ByNetwork<V> {
     /// network was removed for it.
     pub(crate) fn at(&mut self, address: IpAddr, new: impl FnOnce() -> V) -> (&mut V, bool) {
         let mut had_to_go = false;
-        if let Some((network, host)) = halves(address) {
+        if let Some(network) = network(address) {
             let hosts = self.networks.entry(network).or_default();
-            if let Some(place) = hosts.iter().rposition(|other| *other == host) {
+            if let Some(place) = hosts.iter().rposition(|other| *other == address) {
                 hosts.remove(place);
             } else if hosts.len() == MAX_PER_NETWORK {
-                self.values.pop(&whole(network, hosts.remove(0)));
+                self.values.pop(&hosts.remove(0));
                 had_to_go = true;
             }
-            hosts.push(host);
+            hosts.push(address);
         }
         (self.values.get_or_insert_mut(address, new), had_to_go)
     }
@@ -72,9 +72,9 @@ impl<V> ByNetwork<V> {
     }
 
     fn forget(&mut self, address: IpAddr) {
-        let Some((network, host)) = halves(address) else { return };
+        let Some(network) = network(address) else { return };
         let Some(hosts) = self.networks.get_mut(&network) else { return };
-        hosts.retain(|other| *other != host);
+        hosts.retain(|other| *other != address);
         if hosts.is_empty() {
             self.networks.remove(&network);
         }
@@ -87,14 +87,14 @@ impl<V> ByNetwork<V> {
     }
 }
 
-/// Network and host part of an IPv6 address.
-fn halves(address: IpAddr) -> Option<(u64, u64)> {
+/// Network of an IPv6 address.
+fn network(address: IpAddr) -> Option<u64> {
     let IpAddr::V6(address) = address else { return None };
-    let [network, host] = [address.to_bits() >> 64, address.to_bits() & u128::from(u64::MAX)];
-    Some((u64::try_from(network).ok()?, u64::try_from(host).ok()?))
+    u64::try_from(address.to_bits() >> 64).ok()
 }
 
 /// The IPv6 address of a host in a network.
+#[cfg(test)]
 pub(crate) fn whole(network: u64, host: u64) -> IpAddr {
-    Ipv6Addr::from_bits(u128::from(network) << 64 | u128::from(host)).into()
+    core::net::Ipv6Addr::from_bits(u128::from(network) << 64 | u128::from(host)).into()
 }

@@ -8,11 +8,9 @@
 //!
 //! They are published in this order, so that a config with secrets is never served under the old, less strict policy.
 
-use std::sync::Arc;
-
 use crate::access::{
     AccessMode, BootRules, KnownMachines, KnownTokens, MinIgnition, Modes, Networks, Policy,
-    Records, SignedTokens, Verifier, WantedModes,
+    Records, SignedTokens, WantedModes,
 };
 use crate::inputs::Inputs;
 
@@ -59,21 +57,14 @@ impl Snapshot {
         rules: &AccessRules,
     ) -> Option<Self> {
         let modes = wanted.in_force(known.records.as_ref());
-        let inputs = known.inputs.clone()?;
-        let inputs = Inputs { enforced: modes.enforced(), ..inputs };
+        let inputs = Inputs { enforced: modes.enforced(), ..known.inputs.clone()? };
         Some(Self { inputs, policy: known.policy(modes, boot_rules, rules) })
     }
 
     /// Policy while this snapshot replaces one with the modes `before`: the stricter mode of each pool.
     #[must_use]
     pub fn tightened(&self, before: &Modes) -> Policy {
-        Policy {
-            modes: before.stricter(&self.policy.modes),
-            networks: self.policy.networks.clone(),
-            boot_rules: self.policy.boot_rules.clone(),
-            machines: self.policy.machines.clone(),
-            verifiers: self.policy.verifiers.clone(),
-        }
+        Policy { modes: before.stricter(&self.policy.modes), ..self.policy.clone() }
     }
 }
 
@@ -81,12 +72,13 @@ impl SnapshotParts {
     /// Policy with these modes, by the known tokens and keys.
     #[must_use]
     pub fn policy(&self, modes: Modes, boot_rules: &BootRules, rules: &AccessRules) -> Policy {
-        let tokens = self.records.as_ref().map(KnownTokens::new);
-        let tokens = tokens.map(|tokens| Arc::new(tokens) as Arc<dyn Verifier>);
-        let signed = self.signed.clone().map(|signed| Arc::new(signed) as Arc<dyn Verifier>);
-        let verifiers = tokens.into_iter().chain(signed).collect();
-        let (networks, boot_rules) = (rules.networks.clone(), boot_rules.clone());
-        let machines = self.machines.clone();
-        Policy { modes, networks, boot_rules, machines, verifiers }
+        Policy {
+            modes,
+            networks: rules.networks.clone(),
+            boot_rules: boot_rules.clone(),
+            machines: self.machines.clone(),
+            tokens: self.records.as_ref().map(KnownTokens::new).unwrap_or_default(),
+            signed: self.signed.clone(),
+        }
     }
 }

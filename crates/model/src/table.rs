@@ -70,11 +70,9 @@ pub fn table(names: &[&str], rows: &[Vec<String>], look: TerminalStyle) -> Vec<S
     for row in rows {
         table.add_row(row.iter().map(|cell| escaped(&cut(cell, CELL)).into_owned()));
     }
+    table.set_content_arrangement(ContentArrangement::Disabled);
     if let Some(width) = look.width {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(width);
-    } else {
-        table.set_content_arrangement(ContentArrangement::Disabled);
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
     let final_column = names.len().saturating_sub(1);
     let widths = table.column_max_content_widths();
@@ -90,12 +88,11 @@ pub fn table(names: &[&str], rows: &[Vec<String>], look: TerminalStyle) -> Vec<S
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(narrowest)));
         }
     }
-    let lines = table.lines().map(|line| line.trim_end().to_owned());
-    let painted = lines.enumerate().map(|(index, line)| match index {
-        0 => look.paint(Color::Heading, &line),
-        _ => line,
-    });
-    painted.collect()
+    let mut lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    if let Some(head) = lines.first_mut() {
+        *head = look.paint(Color::Heading, head);
+    }
+    lines
 }
 
 #[cfg(test)]

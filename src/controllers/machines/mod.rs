@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::ApiResource;
 use kube::runtime::events::EventType;
-use model::access::{Token, generate};
+use model::access::Token;
 use model::escape::{REASON, cut};
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -155,7 +155,7 @@ impl MachineController {
             let Some((machine, secret, versions)) = self.read(name).await? else {
                 return Ok(None);
             };
-            let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
+            let fresh = Token::generate().map_err(|_| ControlError::NoRandomness)?;
             let now = OffsetDateTime::now_utc();
             let pending = self.pending().get(name).cloned();
             let seen = ObservedMachine {

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
 use model::access::rotation::{Issued, MAX_STEPS, NextAction, PointerWrite, Reason, Write, next};
-use model::access::{AccessMode, Records, WantedModes, generate};
+use model::access::{AccessMode, Records, Token, WantedModes};
 use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -231,7 +231,7 @@ impl TokenController {
         self.retries.retain(is_there);
         let state = observed.state(&self.retries.waiting(Instant::now()))?;
         self.pools = state.pools.len();
-        let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
+        let fresh = Token::generate().map_err(|_| ControlError::NoRandomness)?;
         let now = OffsetDateTime::now_utc();
         match next(&state, &self.settings.tokens.policy(), now, &fresh) {
             NextAction::Write(because, write) => {

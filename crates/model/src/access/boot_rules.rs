@@ -82,20 +82,15 @@ pub struct BootRules {
     pools: BTreeMap<String, PoolRules>,
 }
 
+/// Rules of one pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct PoolRules {
-    min_ignition: Option<MinIgnition>,
-    is_plain_port_closed: bool,
-    needs_approval: bool,
-}
-
-/// Result of the rules for one request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct RuleVerdict {
-    /// Rule that it breaks.
-    pub(super) broken: Option<BrokenRule>,
-    /// True if its machine needs approval.
-    pub(super) needs_approval: bool,
+pub struct PoolRules {
+    /// Oldest Ignition that its machines should have.
+    pub min_ignition: Option<MinIgnition>,
+    /// True if it is closed on the port without TLS.
+    pub is_plain_port_closed: bool,
+    /// True if its machines need approval.
+    pub needs_approval: bool,
 }
 
 impl BootRules {
@@ -112,59 +107,44 @@ impl BootRules {
     ) -> (Self, Vec<String>) {
         let (mut rules, mut faults) = (Self { default, pools: BTreeMap::new() }, Vec::new());
         for (name, pool) in pools {
-            let mut fault = |annotation, error| {
+            let mut fault = |annotation, error: String| {
                 faults.push(format!("pool {name}: {annotation}: {error}"));
             };
             let min_ignition = match pool.annotation(MIN_IGNITION_ANNOTATION) {
                 None => default,
                 Some("off") => None,
-                Some(text) => match text.parse() {
-                    Ok(min) => Some(min),
-                    Err(error) => {
+                Some(text) => text.parse().map_or_else(
+                    |error| {
                         fault(MIN_IGNITION_ANNOTATION, error);
                         before.pools.get(name).map_or(default, |before| before.min_ignition)
-                    }
-                },
+                    },
+                    Some,
+                ),
             };
-            let plain_port = pool.annotation(PLAIN_PORT_ANNOTATION);
-            let is_plain_port_closed =
-                is_strict(plain_port, ["open", "closed"]).unwrap_or_else(|error| {
-                    fault(PLAIN_PORT_ANNOTATION, error);
+            let mut is_strict = |annotation, value: Option<&str>, [off, on]: [&str; 2]| match value
+            {
+                None => false,
+                Some(value) if value == off || value == on => value == on,
+                Some(value) => {
+                    fault(annotation, format!("{value:?}: expected {off} or {on}"));
                     true
-                });
-            let approval = pool.annotation_or_empty(APPROVAL_ANNOTATION);
-            let needs_approval = is_strict(approval, ["off", "required"]).unwrap_or_else(|error| {
-                fault(APPROVAL_ANNOTATION, error);
-                true
-            });
+                }
+            };
+            let value = pool.annotation(PLAIN_PORT_ANNOTATION);
+            let is_plain_port_closed = is_strict(PLAIN_PORT_ANNOTATION, value, ["open", "closed"]);
+            let value = pool.annotation_or_empty(APPROVAL_ANNOTATION);
+            let needs_approval = is_strict(APPROVAL_ANNOTATION, value, ["off", "required"]);
             let own = PoolRules { min_ignition, is_plain_port_closed, needs_approval };
-            if own != PoolRules::with(default) {
-                rules.pools.insert(name.clone(), own);
-            }
+            rules.pools.insert(name.clone(), own);
         }
         (rules, faults)
     }
 
-    fn of(&self, pool: &str) -> PoolRules {
-        self.pools.get(pool).copied().unwrap_or(PoolRules::with(self.default))
-    }
-
-    /// Oldest Ignition of a pool.
+    /// Rules of a pool.
     #[must_use]
-    pub fn min_ignition(&self, pool: &str) -> Option<MinIgnition> {
-        self.of(pool).min_ignition
-    }
-
-    /// True if a pool is closed on the port without TLS.
-    #[must_use]
-    pub fn is_plain_port_closed(&self, pool: &str) -> bool {
-        self.of(pool).is_plain_port_closed
-    }
-
-    /// True if machines of a pool need approval.
-    #[must_use]
-    pub fn needs_approval(&self, pool: &str) -> bool {
-        self.of(pool).needs_approval
+    pub fn of(&self, pool: &str) -> PoolRules {
+        let general = PoolRules { min_ignition: self.default, ..PoolRules::default() };
+        self.pools.get(pool).copied().unwrap_or(general)
     }
 
     /// True if machines of any pool need approval.
@@ -172,41 +152,17 @@ impl BootRules {
     pub fn any_needs_approval(&self) -> bool {
         self.pools.values().any(|pool| pool.needs_approval)
     }
-
-    /// Judges a request. Only Ignition is judged by its version, because people use other programs.
-    pub(super) fn judge(&self, pool: &str, is_private: bool, user_agent: &str) -> RuleVerdict {
-        if self.default.is_none() && self.pools.is_empty() {
-            return RuleVerdict::default();
-        }
-        let rules = self.of(pool);
-        let broken = rules.broken_by(is_private, user_agent);
-        RuleVerdict { broken, needs_approval: rules.needs_approval }
-    }
 }
 
 impl PoolRules {
-    /// Rules of a pool without an annotation.
-    fn with(min_ignition: Option<MinIgnition>) -> Self {
-        Self { min_ignition, ..Self::default() }
-    }
-
-    fn broken_by(self, is_private: bool, user_agent: &str) -> Option<BrokenRule> {
+    /// Rule that a request breaks. Only Ignition is judged by its version, because people use other programs.
+    pub(super) fn broken_by(self, is_private: bool, user_agent: &str) -> Option<BrokenRule> {
         if self.is_plain_port_closed && !is_private {
             return Some(BrokenRule::PlainPort);
         }
         let min = self.min_ignition?;
         let version = IgnitionVersion::of_user_agent(user_agent)?;
         (version < min.version).then_some(BrokenRule::OldIgnition { is_held: min.is_held })
-    }
-}
-
-/// Reads an annotation with two values, the second of which is the strict one.
-fn is_strict(text: Option<&str>, [off, on]: [&str; 2]) -> Result<bool, String> {
-    match text {
-        None => Ok(false),
-        Some(text) if text == off => Ok(false),
-        Some(text) if text == on => Ok(true),
-        Some(text) => Err(format!("{text:?}: expected {off} or {on}")),
     }
 }
 
@@ -225,7 +181,7 @@ mod tests {
     }
 
     fn broken(rules: &BootRules, user_agent: &str, is_private: bool) -> Option<BrokenRule> {
-        rules.judge("worker", is_private, user_agent).broken
+        rules.of("worker").broken_by(is_private, user_agent)
     }
 
     #[test]
@@ -264,10 +220,10 @@ mod tests {
             let pools = pools(&[(APPROVAL_ANNOTATION, value)]);
             let (rules, faults) = BootRules::read(&pools, None, &BootRules::default());
             assert_eq!(faults.len(), usize::from(value.is_empty()));
-            let judged = rules.judge("worker", true, "Ignition/2.14.0");
-            assert_eq!((judged.broken, judged.needs_approval), (None, is_needed), "{value:?}");
+            assert_eq!(broken(&rules, "Ignition/2.14.0", true), None);
+            assert_eq!(rules.of("worker").needs_approval, is_needed, "{value:?}");
             assert_eq!(rules.any_needs_approval(), is_needed);
-            assert!(!rules.needs_approval("infra"));
+            assert!(!rules.of("infra").needs_approval);
         }
     }
 
@@ -284,8 +240,9 @@ mod tests {
             &BootRules::default(),
         );
         let (rules, faults) = BootRules::read(&pools(&typo), None, &before);
-        assert_eq!(rules.min_ignition("worker"), before.min_ignition("worker"));
-        assert!(rules.is_plain_port_closed("worker") && rules.needs_approval("worker"));
+        let (rules, before) = (rules.of("worker"), before.of("worker"));
+        assert_eq!(rules.min_ignition, before.min_ignition);
+        assert!(rules.is_plain_port_closed && rules.needs_approval);
         assert_eq!(
             faults,
             [

@@ -10,17 +10,16 @@ use super::token::Token;
 
 /// Tokens in plain text, readable only by the controller that writes pointer configs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Issued {
     /// Tokens, the oldest first.
-    #[serde(default)]
     pub tokens: Vec<IssuedToken>,
     /// Pools that are enforced, a copy of [`Records::enforced`](super::Records::enforced) for the case that the records
     /// are lost or restored.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub enforced: BTreeSet<String>,
     /// Pools that may have been enforced, a copy of [`Records::unsure`](super::Records::unsure).
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub unsure: BTreeSet<String>,
 }
 

@@ -9,12 +9,11 @@
 //!  tokens, pointer configs ─> rotation::next ─> Write ─> tokens, pointer configs ─> …
 //! ```
 //!
-//! The module does no I/O: records of tokens, the time and random bytes are arguments. A new kind of proof is a
-//! [`Verifier`]. Client certificates are not supported: Ignition cannot present one.
+//! The module does no I/O: records of tokens, the time and random bytes are arguments. Client certificates are not
+//! supported: Ignition cannot present one.
 
 pub mod approval;
 mod boot_rules;
-pub mod generate;
 mod issued;
 pub mod machine;
 mod mode;
@@ -26,18 +25,16 @@ pub mod rotation;
 pub mod signed;
 mod token;
 mod verdict;
-mod wanted;
 
 pub use boot_rules::{
-    BootRules, BrokenRule, MIN_IGNITION_ANNOTATION, MinIgnition, PLAIN_PORT_ANNOTATION,
+    BootRules, BrokenRule, MIN_IGNITION_ANNOTATION, MinIgnition, PLAIN_PORT_ANNOTATION, PoolRules,
 };
 pub use machine::{KnownMachines, MachineToken};
 pub use mode::{ACCESS_ANNOTATION, AccessMode, Waiting};
-pub use modes::Modes;
+pub use modes::{Modes, WantedModes};
 pub use network::{Allowed, Network, NetworkError, Networks};
-pub use proof::{Credential, Proof, Refusal, Verifier};
+pub use proof::{Credential, Proof, Refusal};
 pub use records::{KnownTokens, Record, Records};
 pub use signed::{JwksError, SignedTokens};
 pub use token::{Token, TokenHash};
 pub use verdict::{Policy, Request, Verdict, decide};
-pub use wanted::WantedModes;

@@ -1,14 +1,15 @@
 //! Access modes of pools.
 
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// Annotation of a pool with its access mode. On a Secret with user data, `off` means that no machine is made from it.
 pub const ACCESS_ANNOTATION: &str = "machineconfiguration.openshift.io/access";
 
 /// Restriction of access to a pool's config.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Display, EnumString, IntoStaticStr,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = expected)]
 pub enum AccessMode {
     /// Every client that reaches the server gets the config.
     #[default]
@@ -20,9 +21,6 @@ pub enum AccessMode {
 }
 
 impl AccessMode {
-    /// All modes, the least strict first.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Audit, Self::Enforce];
-
     /// Name in flags and annotations: that of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {
@@ -30,19 +28,8 @@ impl AccessMode {
     }
 }
 
-impl fmt::Display for AccessMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.label())
-    }
-}
-
-impl FromStr for AccessMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|mode| mode.label() == text);
-        found.ok_or_else(|| "expected off, audit or enforce".to_owned())
-    }
+fn expected(_: &str) -> String {
+    "expected off, audit or enforce".to_owned()
 }
 
 /// Reasons why a pool is neither open nor enforced: a known token opens it, all other requests get 503.

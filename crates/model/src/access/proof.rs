@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use time::OffsetDateTime;
+use strum::{EnumString, IntoStaticStr, VariantArray};
+use thiserror::Error;
 
 use crate::refusal::RefusalCode;
 
@@ -47,22 +48,8 @@ impl<'a> Credential<'a> {
     }
 }
 
-/// Verifies credentials of one kind.
-pub trait Verifier: fmt::Debug + Send + Sync {
-    /// Checks that `credential` opens `pool` at `now`; `None` if it is of another kind.
-    fn verify(
-        &self,
-        credential: &str,
-        pool: &str,
-        now: OffsetDateTime,
-    ) -> Option<Result<Proof, Refusal>>;
-
-    /// Returns `true` if verification is so cheap that failed attempts need no limit.
-    fn is_cheap(&self) -> bool;
-}
-
 /// Reason for access.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Proof {
     /// The pool needs no proof.
@@ -96,19 +83,7 @@ impl Proof {
 }
 
 /// Reasons for a refusal of access.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    thiserror::Error,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Refusal {
     /// The client's network is not allowed.
@@ -169,9 +144,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All refusals.
-    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
-
     /// Value of the label in metrics and in the ledger: the name of the variant.
     #[must_use]
     pub fn label(self) -> &'static str {

@@ -6,35 +6,35 @@ use std::sync::Arc;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
-use time::OffsetDateTime;
 use time::serde::rfc3339;
+use time::{Duration, OffsetDateTime};
 
 use super::mode::{AccessMode, Waiting};
-use super::proof::{Proof, Refusal, Verifier};
+use super::proof::{Proof, Refusal};
 use super::token::{Token, TokenHash};
+
+/// Time for which a token is remembered after its expiry or revocation, so that its holder gets a permanent refusal.
+pub(super) const REMEMBERED: Duration = Duration::days(90);
 
 /// Records that servers read: hashes of tokens, and the pools that are enforced.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Records {
     /// Tokens, the oldest first.
-    #[serde(default)]
     pub tokens: Vec<Record>,
     /// Pools that are enforced if their mode is `enforce`. A pool is added when all its known pointer configs carry a
     /// token, and removed when its mode is changed.
-    #[serde(default)]
     pub enforced: BTreeSet<String>,
     /// Pointer configs without a token by pool, one line each: the evidence that keeps a pool with mode `enforce` open.
-    #[serde(default)]
     pub lacking: BTreeMap<String, Vec<String>>,
     /// Pools that disappeared from `enforced` with their mode unchanged: the records were lost, or restored from a
     /// backup. Evidence does not open them. Each server detects this by itself and caches it; the controller does not
     /// write it.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub contested: BTreeSet<String>,
     /// Pools that may have been enforced before all lists were lost. Evidence does not open them until their mode is
     /// changed. The controller writes them.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub unsure: BTreeSet<String>,
 }
 
@@ -138,72 +138,47 @@ impl Records {
 /// Parses a JSON object; serde would accept a list of the values too.
 pub(super) fn read_object<T: DeserializeOwned>(json: &[u8]) -> Result<T, serde_json::Error> {
     let object = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(json);
-    object
-        .and_then(|object| T::deserialize(serde_json::Value::Object(object)))
-        .map_err(without_value)
-}
-
-/// An error without the unexpected value, which can be a token.
-fn without_value(error: serde_json::Error) -> serde_json::Error {
-    if error.classify() == Category::Data {
-        serde_json::Error::custom("not in the format of this version")
-    } else {
-        error
-    }
+    let read = object.and_then(|object| T::deserialize(serde_json::Value::Object(object)));
+    read.map_err(|error| match error.classify() {
+        // The unexpected value can be a token.
+        Category::Data => serde_json::Error::custom("not in the format of this version"),
+        _ => error,
+    })
 }
 
 /// Records of tokens by their hashes.
-#[derive(Debug, Default)]
-pub struct KnownTokens(HashMap<TokenHash, IndexedRecord>);
-
-#[derive(Debug)]
-struct IndexedRecord {
-    record: Record,
-    title: Arc<str>,
-}
+#[derive(Debug, Clone, Default)]
+pub struct KnownTokens(Arc<HashMap<TokenHash, Record>>);
 
 impl KnownTokens {
     /// Indexes the tokens of `records`.
     #[must_use]
     pub fn new(records: &Records) -> Self {
-        let known = records.tokens.iter().map(|record| {
-            let title = record.title().into();
-            (record.sha256, IndexedRecord { record: record.clone(), title })
-        });
-        Self(known.collect())
+        let known = records.tokens.iter().map(|record| (record.sha256, record.clone()));
+        Self(Arc::new(known.collect()))
     }
-}
 
-impl Verifier for KnownTokens {
-    fn verify(
+    /// Checks that `credential` opens `pool` at `now`; `None` if it is no token of this server's kind.
+    #[must_use]
+    pub fn verify(
         &self,
         credential: &str,
         pool: &str,
         now: OffsetDateTime,
     ) -> Option<Result<Proof, Refusal>> {
         let token = Token::read(credential)?;
-        let Some(IndexedRecord { record, title }) = self.0.get(&token.hash()) else {
-            return Some(Err(Refusal::Unknown));
-        };
-        Some(if record.revoked.is_some() {
-            Err(Refusal::Revoked)
-        } else if !record.is_valid_at(now) {
-            Err(Refusal::Expired)
-        } else if !record.pools.contains(pool) {
-            Err(Refusal::OtherPool)
-        } else {
-            Ok(Proof::Token(Arc::clone(title)))
+        Some(match self.0.get(&token.hash()) {
+            None => Err(Refusal::Unknown),
+            Some(record) if record.revoked.is_some() => Err(Refusal::Revoked),
+            Some(record) if !record.is_valid_at(now) => Err(Refusal::Expired),
+            Some(record) if !record.pools.contains(pool) => Err(Refusal::OtherPool),
+            Some(record) => Ok(Proof::Token(record.title().into())),
         })
-    }
-
-    fn is_cheap(&self) -> bool {
-        true
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use time::Duration;
     use time::macros::datetime;
 
     use super::super::rotation::Issued;

@@ -28,13 +28,11 @@ pub use self::state::{
 };
 pub use super::issued::{Issued, IssuedToken};
 use super::mode::AccessMode;
-use super::records::{Enforcement, Record, Records};
+use super::records::{Enforcement, REMEMBERED, Record, Records};
 use super::token::{Token, TokenHash};
 
 /// Difference between clocks that counts as correct.
 const TOLERANCE: Duration = Duration::minutes(5);
-/// Time for which an expired token is remembered, so that its holder gets a permanent refusal.
-const REMEMBERED: Duration = Duration::days(90);
 /// Maximum number of expired tokens that are remembered.
 const MAX_ENDED: usize = 1_000;
 /// Upper bound for the number of writes until any state is settled, without one for each pool.
@@ -63,7 +61,6 @@ struct View<'a> {
     now: OffsetDateTime,
     /// Newest current token, if it was made later than now.
     ahead: Option<TokenHash>,
-    /// Each pool's newest token without an expiry.
     current: BTreeMap<&'a str, &'a IssuedToken>,
     by_hash: BTreeMap<TokenHash, &'a Record>,
 }
@@ -95,7 +92,7 @@ impl<'a> View<'a> {
     /// Records with these tokens, and with the present evidence: servers always get both together.
     fn records(&self, tokens: Vec<Record>) -> Records {
         let TokenState { issued, records: present, pointers, pools } = self.state;
-        let (lacking, without) = (lacking(self), without_token(self));
+        let lacking = lacking(self);
         // A pool that is missing for a moment keeps its state while a token or pointer config of it is left.
         let is_left = |pool: &String| {
             let of_pool = |record: &&Record| record.name.is_none() && record.pools.contains(pool);
@@ -106,8 +103,14 @@ impl<'a> View<'a> {
             Some(mode) => *mode == AccessMode::Enforce,
             None => is_left(pool),
         };
-        let all_carry =
-            |pool: &&String| !lacking.contains_key(*pool) && !without.contains(&***pool);
+        // Until a pointer config gets its first token, the records say neither that the pool's machines have no token,
+        // nor that all have one.
+        let will_get = |pool: &String| {
+            let carries =
+                |it: &PointerToken| it.pool == *pool && it.carries == FetchCredential::Nothing;
+            self.pointers().any(carries)
+        };
+        let all_carry = |pool: &&String| !lacking.contains_key(*pool) && !will_get(pool);
         let asked = pools.iter().filter(|(_, mode)| **mode == AccessMode::Enforce);
         let was_enforced = present.enforced.iter().chain(&issued.enforced).filter(is_asked);
         let enforced: BTreeSet<String> =
@@ -186,19 +189,18 @@ fn goes_on(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool
     })
 }
 
-/// Issues a token for a pool without one, or with an old one.
 fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<NextAction> {
-    let because = view.kept().find_map(|pool| match view.current.get(pool) {
-        None => Some(Reason::First(pool.to_owned())),
-        Some(current) if view.ahead.is_none() && view.now - current.made >= policy.period => {
-            Some(Reason::Due(pool.to_owned()))
+    let is_old = |token: &IssuedToken| view.now - token.made >= policy.period;
+    let (pool, because) = view.kept().find_map(|pool| match view.current.get(pool) {
+        None => Some((pool, Reason::First(pool.to_owned()))),
+        Some(current) if view.ahead.is_none() && is_old(current) => {
+            Some((pool, Reason::Due(pool.to_owned())))
         }
         Some(_) => None,
     })?;
-    let (Reason::First(pool) | Reason::Due(pool)) = &because else { return None };
     let mut issued = view.state.issued.clone();
-    let new = IssuedToken { token: fresh.clone(), pool: pool.clone(), made: view.now };
-    issued.tokens.push(new);
+    let (token, pool) = (fresh.clone(), pool.to_owned());
+    issued.tokens.push(IssuedToken { token, pool, made: view.now });
     Some(NextAction::Write(because, Write::Issued(issued)))
 }
 
@@ -303,7 +305,6 @@ pub fn standing(state: &TokenState, now: OffsetDateTime) -> Records {
     View::new(state, now).records(state.records.tokens.clone())
 }
 
-/// Updates the evidence in the records.
 fn update_evidence(view: &View<'_>) -> Option<NextAction> {
     let tokens = view.state.records.tokens.clone();
     let records = view.records(tokens.clone());
@@ -334,13 +335,6 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
         lacking.entry(pointer.pool.clone()).or_default().push(line);
     }
     lacking
-}
-
-/// Pools with a pointer config that will get its first token. Until then the records say neither that its machines have
-/// no token, nor that all have one.
-fn without_token<'a>(view: &View<'a>) -> BTreeSet<&'a str> {
-    let is_without = |pointer: &&PointerToken| pointer.carries == FetchCredential::Nothing;
-    view.pointers().filter(is_without).map(|pointer| &*pointer.pool).collect()
 }
 
 fn settled(view: &View<'_>, policy: &RotationPolicy) -> NextAction {

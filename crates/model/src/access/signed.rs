@@ -15,7 +15,7 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
-use super::proof::{Proof, Refusal, Verifier};
+use super::proof::{Proof, Refusal};
 use crate::escape::{NAME, cut_escaped};
 
 /// Maximum size of a key set, in bytes.
@@ -62,27 +62,6 @@ pub enum JwksError {
         "has no key of RSA with 2048 bits or more, P-256, P-384 or Ed25519 for verifying signatures"
     )]
     Empty,
-}
-
-/// Reasons why a signed token is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignedRefusal {
-    /// No signature could make the token acceptable.
-    Malformed,
-    /// The set lacks the key; the issuer may have just added it.
-    Unknown,
-    /// The signature does not match the key.
-    BadSignature,
-    /// The issuer differs.
-    OtherIssuer,
-    /// The audience differs.
-    OtherAudience,
-    /// The token is not valid yet.
-    NotYet,
-    /// The token has expired.
-    Expired,
-    /// The token is for other pools.
-    OtherPool,
 }
 
 #[derive(Debug, Clone)]
@@ -149,27 +128,23 @@ impl SignedTokens {
         &self.passed_over
     }
 
-    /// Checks that `credential` gives a machine of `pool` access, and returns its subject; `None` if it is no JSON Web
-    /// Token.
+    /// Checks that `credential` gives a machine of `pool` access; `None` if it is no JSON Web Token.
     #[must_use]
     pub fn verify(
         &self,
         credential: &str,
         pool: &str,
         now: OffsetDateTime,
-    ) -> Option<Result<String, SignedRefusal>> {
-        let head = head_members(credential)?;
-        let claims = head.and_then(|head| self.claims(credential, &head));
+    ) -> Option<Result<Proof, Refusal>> {
+        let claims = read_head(credential)?.and_then(|head| self.claims(credential, &head));
         Some(claims.and_then(|claims| self.judge(&claims, pool, now)))
     }
 
     /// The claims of a token, if its signature is valid.
-    fn claims(&self, token: &str, head: &Head) -> Result<Map<String, Value>, SignedRefusal> {
+    fn claims(&self, token: &str, head: &Head) -> Result<Map<String, Value>, Refusal> {
         let fits = |key: &&Key| key.algorithms.contains(&head.algorithm);
-        let mut named: Vec<&Key> = match &head.key {
-            Some(id) => self.keys.iter().filter(|key| key.id.as_ref() == Some(id)).collect(),
-            None => self.keys.iter().filter(fits).collect(),
-        };
+        let is_named = |key: &&Key| if head.key.is_some() { key.id == head.key } else { fits(key) };
+        let mut named: Vec<&Key> = self.keys.iter().filter(is_named).collect();
         // Without a key ID, only a single suitable key is unambiguous.
         if head.key.is_none() && named.len() > 1 {
             named.clear();
@@ -179,10 +154,10 @@ impl SignedTokens {
             if let Some(any) = self.keys.iter().find(fits) {
                 let _ = checked(token, head.algorithm, any);
             }
-            return Err(SignedRefusal::Unknown);
+            return Err(Refusal::Unknown);
         }
         named.retain(fits);
-        let mut refusal = SignedRefusal::BadSignature;
+        let mut refusal = Refusal::Unsigned;
         for key in named {
             match checked(token, head.algorithm, key) {
                 Ok(claims) => return Ok(claims),
@@ -197,55 +172,26 @@ impl SignedTokens {
         claims: &Map<String, Value>,
         pool: &str,
         now: OffsetDateTime,
-    ) -> Result<String, SignedRefusal> {
+    ) -> Result<Proof, Refusal> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
-        let subject = text("sub").ok_or(SignedRefusal::Malformed)?;
-        if text("iss") != Some(&self.settings.issuer) {
-            return Err(SignedRefusal::OtherIssuer);
-        }
-        if !says(claims.get("aud"), &self.settings.audience) {
-            return Err(SignedRefusal::OtherAudience);
+        let subject = text("sub").ok_or(Refusal::Malformed)?;
+        if text("iss") != Some(&self.settings.issuer)
+            || !says(claims.get("aud"), &self.settings.audience)
+        {
+            return Err(Refusal::Unsigned);
         }
         let since_1970 = now - OffsetDateTime::UNIX_EPOCH;
-        let expires = date(claims, "exp")?.ok_or(SignedRefusal::Malformed)?;
+        let expires = date(claims, "exp")?.ok_or(Refusal::Malformed)?;
         if since_1970 >= expires.saturating_add(LEEWAY) {
-            return Err(SignedRefusal::Expired);
+            return Err(Refusal::Expired);
         }
         if date(claims, "nbf")?.is_some_and(|begins| since_1970.saturating_add(LEEWAY) < begins) {
-            return Err(SignedRefusal::NotYet);
+            return Err(Refusal::NotYet);
         }
         if !says(claims.get(&self.settings.pool_claim), pool) {
-            return Err(SignedRefusal::OtherPool);
+            return Err(Refusal::OtherPool);
         }
-        Ok(subject.to_owned())
-    }
-}
-
-impl Verifier for SignedTokens {
-    fn verify(
-        &self,
-        credential: &str,
-        pool: &str,
-        now: OffsetDateTime,
-    ) -> Option<Result<Proof, Refusal>> {
-        let verified = Self::verify(self, credential, pool, now)?;
-        Some(match verified {
-            Ok(subject) => Ok(Proof::Signed(cut_escaped(&subject, NAME).into())),
-            Err(refusal) => Err(match refusal {
-                SignedRefusal::Malformed => Refusal::Malformed,
-                SignedRefusal::Unknown => Refusal::Unknown,
-                SignedRefusal::Expired => Refusal::Expired,
-                SignedRefusal::NotYet => Refusal::NotYet,
-                SignedRefusal::OtherPool => Refusal::OtherPool,
-                SignedRefusal::BadSignature
-                | SignedRefusal::OtherIssuer
-                | SignedRefusal::OtherAudience => Refusal::Unsigned,
-            }),
-        })
-    }
-
-    fn is_cheap(&self) -> bool {
-        false
+        Ok(Proof::Signed(cut_escaped(subject, NAME).into()))
     }
 }
 
@@ -298,48 +244,41 @@ fn usable(members: Map<String, Value>) -> Option<(&'static [Algorithm], Decoding
 
 /// Parses the header of a token: three parts of base64url, the first of which is JSON with an algorithm. `None` for
 /// other texts.
-fn head_members(token: &str) -> Option<Result<Head, SignedRefusal>> {
+fn read_head(token: &str) -> Option<Result<Head, Refusal>> {
+    use Algorithm::{HS256, HS384, HS512};
+
     let parts: Vec<&str> = token.split('.').collect();
     let [head, claims, signature] = parts[..] else { return None };
     let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
     let (head, _, _) = (decoded(head)?, decoded(claims)?, decoded(signature)?);
     let members: Map<String, Value> = serde_json::from_slice(&head).ok()?;
     let algorithm = members.get("alg")?;
-    Some(read_head(&members, algorithm).ok_or(SignedRefusal::Malformed))
-}
-
-fn read_head(members: &Map<String, Value>, algorithm: &Value) -> Option<Head> {
-    use Algorithm::{HS256, HS384, HS512};
-
-    let algorithm = Algorithm::from_str(algorithm.as_str()?).ok()?;
-    // No critical extensions (RFC 7515, section 4.1.11) are supported.
-    if matches!(algorithm, HS256 | HS384 | HS512) || members.contains_key("crit") {
-        return None;
-    }
-    let key = match members.get("kid") {
-        None => None,
-        Some(id) => Some(id.as_str()?.to_owned()),
+    let head = || {
+        let algorithm = Algorithm::from_str(algorithm.as_str()?).ok()?;
+        // No critical extensions (RFC 7515, section 4.1.11) are supported.
+        if matches!(algorithm, HS256 | HS384 | HS512) || members.contains_key("crit") {
+            return None;
+        }
+        let key = match members.get("kid") {
+            None => None,
+            Some(id) => Some(id.as_str()?.to_owned()),
+        };
+        Some(Head { algorithm, key })
     };
-    Some(Head { algorithm, key })
+    Some(head().ok_or(Refusal::Malformed))
 }
 
 /// The claims, if this key signed the token.
-fn checked(
-    token: &str,
-    algorithm: Algorithm,
-    key: &Key,
-) -> Result<Map<String, Value>, SignedRefusal> {
+fn checked(token: &str, algorithm: Algorithm, key: &Key) -> Result<Map<String, Value>, Refusal> {
     let mut validation = Validation::new(algorithm);
     // The caller checks the claims against its own clock.
     validation.required_spec_claims.clear();
     (validation.validate_exp, validation.validate_aud) = (false, false);
-    match jsonwebtoken::decode(token, &key.half, &validation) {
-        Ok(token) => Ok(token.claims),
-        Err(error) => Err(match error.kind() {
-            ErrorKind::Json(_) | ErrorKind::Utf8(_) => SignedRefusal::Malformed,
-            _ => SignedRefusal::BadSignature,
-        }),
-    }
+    let token = jsonwebtoken::decode(token, &key.half, &validation);
+    token.map(|token| token.claims).map_err(|error| match error.kind() {
+        ErrorKind::Json(_) | ErrorKind::Utf8(_) => Refusal::Malformed,
+        _ => Refusal::Unsigned,
+    })
 }
 
 /// Returns `true` if a claim is this text, or a list that contains it.
@@ -352,15 +291,10 @@ fn says(claim: Option<&Value>, text: &str) -> bool {
 }
 
 /// A claim with a time in seconds since 1970, with or without a fraction.
-fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<Duration>, SignedRefusal> {
-    match claims.get(name) {
-        None => Ok(None),
-        Some(value) => {
-            let seconds = value.as_f64().ok_or(SignedRefusal::Malformed)?;
-            Ok(Some(Duration::saturating_seconds_f64(seconds)))
-        }
-    }
+fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<Duration>, Refusal> {
+    let seconds = claims.get(name).map(|value| value.as_f64().ok_or(Refusal::Malformed));
+    Ok(seconds.transpose()?.map(Duration::saturating_seconds_f64))
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use rustls::crypto::{GetRandomFailed, aws_lc_rs};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
@@ -14,7 +15,7 @@ const PREFIX: &str = "mcs-";
 const ID: usize = 12;
 
 /// A token in plain text. `Debug` hides it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Token(String);
 
 impl Token {
@@ -22,6 +23,17 @@ impl Token {
     #[must_use]
     pub fn new(random: [u8; 32]) -> Self {
         Self(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&random)))
+    }
+
+    /// Generates a token from the system's randomness: the only place of access control that uses it.
+    ///
+    /// # Errors
+    /// The random generator failed.
+    #[expect(clippy::disallowed_methods, reason = "what a token is made of")]
+    pub fn generate() -> Result<Self, GetRandomFailed> {
+        let mut random = [0; 32];
+        aws_lc_rs::default_provider().secure_random.fill(&mut random)?;
+        Ok(Self::new(random))
     }
 
     /// Parses a token, `None` if the text is not one.
@@ -47,12 +59,6 @@ impl Token {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({})", self.hash().id())
-    }
-}
-
-impl Serialize for Token {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
     }
 }
 
@@ -101,6 +107,11 @@ impl<'de> Deserialize<'de> for TokenHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_two_are_alike() {
+        assert_ne!(Token::generate().unwrap(), Token::generate().unwrap());
+    }
 
     #[test]
     fn a_token_is_read_as_it_was_made() {

@@ -1,16 +1,17 @@
 //! The decision about one request.
 
 use core::net::IpAddr;
-use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::boot_rules::{BootRules, BrokenRule, RuleVerdict};
+use super::boot_rules::{BootRules, BrokenRule};
 use super::machine::KnownMachines;
 use super::mode::AccessMode;
 use super::modes::Modes;
 use super::network::Networks;
-use super::proof::{Credential, Proof, Refusal, Verifier};
+use super::proof::{Credential, Proof, Refusal};
+use super::records::KnownTokens;
+use super::signed::SignedTokens;
 
 /// Properties of a request that decide on access.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +31,7 @@ pub struct Request<'a> {
 }
 
 /// Rules of access.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Policy {
     /// Access modes by pool.
     pub modes: Modes,
@@ -40,8 +41,10 @@ pub struct Policy {
     pub boot_rules: BootRules,
     /// Tokens of single machines, which count in every mode.
     pub machines: KnownMachines,
-    /// Verifiers of credentials, asked in this order.
-    pub verifiers: Vec<Arc<dyn Verifier>>,
+    /// Tokens of this server's kind.
+    pub tokens: KnownTokens,
+    /// Keys of another issuer of tokens.
+    pub signed: Option<SignedTokens>,
 }
 
 /// Decision about a request.
@@ -93,24 +96,24 @@ impl Verdict {
 #[must_use]
 pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Verdict {
     let Request { pool, address, is_private, credential, .. } = *request;
-    let ruled = policy.boot_rules.judge(pool, is_private, request.user_agent);
-    let RuleVerdict { broken: broken_rule, needs_approval } = ruled;
+    let rules = policy.boot_rules.of(pool);
+    let broken_rule = rules.broken_by(is_private, request.user_agent);
     if let Some(machine) = policy.machines.find(credential) {
         let judged = machine.judge(pool, address, is_private);
         let is_allowed = policy.networks.allow(pool, address);
         let judged = judged.and_then(|it| is_allowed.then_some(it).ok_or(Refusal::OtherNetwork));
-        let needs_approval = needs_approval || machine.needs_approval;
+        let needs_approval = rules.needs_approval || machine.needs_approval;
         return Verdict { mode: AccessMode::Enforce, judged, broken_rule, needs_approval };
     }
-    let mode = policy.modes.of(request.pool);
-    let judged = if !policy.networks.allow(request.pool, request.address) {
+    let mode = policy.modes.of(pool);
+    let judged = if !policy.networks.allow(pool, address) {
         Err(Refusal::OtherNetwork)
     } else if mode == AccessMode::Off {
         Ok(Proof::NotAsked)
     } else {
         judge(request, policy, now)
     };
-    Verdict { mode, judged, broken_rule, needs_approval }
+    Verdict { mode, judged, broken_rule, needs_approval: rules.needs_approval }
 }
 
 fn judge(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Result<Proof, Refusal> {
@@ -130,11 +133,12 @@ fn by_rules(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Resu
         Credential::Malformed => return Err(Refusal::Malformed),
         Credential::Bearer(credential) => credential,
     };
-    let may_judge =
-        |verifier: &&Arc<dyn Verifier>| verifier.is_cheap() || !request.has_failed_often;
-    let verify = |verifier: &Arc<dyn Verifier>| verifier.verify(credential, request.pool, now);
-    let judged = policy.verifiers.iter().filter(may_judge).find_map(verify);
-    judged.unwrap_or(Err(Refusal::Malformed))
+    // Verifying a signature is so costly that failed attempts are limited.
+    let signed = policy.signed.as_ref().filter(|_| !request.has_failed_often);
+    let judged = policy.tokens.verify(credential, request.pool, now);
+    judged
+        .or_else(|| signed?.verify(credential, request.pool, now))
+        .unwrap_or(Err(Refusal::Malformed))
 }
 
 #[cfg(test)]

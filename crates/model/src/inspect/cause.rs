@@ -5,8 +5,6 @@ use pki::Host;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::ledger::whole_seconds;
-
 /// Cause why a machine does not come up, as far as it is visible from outside, in one line. Foreign text in it is not
 /// escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -223,6 +221,6 @@ fn served_specs(served: &[SpecVersion]) -> String {
 
 /// Formats a time to the second.
 pub(super) fn date(time: OffsetDateTime) -> String {
-    let time = whole_seconds(time);
+    let time = time.truncate_to_second();
     time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
 }

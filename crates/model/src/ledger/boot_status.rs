@@ -11,9 +11,7 @@ use super::node_index::{Node, Nodes};
 /// of an hour on slow hardware. A machine that has no Node after it is stuck; if nodes are unknown, it counts as served.
 const JOINS_WITHIN: Duration = Duration::minutes(20);
 
-/// Explanation for a machine that has not joined.
 const NO_NODE: &str = "no Node has this address yet";
-/// Explanation for servers without a cluster.
 const NO_NODES: &str = "this server knows no nodes";
 
 /// Boot status of a machine.
@@ -39,6 +37,7 @@ pub struct BootStatus {
     Serialize,
     Deserialize,
     ToSchema,
+    strum::EnumString,
     strum::IntoStaticStr,
     strum::VariantArray,
 )]
@@ -171,17 +170,12 @@ pub(crate) fn span(time: Duration) -> String {
     let seconds = time.whole_seconds().max(0);
     let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
     let first = units.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(3);
-    let parts = units[first..].iter().take(2).scan(seconds, |rest, (unit, name)| {
-        let count = *rest / unit;
-        *rest %= unit;
-        Some((count, name))
-    });
-    let shown: Vec<_> = parts
-        .enumerate()
-        .filter(|(place, (count, _))| *place == 0 || *count > 0)
-        .map(|(_, (count, name))| format!("{count} {name}"))
-        .collect();
-    shown.join(" ")
+    let (unit, name) = units[first];
+    let whole = format!("{} {name}", seconds / unit);
+    match units.get(first + 1).map(|(next, name)| (seconds % unit / next, name)) {
+        Some((count @ 1.., name)) => format!("{whole} {count} {name}"),
+        _ => whole,
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 use lru::LruCache;
 use time::OffsetDateTime;
 
-use super::machine::Machine;
+use super::machine::{Machine, Requests};
 use crate::by_network::ByNetwork;
 
 #[derive(Debug)]
@@ -32,7 +32,6 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Creates an empty set with this capacity.
     pub(super) fn new(most: NonZeroUsize) -> Self {
         Self {
             most: most.get(),
@@ -56,7 +55,7 @@ impl Entries {
         let (machine, had_to_go) = self.others.at(address, || Machine::new(address, now));
         self.forgotten += u64::from(had_to_go);
         note(machine);
-        if machine.is_served()
+        if machine.served().is_some()
             && let Some(machine) = self.others.remove(address)
         {
             self.served.push(address, machine);
@@ -71,9 +70,9 @@ impl Entries {
         }
     }
 
-    /// The machine at an address, if its last request got a config.
-    pub(super) fn served_at(&self, address: IpAddr) -> Option<&Machine> {
-        self.served.peek(&address).filter(|machine| machine.is_served())
+    /// The last request from an address, if it got a config.
+    pub(super) fn served_at(&self, address: IpAddr) -> Option<&Requests> {
+        self.served.peek(&address)?.served()
     }
 
     /// Machines that got a config, then the others, the latest of each first.

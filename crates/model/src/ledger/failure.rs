@@ -52,16 +52,6 @@ pub struct BootFailure {
     pub last: OffsetDateTime,
 }
 
-impl FailureReport {
-    /// Reads a report.
-    ///
-    /// # Errors
-    /// It is no JSON object with `pool` and `stage`.
-    pub fn parse(body: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(body)
-    }
-}
-
 impl BootFailure {
     pub(super) fn new(report: &FailureReport, times: u64, last: OffsetDateTime) -> Self {
         let FailureReport { pool, node, stage, image, message } = report;
@@ -82,7 +72,6 @@ impl BootFailure {
         Self::new(&FailureReport { pool, node, stage, image, message }, times, last)
     }
 
-    /// The failure in a line.
     pub(super) fn words(&self) -> String {
         let Self { stage, message, .. } = self;
         format!("reports that its first boot failed at stage {stage:?}: {message}")
@@ -98,13 +87,13 @@ mod tests {
     #[test]
     fn a_report_needs_a_pool_and_a_stage_and_is_cut() {
         for bad in ["", "[]", "{}", r#"{"pool": "worker"}"#, r#"{"pool": 1, "stage": "a"}"#] {
-            assert!(FailureReport::parse(bad.as_bytes()).is_err(), "{bad}");
+            assert!(serde_json::from_str::<FailureReport>(bad).is_err(), "{bad}");
         }
         let long = "x".repeat(9_000);
         let body = format!(
             r#"{{"pool": "{long}", "stage": "{long}", "errorMessage": "{long}", "more": 1}}"#
         );
-        let report = FailureReport::parse(body.as_bytes()).unwrap();
+        let report = serde_json::from_str::<FailureReport>(&body).unwrap();
         let failure = BootFailure::new(&report, 1, datetime!(2026-11-21 12:00 UTC));
         assert!(failure.message.len() <= MAX_MESSAGE + "…".len() && failure.node.is_empty());
         assert!(failure.pool.len() + failure.stage.len() < 1_000, "{failure:?}");

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use ignition::SpecVersion;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use time::{Duration, OffsetDateTime};
 use utoipa::ToSchema;
 
@@ -107,9 +108,7 @@ pub struct Handshakes {
 }
 
 /// Reasons of a failed TLS handshake.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 pub enum Failed {
     /// The client reports that it does not trust the certificate.
@@ -142,9 +141,8 @@ pub struct Request<'a> {
 }
 
 impl Machine {
-    /// Creates a record of an address.
     pub(super) fn new(address: IpAddr, now: OffsetDateTime) -> Self {
-        let now = whole_seconds(now);
+        let now = now.truncate_to_second();
         Self { address, first: now, last: now, requests: None, handshakes: None, failure: None }
     }
 
@@ -160,14 +158,14 @@ impl Machine {
         IgnitionVersion::of_user_agent(&self.requests.as_ref()?.user_agent)
     }
 
-    /// Returns `true` if the last request got a config.
-    pub(super) fn is_served(&self) -> bool {
-        let outcome = self.requests.as_ref().map(|requests| &requests.outcome);
-        matches!(outcome, Some(Outcome::Served { .. }))
+    /// The last request, if it got a config.
+    pub(super) fn served(&self) -> Option<&Requests> {
+        let is_served = |it: &&Requests| matches!(it.outcome, Outcome::Served { .. });
+        self.requests.as_ref().filter(is_served)
     }
 
     pub(super) fn asked(&mut self, request: &Request<'_>, now: OffsetDateTime) {
-        let now = whole_seconds(now);
+        let now = now.truncate_to_second();
         self.last = now;
         match &mut self.requests {
             Some(requests) => requests.note(request, now),
@@ -176,14 +174,14 @@ impl Machine {
     }
 
     pub(super) fn handshake_failed(&mut self, failed: Failed, now: OffsetDateTime) {
-        let now = whole_seconds(now);
+        let now = now.truncate_to_second();
         self.last = now;
         let times = self.handshakes.as_ref().map_or(0, |handshakes| handshakes.times) + 1;
         self.handshakes = Some(Handshakes { failed, times, last: now });
     }
 
     pub(super) fn failed(&mut self, report: &FailureReport, now: OffsetDateTime) {
-        let now = whole_seconds(now);
+        let now = now.truncate_to_second();
         self.last = now;
         let times = self.failure.as_ref().map_or(0, |failure| failure.times) + 1;
         self.failure = Some(BootFailure::new(report, times, now));
@@ -312,11 +310,6 @@ fn later<T>(own: Option<T>, other: Option<T>, both: impl FnOnce(T, T) -> T) -> O
         (Some(own), Some(other)) => Some(both(own, other)),
         (own, other) => own.or(other),
     }
-}
-
-/// Truncates a time for display and storage.
-pub(crate) fn whole_seconds(time: OffsetDateTime) -> OffsetDateTime {
-    time.replace_nanosecond(0).unwrap_or(time)
 }
 
 #[cfg(test)]

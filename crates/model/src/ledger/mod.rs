@@ -25,7 +25,6 @@ use crate::ignition_version::IgnitionVersion;
 
 pub use self::boot_status::{BootStatus, Severity};
 pub use self::failure::{BootFailure, FailureReport};
-pub(crate) use self::machine::whole_seconds;
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
 pub use self::node_index::{Node, NodeIndex, Nodes};
 pub use self::visits::{Visit, VisitKind};
@@ -94,9 +93,9 @@ impl Ledger {
     /// True if the last request from the address got a config, within a day before `now`.
     #[must_use]
     pub fn was_served(&self, address: IpAddr, now: OffsetDateTime) -> bool {
-        self.noted().machines.served_at(address.to_canonical()).is_some_and(|machine| {
-            machine.requests.as_ref().is_some_and(|requests| now - requests.last < REPORTS_WITHIN)
-        })
+        let noted = self.noted();
+        let served = noted.machines.served_at(address.to_canonical());
+        served.is_some_and(|request| now - request.last < REPORTS_WITHIN)
     }
 
     /// Merges the records of another ledger: an earlier one, or another server's.
@@ -130,15 +129,10 @@ impl Ledger {
     pub fn oldest_ignition(&self) -> BTreeMap<String, IgnitionVersion> {
         let mut oldest: BTreeMap<String, IgnitionVersion> = BTreeMap::new();
         for machine in self.noted().machines.iter() {
-            let (Some(requests), Some(version)) = (&machine.requests, machine.ignition_version())
-            else {
-                continue;
-            };
-            match oldest.get_mut(&requests.pool) {
-                Some(known) => *known = version.min(*known),
-                None => {
-                    oldest.insert(requests.pool.clone(), version);
-                }
+            if let (Some(requests), Some(version)) = (&machine.requests, machine.ignition_version())
+            {
+                let known = oldest.entry(requests.pool.clone()).or_insert(version);
+                *known = version.min(*known);
             }
         }
         oldest

@@ -67,7 +67,6 @@ pub(super) struct Visits {
 }
 
 impl Visits {
-    /// Records a visit.
     pub(super) fn note(&mut self, address: IpAddr, seen: NewVisit<'_>, now: OffsetDateTime) {
         let last = self.last.get(&address).and_then(|number| {
             let place = usize::try_from(number.checked_sub(self.first)?).ok()?;

@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::moment::moment;
+use super::machine_row::moment;
 use crate::access::approval::{OpenApproval, Subject, Waits};
 use crate::escape::{NAME, cut_for_json};
-use crate::ledger::whole_seconds;
 
 /// A machine that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -66,8 +65,8 @@ impl WaitingMachine {
             address: waits.address,
             token: waits.token.as_deref().map(|name| cut_for_json(name, NAME).into_owned()),
             ignition: waits.ignition.map(|version| version.to_string()),
-            since: whole_seconds(waits.since.wall),
-            last: whole_seconds(waits.last.wall),
+            since: waits.since.wall.truncate_to_second(),
+            last: waits.last.wall.truncate_to_second(),
         }
     }
 
@@ -77,31 +76,25 @@ impl WaitingMachine {
         self.name.clone().unwrap_or_else(|| self.address.to_string())
     }
 
-    /// The machine, as it is approved.
-    fn key(&self) -> (Option<String>, Option<(String, IpAddr)>) {
-        let at = self.name.is_none().then(|| (self.pool.clone(), self.address));
-        (self.name.clone(), at)
-    }
-
-    /// The same machine as another server knows it too.
-    fn with(self, other: Self) -> Self {
-        let (token, since) =
-            (self.token.clone().or(other.token.clone()), self.since.min(other.since));
-        let last = if other.last > self.last { other } else { self };
-        Self { token, since, ..last }
+    /// Adds what another server knows of the same machine.
+    fn absorb(&mut self, other: &Self) {
+        let token = self.token.take().or_else(|| other.token.clone());
+        let since = self.since.min(other.since);
+        if other.last > self.last {
+            self.clone_from(other);
+        }
+        (self.token, self.since) = (token, since);
     }
 }
 
 /// Machines that wait at one of two servers, those that have shown a token first.
 #[must_use]
 pub fn merged(own: Vec<WaitingMachine>, others: Vec<WaitingMachine>) -> Vec<WaitingMachine> {
-    let mut waiting = BTreeMap::new();
+    let mut waiting: BTreeMap<_, WaitingMachine> = BTreeMap::new();
     for machine in own.into_iter().chain(others) {
-        let known = match waiting.remove(&machine.key()) {
-            Some(known) => WaitingMachine::with(known, machine),
-            None => machine,
-        };
-        waiting.insert(known.key(), known);
+        let place = machine.name.is_none().then(|| (machine.pool.clone(), machine.address));
+        let known = waiting.entry((machine.name.clone(), place));
+        known.and_modify(|known| known.absorb(&machine)).or_insert(machine);
     }
     let mut all: Vec<_> = waiting.into_values().collect();
     all.sort_by_key(|machine| machine.token.is_none());
@@ -116,7 +109,7 @@ impl ApprovedMachine {
             Subject::Named(name) => (Some(name.to_string()), None, None),
             Subject::At { pool, address } => (None, Some(pool.to_string()), Some(*address)),
         };
-        let (at, until) = (whole_seconds(open.at), whole_seconds(open.until.wall));
+        let (at, until) = (open.at.truncate_to_second(), open.until.wall.truncate_to_second());
         Self { name, pool, address, at, until }
     }
 

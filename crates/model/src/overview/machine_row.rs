@@ -2,9 +2,9 @@
 
 use ignition::SpecVersion;
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::moment::moment;
 use crate::access::Refusal;
 use crate::ledger::{BootStatus, Machine, Outcome, Requests};
 
@@ -39,9 +39,22 @@ pub fn machine_row(line: &MachineLine) -> Vec<String> {
     ]
 }
 
+/// A time for people, to the second.
+pub(super) fn moment(time: OffsetDateTime) -> String {
+    format!("{} {:02}:{:02}:{:02}Z", time.date(), time.hour(), time.minute(), time.second())
+}
+
 impl MachineLine {
     pub(crate) fn pool(&self) -> &str {
         self.machine.requests.as_ref().map_or("", |requests| &requests.pool)
+    }
+
+    pub(crate) fn user_agent(&self) -> &str {
+        self.machine.requests.as_ref().map_or("", |requests| &requests.user_agent)
+    }
+
+    pub(crate) fn is_without_tls(&self) -> bool {
+        self.machine.requests.as_ref().is_some_and(|requests| requests.without_tls)
     }
 
     pub(crate) fn got(&self) -> &str {
@@ -72,8 +85,8 @@ impl MachineLine {
         if let Outcome::Refused { .. } = outcome {
             return None;
         }
-        let refusal = Refusal::ALL.iter().find(|refusal| refusal.label() == label);
-        Some(refusal.map_or_else(|| label.to_owned(), ToString::to_string))
+        let refusal = label.parse().map(|refusal: Refusal| refusal.to_string());
+        Some(refusal.unwrap_or_else(|_| label.to_owned()))
     }
 
     pub(crate) fn times(&self) -> u64 {

@@ -4,14 +4,13 @@
 mod approval;
 mod history;
 mod machine_row;
-mod moment;
 mod named_machine;
 mod pool_machines;
 mod trust_map;
 
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
@@ -42,7 +41,7 @@ pub struct Overview {
     /// Pools by name.
     pub pools: Vec<Pool>,
     /// Machines that requested a config, stuck ones first, and the latest first among these.
-    #[serde(serialize_with = "lines")]
+    #[serde(serialize_with = "<[MachineLine]>::serialize")]
     #[schema(value_type = Vec<MachineLine>)]
     pub machines: Arc<Vec<MachineLine>>,
     /// True if the nodes of a cluster show which machines have joined.
@@ -71,10 +70,6 @@ pub struct Overview {
     pub changes: Vec<Change>,
     /// Number of earlier changes, which are only in the log.
     pub older_changes: u64,
-}
-
-fn lines<S: Serializer>(lines: &[MachineLine], serializer: S) -> Result<S::Ok, S::Error> {
-    lines.serialize(serializer)
 }
 
 /// A registry that machines pull their operating system from.
@@ -146,23 +141,20 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Remarks on its machines: an old Ignition, and the port without TLS.
+    /// Warning about machines with an old Ignition; `None` if there are none.
     #[must_use]
-    pub fn remarks(&self) -> Vec<String> {
-        let Self { name, oldest_ignition, min_ignition, with_old_ignition, .. } = self;
-        let machines = |count| if count == 1 { "machine" } else { "machines" };
-        let mut remarks = Vec::new();
-        if let (Some(oldest), Some(min), 1..) = (oldest_ignition, min_ignition, *with_old_ignition)
-        {
-            let (min, action) = min.split_once(':').unwrap_or((min, ""));
-            let held = if action == "hold" { " and is held" } else { "" };
-            remarks.push(format!(
-                "pool {name}: {with_old_ignition} {} came with Ignition older than {min}{held}, the oldest with \
-                 {oldest}: update the boot image",
-                machines(*with_old_ignition)
-            ));
-        }
-        remarks
+    pub fn old_ignition(&self) -> Option<String> {
+        let Self { name, oldest_ignition, min_ignition, with_old_ignition: count, .. } = self;
+        let (oldest, min) = (oldest_ignition.as_ref()?, min_ignition.as_ref()?);
+        let (min, action) = min.split_once(':').unwrap_or((min, ""));
+        let held = if action == "hold" { " and is held" } else { "" };
+        let machines = if *count == 1 { "machine" } else { "machines" };
+        (*count > 0).then(|| {
+            format!(
+                "pool {name}: {count} {machines} came with Ignition older than {min}{held}, the oldest with {oldest}: \
+                 update the boot image"
+            )
+        })
     }
 }
 

@@ -3,11 +3,12 @@
 use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 use time::OffsetDateTime;
 use time::serde::rfc3339;
 use utoipa::ToSchema;
 
-use super::moment::moment;
+use super::machine_row::moment;
 use crate::access::MachineToken;
 use crate::access::machine::{ClockReading, Stage, Usage, Window};
 
@@ -29,9 +30,7 @@ pub struct NamedMachine {
 }
 
 /// State of a machine's token.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, strum::IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum TokenState {

@@ -1,6 +1,6 @@
 //! Maps the trust between served certificates, CAs and pointer configs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pki::{Certificate, TrustHolder};
 use serde::Serialize;
@@ -66,16 +66,12 @@ impl TrustMap {
         for certificate in chain {
             place(certificate);
         }
-        let mut groups: BTreeMap<(Vec<usize>, Option<String>), Vec<String>> = BTreeMap::new();
+        let mut groups: BTreeMap<(BTreeSet<usize>, Option<String>), Vec<String>> = BTreeMap::new();
         for pointer in pointers {
             let of_it = holders.iter().filter(|holder| holder.name == pointer.name);
-            let mut trusted: Vec<_> = of_it.flat_map(|it| &it.trusted).map(&mut place).collect();
-            trusted.sort_unstable();
-            trusted.dedup();
-            groups
-                .entry((trusted, pointer.problem.clone()))
-                .or_default()
-                .push(pointer.name.clone());
+            let trusted: BTreeSet<_> = of_it.flat_map(|it| &it.trusted).map(&mut place).collect();
+            let names = groups.entry((trusted, pointer.problem.clone())).or_default();
+            names.push(pointer.name.clone());
         }
         let issuers = |certificate: &Certificate| {
             let vouches = |ca: &Certificate| ca != certificate && certificate.is_issued_by(ca);
@@ -90,7 +86,7 @@ impl TrustMap {
         });
         let groups = groups.into_iter().map(|((trusted, problem), names)| PointerGroup {
             names,
-            trusted,
+            trusted: trusted.into_iter().collect(),
             problem,
         });
         Self { certificates: certificates.collect(), groups: groups.collect() }

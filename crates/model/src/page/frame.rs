@@ -1,15 +1,17 @@
 //! Contains parts that several pages share.
 
+use std::fmt;
+
+use askama::filters::{Escaper, Html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use time::OffsetDateTime;
 
-use super::machine_query::{MachineQuery, WITHOUT_TLS};
+use super::machine_query::MachineQuery;
+use crate::escape::escaped;
 use crate::overview::{Pool, Server};
 
-/// Common data of all pages.
 pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
-    /// Path of the page.
     pub(super) path: &'a str,
     pub(super) at: OffsetDateTime,
     pub(super) server: &'a Server,
@@ -18,21 +20,14 @@ pub(super) struct Frame<'a> {
 /// Characters that are escaped in a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
-/// Path of a pool's page.
 pub(super) fn pool_path(pool: &str) -> String {
     format!("/pools/{}", utf8_percent_encode(pool, ESCAPED))
 }
 
-/// Path of the machines of a pool.
-pub(super) fn machines_path(pool: &Pool) -> String {
-    let query = MachineQuery { pool: pool.name.clone(), page: 1, ..MachineQuery::default() };
-    format!("{}#machines", query.path())
-}
-
-/// Path of the machines of a pool that came by the port without TLS.
-pub(super) fn without_tls_path(pool: &Pool) -> String {
-    let (pool, text) = (pool.name.clone(), WITHOUT_TLS.to_owned());
-    let query = MachineQuery { pool, text, page: 1, ..MachineQuery::default() };
+/// Path of the machines of a pool, those with this text in their row; empty for all.
+pub(super) fn machines_path(pool: &Pool, text: &str) -> String {
+    let (pool, text) = (pool.name.clone(), text.to_owned());
+    let query = MachineQuery { pool, text, ..MachineQuery::default() };
     format!("{}#machines", query.path())
 }
 
@@ -44,4 +39,18 @@ pub(super) fn specs(pool: &Pool) -> String {
 pub(super) fn slug(heading: &str) -> String {
     let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     format!("section-{}", heading.chars().map(word).collect::<String>())
+}
+
+/// Escaper that writes the ends of lines, and characters that change the direction of reading, as escapes, and the rest as text of HTML.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OneLine;
+
+impl Escaper for OneLine {
+    fn write_escaped_str<W: fmt::Write>(&self, mut to: W, text: &str) -> fmt::Result {
+        Html.write_escaped_str(&mut to, &escaped(text))
+    }
+
+    fn write_escaped_char<W: fmt::Write>(&self, to: W, c: char) -> fmt::Result {
+        self.write_escaped_str(to, c.encode_utf8(&mut [0; 4]))
+    }
 }

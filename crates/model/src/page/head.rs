@@ -12,7 +12,7 @@ pub(super) struct KeyFigure {
     /// Class of its colour, empty for none.
     pub(super) class: &'static str,
     /// The page that shows more of it.
-    pub(super) path: &'static str,
+    pub(super) path: String,
 }
 
 /// Advice in one sentence, with a link to the place where it is followed.
@@ -27,28 +27,26 @@ impl Advice {
     fn new(text: impl Into<String>, path: impl Into<String>, name: &'static str) -> Self {
         Self { text: text.into(), link: (path.into(), name) }
     }
+
+    fn without_link(text: impl Into<String>) -> Self {
+        Self::new(text, "", "")
+    }
 }
 
 /// Booting, stuck, joined, and the days until the next renewal. Without nodes nothing is seen to join, and served machines
 /// are counted instead.
 pub(super) fn figures(overview: &Overview) -> [KeyFigure; 4] {
-    let count = |rank| overview.count(rank);
-    let stuck = count(Severity::Stuck);
-    let figure = |label, number: usize, class, path| KeyFigure {
-        label,
-        number: number.to_string(),
-        class,
-        path,
+    let figure = |rank: Severity| {
+        let (label, count) = (rank.label(), overview.count(rank));
+        let class = if rank == Severity::Stuck && count == 0 { "" } else { label };
+        let path = format!("/?state={label}#machines");
+        KeyFigure { label, number: count.to_string(), class, path }
     };
-    let last = if overview.knows_nodes {
-        figure("joined", count(Severity::Joined), "joined", "/?state=joined#machines")
-    } else {
-        figure("served", count(Severity::Served), "served", "/?state=served#machines")
-    };
+    let last = if overview.knows_nodes { Severity::Joined } else { Severity::Served };
     [
-        figure("booting", count(Severity::Booting), "booting", "/?state=booting#machines"),
-        figure("stuck", stuck, if stuck > 0 { "stuck" } else { "" }, "/?state=stuck#machines"),
-        last,
+        figure(Severity::Booting),
+        figure(Severity::Stuck),
+        figure(last),
         renewal(&overview.certificates, overview.at),
     ]
 }
@@ -61,32 +59,29 @@ pub(super) fn renewal(certificates: &[Certificate], now: OffsetDateTime) -> KeyF
         label: "days until the next renewal",
         number: days.map_or_else(|| "–".to_owned(), |days| days.to_string()),
         class: "",
-        path: "#certificates",
+        path: "#certificates".to_owned(),
     }
 }
 
 /// Finds the most urgent thing to do.
 pub(super) fn advice(overview: &Overview) -> Advice {
+    const STUCK: &str = "/?state=stuck#machines";
     let Overview { not_ready, certificates, pointers, degraded, silent_servers, .. } = overview;
     if let Some(advice) = of_certificates(not_ready, certificates, pointers, overview.at) {
         return advice;
     }
-    let count = |rank| overview.count(rank);
-    match count(Severity::Stuck) {
+    match overview.count(Severity::Stuck) {
         0 => {}
         1 => {
-            return Advice::new(
-                "Open the page of the machine that is stuck: it has the reason and the next command.",
-                "/?state=stuck#machines",
-                "The machine",
-            );
+            let text = "Open the page of the machine that is stuck: it has the reason and the next command.";
+            return Advice::new(text, STUCK, "The machine");
         }
         stuck => {
             let text = format!(
                 "Open the pages of the {stuck} machines that are stuck: each has the reason and the \
                     next command."
             );
-            return Advice::new(text, "/?state=stuck#machines", "The machines");
+            return Advice::new(text, STUCK, "The machines");
         }
     }
     if let Some(pool) = overview.pools.iter().find(|pool| pool.problem.is_some()) {
@@ -97,21 +92,16 @@ pub(super) fn advice(overview: &Overview) -> Advice {
         return calm(degraded);
     }
     if !silent_servers.is_empty() {
-        return Advice::new(
-            "Check the other servers: the machines of some are missing here.",
-            "#machines",
-            "",
-        );
+        let text = "Check the other servers: the machines of some are missing here.";
+        return Advice::new(text, "#machines", "");
     }
-    match (count(Severity::Booting), overview.machines.is_empty()) {
-        (0, true) => Advice::new(
+    match (overview.count(Severity::Booting), overview.machines.is_empty()) {
+        (0, true) => Advice::without_link(
             "Give a machine its pointer config and start it: it appears here when it requests its config.",
-            "",
-            "",
         ),
         (0, false) => calm(&[]),
-        (1, _) => Advice::new("Wait: 1 machine is booting.", "", ""),
-        (booting, _) => Advice::new(format!("Wait: {booting} machines are booting."), "", ""),
+        (1, _) => Advice::without_link("Wait: 1 machine is booting."),
+        (booting, _) => Advice::without_link(format!("Wait: {booting} machines are booting.")),
     }
 }
 
@@ -123,11 +113,8 @@ pub(super) fn of_certificates(
     now: OffsetDateTime,
 ) -> Option<Advice> {
     if let Some(first) = not_ready.first() {
-        return Some(Advice::new(
-            format!("Fix what keeps this server from being ready: {first}"),
-            "",
-            "",
-        ));
+        let text = format!("Fix what keeps this server from being ready: {first}");
+        return Some(Advice::without_link(text));
     }
     let is_invalid = |it: &&Certificate| !(it.not_before..=it.not_after).contains(&now);
     if let Some(certificate) = certificates.iter().find(is_invalid) {
@@ -137,22 +124,19 @@ pub(super) fn of_certificates(
         );
         return Some(Advice::new(text, "#certificates", "Certificates"));
     }
-    let locked_out = pointers.iter().filter(|pointer| pointer.problem.is_some()).count();
-    (locked_out > 0).then(|| {
-        let text = if locked_out == 1 {
-            "Fix the pointer config that cannot boot a machine.".to_owned()
-        } else {
-            format!("Fix the {locked_out} pointer configs that cannot boot a machine.")
-        };
-        Advice::new(text, "#trust", "Trust")
-    })
+    let text = match pointers.iter().filter(|pointer| pointer.problem.is_some()).count() {
+        0 => return None,
+        1 => "Fix the pointer config that cannot boot a machine.".to_owned(),
+        all => format!("Fix the {all} pointer configs that cannot boot a machine."),
+    };
+    Some(Advice::new(text, "#trust", "Trust"))
 }
 
 /// Advice if every machine is well.
 pub(super) fn calm(degraded: &[String]) -> Advice {
-    match degraded {
-        [] => Advice::new("No action is needed.", "", ""),
-        [_] => Advice::new("Read the line below: it does not keep machines from booting.", "", ""),
-        _ => Advice::new("Read the lines below: they do not keep machines from booting.", "", ""),
-    }
+    Advice::without_link(match degraded {
+        [] => "No action is needed.",
+        [_] => "Read the line below: it does not keep machines from booting.",
+        _ => "Read the lines below: they do not keep machines from booting.",
+    })
 }

@@ -37,7 +37,7 @@ pub fn machine_page(view: &MachineView<'_>) -> Result<String, askama::Error> {
     let path = format!("/machines/{address}");
     let title = format!("Machine {address}");
     let frame = Frame { title: &title, path: &path, at: view.at, server: view.server };
-    MachinePage { frame, view, step: next_step(view.line, view.port) }.render()
+    MachinePage { frame, view }.render()
 }
 
 #[derive(Template)]
@@ -45,29 +45,9 @@ pub fn machine_page(view: &MachineView<'_>) -> Result<String, askama::Error> {
 struct MachinePage<'a> {
     frame: Frame<'a>,
     view: &'a MachineView<'a>,
-    step: NextStep,
-}
-
-/// Next step of an administrator, with its command.
-struct NextStep {
-    sentence: &'static str,
-    command: String,
 }
 
 impl MachinePage<'_> {
-    fn headline(&self) -> String {
-        let standing = &self.view.line.standing;
-        format!("{}: {}", standing.rank.label(), standing.words)
-    }
-
-    fn user_agent(&self) -> &str {
-        self.view.line.machine.requests.as_ref().map_or("", |requests| &requests.user_agent)
-    }
-
-    fn is_without_tls(&self) -> bool {
-        self.view.line.machine.requests.as_ref().is_some_and(|requests| requests.without_tls)
-    }
-
     fn sha256(&self) -> &str {
         match self.view.line.machine.requests.as_ref().map(|requests| &requests.outcome) {
             Some(Outcome::Served { sha256, .. }) => sha256,
@@ -76,71 +56,51 @@ impl MachinePage<'_> {
     }
 }
 
-/// Describes a request or handshake.
-fn asked(visit: &Visit) -> String {
+/// Describes a request or handshake, if it got a config, the answer, and the client.
+fn described(visit: &Visit) -> (String, bool, String, &str) {
     match &visit.kind {
-        VisitKind::Request { pool, spec: Some(spec), .. } => {
-            format!("config of pool {pool} in spec {spec}")
+        VisitKind::Request { pool, user_agent, spec, outcome } => {
+            let spec = spec.map(|spec| format!(" in spec {spec}")).unwrap_or_default();
+            let (is_served, answer) = match outcome {
+                Outcome::Served { config, .. } => (true, config.clone()),
+                Outcome::Refused { status, reason } => (false, format!("{status}: {reason}")),
+            };
+            (format!("config of pool {pool}{spec}"), is_served, answer, user_agent)
         }
-        VisitKind::Request { pool, spec: None, .. } => format!("config of pool {pool}"),
-        VisitKind::Handshake(_) => "TLS handshake".to_owned(),
-    }
-}
-
-/// Describes the answer.
-fn got(visit: &Visit) -> String {
-    match &visit.kind {
-        VisitKind::Request { outcome: Outcome::Served { config, .. }, .. } => config.clone(),
-        VisitKind::Request { outcome: Outcome::Refused { status, reason }, .. } => {
-            format!("{status}: {reason}")
+        VisitKind::Handshake(failed) => {
+            ("TLS handshake".to_owned(), false, failed.words().to_owned(), "")
         }
-        VisitKind::Handshake(failed) => failed.words().to_owned(),
     }
 }
 
-fn is_good(visit: &Visit) -> bool {
-    matches!(&visit.kind, VisitKind::Request { outcome: Outcome::Served { .. }, .. })
-}
-
-fn client(visit: &Visit) -> &str {
-    match &visit.kind {
-        VisitKind::Request { user_agent, .. } => user_agent,
-        VisitKind::Handshake(_) => "",
-    }
-}
-
-/// Chooses the command that examines this machine. Administrators replace FILE.ign and HOST.
-fn next_step(line: &MachineLine, port: u16) -> NextStep {
-    const BY_POINTER: &str = "machine-config-server inspect --pointer FILE.ign";
+/// Chooses the command that examines this machine, after a sentence. Administrators replace FILE.ign and HOST.
+fn next_step(line: &MachineLine, port: u16) -> (&'static str, String) {
+    let by_pointer =
+        |sentence| (sentence, "machine-config-server inspect --pointer FILE.ign".to_owned());
     let machine = &line.machine;
     let last_failure = machine.handshakes.as_ref().filter(|handshakes| {
         machine.requests.as_ref().is_none_or(|requests| requests.last < handshakes.last)
     });
     if let Some(handshakes) = last_failure {
         return match handshakes.failed {
-            Failed::Untrusted => NextStep {
-                sentence: "Compare what the machine's pointer config trusts with what this server shows:",
-                command: format!(
+            Failed::Untrusted => (
+                "Compare what the machine's pointer config trusts with what this server shows:",
+                format!(
                     "machine-config-server certs check --pointer FILE.ign --connect HOST:{port}"
                 ),
-            },
-            Failed::Tls | Failed::Timeout | Failed::Connection => NextStep {
-                sentence: "Connect as the machine does, with its pointer config:",
-                command: BY_POINTER.to_owned(),
-            },
+            ),
+            Failed::Tls | Failed::Timeout | Failed::Connection => {
+                by_pointer("Connect as the machine does, with its pointer config:")
+            }
         };
     }
     let Some(requests) = &machine.requests else {
-        return NextStep {
-            sentence: "Connect as a machine does, with its pointer config:",
-            command: BY_POINTER.to_owned(),
-        };
+        return by_pointer("Connect as a machine does, with its pointer config:");
     };
     if let Outcome::Refused { status: 401, .. } = requests.outcome {
-        return NextStep {
-            sentence: "Fetch the config as the machine does, with the token in its pointer config:",
-            command: BY_POINTER.to_owned(),
-        };
+        return by_pointer(
+            "Fetch the config as the machine does, with the token in its pointer config:",
+        );
     }
     let spec = requests.spec.unwrap_or(SpecVersion::NEWEST);
     let command = format!(
@@ -157,7 +117,7 @@ fn next_step(line: &MachineLine, port: u16) -> NextStep {
         }
         (Outcome::Served { .. }, _) => "See what the config makes of the machine:",
     };
-    NextStep { sentence, command }
+    (sentence, command)
 }
 
 /// Returns a name that is safe in a shell, or else a placeholder: the name comes from a client, and the command is pasted.
@@ -179,7 +139,7 @@ mod tests {
         note(&ledger);
         let machine = ledger.machines().remove(0);
         let standing = machine.standing(None, NOON);
-        next_step(&MachineLine { machine, standing }, 22623).command
+        next_step(&MachineLine { machine, standing }, 22623).1
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Filters, sorts and pages machines by the query of the page's address, so that it works without a
 //! script and can be sent to a colleague.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 
 use form_urlencoded::Serializer;
+use strum::{EnumString, IntoStaticStr};
 
 use crate::escape::NAME;
 use crate::ledger::Severity;
@@ -16,54 +17,35 @@ pub(super) const WITHOUT_TLS: &str = "without TLS";
 const MAX_ROWS: usize = 100;
 
 /// Column by which machines are sorted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-pub enum Column {
+pub(super) enum Column {
     /// Urgency, the latest machine first.
     #[default]
     State,
-    /// Address of the machine.
     Address,
-    /// Requested pool.
     Pool,
-    /// Number of requests.
     Times,
-    /// Time of the first request.
     First,
-    /// Time of the last request.
     Last,
-}
-
-impl Column {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Address, Self::State, Self::Pool, Self::Times, Self::First, Self::Last];
-
-    /// Name in the query: that of the variant.
-    pub(super) fn label(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Filter, order and page of machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MachineQuery {
     /// Requested pool; empty for all.
-    pub pool: String,
-    /// State.
-    pub state: Option<Severity>,
+    pub(super) pool: String,
+    pub(super) state: Option<Severity>,
     /// Text in the row, in any case; empty for all.
-    pub text: String,
-    /// Column that they are sorted by.
-    pub sort: Column,
+    pub(super) text: String,
+    pub(super) sort: Column,
     /// True for the reverse order.
-    pub is_reversed: bool,
+    pub(super) is_reversed: bool,
     /// Page, counted from one.
-    pub page: usize,
+    pub(super) page: usize,
 }
 
-/// The machines that were asked for.
 pub(super) struct Selection<'a> {
-    /// Machines of the page.
     pub(super) rows: Vec<&'a MachineLine>,
     /// Number of all that match.
     pub(super) total: usize,
@@ -82,13 +64,8 @@ impl MachineQuery {
             match &*name {
                 "pool" => parsed.pool = text(),
                 "text" => parsed.text = text(),
-                "state" => {
-                    parsed.state = Severity::ALL.iter().copied().find(|it| it.label() == value);
-                }
-                "sort" => {
-                    let column = Column::ALL.into_iter().find(|it| it.label() == value);
-                    parsed.sort = column.unwrap_or_default();
-                }
+                "state" => parsed.state = value.parse().ok(),
+                "sort" => parsed.sort = value.parse().unwrap_or_default(),
                 "order" => parsed.is_reversed = value == "reverse",
                 "page" => parsed.page = value.parse().unwrap_or(1).max(1),
                 _ => {}
@@ -108,7 +85,7 @@ impl MachineQuery {
         add("pool", &self.pool);
         add("state", self.state.map_or("", Severity::label));
         add("text", &self.text);
-        add("sort", if self.sort == Column::default() { "" } else { self.sort.label() });
+        add("sort", if self.sort == Column::default() { "" } else { self.sort.into() });
         add("order", if self.is_reversed { "reverse" } else { "" });
         add("page", &if self.page > 1 { self.page.to_string() } else { String::new() });
         let query = query.finish();
@@ -135,10 +112,7 @@ impl MachineQuery {
     pub(super) fn select<'a>(&self, machines: &'a [MachineLine]) -> Selection<'a> {
         let text = self.text.to_lowercase();
         let mut rows: Vec<_> = machines.iter().filter(|line| self.matches(line, &text)).collect();
-        match self.sort {
-            Column::State => {}
-            column => rows.sort_by(|one, other| compare(column, one, other)),
-        }
+        rows.sort_by(|one, other| compare(self.sort, one, other));
         if self.is_reversed {
             rows.reverse();
         }
@@ -151,7 +125,6 @@ impl MachineQuery {
 
     fn matches(&self, line: &MachineLine, text: &str) -> bool {
         let has = |words: &str| words.to_lowercase().contains(text);
-        let requests = line.machine.requests.as_ref();
         (self.pool.is_empty() || line.pool() == self.pool)
             && self.state.is_none_or(|state| line.standing.rank == state)
             && (text.is_empty()
@@ -159,20 +132,20 @@ impl MachineQuery {
                 || has(&line.standing.words)
                 || has(line.pool())
                 || has(line.got())
-                || requests.is_some_and(|requests| has(&requests.user_agent))
-                || requests.is_some_and(|requests| requests.without_tls && has(WITHOUT_TLS)))
+                || has(line.user_agent())
+                || line.is_without_tls() && has(WITHOUT_TLS))
     }
 }
 
-/// Compares two machines by a column; larger and later values come first.
+/// Compares two machines, which are sorted by state, by a column; larger and later values come first.
 fn compare(column: Column, one: &MachineLine, other: &MachineLine) -> Ordering {
     match column {
-        Column::State => one.standing.rank.cmp(&other.standing.rank),
+        Column::State => Ordering::Equal,
         Column::Address => one.machine.address.cmp(&other.machine.address),
         Column::Pool => one.pool().cmp(other.pool()),
         Column::Times => other.times().cmp(&one.times()),
-        Column::First => Reverse(one.machine.first).cmp(&Reverse(other.machine.first)),
-        Column::Last => Reverse(one.machine.last).cmp(&Reverse(other.machine.last)),
+        Column::First => other.machine.first.cmp(&one.machine.first),
+        Column::Last => other.machine.last.cmp(&one.machine.last),
     }
 }
 

@@ -7,7 +7,6 @@ mod frame;
 mod head;
 mod machine;
 mod machine_query;
-mod one_line;
 mod overview_page;
 mod pool;
 mod timeline;

@@ -5,14 +5,14 @@ use time::{Duration, OffsetDateTime};
 
 use super::frame::{Frame, pool_path, specs};
 use super::head::{self, Advice, KeyFigure};
-use super::machine_query::{Column, MachineQuery, Selection};
-use super::timeline::{HEIGHT, Timeline, WIDTH, columns, timelines};
+use super::machine_query::{Column, MachineQuery};
+use super::timeline::{HEIGHT, WIDTH, columns, timelines};
 use super::trust::picture;
 use super::when::{day, when};
 use crate::ledger::Severity;
 use crate::overview::{
-    ApprovedMachine, Certificate, ControllerOverview, NamedMachine, Overview, PointerStatus,
-    TrustMap, TrustedCertificate, WaitingMachine,
+    Certificate, ControllerOverview, NamedMachine, Overview, PointerStatus, TrustMap,
+    TrustedCertificate,
 };
 
 /// Maximum number of machines with names on the page, and of those that wait or are approved.
@@ -26,12 +26,8 @@ const LENGTH: i64 = 1_000;
 /// It cannot be formatted.
 pub fn overview_page(overview: &Overview, query: &MachineQuery) -> Result<String, askama::Error> {
     let path = query.path();
-    let frame = Frame {
-        title: "machine-config-server",
-        path: &path,
-        at: overview.at,
-        server: &overview.server,
-    };
+    let Overview { at, ref server, .. } = *overview;
+    let frame = Frame { title: "machine-config-server", path: &path, at, server };
     OverviewPage { frame, overview, query }.render()
 }
 
@@ -61,12 +57,8 @@ const COLUMNS: [(&str, Option<Column>); 9] = [
 /// # Errors
 /// It cannot be formatted.
 pub fn controller_page(overview: &ControllerOverview) -> Result<String, askama::Error> {
-    let frame = Frame {
-        title: "machine-config-server controller",
-        path: "/",
-        at: overview.at,
-        server: &overview.server,
-    };
+    let ControllerOverview { at, ref server, .. } = *overview;
+    let frame = Frame { title: "machine-config-server controller", path: "/", at, server };
     ControllerPage { frame, overview }.render()
 }
 
@@ -109,17 +101,9 @@ impl OverviewPage<'_> {
         head::figures(self.overview)
     }
 
-    fn timelines(&self) -> [Timeline; 2] {
-        timelines(&self.overview.machines, self.overview.at)
-    }
-
     /// Number of machines of each rank, including those that are not on the page.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         counts(|rank| self.overview.count(rank))
-    }
-
-    fn selection(&self) -> Selection<'_> {
-        self.query.select(&self.overview.machines)
     }
 
     /// The first machines with names, those whose token was used from several addresses before the others.
@@ -130,11 +114,6 @@ impl OverviewPage<'_> {
         named
     }
 
-    /// Number of machines with names that are not on the page.
-    fn unnamed(&self) -> usize {
-        self.overview.named_machines.len().saturating_sub(MAX_NAMES)
-    }
-
     /// Returns true if any machine needs approval.
     fn has_approval(&self) -> bool {
         let Overview { pools, waiting_machines, approved_machines, .. } = self.overview;
@@ -143,29 +122,10 @@ impl OverviewPage<'_> {
             || pools.iter().any(|pool| pool.needs_approval)
     }
 
-    /// The first machines that wait for approval.
-    fn waiting(&self) -> impl Iterator<Item = &WaitingMachine> {
-        self.overview.waiting_machines.iter().take(MAX_NAMES)
-    }
-
-    /// Number of machines that wait and are not on the page.
-    fn unlisted(&self) -> usize {
-        self.overview.waiting_machines.len().saturating_sub(MAX_NAMES)
-    }
-
-    /// The first machines that are approved.
-    fn approved(&self) -> impl Iterator<Item = &ApprovedMachine> {
-        self.overview.approved_machines.iter().take(MAX_NAMES)
-    }
-
     /// Returns true if the query has a pool that does not exist.
     fn is_pool_unlisted(&self) -> bool {
         let pool = &self.query.pool;
         !pool.is_empty() && self.overview.pools.iter().all(|it| it.name != *pool)
-    }
-
-    fn is_sorted_by(&self, column: Option<&Column>) -> bool {
-        column == Some(&self.query.sort)
     }
 
     /// Direction of the order, for screen readers. Numbers and dates begin with the largest.
@@ -237,23 +197,22 @@ fn or_none(names: &[&str]) -> String {
 
 /// The time line of a certificate, seen at `now`.
 pub(super) fn time_line(certificate: &Certificate, now: OffsetDateTime) -> TimeLine {
-    let Certificate { not_before, not_after, renewal, .. } = certificate;
-    let whole = (*not_after - *not_before).whole_seconds().max(1);
+    let Certificate { not_before, not_after, renewal, .. } = *certificate;
+    let whole = (not_after - not_before).whole_seconds().max(1);
     let at = |time: OffsetDateTime| {
-        let share = (time - *not_before).whole_seconds().saturating_mul(LENGTH) / whole;
+        let share = (time - not_before).whole_seconds().saturating_mul(LENGTH) / whole;
         share.clamp(0, LENGTH)
     };
-    let left = |until: OffsetDateTime| days(until - now);
-    let words = if now < *not_before {
-        format!("not valid yet, for {}", left(*not_before))
-    } else if now > *not_after {
-        format!("expired {} ago", days(now - *not_after))
-    } else if now > *renewal {
-        format!("due for renewal; valid for {} more", left(*not_after))
+    let words = if now < not_before {
+        format!("not valid yet, for {}", days(not_before - now))
+    } else if now > not_after {
+        format!("expired {} ago", days(now - not_after))
+    } else if now > renewal {
+        format!("due for renewal; valid for {} more", days(not_after - now))
     } else {
-        format!("renewed in {}, valid for {} more", left(*renewal), left(*not_after))
+        format!("renewed in {}, valid for {} more", days(renewal - now), days(not_after - now))
     };
-    TimeLine { renewal: at(*renewal), now: at(now), words }
+    TimeLine { renewal: at(renewal), now: at(now), words }
 }
 
 fn days(time: Duration) -> String {

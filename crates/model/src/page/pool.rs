@@ -4,7 +4,8 @@ use askama::Template;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::frame::{Frame, machines_path, pool_path, slug, specs, without_tls_path};
+use super::frame::{Frame, machines_path, pool_path, slug, specs};
+use super::machine_query::WITHOUT_TLS;
 use super::when::{day, when};
 use crate::inspect::{Change, ChangeKind, Machine, Section, facts, sections};
 use crate::overview::{Pool, Server};
@@ -53,11 +54,8 @@ struct PoolPage<'a> {
 
 /// Reads a cell that is a date, with true if it is over.
 fn date(cell: &str) -> Option<(OffsetDateTime, bool)> {
-    let (date, is_over) = match cell.strip_suffix(" EXPIRED") {
-        Some(date) => (date, true),
-        None => (cell, false),
-    };
-    Some((OffsetDateTime::parse(date, &Rfc3339).ok()?, is_over))
+    let expired = cell.strip_suffix(" EXPIRED");
+    Some((OffsetDateTime::parse(expired.unwrap_or(cell), &Rfc3339).ok()?, expired.is_some()))
 }
 
 fn sign(change: &Change) -> &'static str {

@@ -14,7 +14,6 @@ pub(super) const HEIGHT: i64 = 100;
 const OUTCOMES: [Severity; 4] =
     [Severity::Stuck, Severity::Booting, Severity::Served, Severity::Joined];
 
-/// The boots of a time up to now.
 pub(super) struct Timeline {
     /// Prefix of identifiers.
     pub(super) id: &'static str,
@@ -38,7 +37,6 @@ pub(super) struct TimelineBar {
     pub(super) parts: Vec<BarSegment>,
 }
 
-/// The boots of one outcome in a bar.
 pub(super) struct BarSegment {
     pub(super) label: &'static str,
     pub(super) y: i64,
@@ -70,7 +68,9 @@ fn timeline(
             continue;
         };
         // A clock of another server can be ahead.
-        let ago = (now - began(line)).max(Duration::ZERO).whole_seconds() / part.whole_seconds();
+        let machine = &line.machine;
+        let start = machine.requests.as_ref().map_or(machine.last, |requests| requests.since);
+        let ago = (now - start).max(Duration::ZERO).whole_seconds() / part.whole_seconds();
         if ago < parts.into() {
             counted.entry(ago).or_default()[place] += 1;
         }
@@ -80,14 +80,8 @@ fn timeline(
     let bars = counted.iter().rev().map(|(ago, counts)| {
         let to = now - part.saturating_mul(i32::try_from(*ago).unwrap_or(i32::MAX));
         let x = width * (i64::from(parts) - 1 - ago);
-        TimelineBar {
-            from: to - part,
-            to,
-            counts: *counts,
-            x,
-            width: width - 2,
-            parts: stacked(counts, most),
-        }
+        let (counts, parts) = (*counts, stacked(counts, most));
+        TimelineBar { from: to - part, to, counts, x, width: width - 2, parts }
     });
     let bars: Vec<_> = bars.collect();
     let total = |place: usize| bars.iter().map(|bar| bar.counts[place]).sum();
@@ -96,22 +90,17 @@ fn timeline(
     Timeline { id, title, begin, bars, most, totals }
 }
 
-/// Begin of the machine's last boot, as far as it was seen.
-fn began(line: &MachineLine) -> OffsetDateTime {
-    line.machine.requests.as_ref().map_or(line.machine.last, |requests| requests.since)
-}
-
 /// Stacks the parts of a bar. A small part is still visible.
 fn stacked(counts: &[usize; OUTCOMES.len()], most: usize) -> Vec<BarSegment> {
     let most = i64::try_from(most).unwrap_or(i64::MAX).max(1);
     let mut top = HEIGHT;
-    let parts =
-        counts.iter().zip(OUTCOMES).filter(|(count, _)| **count > 0).map(|(count, rank)| {
-            let count = i64::try_from(*count).unwrap_or(i64::MAX);
-            let height = (count.saturating_mul(HEIGHT) / most).max(2);
-            top -= height;
-            BarSegment { label: rank.label(), y: top.max(0), height }
-        });
+    let counted = counts.iter().zip(OUTCOMES).filter(|(count, _)| **count > 0);
+    let parts = counted.map(|(count, rank)| {
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        let height = (count.saturating_mul(HEIGHT) / most).max(2);
+        top -= height;
+        BarSegment { label: rank.label(), y: top.max(0), height }
+    });
     parts.collect()
 }
 
@@ -122,10 +111,9 @@ impl Timeline {
             return "no boots".to_owned();
         }
         let all: usize = self.totals.iter().map(|(_, count)| count).sum();
-        let totals: Vec<_> =
-            self.totals.iter().map(|(label, count)| format!("{count} {label}")).collect();
+        let totals = self.totals.iter().map(|(label, count)| format!("{count} {label}"));
         let boots = if all == 1 { "boot" } else { "boots" };
-        format!("{all} {boots}: {}", totals.join(", "))
+        format!("{all} {boots}: {}", totals.collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -40,7 +40,6 @@ pub(super) struct DiagramArrow {
     pub(super) class: &'static str,
 }
 
-/// Draws the picture of trust.
 pub(super) fn picture(map: &TrustMap) -> TrustDiagram {
     let leaf = map.certificates.iter().position(|certificate| certificate.is_leaf);
     let cas = (0..map.certificates.len()).filter(|place| Some(*place) != leaf);
@@ -49,18 +48,17 @@ pub(super) fn picture(map: &TrustMap) -> TrustDiagram {
     let top = |row: usize| row * ROW;
     let mut tiles = Vec::new();
     let mut arrows = Vec::new();
-    for (row, place) in rows.iter().enumerate() {
-        let certificate = &map.certificates[*place];
-        tiles.push(certificate_box(certificate, COLUMNS[1], top(row)));
+    for (row, place) in rows.iter().copied().enumerate().chain(leaf.map(|leaf| (0, leaf))) {
+        let certificate = &map.certificates[place];
+        let column = if certificate.is_leaf { 2 } else { 1 };
+        tiles.push(certificate_box(certificate, COLUMNS[column], top(row)));
         for issuer in certificate.issuers.iter().filter_map(|issuer| row_of(*issuer)) {
-            arrows.push(DiagramArrow { path: around(top(issuer), top(row)), class: "vouches" });
-        }
-    }
-    if let Some(leaf) = leaf {
-        let certificate = &map.certificates[leaf];
-        tiles.push(certificate_box(certificate, COLUMNS[2], 0));
-        for issuer in certificate.issuers.iter().filter_map(|issuer| row_of(*issuer)) {
-            arrows.push(DiagramArrow { path: across(1, top(issuer), 0), class: "vouches" });
+            let path = if certificate.is_leaf {
+                across(1, top(issuer), top(row))
+            } else {
+                around(top(issuer), top(row))
+            };
+            arrows.push(DiagramArrow { path, class: "vouches" });
         }
     }
     for (row, group) in map.groups.iter().take(MAX_BOXES).enumerate() {
@@ -91,23 +89,16 @@ fn certificate_box(certificate: &TrustedCertificate, x: usize, y: usize) -> Diag
 }
 
 fn group_box(group: &PointerGroup, y: usize) -> DiagramBox {
-    let note = if group.problem.is_some() { "✗ locked out" } else { "✓ boots" };
-    DiagramBox {
-        x: COLUMNS[0],
-        y,
-        title: title(group),
-        note: note.to_owned(),
-        class: if group.problem.is_some() { "locked-out" } else { "boots" },
-    }
-}
-
-/// Short title of a group.
-fn title(group: &PointerGroup) -> String {
-    let first = group.names.first().map_or("", String::as_str);
-    match group.names.len() {
-        0 | 1 => cut(first, TITLE).into_owned(),
-        all => format!("{} and {} more", cut(first, TITLE - 12), all - 1),
-    }
+    let (note, class) = match group.problem {
+        Some(_) => ("✗ locked out", "locked-out"),
+        None => ("✓ boots", "boots"),
+    };
+    let title = match &group.names[..] {
+        [] => String::new(),
+        [name] => cut(name, TITLE).into_owned(),
+        [first, more @ ..] => format!("{} and {} more", cut(first, TITLE - 12), more.len()),
+    };
+    DiagramBox { x: COLUMNS[0], y, title, note: note.to_owned(), class }
 }
 
 /// Path from a box to one of the next column.

@@ -35,9 +35,8 @@ fn element(time: &OffsetDateTime, kind: &str, words: &str) -> Safe<String> {
         format!("{} {:02}:{:02}:{:02} UTC", time.date(), time.hour(), time.minute(), time.second());
     // A year that RFC 3339 cannot write has no attribute, and the script leaves it.
     let attribute = time
-        .replace_nanosecond(0)
-        .ok()
-        .and_then(|time| time.format(&Rfc3339).ok())
+        .truncate_to_second()
+        .format(&Rfc3339)
         .map(|text| format!(" datetime=\"{text}\""))
         .unwrap_or_default();
     Safe(format!("<time class=\"{kind}\"{attribute} title=\"{exact}\">{words}</time>"))

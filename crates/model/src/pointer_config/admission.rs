@@ -2,7 +2,6 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use time::OffsetDateTime;
 
@@ -31,7 +30,7 @@ pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admis
         records.enforced.iter().map(|pool| (pool.clone(), AccessMode::Enforce)).collect();
     let policy = Policy {
         modes: Modes::new(AccessMode::Off, &enforced, &BTreeSet::new(), Some(records)),
-        verifiers: vec![Arc::new(KnownTokens::new(records))],
+        tokens: KnownTokens::new(records),
         ..Policy::default()
     };
     let is_proof = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("Authorization");

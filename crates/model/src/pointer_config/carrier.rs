@@ -7,7 +7,7 @@ use super::bearer::{Authorization, WrittenFetch};
 use super::config::PointerConfig;
 use super::trust::{Assessment, LeftAlone};
 use crate::access::rotation::{FetchCredential, PointerToken, PointerWrite};
-use crate::access::{KnownTokens, Records, Token, Verifier as _};
+use crate::access::{KnownTokens, Records, Token};
 
 impl PointerConfig<'_> {
     /// The tokens in the config `name`, by the pool of each fetch. As in [`Self::assess`], the CAs decide if it belongs

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use time::{OffsetDateTime, PrimitiveDateTime};
+use time::OffsetDateTime;
 
 use super::super::machine::{ClockReading, TOLERANCE, Window};
 use super::subject::Subject;
@@ -93,9 +93,7 @@ impl Approvals {
 /// The time after `left`, or the last one that there is.
 fn later(now: ClockReading, left: Duration) -> ClockReading {
     let left_wall = time::Duration::try_from(left).unwrap_or(time::Duration::MAX);
-    let wall = now.wall.checked_add(left_wall);
-    let wall = wall.unwrap_or(PrimitiveDateTime::MAX.assume_utc());
-    ClockReading { wall, up: now.up.saturating_add(left) }
+    ClockReading { wall: now.wall.saturating_add(left_wall), up: now.up.saturating_add(left) }
 }
 
 /// Rest of the window of a yes at `wall`; `None` if it has passed, or has not begun by far.

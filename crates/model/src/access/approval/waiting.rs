@@ -105,27 +105,21 @@ impl WaitingMachines {
 
     /// Records a request of a machine that is not approved.
     pub fn note(&mut self, request: &UnapprovedRequest<'_>, now: ClockReading) {
-        let subject = request.subject();
-        let address = request.address.to_canonical();
-        if let Some(known) = self.with_token.get_mut(&subject) {
-            return known.note(request, now);
+        let new = Waits::new(request, now);
+        if let Some(known) = self.with_token.get_mut(&new.subject) {
+            *known = new.following(known);
+            return;
         }
-        if request.token().is_some() {
-            let mut waits = match self.others.remove(address) {
-                Some(known) if known.subject == subject => known,
-                _ => Waits::new(subject.clone(), request, now),
+        if new.token.is_some() {
+            let waits = match self.others.remove(new.address) {
+                Some(known) if known.subject == new.subject => new.following(&known),
+                _ => new,
             };
-            waits.note(request, now);
-            self.with_token.push(subject, waits);
+            self.with_token.push(waits.subject.clone(), waits);
         } else {
-            let (waits, had_to_go) =
-                self.others.at(address, || Waits::new(subject.clone(), request, now));
+            let (waits, had_to_go) = self.others.at(new.address, || new.clone());
             self.forgotten += u64::from(had_to_go);
-            if waits.subject == subject {
-                waits.note(request, now);
-            } else {
-                *waits = Waits::new(subject, request, now);
-            }
+            *waits = if waits.subject == new.subject { new.following(waits) } else { new };
         }
         while self.with_token.len() + self.others.len() > self.most {
             if self.others.len() > 0 {
@@ -172,9 +166,9 @@ impl WaitingMachines {
 }
 
 impl Waits {
-    fn new(subject: Subject, request: &UnapprovedRequest<'_>, now: ClockReading) -> Self {
+    fn new(request: &UnapprovedRequest<'_>, now: ClockReading) -> Self {
         Self {
-            subject,
+            subject: request.subject(),
             pool: request.pool.into(),
             address: request.address.to_canonical(),
             token: request.token().cloned(),
@@ -184,16 +178,10 @@ impl Waits {
         }
     }
 
-    fn note(&mut self, request: &UnapprovedRequest<'_>, now: ClockReading) {
-        if *self.pool != *request.pool {
-            self.pool = request.pool.into();
-        }
-        self.address = request.address.to_canonical();
-        if let Some(token) = request.token() {
-            self.token = Some(Arc::clone(token));
-        }
-        self.ignition = request.ignition;
-        self.last = now;
+    /// A later request of the same machine as `known`.
+    fn following(self, known: &Self) -> Self {
+        let token = self.token.or_else(|| known.token.clone());
+        Self { token, since: known.since, ..self }
     }
 
     /// Time since the first request.

@@ -37,9 +37,6 @@ impl KnownMachines {
     /// The machine whose token a request has.
     #[must_use]
     pub fn find(&self, credential: Credential<'_>) -> Option<&KnownMachine> {
-        if self.0.is_empty() {
-            return None;
-        }
         let Credential::Bearer(credential) = credential else { return None };
         self.0.get(&Token::read(credential)?.hash())
     }
@@ -51,10 +48,6 @@ impl KnownMachine {
     /// # Errors
     /// The reason why the token does not open the pool.
     pub fn judge(&self, pool: &str, address: IpAddr, is_private: bool) -> Result<Proof, Refusal> {
-        self.opens(pool, address, is_private).map(|()| Proof::Machine(Arc::clone(&self.name)))
-    }
-
-    fn opens(&self, pool: &str, address: IpAddr, is_private: bool) -> Result<(), Refusal> {
         if !is_private {
             Err(Refusal::PlainPort)
         } else if self.is_revoked {
@@ -64,7 +57,7 @@ impl KnownMachine {
         } else if !Network::allow(&self.networks, address) {
             Err(Refusal::OtherNetwork)
         } else {
-            Ok(())
+            Ok(Proof::Machine(Arc::clone(&self.name)))
         }
     }
 }

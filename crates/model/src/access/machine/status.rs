@@ -71,18 +71,14 @@ pub struct MachineState {
 #[derive(Deserialize)]
 struct MachineObject {
     metadata: ObjectMetadata,
-    #[serde(default)]
     status: Option<serde_json::Value>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct ObjectMetadata {
-    #[serde(default)]
     uid: String,
-    #[serde(default)]
     resource_version: String,
-    #[serde(default)]
     deletion_timestamp: Option<String>,
 }
 
@@ -93,10 +89,8 @@ impl MachineState {
     /// It is no object with metadata.
     pub fn read(json: &str) -> Result<Self, serde_json::Error> {
         let MachineObject { metadata, status } = serde_json::from_str(json)?;
-        let status = match status {
-            None => Some(MachineStatus::default()),
-            Some(status) => serde_json::from_value(status).ok(),
-        };
+        let unused = || Some(MachineStatus::default());
+        let status = status.map_or_else(unused, |status| serde_json::from_value(status).ok());
         Ok(Self {
             uid: metadata.uid,
             resource_version: metadata.resource_version,

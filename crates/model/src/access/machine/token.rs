@@ -1,17 +1,15 @@
 //! The stored record of a machine's token.
 
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
 use time::serde::rfc3339;
-use time::{Duration, OffsetDateTime};
 
-use super::super::records::{Record, read_object};
+use super::super::records::{REMEMBERED, Record, read_object};
 use super::super::token::{Token, TokenHash};
 use super::usage::{ClockReading, Stage, Usage, Window};
 
 /// Maximum number of earlier tokens of a name that are remembered, so that their holders are refused for good.
 const MAX_EARLIER: usize = 8;
-/// Time for which the token of a machine that is gone is remembered.
-const REMEMBERED: Duration = Duration::days(90);
 
 /// Token of a machine, with its use. Readable only by the server that keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,10 +41,10 @@ pub struct MachineToken {
 #[serde(deny_unknown_fields)]
 pub struct RearmRequests {
     /// Value of the object's annotation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub annotation: Option<String>,
     /// Value that the command has left.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
@@ -109,8 +107,7 @@ impl MachineToken {
             return Self::new(fresh.clone(), pool, requests.clone(), now);
         };
         if known.revoked.is_some() || known.pool != pool {
-            let mut earlier = known.earlier.clone();
-            earlier.push(known.token.hash());
+            let mut earlier = [&*known.earlier, &[known.token.hash()]].concat();
             earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER));
             let armed = known.armed.clone().with(requests);
             return Self { earlier, ..Self::new(fresh.clone(), pool, armed, now) };
@@ -126,11 +123,8 @@ impl MachineToken {
     /// The record once the machine's object is gone; `None` once it can be forgotten.
     #[must_use]
     pub fn revoked(&self, now: OffsetDateTime) -> Option<Self> {
-        match self.revoked {
-            Some(at) if now - at >= REMEMBERED => None,
-            Some(_) => Some(self.clone()),
-            None => Some(Self { revoked: Some(now), ..self.clone() }),
-        }
+        let at = self.revoked.unwrap_or(now);
+        (now - at < REMEMBERED).then(|| Self { revoked: Some(at), ..self.clone() })
     }
 
     /// The record as those of other tokens, for people and for checks of pointer configs.
@@ -150,6 +144,7 @@ impl MachineToken {
 
 #[cfg(test)]
 mod tests {
+    use time::Duration;
     use time::macros::datetime;
 
     use super::*;

@@ -39,22 +39,22 @@ pub struct ClockReading {
 
 /// Use of a token since it was armed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Usage {
     /// Beginning of the first answer.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     begun: Option<OffsetDateTime>,
     /// Beginning of the last answer until one was taken whole.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     last: Option<OffsetDateTime>,
     /// Time at which an answer was first taken whole.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "rfc3339::option")]
     taken: Option<OffsetDateTime>,
     /// True if the token was found spent, whatever the clock says later.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
     is_spent: bool,
     /// Addresses that got an answer, [`MAX_ADDRESSES`] at most.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     addresses: BTreeSet<IpAddr>,
     /// Times of `begun` and `taken` by the clock that is never set, if this process saw them.
     #[serde(skip)]
@@ -112,18 +112,21 @@ impl Usage {
 
     /// Records that an answer begins for `address`.
     pub fn begin(&mut self, address: IpAddr, now: ClockReading) -> UsageChange {
-        let mut is_changed = false;
-        if self.taken.is_none() {
+        let is_open = self.taken.is_none();
+        if is_open {
             if self.begun.is_none() {
                 (self.begun, self.begun_up) = (Some(now.wall), Some(now.up));
             }
             self.last = Some(now.wall);
-            is_changed = true;
         }
-        let has_room = self.addresses.len() < MAX_ADDRESSES;
-        let is_new = has_room && self.addresses.insert(address.to_canonical());
+        let is_new = self.add(address);
         let is_newly_shared = is_new && self.addresses.len() > 1;
-        UsageChange { is_changed: is_changed || is_new, is_newly_shared }
+        UsageChange { is_changed: is_open || is_new, is_newly_shared }
+    }
+
+    /// Remembers an address if there is room. Returns true if it is new.
+    fn add(&mut self, address: IpAddr) -> bool {
+        self.addresses.len() < MAX_ADDRESSES && self.addresses.insert(address.to_canonical())
     }
 
     /// Records that an answer was taken whole. Returns true if it is the first one.
@@ -159,9 +162,7 @@ impl Usage {
         let RecordedUse { first, last, spent, addresses, .. } = recorded;
         self.is_spent |= spent;
         for address in addresses {
-            if self.addresses.len() < MAX_ADDRESSES {
-                self.addresses.insert(address.to_canonical());
-            }
+            self.add(*address);
         }
         let is_own = [self.last, self.taken].contains(&Some(*last));
         if self.begun.is_none_or(|begun| *first < begun) {
@@ -197,18 +198,11 @@ fn has_passed(
     limit: Duration,
     now: ClockReading,
 ) -> bool {
-    match up {
-        Some(up) => now.up.saturating_sub(up) >= limit,
-        None => match Duration::try_from(now.wall - at) {
-            Ok(passed) => passed >= limit,
-            Err(_) => (now.wall - at).unsigned_abs() > TOLERANCE,
-        },
+    match (up, Duration::try_from(now.wall - at)) {
+        (Some(up), _) => now.up.saturating_sub(up) >= limit,
+        (None, Ok(passed)) => passed >= limit,
+        (None, Err(_)) => (now.wall - at).unsigned_abs() > TOLERANCE,
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 #[cfg(test)]

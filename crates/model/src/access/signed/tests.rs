@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::*;
 
-const NOW: OffsetDateTime = time::macros::datetime!(2026-01-01 0:00 UTC);
+pub(in crate::access) const NOW: OffsetDateTime = time::macros::datetime!(2026-01-01 0:00 UTC);
 
 /// A key of the issuer, with its ID in tokens.
-struct Signer {
+pub(in crate::access) struct Signer {
     id: &'static str,
     algorithm: Algorithm,
     key: EncodingKey,
@@ -55,14 +55,15 @@ impl Signer {
         format!("{message}.{}", signature.unwrap())
     }
 
-    fn sign(&self, claims: &Value) -> String {
+    pub(in crate::access) fn sign(&self, claims: &Value) -> String {
         let mut head = Header::new(self.algorithm);
         head.kid = Some(self.id.to_owned());
         jsonwebtoken::encode(&head, claims, &self.key).unwrap()
     }
 }
 
-static EC: LazyLock<Signer> = LazyLock::new(|| Signer::new("ec", Algorithm::ES256));
+pub(in crate::access) static EC: LazyLock<Signer> =
+    LazyLock::new(|| Signer::new("ec", Algorithm::ES256));
 static EC_384: LazyLock<Signer> = LazyLock::new(|| Signer::new("ec-384", Algorithm::ES384));
 static ED: LazyLock<Signer> = LazyLock::new(|| Signer::new("ed", Algorithm::EdDSA));
 static RSA: LazyLock<Signer> = LazyLock::new(|| Signer::new("rsa", Algorithm::RS256));
@@ -81,12 +82,12 @@ fn set(keys: &[Value]) -> Result<SignedTokens, JwksError> {
     SignedTokens::new(json!({ "keys": keys }).to_string().as_bytes(), settings())
 }
 
-fn tokens() -> SignedTokens {
+pub(in crate::access) fn tokens() -> SignedTokens {
     set(&[EC.jwk(), EC_384.jwk(), ED.jwk(), RSA.jwk()]).unwrap()
 }
 
 /// Claims of a token that opens workers for an hour.
-fn claims() -> Value {
+pub(in crate::access) fn claims() -> Value {
     let now = NOW.unix_timestamp();
     json!({
         "iss": "https://issuer.example", "aud": "machine-config-server", "sub": "rack-7",
@@ -107,17 +108,17 @@ fn claims_without(name: &str) -> Value {
     claims
 }
 
-fn verdict(token: &str) -> Option<Result<String, SignedRefusal>> {
+fn verdict(token: &str) -> Option<Result<Proof, Refusal>> {
     tokens().verify(token, "worker", NOW)
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "a verdict of all there are")]
-fn accepted() -> Option<Result<String, SignedRefusal>> {
-    Some(Ok("rack-7".to_owned()))
+fn accepted() -> Option<Result<Proof, Refusal>> {
+    Some(Ok(Proof::Signed("rack-7".into())))
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "a verdict of all there are")]
-fn refused(why: SignedRefusal) -> Option<Result<String, SignedRefusal>> {
+fn refused(why: Refusal) -> Option<Result<Proof, Refusal>> {
     Some(Err(why))
 }
 
@@ -136,7 +137,7 @@ fn a_token_by_each_kind_of_key_is_accepted() {
 
 #[test]
 fn what_a_token_claims_has_to_fit() {
-    use SignedRefusal::{Expired, Malformed, NotYet, OtherAudience, OtherIssuer, OtherPool};
+    use Refusal::{Expired, Malformed, NotYet, OtherPool, Unsigned};
 
     let now = NOW.unix_timestamp();
     let pools = json!(["master", "worker"]);
@@ -152,12 +153,12 @@ fn what_a_token_claims_has_to_fit() {
         (claims_with("pools", json!(null)), refused(OtherPool)),
         (claims_without("pools"), refused(OtherPool)),
         (claims_with("aud", json!(["else", "machine-config-server"])), accepted()),
-        (claims_with("aud", json!("else")), refused(OtherAudience)),
-        (claims_with("aud", json!([])), refused(OtherAudience)),
-        (claims_without("aud"), refused(OtherAudience)),
-        (claims_with("iss", json!("https://issuer.example/")), refused(OtherIssuer)),
-        (claims_with("iss", json!(["https://issuer.example"])), refused(OtherIssuer)),
-        (claims_without("iss"), refused(OtherIssuer)),
+        (claims_with("aud", json!("else")), refused(Unsigned)),
+        (claims_with("aud", json!([])), refused(Unsigned)),
+        (claims_without("aud"), refused(Unsigned)),
+        (claims_with("iss", json!("https://issuer.example/")), refused(Unsigned)),
+        (claims_with("iss", json!(["https://issuer.example"])), refused(Unsigned)),
+        (claims_without("iss"), refused(Unsigned)),
         (claims_with("exp", json!(now)), accepted()),
         (claims_with("exp", json!(now - 59)), accepted()),
         (claims_with("exp", json!(now - 60)), refused(Expired)),
@@ -191,7 +192,7 @@ fn what_a_token_claims_has_to_fit() {
 
 #[test]
 fn only_the_named_key_with_an_algorithm_of_its_own_is_believed() {
-    use SignedRefusal::{BadSignature, Malformed, Unknown};
+    use Refusal::{Malformed, Unknown, Unsigned};
 
     let good = claims();
     let head = |algorithm: &str, id: &str| json!({"alg": algorithm, "kid": id});
@@ -211,24 +212,24 @@ fn only_the_named_key_with_an_algorithm_of_its_own_is_believed() {
     let stranger_jwk = STRANGER.jwk();
     for (token, expected) in [
         (token.clone(), accepted()),
-        (STRANGER.sign(&good), refused(BadSignature)),
-        (format!("{message}.{other_signature}"), refused(BadSignature)),
-        (format!("{message}."), refused(BadSignature)),
-        (format!("{message}.{}", part("short")), refused(BadSignature)),
-        (format!("{message}.{signature}{signature}"), refused(BadSignature)),
-        (EC.signed_as(head("ES256", "ed"), &good), refused(BadSignature)),
-        (EC.signed_as(head("ES256", "rsa"), &good), refused(BadSignature)),
-        (EC.signed_as(head("RS256", "ec"), &good), refused(BadSignature)),
-        (EC.signed_as(head("ES384", "ec"), &good), refused(BadSignature)),
+        (STRANGER.sign(&good), refused(Unsigned)),
+        (format!("{message}.{other_signature}"), refused(Unsigned)),
+        (format!("{message}."), refused(Unsigned)),
+        (format!("{message}.{}", part("short")), refused(Unsigned)),
+        (format!("{message}.{signature}{signature}"), refused(Unsigned)),
+        (EC.signed_as(head("ES256", "ed"), &good), refused(Unsigned)),
+        (EC.signed_as(head("ES256", "rsa"), &good), refused(Unsigned)),
+        (EC.signed_as(head("RS256", "ec"), &good), refused(Unsigned)),
+        (EC.signed_as(head("ES384", "ec"), &good), refused(Unsigned)),
         (EC.signed_as(head("ES256", "gone"), &good), refused(Unknown)),
         (EC.signed_as(head("ES256", ""), &good), refused(Unknown)),
         // Without a key ID, only one key is suitable.
         (EC.signed_as(json!({"alg": "ES256"}), &good), accepted()),
-        (STRANGER.signed_as(json!({"alg": "ES256"}), &good), refused(BadSignature)),
+        (STRANGER.signed_as(json!({"alg": "ES256"}), &good), refused(Unsigned)),
         // Only keys of the set count.
         (
             STRANGER.signed_as(json!({"alg": "ES256", "jwk": stranger_jwk}), &good),
-            refused(BadSignature),
+            refused(Unsigned),
         ),
         (
             STRANGER
@@ -238,7 +239,7 @@ fn only_the_named_key_with_an_algorithm_of_its_own_is_believed() {
         (unsigned(&head("none", "ec")), refused(Malformed)),
         (unsigned(&head("None", "ec")), refused(Malformed)),
         (unsigned(&head("", "ec")), refused(Malformed)),
-        (unsigned(&head("ES256", "ec")), refused(BadSignature)),
+        (unsigned(&head("ES256", "ec")), refused(Unsigned)),
         (by_secret(Algorithm::HS256, modulus.as_bytes()), refused(Malformed)),
         (by_secret(Algorithm::HS512, b""), refused(Malformed)),
         (EC.signed_as(json!({"alg": 7, "kid": "ec"}), &good), refused(Malformed)),
@@ -288,10 +289,10 @@ fn a_key_that_is_not_there_tells_nothing() {
     ] {
         for signer in [&*EC, &*STRANGER] {
             let token = signer.signed_as(unknown.clone(), &claims);
-            assert_eq!(verdict(&token), refused(SignedRefusal::Unknown), "{claims}");
+            assert_eq!(verdict(&token), refused(Refusal::Unknown), "{claims}");
         }
         let token = STRANGER.signed_as(bad.clone(), &claims);
-        assert_eq!(verdict(&token), refused(SignedRefusal::BadSignature), "{claims}");
+        assert_eq!(verdict(&token), refused(Refusal::Unsigned), "{claims}");
     }
 }
 
@@ -317,7 +318,7 @@ fn without_a_name_no_key_is_guessed_among_several() {
     let second = Signer::new("second", Algorithm::ES256);
     let both = set(&[EC.jwk(), second.jwk()]).unwrap();
     let nameless = second.signed_as(json!({"alg": "ES256"}), &claims());
-    assert_eq!(both.verify(&nameless, "worker", NOW), refused(SignedRefusal::Unknown));
+    assert_eq!(both.verify(&nameless, "worker", NOW), refused(Refusal::Unknown));
     assert_eq!(both.verify(&second.sign(&claims()), "worker", NOW), accepted());
     // Two keys with one ID are both tried.
     let same = set(&[EC.jwk(), STRANGER.jwk()]).unwrap();
@@ -334,7 +335,7 @@ fn a_key_that_says_its_algorithm_is_for_no_other() {
     let by = |algorithm| Signer { id: "rsa", algorithm, key: RSA.key.clone() }.sign(&claims());
     assert_eq!(tokens.verify(&by(Algorithm::PS256), "worker", NOW), accepted());
     let other = tokens.verify(&by(Algorithm::RS256), "worker", NOW);
-    assert_eq!(other, refused(SignedRefusal::BadSignature));
+    assert_eq!(other, refused(Refusal::Unsigned));
 }
 
 #[test]
@@ -394,7 +395,7 @@ fn a_set_has_public_keys_to_check_by() {
 fn a_subject_of_any_characters_is_as_short_in_a_line_of_the_log() {
     for subject in ["\u{10ffff}".repeat(300), "\"\\\n".repeat(300)] {
         let token = EC.sign(&claims_with("sub", json!(subject)));
-        let verified = Verifier::verify(&tokens(), &token, "worker", NOW);
+        let verified = tokens().verify(&token, "worker", NOW);
         let Some(Ok(proof)) = verified else { panic!("{verified:?}") };
         let line = format!("{:?}", proof.to_string());
         assert!(line.len() < 600, "{}: {line}", line.len());
