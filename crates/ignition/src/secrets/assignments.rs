@@ -1,5 +1,7 @@
 //! Finds assignments of values to names: environment files, units, YAML, INI, XML, command lines.
 
+use std::mem;
+
 use super::found::start;
 use super::marks::is_masked;
 use super::names::{LONGEST_NAME, Sign, is_key_material};
@@ -23,35 +25,25 @@ pub(super) fn in_line(line: &str) -> impl Iterator<Item = Assignment<'_>> {
             b'=' | b':' | b' ' | b'>' => (&line[..at], &line[at + 1..]),
             _ => return None,
         };
-        // Most separators are spaces, and few of those follow an option.
-        let word = if byte == b' ' {
-            let word = &line[word_start..at];
-            word_start = at + 1;
-            word
-        } else {
-            ""
-        };
-        let (name, rest, sign) = match byte {
-            // `--password value`
-            b' ' => (word.strip_prefix("--").filter(|it| is_name(it))?, rest, Sign::Option),
+        // `--password value`. Most separators are spaces, and few of those follow an option.
+        if byte == b' ' {
+            let word = &line[mem::replace(&mut word_start, at + 1)..at];
+            let name = word.strip_prefix("--").filter(|it| !it.is_empty() && is_name(it))?;
+            return Some(Assignment { name, rest, sign: Sign::Option });
+        }
+        let name = name_before(before);
+        let before_name = before.strip_suffix(name).unwrap_or_default();
+        let (rest, sign) = match byte {
+            b':' if is_key(before, name, rest) => (rest, Sign::Colon),
             b'=' => {
-                let name = name_before(before);
-                let is_option = before.strip_suffix(name).is_some_and(|it| it.ends_with("--"));
+                let is_option = before_name.ends_with("--");
                 let sign = if is_option { Sign::Option } else { Sign::Equation };
                 // `=>` of Puppet and Ruby.
-                (name, rest.strip_prefix('>').unwrap_or(rest), sign)
-            }
-            b':' => {
-                let name = name_before(before);
-                (Some(name).filter(|name| is_key(before, name, rest))?, rest, Sign::Colon)
+                (rest.strip_prefix('>').unwrap_or(rest), sign)
             }
             // `<password>value</password>`
-            _ => {
-                let name = name_before(before);
-                let is_element =
-                    before.ends_with(name) && before[..before.len() - name.len()].ends_with('<');
-                (Some(name).filter(|_| is_element)?, rest, Sign::Equation)
-            }
+            b'>' if before_name.ends_with('<') => (rest, Sign::Equation),
+            _ => return None,
         };
         (!name.is_empty()).then_some(Assignment { name, rest, sign })
     })
@@ -106,37 +98,16 @@ fn name_before(text: &str) -> &str {
 
 /// A value that is written out, rather than computed, referenced or masked.
 pub(super) fn literal(rest: &str) -> Option<&str> {
-    const WORDS: [&str; 22] = [
-        "true",
-        "false",
-        "yes",
-        "no",
-        "on",
-        "off",
-        "null",
-        "none",
-        "nil",
-        "redacted",
-        "required",
-        "optional",
-        "string",
-        "changeme",
-        "ask",
-        "prompt",
-        "disabled",
-        "enabled",
-        "unset",
-        "undefined",
-        "stdin",
-        "env",
-    ];
     let value = written(rest)?;
     // These characters begin a list, a group or a block; within quotes they are ordinary ones.
     let is_open = !is_quoted(rest) && value.starts_with(['<', '{', '(', '[', '|', '>', '&', '=']);
-    let is_word = WORDS.iter().any(|word| value.eq_ignore_ascii_case(word));
-    let is_literal =
-        !is_open && !is_word && !is_computed(value) && !is_masked(value) && !is_call(value, rest);
-    is_literal.then_some(value)
+    match &value.to_ascii_lowercase()[..] {
+        "true" | "false" | "yes" | "no" | "on" | "off" | "null" | "none" | "nil" | "redacted"
+        | "required" | "optional" | "string" | "changeme" | "ask" | "prompt" | "disabled"
+        | "enabled" | "unset" | "undefined" | "stdin" | "env" => None,
+        _ if is_open || is_computed(value) || is_masked(value) || is_call(value, rest) => None,
+        _ => Some(value),
+    }
 }
 
 /// Returns `true` if a value refers to another one, or is computed. Punctuation alone does not decide: passwords begin

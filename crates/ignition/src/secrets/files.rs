@@ -4,11 +4,6 @@ use super::assignments::literal;
 use super::kind::SecretKind;
 use super::names::{Sign, by_name, is_base64};
 
-/// Suffixes of programs in which an unquoted word is a name.
-const CODE: [&str; 12] =
-    [".py", ".pyi", ".pl", ".pm", ".rb", ".js", ".ts", ".go", ".c", ".h", ".rs", ".java"];
-const INTERPRETERS: [&str; 4] = ["python", "perl", "ruby", "node"];
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// None of the other kinds.
@@ -36,40 +31,39 @@ impl FileKind {
         let mut commands = first.unwrap_or_default().split_ascii_whitespace();
         let is_interpreter = |command: &str| {
             let name = command.rsplit('/').next().unwrap_or_default();
-            INTERPRETERS.iter().any(|it| name.starts_with(it))
+            ["python", "perl", "ruby", "node"].iter().any(|it| name.starts_with(it))
         };
-        if commands.any(is_interpreter) {
-            return Self::Code;
-        }
-        Self::by_name(path)
+        if commands.any(is_interpreter) { Self::Code } else { Self::by_name(path) }
     }
 
     fn by_name(path: &str) -> Self {
         let lower = path.to_ascii_lowercase();
         let name = lower.rsplit('/').next().unwrap_or_default();
-        let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
-        match name {
-            ".pgpass" | "pgpass" | "pgpass.conf" => Self::PgPass,
-            "chap-secrets" | "pap-secrets" | "srp-secrets" => Self::Ppp,
-            "psk.txt" | "sasl_passwd" | "sasl-passwd" | "sasl_password" => Self::Pairs,
-            "shadow" | "shadow-" | "gshadow" | "smbpasswd" => Self::PasswordHashes,
-            "munge.key" | ".erlang.cookie" | "mongodb-keyfile" | "mongo-keyfile" => {
-                Self::Key(SecretKind::SharedKey)
-            }
-            "authkey" if lower.contains("corosync") || lower.contains("pacemaker") => {
-                Self::Key(SecretKind::SharedKey)
-            }
-            "krb5.keytab" => Self::Key(SecretKind::SharedKey),
-            _ if lower.contains("/cryptsetup-keys.d/") => Self::Key(SecretKind::DiskKey),
-            _ if lower.contains("/luks") && ends(&[".key", ".keyfile", "keyfile"]) => {
-                Self::Key(SecretKind::DiskKey)
-            }
-            _ if ends(&[".p12", ".pfx", ".jks", ".jceks", ".keystore", ".ppk"]) => {
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let is_disk_key = lower.contains("/cryptsetup-keys.d/")
+            || lower.contains("/luks") && (extension == "key" || name.ends_with("keyfile"));
+        let is_cluster = lower.contains("corosync") || lower.contains("pacemaker");
+        match (name, extension) {
+            (".pgpass" | "pgpass" | "pgpass.conf", _) => Self::PgPass,
+            ("chap-secrets" | "pap-secrets" | "srp-secrets", _) => Self::Ppp,
+            ("psk.txt" | "sasl_passwd" | "sasl-passwd" | "sasl_password", _) => Self::Pairs,
+            ("shadow" | "shadow-" | "gshadow" | "smbpasswd", _) => Self::PasswordHashes,
+            (
+                "munge.key" | ".erlang.cookie" | "mongodb-keyfile" | "mongo-keyfile"
+                | "krb5.keytab",
+                _,
+            ) => Self::Key(SecretKind::SharedKey),
+            ("authkey", _) if is_cluster => Self::Key(SecretKind::SharedKey),
+            _ if is_disk_key => Self::Key(SecretKind::DiskKey),
+            (_, "p12" | "pfx" | "jks" | "jceks" | "keystore" | "ppk") => {
                 Self::Key(SecretKind::PrivateKey)
             }
-            _ if ends(&[".keytab"]) => Self::Key(SecretKind::SharedKey),
-            _ if ends(&["keys"]) => Self::Keys,
-            _ if ends(&CODE) => Self::Code,
+            (_, "keytab") => Self::Key(SecretKind::SharedKey),
+            _ if name.ends_with("keys") => Self::Keys,
+            (
+                _,
+                "py" | "pyi" | "pl" | "pm" | "rb" | "js" | "ts" | "go" | "c" | "h" | "rs" | "java",
+            ) => Self::Code,
             _ if name.contains("htpasswd") || name.contains("htdigest") => Self::PasswordHashes,
             _ => Self::Other,
         }
@@ -77,31 +71,19 @@ impl FileKind {
 
     /// The secret in a line of such a file, or in a line of unmistakable format of any file.
     pub(super) fn in_line(self, line: &str) -> Option<(SecretKind, &str)> {
-        let is_quoted = |word: &str| word.starts_with('"') || word.starts_with('\'');
-        match self {
-            Self::PgPass => {
-                let password = line.splitn(5, ':').nth(4)?;
-                return (!password.is_empty()).then_some((SecretKind::Password, password));
+        let mut words = line.split_ascii_whitespace();
+        let password = match self {
+            Self::PgPass => line.splitn(5, ':').nth(4).filter(|it| !it.is_empty()),
+            Self::Ppp => words
+                .nth(2)
+                .map(|word| word.trim_matches('"'))
+                .filter(|it| !it.is_empty() && !it.starts_with(['@', '*', '&'])),
+            Self::Pairs => words.nth(1),
+            Self::Other | Self::PasswordHashes | Self::Keys | Self::Code | Self::Key(_) => {
+                return chrony_key(line, self == Self::Keys).or_else(|| ipsec_secret(line));
             }
-            Self::Ppp => {
-                let secret = line.split_ascii_whitespace().nth(2)?.trim_matches('"');
-                let is_secret = !secret.is_empty() && !secret.starts_with(['@', '*', '&']);
-                return is_secret.then_some((SecretKind::Password, secret));
-            }
-            Self::Pairs => {
-                let secret = line.split_ascii_whitespace().nth(1)?;
-                return Some((SecretKind::Password, secret));
-            }
-            Self::Other | Self::PasswordHashes | Self::Keys | Self::Code | Self::Key(_) => {}
-        }
-        chrony_key(line, self == Self::Keys).or_else(|| {
-            // ipsec.secrets: `… : PSK "SECRET"`; keys of other kinds are in files that it names.
-            let (kind, rest) = ipsec_kind(line)?;
-            let value = rest.split_ascii_whitespace().next()?;
-            let is_encoded = || ["0s", "0x", "0t"].iter().any(|it| value.starts_with(it));
-            let is_value = is_quoted(value) || is_encoded();
-            is_value.then(|| (kind, value.trim_matches(['"', '\''])))
-        })
+        };
+        password.map(|password| (SecretKind::Password, password))
     }
 
     /// The secret that a file of this kind is as a whole.
@@ -122,54 +104,46 @@ impl FileKind {
     }
 }
 
-/// The kind of secret in a line of ipsec.secrets, and the rest of the line. IPv6 identities contain colons too.
-fn ipsec_kind(line: &str) -> Option<(SecretKind, &str)> {
+/// Parses `… : PSK "SECRET"` of ipsec.secrets; keys of other kinds are in files that it names. IPv6 identities contain
+/// colons too.
+fn ipsec_secret(line: &str) -> Option<(SecretKind, &str)> {
     const KINDS: [(&str, SecretKind); 4] = [
         ("PSK", SecretKind::SharedKey),
         ("XAUTH", SecretKind::Password),
         ("EAP", SecretKind::Password),
         ("NTLM", SecretKind::Password),
     ];
-    line.match_indices(':').find_map(|(at, _)| {
+    let (kind, rest) = line.match_indices(':').find_map(|(at, _)| {
         let rest = line[at + 1..].trim_ascii_start();
         let is_apart = |rest: &&str| rest.starts_with([' ', '\t']);
         let of = |(name, kind): &(&str, SecretKind)| {
             Some((*kind, rest.strip_prefix(name).filter(is_apart)?))
         };
         KINDS.iter().find_map(of)
-    })
+    })?;
+    let value = rest.split_ascii_whitespace().next()?;
+    let is_value = ["\"", "'", "0s", "0x", "0t"].iter().any(|it| value.starts_with(it));
+    is_value.then(|| (kind, value.trim_matches(['"', '\''])))
 }
 
 /// Parses `ID TYPE KEY` of chrony's and ntpd's keys. The type is optional if the file contains only keys.
 fn chrony_key(line: &str, may_lack_type: bool) -> Option<(SecretKind, &str)> {
-    const TYPES: [&str; 16] = [
-        "M",
-        "MD5",
-        "SHA1",
-        "SHA256",
-        "SHA384",
-        "SHA512",
-        "SHA3-224",
-        "SHA3-256",
-        "SHA3-384",
-        "SHA3-512",
-        "TIGER",
-        "WHIRLPOOL",
-        "AES128",
-        "AES256",
-        "AES128CMAC",
-        "RMD160",
-    ];
     let mut words = line.split_ascii_whitespace();
-    let (id, kind) = (words.next()?, words.next()?);
-    let is_id = id.len() <= 10 && id.bytes().all(|byte| byte.is_ascii_digit());
-    let is_known = TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known));
-    let Some(key) = words.next().filter(|_| is_id && is_known) else {
+    let id = words.next()?;
+    if id.len() > 10 || !id.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let (kind, third, fourth) = (words.next()?, words.next(), words.next());
+    let key = match &kind.to_ascii_uppercase()[..] {
+        "M" | "MD5" | "SHA1" | "SHA256" | "SHA384" | "SHA512" | "SHA3-224" | "SHA3-256"
+        | "SHA3-384" | "SHA3-512" | "TIGER" | "WHIRLPOOL" | "AES128" | "AES256" | "AES128CMAC"
+        | "RMD160" => {
+            let is_last = fourth.is_none_or(|word| word.starts_with('#'));
+            third.filter(|key| key.len() >= 4 && is_last)
+        }
         // The old format without a type: `1 KEY`.
-        let is_key = may_lack_type && is_id && words.next().is_none();
-        return (is_key && kind.len() >= 20 && is_base64(kind))
-            .then_some((SecretKind::SharedKey, kind));
+        _ if may_lack_type && fourth.is_none() && kind.len() >= 20 && is_base64(kind) => Some(kind),
+        _ => None,
     };
-    let is_last = words.next().is_none_or(|word| word.starts_with('#'));
-    (key.len() >= 4 && is_last).then_some((SecretKind::SharedKey, key))
+    key.map(|key| (SecretKind::SharedKey, key))
 }

@@ -12,12 +12,12 @@ pub(super) fn has_secret(text: &str) -> bool {
                 let (indentation, member) = member(line);
                 // An item begins; references to other objects within it are indented more.
                 let begins = member.len() < line.len() && member.starts_with("apiVersion:");
-                if begins && item.column().is_none_or(|column| indentation <= column) {
+                if begins && item.kind.or(item.data).is_none_or(|column| indentation <= column) {
                     item = ManifestItem::default();
                 }
                 let next = lines.peek().map_or(0, |next| indented(next));
                 item.read(indentation, member, next);
-                if item.is_secret() {
+                if item.kind.is_some() && item.kind == item.data {
                     return true;
                 }
             }
@@ -46,14 +46,6 @@ impl ManifestItem {
             }
             _ => {}
         }
-    }
-
-    fn column(&self) -> Option<usize> {
-        self.kind.or(self.data)
-    }
-
-    fn is_secret(&self) -> bool {
-        self.kind.is_some() && self.kind == self.data
     }
 }
 

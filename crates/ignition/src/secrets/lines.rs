@@ -132,58 +132,40 @@ fn unquoted(word: &str) -> &str {
     word.trim_end_matches(';').trim_matches(['"', '\''])
 }
 
-/// Directives whose next word is a password in any form.
-const PASSWORD_DIRECTIVES: [&str; 14] = [
-    "requirepass",
-    "masterauth",
-    "sentinel-pass",
-    "bindpw",
-    "rootbindpw",
-    "rootpw",
-    "auth_pass",
-    "passphrase",
-    "bindpasswd",
-    "ldap_bind_passwd",
-    "smtp_auth_password",
-    "authpassword",
-    "rocommunity",
-    "rwcommunity",
-];
-
 /// Recognises `NAME VALUE`, the format of daemons without an assignment sign.
 fn directive(line: &str) -> Option<(SecretKind, &str)> {
     let mut words = line.split_ascii_whitespace();
     let first = words.next()?;
     let second = words.next()?;
     let count = 2 + words.clone().take(8).count();
-    let is_literal = |word: &str| literal(unquoted(word)).is_some();
     let password = |word| Some((SecretKind::Password, unquoted(word)));
-    if PASSWORD_DIRECTIVES.contains(&first) {
+    let literal_password = |word| password(word).filter(|(_, value)| literal(value).is_some());
+    let shared_key =
+        |word| Some((SecretKind::SharedKey, unquoted(word))).filter(|(_, key)| key.len() >= 8);
+    // Directives whose next word is a password in any form.
+    if let "requirepass" | "masterauth" | "sentinel-pass" | "bindpw" | "rootbindpw" | "rootpw"
+    | "auth_pass" | "passphrase" | "bindpasswd" | "ldap_bind_passwd" | "smtp_auth_password"
+    | "authpassword" | "rocommunity" | "rwcommunity" = first
+    {
         // `rootpw --plaintext PASSWORD` of a kickstart file.
-        let value = [second].into_iter().chain(words).find(|word| !word.starts_with("--"))?;
-        return is_literal(value).then(|| password(value))?;
+        let mut words = [second].into_iter().chain(words);
+        return words.find(|word| !word.starts_with("--")).and_then(literal_password);
     }
     let is_quoted = |word: &str| word.starts_with('"') && unquoted(word).len() >= 4;
     match first.trim_matches(['"', ':']) {
         // `secret "…";` of BIND, chrony's and others' keys.
-        "secret" if second.starts_with('"') && line.trim_end().ends_with(';') => {
-            let value = unquoted(second);
-            (value.len() >= 8).then_some((SecretKind::SharedKey, value))
-        }
+        "secret" if second.starts_with('"') && line.trim_end().ends_with(';') => shared_key(second),
         // The one-line form: `key NAME { …; secret "…"; };`.
         "key" if line.contains('{') => {
-            let value = unquoted(words.skip_while(|word| *word != "secret").nth(1)?);
-            (value.len() >= 8).then_some((SecretKind::SharedKey, value))
+            words.skip_while(|word| *word != "secret").nth(1).and_then(shared_key)
         }
-        "password" | "password2" if count == 2 && is_no_module(second) && is_literal(second) => {
-            password(second)
-        }
+        "password" | "password2" if count == 2 && is_no_module(second) => literal_password(second),
         // GRUB: `password USER PASSWORD`.
         "password" if count == 3 && is_no_module(second) && !second.ends_with(':') => {
             let value = words.next()?;
             let is_named = second.bytes().all(|byte| byte.is_ascii_alphanumeric());
             let is_password = value.bytes().any(|byte| !byte.is_ascii_lowercase());
-            (is_named && is_password && is_literal(value)).then(|| password(value))?
+            literal_password(value).filter(|_| is_named && is_password)
         }
         "sasl_passwd" | "wpa_passphrase" if is_quoted(second) => password(second),
         // SNMP: `createUser NAME SHA "PASSWORD" AES "PASSWORD"`.
@@ -191,8 +173,7 @@ fn directive(line: &str) -> Option<(SecretKind, &str)> {
         // HAProxy: `stats auth USER:PASSWORD`, `user NAME insecure-password PASSWORD`.
         "stats" if second == "auth" => {
             let (_, value) = words.next()?.split_once(':')?;
-            let is_named = value.eq_ignore_ascii_case("password");
-            (is_literal(value) && !is_named).then(|| password(value))?
+            literal_password(value).filter(|_| !value.eq_ignore_ascii_case("password"))
         }
         "user" if words.next() == Some("insecure-password") => words.next().and_then(password),
         // FRR: `neighbor ADDRESS password PASSWORD`.
@@ -200,8 +181,7 @@ fn directive(line: &str) -> Option<(SecretKind, &str)> {
         "ip" | "isis" | "area" | "enable" | "username" => {
             let after = |key: &str| line.split_once(key).map(|(_, rest)| rest);
             let rest = after(" message-digest-key ").or_else(|| after(" password "))?;
-            let value = rest.split_ascii_whitespace().rfind(|word| is_literal(word))?;
-            password(value)
+            rest.split_ascii_whitespace().rev().find_map(literal_password)
         }
         _ => None,
     }
@@ -214,34 +194,19 @@ fn is_no_module(word: &str) -> bool {
     !KEYWORDS.contains(&word) && !word.starts_with(['[', '-', '@'])
 }
 
-/// Options of commands that take a login or a password: the command, the option, and true for a login.
-static OPTIONS: &[(&str, &str, bool)] = &[
-    ("curl", "-u", true),
-    ("curl", "--user", true),
-    ("curl", "-U", true),
-    ("curl", "--proxy-user", true),
-    ("skopeo", "--creds", true),
-    ("skopeo", "--src-creds", true),
-    ("skopeo", "--dest-creds", true),
-    ("podman", "--creds", true),
-    ("buildah", "--creds", true),
-    ("podman login", "-p", false),
-    ("docker login", "-p", false),
-    ("oc login", "-p", false),
-    ("sshpass", "-p", false),
-    ("ldapsearch", "-w", false),
-    ("ldapmodify", "-w", false),
-    ("ldapadd", "-w", false),
-    ("ipmitool", "-P", false),
-    ("openssl", "-passin", true),
-    ("openssl", "-passout", true),
-    ("openssl", "-pass", true),
-    ("openssl", "-k", false),
-    ("openssl", "-K", false),
-    ("redis-cli", "-a", false),
-    ("kinit", "-w", false),
-    ("net", "-U", true),
-    ("smbclient", "-U", true),
+/// Options of commands that take a login or a password: the commands, the options, and true for logins.
+static OPTIONS: &[(&[&str], &[&str], bool)] = &[
+    (&["curl"], &["-u", "--user", "-U", "--proxy-user"], true),
+    (&["skopeo"], &["--creds", "--src-creds", "--dest-creds"], true),
+    (&["podman", "buildah"], &["--creds"], true),
+    (&["podman login", "docker login", "oc login", "sshpass"], &["-p"], false),
+    (&["ldapsearch", "ldapmodify", "ldapadd"], &["-w"], false),
+    (&["ipmitool"], &["-P"], false),
+    (&["openssl"], &["-passin", "-passout", "-pass"], true),
+    (&["openssl"], &["-k", "-K"], false),
+    (&["redis-cli"], &["-a"], false),
+    (&["kinit"], &["-w"], false),
+    (&["net", "smbclient"], &["-U"], true),
 ];
 
 /// The value of an option in the same word. Short options of curl without a value can precede it, as in `-sku`.
@@ -258,43 +223,50 @@ fn attached<'a>(command: &str, option: &str, word: &'a str) -> Option<&'a str> {
     }
 }
 
-/// Finds a password in the arguments of a command.
+/// Finds a password in the arguments of a command, or in its input.
 fn command(line: &str) -> Option<(SecretKind, &str)> {
-    let is_option = |word: &&str| word.starts_with('-');
-    if line.contains(" -") {
-        for (command, option, is_login) in OPTIONS {
-            let Some((_, arguments)) = line.split_once(command) else { continue };
-            let mut words = arguments.split_ascii_whitespace().take(64).peekable();
-            while let Some(word) = words.next() {
-                let attached = attached(command, option, word);
-                let value = match attached {
-                    Some("") => words.peek().copied().filter(|word| !is_option(word)),
-                    Some(rest) if option.starts_with("--") => rest.strip_prefix('='),
-                    Some(rest) if *command == "curl" || *command == "sshpass" => Some(rest),
-                    _ => None,
-                };
-                let value = value.map(unquoted);
-                let password =
-                    value.and_then(|value| match (*is_login, value.split_once([':', '%'])) {
-                        // openssl's `pass:PASSWORD`; `file:` and `env:` name a source.
-                        (true, Some((source, password))) if *command == "openssl" => {
-                            Some(password).filter(|_| source == "pass")
-                        }
-                        (true, Some((_, password))) => Some(password),
-                        (true, None) => None,
-                        (false, _) => Some(value),
-                    });
-                if let Some(password) = password.filter(|it| literal(it).is_some()) {
-                    return Some((SecretKind::Password, password));
-                }
+    let options = if line.contains(" -") { OPTIONS } else { &[] };
+    let password = options.iter().find_map(|(commands, options, is_login)| {
+        commands.iter().find_map(|command| {
+            let (_, arguments) = line.split_once(command)?;
+            options.iter().find_map(|option| argument(arguments, command, option, *is_login))
+        })
+    });
+    password.or_else(|| piped(line)).map(|password| (SecretKind::Password, password))
+}
+
+/// The password in an option of a command.
+fn argument<'a>(
+    arguments: &'a str,
+    command: &str,
+    option: &str,
+    is_login: bool,
+) -> Option<&'a str> {
+    let mut words = arguments.split_ascii_whitespace().take(64).peekable();
+    while let Some(word) = words.next() {
+        let value = match attached(command, option, word) {
+            Some("") => words.peek().copied().filter(|word| !word.starts_with('-')),
+            Some(rest) if option.starts_with("--") => rest.strip_prefix('='),
+            Some(rest) if matches!(command, "curl" | "sshpass") => Some(rest),
+            _ => None,
+        };
+        let password = value.map(unquoted).and_then(|value| {
+            if !is_login {
+                return Some(value);
             }
+            let (source, password) = value.split_once([':', '%'])?;
+            // openssl's `pass:PASSWORD`; `file:` and `env:` name a source.
+            (command != "openssl" || source == "pass").then_some(password)
+        });
+        if let Some(password) = password.filter(|it| literal(it).is_some()) {
+            return Some(password);
         }
     }
-    piped(line)
+    None
 }
 
 /// Recognises `echo USER:PASSWORD | chpasswd`, and passwords piped to other commands.
-fn piped(line: &str) -> Option<(SecretKind, &str)> {
+fn piped(line: &str) -> Option<&str> {
     const READERS: [&str; 7] = [
         "chpasswd",
         "passwd --stdin",
@@ -310,5 +282,5 @@ fn piped(line: &str) -> Option<(SecretKind, &str)> {
     let word = words.split_ascii_whitespace().rfind(|word| !word.starts_with('-'))?;
     let word = unquoted(word);
     let password = word.split_once(':').map_or(word, |(_, password)| password);
-    literal(password).map(|password| (SecretKind::Password, password))
+    literal(password)
 }

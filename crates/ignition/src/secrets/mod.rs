@@ -99,34 +99,35 @@ pub fn secrets(config: &Config, budget: &mut UnpackBudget) -> Vec<Secret> {
     for unit in &body.systemd.units {
         found.unit(unit);
     }
-    for user in &body.passwd.users {
-        let hash = user.password_hash.as_deref();
-        found.hash(|| SecretPlace::User(user.name.clone()), hash);
-    }
-    for group in &body.passwd.groups {
-        let hash = group.password_hash.as_deref();
-        found.hash(|| SecretPlace::Group(group.name.clone()), hash);
+    let users = body.passwd.users.iter();
+    let users = users.map(|it| (SecretPlace::User(it.name.clone()), &it.password_hash));
+    let groups = body.passwd.groups.iter();
+    let groups = groups.map(|it| (SecretPlace::Group(it.name.clone()), &it.password_hash));
+    for (place, hash) in users.chain(groups) {
+        // Placeholders such as `*` and `!`, which no password matches, are no secret.
+        if hash.as_ref().is_some_and(|hash| hash.contains('$') || hash.len() >= 13) {
+            found.add(&place, SecretKind::PasswordHash);
+        }
     }
     for luks in &body.storage.luks {
-        let place = || SecretPlace::Luks(luks.name.clone());
+        let place = SecretPlace::Luks(luks.name.clone());
         if !matches!(Contents::read(&luks.key_file, budget), Contents::Nothing) {
-            found.add(place(), SecretKind::DiskKey);
+            found.add(&place, SecretKind::DiskKey);
         }
-        found.resource(place, &luks.key_file);
-        let config = luks.clevis.custom.config.as_deref().unwrap_or_default();
-        found.text(place, config);
+        found.resource(&place, &luks.key_file);
+        found.text(&place, luks.clevis.custom.config.as_deref());
     }
     found.0.extend(in_arguments(&body.kernel_arguments.should_exist));
     let references = &body.ignition.config;
     for resource in references.merge.iter().chain([&references.replace]) {
-        found.resource(|| SecretPlace::Field("ignition.config"), resource);
+        found.resource(&SecretPlace::Field("ignition.config"), resource);
     }
     for resource in &body.ignition.security.tls.certificate_authorities {
-        found.resource(|| SecretPlace::Field("ignition.security"), resource);
+        found.resource(&SecretPlace::Field("ignition.security"), resource);
     }
     let proxy = &body.ignition.proxy;
-    for url in [&proxy.http_proxy, &proxy.https_proxy].into_iter().flatten() {
-        found.text(|| SecretPlace::Field("ignition.proxy"), url);
+    for url in [&proxy.http_proxy, &proxy.https_proxy] {
+        found.text(&SecretPlace::Field("ignition.proxy"), url.as_deref());
     }
     found.0.into_iter().collect()
 }
@@ -141,28 +142,28 @@ pub fn in_arguments(arguments: &[String]) -> impl Iterator<Item = Secret> {
 struct SecretCollector(BTreeSet<Secret>);
 
 impl SecretCollector {
-    fn add(&mut self, place: SecretPlace, kind: SecretKind) {
-        self.0.insert(Secret { place, kind });
+    fn add(&mut self, place: &SecretPlace, kind: SecretKind) {
+        self.0.insert(Secret { place: place.clone(), kind });
     }
 
-    fn text(&mut self, place: impl Fn() -> SecretPlace, text: &str) {
-        self.search(place, None, text.as_bytes());
+    fn text(&mut self, place: &SecretPlace, text: Option<&str>) {
+        self.search(place, None, text.unwrap_or_default().as_bytes());
     }
 
-    fn search(&mut self, place: impl Fn() -> SecretPlace, path: Option<&str>, bytes: &[u8]) {
+    fn search(&mut self, place: &SecretPlace, path: Option<&str>, bytes: &[u8]) {
         for kind in search::find(path, bytes) {
-            self.add(place(), kind);
+            self.add(place, kind);
         }
     }
 
     fn file(&mut self, file: &File, budget: &mut UnpackBudget) {
-        let place = || SecretPlace::File(file.path.clone());
+        let place = SecretPlace::File(file.path.clone());
         for resource in std::iter::once(&file.contents).chain(&file.append) {
-            self.resource(place, resource);
+            self.resource(&place, resource);
             match Contents::read(resource, budget) {
-                Contents::Bytes(bytes) => self.search(place, Some(&file.path), &bytes),
+                Contents::Bytes(bytes) => self.search(&place, Some(&file.path), &bytes),
                 Contents::Unreadable(Unreadable::TooLarge) => {
-                    self.add(place(), SecretKind::Unsearched(PassedOver::Packed));
+                    self.add(&place, SecretKind::Unsearched(PassedOver::Packed));
                 }
                 _ => {}
             }
@@ -170,33 +171,21 @@ impl SecretCollector {
     }
 
     /// Searches headers and URL of a resource, not its contents.
-    fn resource(&mut self, place: impl Fn() -> SecretPlace, resource: &Resource) {
+    fn resource(&mut self, place: &SecretPlace, resource: &Resource) {
         for header in &resource.http_headers {
             let is_set = header.value.as_deref().is_some_and(|value| !value.is_empty());
             if is_set && names::is_secret_header(&header.name) {
-                self.add(place(), SecretKind::Header);
+                self.add(place, SecretKind::Header);
             }
         }
-        let source = resource.source.as_deref().unwrap_or_default();
-        if !source.starts_with("data:") {
-            self.text(place, source);
-        }
+        self.text(place, resource.source.as_deref().filter(|it| !it.starts_with("data:")));
     }
 
     fn unit(&mut self, unit: &Unit) {
-        let contents = unit.contents.as_deref().unwrap_or_default();
-        self.text(|| SecretPlace::Unit(unit.name.clone()), contents);
+        self.text(&SecretPlace::Unit(unit.name.clone()), unit.contents.as_deref());
         for dropin in &unit.dropins {
-            let place =
-                || SecretPlace::Dropin { unit: unit.name.clone(), name: dropin.name.clone() };
-            self.text(place, dropin.contents.as_deref().unwrap_or_default());
-        }
-    }
-
-    /// Adds a password hash. Placeholders such as `*` and `!`, which no password matches, are no secret.
-    fn hash(&mut self, place: impl Fn() -> SecretPlace, hash: Option<&str>) {
-        if hash.is_some_and(|hash| hash.contains('$') || hash.len() >= 13) {
-            self.add(place(), SecretKind::PasswordHash);
+            let (unit, name) = (unit.name.clone(), dropin.name.clone());
+            self.text(&SecretPlace::Dropin { unit, name }, dropin.contents.as_deref());
         }
     }
 }

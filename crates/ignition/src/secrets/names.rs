@@ -1,6 +1,9 @@
 //! Classifies a value by its name.
 
-use super::kind::SecretKind;
+use super::found::is_mixed;
+use super::kind::SecretKind::{
+    self, EncryptionKey, Password, PasswordHash, PrivateKey, RegistryLogin, SharedKey, Token,
+};
 
 /// Syntax of an assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,63 +19,25 @@ pub(super) enum Sign {
 /// Maximum length of an examined name, in bytes.
 pub(super) const LONGEST_NAME: usize = 96;
 
-/// Endings of secret names, without regard to case, `_`, `-` and `.`, each with the minimum length of a value in bytes,
-/// so that a word that only names a secret does not count.
-static ENDINGS: &[(&str, usize, SecretKind)] = &[
-    ("password", 1, SecretKind::Password),
-    ("passphrase", 1, SecretKind::Password),
-    ("passcode", 1, SecretKind::Password),
-    ("passwort", 1, SecretKind::Password),
-    ("authpass", 1, SecretKind::Password),
-    ("bindpw", 1, SecretKind::Password),
-    ("rootpw", 1, SecretKind::Password),
-    ("sshpw", 1, SecretKind::Password),
-    ("bindpasswd", 1, SecretKind::Password),
-    ("authtok", 1, SecretKind::Password),
-    ("passwordhash", 13, SecretKind::PasswordHash),
-    ("dockerconfigjson", 1, SecretKind::RegistryLogin),
-    ("dockercfg", 1, SecretKind::RegistryLogin),
-    ("privatekey", 8, SecretKind::PrivateKey),
-    ("privatekeydata", 8, SecretKind::PrivateKey),
-    ("privateexponent", 8, SecretKind::PrivateKey),
-    ("clientkeydata", 8, SecretKind::PrivateKey),
-    ("presharedkey", 8, SecretKind::SharedKey),
-    ("psk", 8, SecretKind::SharedKey),
-    ("saepassword", 1, SecretKind::Password),
-    ("wepkey0", 5, SecretKind::SharedKey),
-    ("wepkey1", 5, SecretKind::SharedKey),
-    ("wepkey2", 5, SecretKind::SharedKey),
-    ("wepkey3", 5, SecretKind::SharedKey),
-    ("sharedkey", 8, SecretKind::SharedKey),
-    ("sharedaccesskey", 8, SecretKind::SharedKey),
-    ("accountkey", 8, SecretKind::SharedKey),
-    ("storagekey", 8, SecretKind::SharedKey),
-    ("symmkey", 8, SecretKind::SharedKey),
-    ("gossipkey", 8, SecretKind::SharedKey),
-    ("encryptionkey", 8, SecretKind::EncryptionKey),
-    ("encryptkey", 8, SecretKind::EncryptionKey),
-    ("masterkey", 8, SecretKind::EncryptionKey),
-    ("certificatekey", 64, SecretKind::EncryptionKey),
-    ("token", 8, SecretKind::Token),
-    ("tokenid", 100, SecretKind::Token),
-    ("apikey", 8, SecretKind::Token),
-    ("accesskey", 8, SecretKind::Token),
-    ("secretkey", 8, SecretKind::Token),
-    ("secretkeybase", 8, SecretKind::Token),
-    ("secretid", 16, SecretKind::Token),
-    ("clientsecret", 8, SecretKind::Token),
-    ("sharedsecret", 8, SecretKind::Token),
-    ("appsecret", 8, SecretKind::Token),
-    ("cookiesecret", 8, SecretKind::Token),
-    ("sessionsecret", 8, SecretKind::Token),
-    ("signingkey", 8, SecretKind::Token),
-    ("signingsecret", 8, SecretKind::Token),
-    ("webhooksecret", 8, SecretKind::Token),
-    ("authkey", 8, SecretKind::Token),
-    ("hmackey", 8, SecretKind::Token),
-    ("licensekey", 8, SecretKind::Token),
-    ("licencekey", 8, SecretKind::Token),
-    ("activationkey", 8, SecretKind::Token),
+/// Endings of secret names, without regard to case, `_`, `-` and `.`, with the minimum length of a value in bytes, so
+/// that a word that only names a secret does not count.
+static ENDINGS: &[(SecretKind, usize, &[&str])] = &[
+    (Password, 1, &["password", "passphrase", "passcode", "passwort", "authpass", "bindpw"]),
+    (Password, 1, &["rootpw", "sshpw", "bindpasswd", "authtok"]),
+    (PasswordHash, 13, &["passwordhash"]),
+    (RegistryLogin, 1, &["dockerconfigjson", "dockercfg"]),
+    (PrivateKey, 8, &["privatekey", "privatekeydata", "privateexponent", "clientkeydata"]),
+    (SharedKey, 5, &["wepkey0", "wepkey1", "wepkey2", "wepkey3"]),
+    (SharedKey, 8, &["psk", "sharedkey", "sharedaccesskey", "accountkey", "storagekey"]),
+    (SharedKey, 8, &["symmkey", "gossipkey"]),
+    (EncryptionKey, 8, &["encryptionkey", "encryptkey", "masterkey"]),
+    (EncryptionKey, 64, &["certificatekey"]),
+    (Token, 8, &["token", "apikey", "accesskey", "secretkey", "secretkeybase", "clientsecret"]),
+    (Token, 8, &["sharedsecret", "appsecret", "cookiesecret", "sessionsecret", "signingkey"]),
+    (Token, 8, &["signingsecret", "webhooksecret", "authkey", "hmackey", "licensekey"]),
+    (Token, 8, &["licencekey", "activationkey"]),
+    (Token, 16, &["secretid"]),
+    (Token, 100, &["tokenid"]),
 ];
 
 /// Words that a secret name ends with, as separate words: `smtp_pass`, `SMTPPass`, and not `bypass`.
@@ -85,7 +50,7 @@ const WHOLE: [&str; 6] = ["passwd", "encrypt", "key", "httpbasicauth", "basicaut
 pub(super) fn may_be_secret(name: &str) -> bool {
     let mut buffer = [0; LONGEST_NAME];
     squashed(name, &mut buffer).is_some_and(|key| {
-        ENDINGS.iter().any(|(ending, _, _)| key.ends_with(ending))
+        by_ending(key).is_some()
             || PASSWORD_WORDS.iter().any(|word| key.ends_with(word))
             || ["secret", "setcredential", "setcredentialbinary"].iter().any(|it| key.ends_with(it))
             || WHOLE.contains(&key)
@@ -106,31 +71,31 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
     }
     if let Some((least, kind)) = by_ending(key) {
         // A token is one word.
-        let is_value = kind == SecretKind::Password || !value.contains(' ') && may_be_key(value);
+        let is_value = kind == Password || !value.contains(' ') && may_be_key(value);
         return (value.len() >= least && is_value).then_some(kind);
     }
     match key {
         // `SetCredential=NAME:VALUE` of a unit, and the kernel argument; the encrypted form has another name.
         _ if key.ends_with("setcredential") || key.ends_with("setcredentialbinary") => {
             let value = value.split_once(':').map(|(_, value)| value);
-            return value.filter(|it| !it.is_empty()).map(|_| SecretKind::Password);
+            return value.filter(|it| !it.is_empty()).map(|_| Password);
         }
         // `passwd: files sss` is a line of nsswitch.conf.
         "passwd" if !is_equation => return None,
-        "encrypt" if value.len() >= 24 && is_base64(value) => return Some(SecretKind::SharedKey),
+        "encrypt" if value.len() >= 24 && is_base64(value) => return Some(SharedKey),
         // Ceph keys have 28 bytes.
         "key" if value.len() == 40 && value.ends_with("==") && is_base64(value) => {
-            return Some(SecretKind::SharedKey);
+            return Some(SharedKey);
         }
         "httpbasicauth" | "basicauth" | "userpwd" if value.contains(':') => {
-            return Some(SecretKind::Password);
+            return Some(Password);
         }
         _ => {}
     }
     if PASSWORD_WORDS.iter().any(|word| key.ends_with(word)) && ends_with_word(name) {
         // `pass=2` is a number, of an attempt or of a file system's check.
-        let is_digit = value.len() == 1 && value.bytes().all(|byte| byte.is_ascii_digit());
-        return (!is_digit).then_some(SecretKind::Password);
+        let is_digit = matches!(value.as_bytes(), [b'0'..=b'9']);
+        return (!is_digit).then_some(Password);
     }
     // `--tls-secret=NAME` names a Kubernetes object, also with its namespace.
     if sign == Sign::Option && is_object_name(value) {
@@ -139,13 +104,16 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
     // `secret: NAME` names one; key material is long, and one word.
     let is_key = is_equation && value.len() >= 8 || value.len() >= 16 && is_base64(value);
     let is_value = is_key && !value.contains(' ') && may_be_key(value);
-    (key.ends_with("secret") && is_value).then_some(SecretKind::Token)
+    (key.ends_with("secret") && is_value).then_some(Token)
 }
 
 /// Kind and minimum value length in bytes by the ending of a name.
 fn by_ending(key: &str) -> Option<(usize, SecretKind)> {
-    let endings = ENDINGS.iter().filter(|(ending, _, _)| key.ends_with(ending));
-    endings.max_by_key(|it| it.0.len()).map(|(_, least, kind)| (*least, *kind))
+    let endings = ENDINGS.iter().flat_map(|(kind, least, endings)| {
+        let endings = endings.iter().filter(|ending| key.ends_with(**ending));
+        endings.map(|ending| (ending.len(), *least, *kind))
+    });
+    endings.max_by_key(|it| it.0).map(|(_, least, kind)| (least, kind))
 }
 
 /// Kind of a value by its name, for values of any length and form.
@@ -156,9 +124,9 @@ pub(super) fn by_name_alone(name: &str) -> Option<SecretKind> {
         return Some(kind);
     }
     if PASSWORD_WORDS.iter().any(|word| key.ends_with(word)) && ends_with_word(name) {
-        return Some(SecretKind::Password);
+        return Some(Password);
     }
-    key.ends_with("secret").then_some(SecretKind::Token)
+    key.ends_with("secret").then_some(Token)
 }
 
 /// Returns `true` if a value consists of words in lower case, like the names of Kubernetes objects.
@@ -177,12 +145,9 @@ fn may_be_key(value: &str) -> bool {
 /// Returns `true` if a value is key material in base64, even if it begins like a path: padded, or at least 32
 /// characters of all kinds with few slashes.
 pub(super) fn is_key_material(value: &str) -> bool {
-    let sorts: [fn(&u8) -> bool; 3] =
-        [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit];
-    let is_mixed = || sorts.iter().all(|is| value.as_bytes().iter().any(is));
     let is_padded = value.len() >= 16 && value.ends_with('=');
     let is_long = || value.len() >= 32 && value.split('/').count() * 8 <= value.len();
-    is_base64(value) && (is_padded || is_long()) && is_mixed()
+    is_base64(value) && (is_padded || is_long()) && is_mixed(value)
 }
 
 /// A name in lower case, reduced to letters and digits.

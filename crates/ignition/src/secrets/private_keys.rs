@@ -5,8 +5,7 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::found::{Hit, run};
-use super::kind::SecretKind;
+use super::found::{Mark, run};
 use super::tokens::Alphabet;
 
 /// Endings of the labels of PEM blocks with a key.
@@ -18,10 +17,9 @@ const LABELS: [&str; 5] = [
     "OpenVPN tls-crypt-v2 server key",
 ];
 
-/// Recognises a PEM block, with line ends as they are or as `
-/// `.
-pub(super) fn pem(text: &str, mark: Range<usize>) -> Hit {
-    let rest = &text[mark.end..];
+/// Recognises a PEM block, with line ends as they are or as `\n`.
+pub(super) fn pem(mark: Mark<'_>) -> Option<Range<usize>> {
+    let rest = mark.after();
     let label = run(rest, 64, |byte| byte.is_ascii_alphanumeric() || b" -".contains(&byte));
     let label = &label[..label.find("-----")?];
     if !LABELS.iter().any(|known| label.ends_with(known)) {
@@ -33,61 +31,59 @@ pub(super) fn pem(text: &str, mark: Range<usize>) -> Hit {
     // An escaped line end, in a quoted text.
     let escaped = body.trim_start_matches("\\r").strip_prefix("\\n");
     let body = escaped.unwrap_or(body);
-    let is_body = (is_broken || escaped.is_some())
-        && body.bytes().next().is_some_and(|byte| Alphabet::Base64.has(byte));
     // The end is searched only for a key, because the search can be long.
-    is_body.then(|| {
-        let end = body.find("-----END").map_or(text.len(), |end| text.len() - body.len() + end);
-        (SecretKind::PrivateKey, mark.start..end)
-    })
+    ((is_broken || escaped.is_some()) && begins_base64(body))
+        .then(|| mark.through(body.split("-----END").next().unwrap_or_default()))
+}
+
+fn begins_base64(body: &str) -> bool {
+    body.bytes().next().is_some_and(|byte| Alphabet::Base64.has(byte))
 }
 
 /// Recognises a file of another format, by a line that announces the key.
-pub(super) fn announced(text: &str, mark: Range<usize>) -> Hit {
-    let is_line = matches!(text[..mark.start].bytes().next_back(), None | Some(b'\n' | b' '));
-    let rest = &text[mark.end..];
-    let line_end = run(rest, 80, |byte| byte != b'\n').len();
-    let body = rest.get(line_end..)?.strip_prefix('\n')?;
-    let is_body = body.bytes().next().is_some_and(|byte| Alphabet::Base64.has(byte));
-    (is_line && is_body).then_some((SecretKind::PrivateKey, mark.start..text.len()))
+pub(super) fn announced(mark: Mark<'_>) -> Option<Range<usize>> {
+    let is_line = matches!(mark.before(), None | Some(b'\n' | b' '));
+    let line_end = run(mark.after(), 80, |byte| byte != b'\n').len();
+    let body = mark.after()[line_end..].strip_prefix('\n')?;
+    (is_line && begins_base64(body)).then(|| mark.through(body))
 }
 
 /// Recognises a key of age(1).
-pub(super) fn age(text: &str, mark: Range<usize>) -> Hit {
-    let key = run(&text[mark.end..], 128, |byte| Alphabet::Capital.has(byte));
-    (key.len() >= 5).then(|| (SecretKind::PrivateKey, mark.start..mark.end + key.len()))
+pub(super) fn age(mark: Mark<'_>) -> Option<Range<usize>> {
+    let key = Alphabet::Capital.run(mark.after(), 128);
+    (key.len() >= 5).then(|| mark.through(key))
 }
 
 /// Recognises a PEM block in base64.
-pub(super) fn encoded_pem(text: &str, mark: Range<usize>) -> Hit {
-    let start = run(&text[mark.start..], 80, |byte| Alphabet::Base64.has(byte));
+pub(super) fn encoded_pem(mark: Mark<'_>) -> Option<Range<usize>> {
     // The label suffices.
-    let decoded = STANDARD.decode(start.get(..start.len() / 4 * 4)?).ok()?;
+    let decoded = decoded_start(mark, 80)?;
     let decoded = String::from_utf8_lossy(&decoded);
     let is_key = LABELS.iter().any(|label| decoded.contains(&format!("{label}-----")));
-    is_key.then(|| (SecretKind::PrivateKey, mark.start..base64_end(text, mark.start)))
+    is_key.then(|| mark.through(base64_lines(mark)))
 }
 
 /// Recognises DER in base64, without the lines of PEM around it.
-pub(super) fn encoded_der(text: &str, mark: Range<usize>) -> Hit {
-    let before = text[..mark.start].bytes().next_back();
-    let is_apart = before.is_none_or(|byte| !Alphabet::Base64.has(byte) || byte == b'=');
-    let is_start = is_apart && &text[mark.clone()] == "MI";
-    if !is_start {
+pub(super) fn encoded_der(mark: Mark<'_>) -> Option<Range<usize>> {
+    let is_apart = mark.before().is_none_or(|byte| !Alphabet::Base64.has(byte) || byte == b'=');
+    if !is_apart || !mark.is("MI") {
         return None;
     }
-    let start = run(&text[mark.start..], 64, |byte| Alphabet::Base64.has(byte));
-    let decoded = STANDARD.decode(start.get(..start.len() / 4 * 4)?).ok()?;
-    // A short word with this beginning is no key.
-    let is_key = start.len() == 64 && is_der_key(&decoded);
-    is_key.then(|| (SecretKind::PrivateKey, mark.start..base64_end(text, mark.start)))
+    let decoded = decoded_start(mark, 64)?;
+    // 64 characters have at least 46 bytes. A short word with this beginning is no key.
+    (decoded.len() >= 46 && is_der_key(&decoded)).then(|| mark.through(base64_lines(mark)))
 }
 
-/// End of base64 that can span several lines.
-fn base64_end(text: &str, start: usize) -> usize {
+/// The first characters of base64, at most `most`, decoded.
+fn decoded_start(mark: Mark<'_>, most: usize) -> Option<Vec<u8>> {
+    let start = Alphabet::Base64.run(mark.with_after(), most);
+    STANDARD.decode(&start[..start.len() / 4 * 4]).ok()
+}
+
+/// Base64 that can span several lines.
+fn base64_lines(mark: Mark<'_>) -> &str {
     let is_part = |byte: u8| Alphabet::Base64.has(byte) || byte.is_ascii_whitespace();
-    let end = start + run(&text[start..], usize::MAX, is_part).len();
-    start + text[start..end].trim_end().len()
+    run(mark.with_after(), usize::MAX, is_part).trim_end()
 }
 
 /// Returns `true` if binary data is a key or a keystore.

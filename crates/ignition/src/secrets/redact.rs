@@ -46,9 +46,13 @@ pub(super) fn in_argument(argument: &str) -> BTreeSet<SecretKind> {
 fn found(text: &str) -> SearchFindings {
     let mut found = search_text(text);
     for line in text.lines() {
-        let mut quotes = Quotes::of(line);
+        // The kernel allows double quotes around name and value.
+        let (mut is_quoted, mut seen) = (false, 0);
         for it in in_line(line).filter(|it| it.sign != Sign::Colon) {
-            let is_quoted = quotes.open_at(span(line, it.rest).start);
+            let place = span(line, it.rest).start;
+            let quotes = line.get(seen..place).unwrap_or_default().matches('"').count();
+            is_quoted ^= quotes % 2 == 1;
+            seen = seen.max(place);
             let value = masked(it.rest, is_quoted);
             let kind = by_name_alone(it.name).or_else(|| by_name(it.name, value, it.sign));
             if let Some(kind) = kind.filter(|_| !value.is_empty()) {
@@ -57,28 +61,6 @@ fn found(text: &str) -> SearchFindings {
         }
     }
     found
-}
-
-/// Finds out if a position of a line is within double quotes, which the kernel allows around name and value.
-struct Quotes<'a> {
-    line: &'a str,
-    seen: usize,
-    is_open: bool,
-}
-
-impl<'a> Quotes<'a> {
-    fn of(line: &'a str) -> Self {
-        Self { line, seen: 0, is_open: false }
-    }
-
-    /// Positions must ascend, so that the line is read once.
-    fn open_at(&mut self, place: usize) -> bool {
-        if let Some(part) = self.line.get(self.seen..place) {
-            self.is_open ^= part.matches('"').count() % 2 == 1;
-            self.seen = place;
-        }
-        self.is_open
-    }
 }
 
 #[cfg(test)]

@@ -18,26 +18,18 @@ use crate::contents::{Contents, UnpackBudget, Unreadable};
 
 /// Kinds of secrets in a file with this path, or in a text without a file.
 pub(super) fn find(path: Option<&str>, bytes: &[u8]) -> BTreeSet<SecretKind> {
-    let mut found = SearchFindings::default();
     let mut budget = UnpackBudget::of(MAX_UNPACKED_BYTES);
-    search(path, &bytes[..bytes.len().min(MAX_BYTES)], MAX_NESTED, &mut budget, &mut found);
+    let mut kinds =
+        search(path, &bytes[..bytes.len().min(MAX_BYTES)], MAX_NESTED, &mut budget).kinds;
     if bytes.len() > MAX_BYTES {
-        found.add_within([SecretKind::Unsearched(PassedOver::Bytes)]);
+        kinds.insert(SecretKind::Unsearched(PassedOver::Bytes));
     }
-    found.kinds
+    kinds
 }
 
 /// Secrets in a text without a file, with their positions.
 pub(super) fn search_text(text: &str) -> SearchFindings {
-    let mut found = SearchFindings::default();
-    search(
-        None,
-        text.as_bytes(),
-        MAX_NESTED,
-        &mut UnpackBudget::of(MAX_UNPACKED_BYTES),
-        &mut found,
-    );
-    found
+    search(None, text.as_bytes(), MAX_NESTED, &mut UnpackBudget::of(MAX_UNPACKED_BYTES))
 }
 
 fn search(
@@ -45,11 +37,11 @@ fn search(
     bytes: &[u8],
     depth: usize,
     budget: &mut UnpackBudget,
-    found: &mut SearchFindings,
-) {
+) -> SearchFindings {
+    let mut found = SearchFindings::default();
     if is_binary_key(bytes) {
         found.add_within([SecretKind::PrivateKey]);
-        return;
+        return found;
     }
     let text = String::from_utf8_lossy(bytes);
     let file = path.map(|path| FileKind::of(path, &text));
@@ -58,48 +50,42 @@ fn search(
     }
     let json = text.trim_start().starts_with(['{', '[']);
     if let (true, Ok(value)) = (json, serde_json::from_str::<Value>(&text)) {
-        found.add_within(search_json(&value, depth, budget));
-        return;
+        let mut kinds = BTreeSet::new();
+        walk(&value, depth, budget, &mut kinds);
+        let kind = value["kind"].as_str().unwrap_or_default();
+        let is_kubeconfig = value.get("current-context").is_some() || kind == "Config";
+        let is_encryption = kind.starts_with("EncryptionConfig");
+        found.add_within(as_parts_of(kinds, is_kubeconfig, is_encryption));
+        return found;
     }
-    marks::search(&text, found);
-    lines::search(&text, file, found);
+    marks::search(&text, &mut found);
+    lines::search(&text, file, &mut found);
     if has_netrc_password(&text) {
         found.add_within([SecretKind::Password]);
     }
     if kubernetes::has_secret(&text) {
         found.add_within([SecretKind::KubernetesSecret]);
     }
-    if text.contains("current-context:") || text.contains("kind: Config\n") {
-        found.kinds = of_kubeconfig(&found.kinds);
-    } else if text.contains("kind: EncryptionConfig") {
-        let kinds = found.kinds.iter().copied();
-        found.kinds = kinds.map(of_encryption).collect();
-    }
+    let is_kubeconfig = text.contains("current-context:") || text.contains("kind: Config\n");
+    let is_encryption = text.contains("kind: EncryptionConfig");
+    found.kinds = as_parts_of(found.kinds, is_kubeconfig, is_encryption);
+    found
 }
 
-/// Counts all credentials of a kubeconfig as one.
-fn of_kubeconfig(kinds: &BTreeSet<SecretKind>) -> BTreeSet<SecretKind> {
-    let is_credential =
-        |kind| matches!(kind, SecretKind::Token | SecretKind::Password | SecretKind::PrivateKey);
-    let kinds = kinds.iter().copied();
-    kinds.map(|kind| if is_credential(kind) { SecretKind::Kubeconfig } else { kind }).collect()
-}
-
-/// Renames tokens: the API server's EncryptionConfiguration calls its keys secrets.
-fn of_encryption(kind: SecretKind) -> SecretKind {
-    if kind == SecretKind::Token { SecretKind::EncryptionKey } else { kind }
-}
-
-fn search_json(value: &Value, depth: usize, budget: &mut UnpackBudget) -> BTreeSet<SecretKind> {
-    let mut kinds = BTreeSet::new();
-    walk(value, depth, budget, &mut kinds);
-    let kind = value["kind"].as_str().unwrap_or_default();
-    if value.get("current-context").is_some() || kind == "Config" {
-        kinds = of_kubeconfig(&kinds);
-    } else if kind.starts_with("EncryptionConfig") {
-        kinds = kinds.into_iter().map(of_encryption).collect();
-    }
-    kinds
+/// Kinds of secrets that are parts of a larger one. All credentials of a kubeconfig count as one, and the API server's
+/// EncryptionConfiguration calls its keys secrets.
+fn as_parts_of(
+    kinds: BTreeSet<SecretKind>,
+    is_kubeconfig: bool,
+    is_encryption: bool,
+) -> BTreeSet<SecretKind> {
+    use SecretKind::{EncryptionKey, Kubeconfig, Password, PrivateKey, Token};
+    let part = |kind| match kind {
+        Token | Password | PrivateKey if is_kubeconfig => Kubeconfig,
+        Token if is_encryption => EncryptionKey,
+        kind => kind,
+    };
+    kinds.into_iter().map(part).collect()
 }
 
 fn walk(value: &Value, depth: usize, budget: &mut UnpackBudget, kinds: &mut BTreeSet<SecretKind>) {
@@ -112,32 +98,21 @@ fn walk(value: &Value, depth: usize, budget: &mut UnpackBudget, kinds: &mut BTre
                 kinds.extend(by_name(name, text, Sign::Equation).filter(|_| is_literal(text)));
             }
             for (name, member) in members {
-                if let Value::String(text) = member {
-                    if name == "source" && text.starts_with("data:") {
-                        let compression = members.get("compression").and_then(Value::as_str);
-                        let path = value.get("path").and_then(Value::as_str);
-                        if depth == 0 {
-                            kinds.insert(SecretKind::Unsearched(PassedOver::Nested));
-                            continue;
-                        }
-                        match Contents::of(text, compression, budget) {
-                            Contents::Bytes(bytes) => {
-                                kinds.extend(within(path, &bytes, depth, budget));
-                            }
-                            Contents::Unreadable(Unreadable::TooLarge) => {
-                                kinds.insert(SecretKind::Unsearched(PassedOver::Packed));
-                            }
-                            _ => {}
-                        }
+                match member {
+                    Value::String(source) if name == "source" && source.starts_with("data:") => {
+                        kinds.extend(in_source(source, value, depth, budget));
                         continue;
                     }
-                    kinds.extend(by_name(name, text, Sign::Colon).filter(|_| is_literal(text)));
+                    Value::String(text) => {
+                        kinds.extend(by_name(name, text, Sign::Colon).filter(|_| is_literal(text)));
+                    }
+                    _ => {}
                 }
                 walk(member, depth, budget, kinds);
             }
         }
         Value::String(text) if depth > 0 => {
-            kinds.extend(within(None, text.as_bytes(), depth, budget));
+            kinds.extend(search(None, text.as_bytes(), depth - 1, budget).kinds);
         }
         // A single word is judged by its name.
         Value::String(text) if text.contains(['\n', '{']) => {
@@ -147,15 +122,23 @@ fn walk(value: &Value, depth: usize, budget: &mut UnpackBudget, kinds: &mut BTre
     }
 }
 
-fn within(
-    path: Option<&str>,
-    bytes: &[u8],
+/// Kinds of secrets in the data URL of a file or a resource in JSON.
+fn in_source(
+    source: &str,
+    file: &Value,
     depth: usize,
     budget: &mut UnpackBudget,
 ) -> BTreeSet<SecretKind> {
-    let mut found = SearchFindings::default();
-    search(path, bytes, depth - 1, budget, &mut found);
-    found.kinds
+    if depth == 0 {
+        return [SecretKind::Unsearched(PassedOver::Nested)].into();
+    }
+    match Contents::of(source, file["compression"].as_str(), budget) {
+        Contents::Bytes(bytes) => search(file["path"].as_str(), &bytes, depth - 1, budget).kinds,
+        Contents::Unreadable(Unreadable::TooLarge) => {
+            [SecretKind::Unsearched(PassedOver::Packed)].into()
+        }
+        _ => BTreeSet::new(),
+    }
 }
 
 fn is_literal(text: &str) -> bool {
@@ -164,11 +147,11 @@ fn is_literal(text: &str) -> bool {
 
 /// Kind of secret that a JSON object is as a whole.
 fn of_object(value: &Value) -> Option<SecretKind> {
-    let has = |field: &str| value[field].as_str().is_some_and(|text| !text.is_empty());
     if is_registry_logins(value) {
         return Some(SecretKind::RegistryLogin);
     }
     // A JSON web key: the private exponent or number, or the key itself.
+    let has = |field| has_text(value, field);
     if has("kty") && (has("d") || value["kty"] == "oct" && has("k")) {
         return Some(SecretKind::PrivateKey);
     }
@@ -177,18 +160,17 @@ fn of_object(value: &Value) -> Option<SecretKind> {
     is_secret.then_some(SecretKind::KubernetesSecret)
 }
 
+fn has_text(value: &Value, field: &str) -> bool {
+    value[field].as_str().is_some_and(|text| !text.is_empty())
+}
+
 /// Recognises `{"auths": {"HOST": {"auth": …}}}`, and the old `{"HOST": {"auth": …}}`.
 fn is_registry_logins(value: &Value) -> bool {
-    let is_login = |entry: &Value| {
-        let has = |field: &str| entry[field].as_str().is_some_and(|text| !text.is_empty());
-        ["auth", "identitytoken", "registrytoken", "password"].into_iter().any(has)
-    };
-    let entries = value["auths"].as_object().or_else(|| value.as_object());
-    entries.is_some_and(|entries| {
-        entries.iter().any(|(host, entry)| {
-            let is_host = host.contains('.') || host.contains(':') || host.contains('/');
-            (value["auths"].is_object() || is_host) && is_login(entry)
-        })
+    let auths = value["auths"].as_object();
+    auths.or_else(|| value.as_object()).into_iter().flatten().any(|(host, entry)| {
+        let is_host = auths.is_some() || host.contains(['.', ':', '/']);
+        let fields = ["auth", "identitytoken", "registrytoken", "password"];
+        is_host && fields.iter().any(|field| has_text(entry, field))
     })
 }
 
