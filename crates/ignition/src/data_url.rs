@@ -9,6 +9,8 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
+use super::url::has_whole_escapes;
+
 /// Reasons why Ignition refuses a data URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -78,9 +80,7 @@ pub fn decode(url: &str) -> Result<Vec<u8>, Malformed> {
 pub fn check(url: &str) -> Result<(), Malformed> {
     match split(url)? {
         (Encoding::Base64, data) => check_base64(data.as_bytes()),
-        (Encoding::Percent, data) => {
-            check_percent(data.as_bytes(), |byte| DATA_BYTES[usize::from(byte)])
-        }
+        (Encoding::Percent, data) => check_percent(data.as_bytes()),
     }
 }
 
@@ -134,7 +134,7 @@ fn parameter_value(text: &str) -> Result<&str, Malformed> {
         if value.is_empty() {
             return Err(Malformed::MediaType);
         }
-        return check_percent(value.as_bytes(), |_| true).map(|()| rest);
+        return if has_whole_escapes(value) { Ok(rest) } else { Err(Malformed::Percent) };
     };
     loop {
         let (end, found) = quoted
@@ -172,11 +172,11 @@ const DATA_BYTES: [bool; 256] = {
     table
 };
 
-/// Checks that every byte is `allowed`, and every percent sign followed by two digits.
-fn check_percent(text: &[u8], allowed: impl Fn(u8) -> bool) -> Result<(), Malformed> {
+/// Checks that every byte can be in the data, and every percent sign is followed by two digits.
+fn check_percent(text: &[u8]) -> Result<(), Malformed> {
     let mut bytes = text.iter();
     while let Some(&byte) = bytes.next() {
-        if !allowed(byte) {
+        if !DATA_BYTES[usize::from(byte)] {
             return Err(Malformed::Character);
         }
         if byte == b'%' {

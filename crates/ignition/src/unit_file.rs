@@ -26,43 +26,35 @@ const BUFFER: usize = 4096;
 /// State of the lexer.
 #[derive(Clone, Copy)]
 enum State {
-    /// Before the first section; everything is skipped.
-    Preamble,
-    /// Start of a line in a section.
+    /// Start of a line in a section, or anywhere before the first one.
     Line,
     SectionName,
     AfterSectionName,
     OptionName,
     OptionValue,
-    Comment {
-        in_section: bool,
-    },
+    Comment,
 }
 
 /// Checks that `contents` is a unit.
 pub(super) fn check(contents: &str) -> Result<(), Malformed> {
     let mut reader = Reader { text: contents, position: 0, buffered: 0 };
-    let mut state = State::Preamble;
+    let mut state = State::Line;
+    // What precedes the first section is skipped.
+    let mut in_section = false;
     loop {
         if reader.holds_a_long_line() {
             return Err(Malformed::LineTooLong);
         }
         state = match state {
-            State::Preamble => match reader.next() {
-                None => return Ok(()),
-                Some('[') => State::SectionName,
-                Some('#' | ';') => State::Comment { in_section: false },
-                Some(_) => State::Preamble,
-            },
             State::Line => match reader.next() {
                 None => return Ok(()),
                 Some('[') => State::SectionName,
-                Some('#' | ';') => State::Comment { in_section: true },
-                Some(space) if space.is_whitespace() => State::Line,
-                Some(other) => {
+                Some('#' | ';') => State::Comment,
+                Some(other) if in_section && !other.is_whitespace() => {
                     reader.position -= other.len_utf8();
                     State::OptionName
                 }
+                Some(_) => State::Line,
             },
             State::SectionName => {
                 reader.until(']').ok_or(Malformed::SectionUnclosed)?;
@@ -72,6 +64,7 @@ pub(super) fn check(contents: &str) -> Result<(), Malformed> {
                 if !reader.line().trim().is_empty() {
                     return Err(Malformed::TextAfterSection);
                 }
+                in_section = true;
                 State::Line
             }
             State::OptionName => loop {
@@ -83,9 +76,9 @@ pub(super) fn check(contents: &str) -> Result<(), Malformed> {
             },
             State::OptionValue if reader.line().ends_with('\\') => State::OptionValue,
             State::OptionValue => State::Line,
-            State::Comment { in_section } => {
+            State::Comment => {
                 while without_one(reader.line(), ' ').ends_with('\\') {}
-                if in_section { State::Line } else { State::Preamble }
+                State::Line
             }
         };
     }

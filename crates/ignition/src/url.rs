@@ -18,8 +18,7 @@ impl<'a> Url<'a> {
     /// Splits a URL, `None` if it is not one.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
-        if text.bytes().any(|byte| byte.is_ascii_control()) || !percent_encoding_is_sound(fragment)
-        {
+        if text.bytes().any(|byte| byte.is_ascii_control()) || !has_whole_escapes(fragment) {
             return None;
         }
         let (scheme, rest) = split_scheme(text)?;
@@ -47,12 +46,17 @@ impl<'a> Url<'a> {
             // An opaque URL, such as data:,x or arn:aws:s3:::x, is accepted unparsed.
             return Some(url);
         };
-        percent_encoding_is_sound(path).then_some(url)
+        has_whole_escapes(path).then_some(url)
     }
 
     /// Returns `true` if the scheme is `name`.
     pub(super) fn is(&self, name: &str) -> bool {
         self.scheme.eq_ignore_ascii_case(name)
+    }
+
+    /// Returns `true` if the scheme is `http` or `https`.
+    pub(super) fn is_http(self) -> bool {
+        self.is("http") || self.is("https")
     }
 
     /// The first value of a query parameter.
@@ -78,7 +82,7 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
 fn is_authority(authority: &str) -> bool {
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     let user_character = |b: u8| b.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&b);
-    user.bytes().all(user_character) && percent_encoding_is_sound(user) && is_host(host)
+    user.bytes().all(user_character) && has_whole_escapes(user) && is_host(host)
 }
 
 /// Returns `true` if `host[:port]` is sound.
@@ -87,7 +91,7 @@ fn is_host(host: &str) -> bool {
         let Some((address, port)) = literal.rsplit_once(']') else { return false };
         let (address, zone) = address.split_once("%25").unwrap_or((address, ""));
         return is_port(port)
-            && percent_encoding_is_sound(zone)
+            && has_whole_escapes(zone)
             && address.parse::<core::net::Ipv6Addr>().is_ok();
     }
     let (name, port) = host.rfind(':').map_or((host, ""), |colon| host.split_at(colon));
@@ -100,7 +104,7 @@ fn is_host(host: &str) -> bool {
     };
     is_port(port)
         && name.bytes().all(name_character)
-        && percent_encoding_is_sound(name)
+        && has_whole_escapes(name)
         && !encodes_ascii(name)
 }
 
@@ -108,7 +112,8 @@ fn is_port(port: &str) -> bool {
     port.is_empty() || port.strip_prefix(':').is_some_and(|p| p.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn percent_encoding_is_sound(text: &str) -> bool {
+/// Returns `true` if every percent sign is followed by two hexadecimal digits.
+pub(super) fn has_whole_escapes(text: &str) -> bool {
     let two_digits =
         |code: &str| code.len() >= 2 && code.bytes().take(2).all(|b| b.is_ascii_hexdigit());
     text.split('%').skip(1).all(two_digits)

@@ -7,6 +7,15 @@ use super::super::error::{Error, FieldPath};
 
 pub(super) type Checked = Result<(), Error>;
 
+/// Checks each item of a list at its place.
+pub(super) fn each<T>(
+    items: &[T],
+    at: &FieldPath<'_>,
+    check: impl Fn(&T, &FieldPath<'_>) -> Checked,
+) -> Checked {
+    items.iter().enumerate().try_for_each(|(i, item)| check(item, &at.item(i)))
+}
+
 /// Checks that no two items of a list have the same key.
 pub(super) fn all_unique<'a, T, K: Hash + Eq>(
     items: &'a [T],

@@ -3,11 +3,12 @@
 //! Sources: the specs' sections `storage.disks`, `storage.raid` and `storage.filesystems`.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 
 use super::super::error::FieldPath;
 use super::super::fields::Spec;
 use super::super::spec3::{Disk, Filesystem, Partition, Raid, Storage};
-use super::common::{Checked, all_unique, check_path, says};
+use super::common::{Checked, all_unique, check_path, each, says};
 use super::resource;
 
 /// Formats of file systems, with the first spec of each.
@@ -29,21 +30,15 @@ const PARTITION_LABEL_MAX: usize = 36;
 
 pub(super) fn check(storage: &Storage, spec: Spec, at: &FieldPath<'_>) -> Checked {
     let disks_at = at.field("disks");
-    for (i, disk) in storage.disks.iter().enumerate() {
-        check_disk(disk, spec, &disks_at.item(i))?;
-    }
+    each(&storage.disks, &disks_at, |disk, at| check_disk(disk, spec, at))?;
     all_unique(&storage.disks, &disks_at, |disk| &disk.device)?;
 
     let raid_at = at.field("raid");
-    for (i, raid) in storage.raid.iter().enumerate() {
-        check_raid(raid, &raid_at.item(i))?;
-    }
+    each(&storage.raid, &raid_at, check_raid)?;
     all_unique(&storage.raid, &raid_at, |raid| &raid.name)?;
 
     let filesystems_at = at.field("filesystems");
-    for (i, filesystem) in storage.filesystems.iter().enumerate() {
-        check_filesystem(filesystem, spec, &filesystems_at.item(i))?;
-    }
+    each(&storage.filesystems, &filesystems_at, |it, at| check_filesystem(it, spec, at))?;
     all_unique(&storage.filesystems, &filesystems_at, |filesystem| &filesystem.device)
 }
 
@@ -51,16 +46,9 @@ fn check_disk(disk: &Disk, spec: Spec, at: &FieldPath<'_>) -> Checked {
     check_path(&disk.device, &at.field("device"))?;
     let at = at.field("partitions");
     let partitions = &disk.partitions;
-    for (i, partition) in partitions.iter().enumerate() {
-        check_partition(partition, &at.item(i))?;
-    }
+    each(partitions, &at, check_partition)?;
     check_numbers(partitions.iter().map(|partition| partition.number), &at)?;
-    let mut labels = HashSet::new();
-    for (i, partition) in partitions.iter().enumerate() {
-        if partition.label.as_ref().is_some_and(|label| !labels.insert(label)) {
-            return Err(at.item(i).field("label").invalid("appears twice on its disk"));
-        }
-    }
+    check_unique_on_disk(partitions.iter().map(|it| it.label.as_ref()), "label", &at)?;
     // Ignition removed this rule in a release that reads 3.6; releases that only read up to 3.5 have it.
     let deletes = partitions.iter().any(|partition| partition.should_exist == Some(false));
     if spec <= (3, 5) && deletes && partitions.iter().any(|partition| partition.number == 0) {
@@ -73,13 +61,20 @@ fn check_disk(disk: &Disk, spec: Spec, at: &FieldPath<'_>) -> Checked {
 
 /// Checks that partition numbers are unique, except 0, which means the next free one.
 pub(super) fn check_numbers(numbers: impl Iterator<Item = i64>, at: &FieldPath<'_>) -> Checked {
+    check_unique_on_disk(numbers.map(|number| (number != 0).then_some(number)), "number", at)
+}
+
+/// Checks that no two partitions have the same value of a field.
+fn check_unique_on_disk<T: Hash + Eq>(
+    mut values: impl Iterator<Item = Option<T>>,
+    field: &str,
+    at: &FieldPath<'_>,
+) -> Checked {
     let mut seen = HashSet::new();
-    for (i, number) in numbers.enumerate() {
-        if number != 0 && !seen.insert(number) {
-            return Err(at.item(i).field("number").invalid("appears twice on its disk"));
-        }
+    match values.position(|value| value.is_some_and(|value| !seen.insert(value))) {
+        Some(i) => Err(at.item(i).field(field).invalid("appears twice on its disk")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn check_partition(partition: &Partition, at: &FieldPath<'_>) -> Checked {
@@ -135,13 +130,13 @@ fn check_overlap(partitions: &[Partition], at: &FieldPath<'_>) -> Checked {
     };
     for (i, one) in partitions.iter().enumerate() {
         let Some((start, end)) = extent(one) else { continue };
-        for other in partitions.iter().enumerate().filter(|&(k, _)| k != i).map(|(_, other)| other)
-        {
-            let Some((other_start, other_end)) = extent(other) else { continue };
-            let within = |point| point >= other_start && point <= other_end;
-            if within(start) || within(end) || (start < other_start && end > other_end) {
-                return Err(at.item(i).invalid("overlaps with another partition"));
-            }
+        let others = partitions.iter().enumerate().filter(|&(k, _)| k != i);
+        let overlaps = others.filter_map(|(_, other)| extent(other)).any(|(first, last)| {
+            let within = |point| point >= first && point <= last;
+            within(start) || within(end) || (start < first && end > last)
+        });
+        if overlaps {
+            return Err(at.item(i).invalid("overlaps with another partition"));
         }
     }
     Ok(())
@@ -153,9 +148,7 @@ fn check_raid(raid: &Raid, at: &FieldPath<'_>) -> Checked {
     if raid.devices.is_empty() {
         return Err(at.invalid("are missing"));
     }
-    for (i, device) in raid.devices.iter().enumerate() {
-        check_path(device, &at.item(i))?;
-    }
+    each(&raid.devices, &at, |device, at| check_path(device, at))?;
     all_unique(&raid.devices, &at, String::as_str)
 }
 
@@ -218,7 +211,7 @@ pub(super) fn check_label(format: &str, label: Option<&str>, at: &FieldPath<'_>)
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::testing::verdict;
+    use super::super::tests::verdict;
 
     fn partitions(minor: u8, partitions: &Value) -> String {
         let verdict = verdict(

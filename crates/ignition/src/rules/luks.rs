@@ -6,19 +6,14 @@ use super::super::error::FieldPath;
 use super::super::fields::Spec;
 use super::super::spec3::{Clevis, ClevisCustom, Luks, Tang};
 use super::super::url::Url;
-use super::common::{Checked, all_unique, check_path, says};
+use super::common::{Checked, all_unique, check_path, each, says};
 use super::resource;
 
 /// Maximum label in bytes: the field of the LUKS 2 header without its terminator.
 const LABEL_MAX: usize = 47;
 
-/// Pins that Ignition accepts before 3.6, which accepts any.
-const PINS: &[&str] = &["tpm2", "tang", "sss"];
-
 pub(super) fn check(volumes: &[Luks], spec: Spec, at: &FieldPath<'_>) -> Checked {
-    for (i, luks) in volumes.iter().enumerate() {
-        check_volume(luks, spec, &at.item(i))?;
-    }
+    each(volumes, at, |luks, at| check_volume(luks, spec, at))?;
     all_unique(volumes, at, |luks| &luks.name)
 }
 
@@ -62,9 +57,7 @@ fn check_clevis(clevis: &Clevis, spec: Spec, at: &FieldPath<'_>) -> Checked {
     }
     check_custom(custom, spec, &at.field("custom"))?;
     let at = at.field("tang");
-    for (i, tang) in clevis.tang.iter().enumerate() {
-        check_tang(tang, &at.item(i))?;
-    }
+    each(&clevis.tang, &at, check_tang)?;
     all_unique(&clevis.tang, &at, |tang| &tang.url)
 }
 
@@ -77,26 +70,24 @@ fn check_custom(custom: &ClevisCustom, spec: Spec, at: &FieldPath<'_>) -> Checke
     if pin.is_empty() {
         return Err(at.field("pin").invalid("is missing"));
     }
-    if spec < (3, 6) && !PINS.contains(&pin) {
+    // Since 3.6, Ignition accepts any pin.
+    if spec < (3, 6) && !matches!(pin, "tpm2" | "tang" | "sss") {
         return Err(resource::needs(&at.field("pin"), &format!("{pin:?}"), (3, 6)));
     }
     if has_config { Ok(()) } else { Err(at.field("config").invalid("is missing")) }
 }
 
 fn check_tang(tang: &Tang, at: &FieldPath<'_>) -> Checked {
-    let url = Url::parse(&tang.url).filter(|url| url.is("http") || url.is("https"));
-    if url.is_none() {
+    if !Url::parse(&tang.url).is_some_and(Url::is_http) {
         return Err(at.field("url").invalid("is not an http or https URL"));
     }
     if !says(tang.thumbprint.as_ref()) {
         return Err(at.field("thumbprint").invalid("is missing"));
     }
-    match tang.advertisement.as_deref() {
-        None | Some("") => Ok(()),
-        Some(text) => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(at.field("advertisement").invalid(format!("is not JSON: {error}"))),
-        },
+    let advertisement = tang.advertisement.as_deref().filter(|text| !text.is_empty());
+    match advertisement.map(serde_json::from_str::<serde::de::IgnoredAny>) {
+        Some(Err(error)) => Err(at.field("advertisement").invalid(format!("is not JSON: {error}"))),
+        _ => Ok(()),
     }
 }
 
@@ -104,7 +95,7 @@ fn check_tang(tang: &Tang, at: &FieldPath<'_>) -> Checked {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::verdict;
+    use super::super::tests::verdict;
 
     #[test]
     fn volumes_keep_the_rules_of_their_spec() {

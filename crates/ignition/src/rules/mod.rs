@@ -20,7 +20,7 @@ mod units;
 
 use std::collections::HashSet;
 
-use self::common::{Checked, all_unique, unique};
+use self::common::{Checked, all_unique, each, unique};
 use super::error::FieldPath;
 use super::fields::Spec;
 use super::spec3::{Body, Passwd};
@@ -37,7 +37,7 @@ pub(super) fn check(body: &Body, spec: Spec) -> Checked {
     disks::check(&body.storage, spec, &storage)?;
     luks::check(&body.storage.luks, spec, &storage.field("luks"))?;
     nodes::check(&body.storage, &body.systemd, spec, &storage)?;
-    units::check(&body.systemd.units, &at.field("systemd").field("units"))
+    units::check(&body.systemd.units, &at.field("systemd.units"))
 }
 
 fn check_kernel_arguments(body: &Body, at: &FieldPath<'_>) -> Checked {
@@ -51,16 +51,14 @@ fn check_passwd(passwd: &Passwd, at: &FieldPath<'_>) -> Checked {
     all_unique(&passwd.groups, &at.field("groups"), |group| &group.name)?;
     let at = at.field("users");
     all_unique(&passwd.users, &at, |user| &user.name)?;
-    for (i, user) in passwd.users.iter().enumerate() {
-        let at = at.item(i);
+    each(&passwd.users, &at, |user, at| {
         all_unique(&user.groups, &at.field("groups"), String::as_str)?;
-        all_unique(&user.ssh_authorized_keys, &at.field("sshAuthorizedKeys"), String::as_str)?;
-    }
-    Ok(())
+        all_unique(&user.ssh_authorized_keys, &at.field("sshAuthorizedKeys"), String::as_str)
+    })
 }
 
 #[cfg(test)]
-mod testing {
+mod tests {
     use serde_json::{Value, json};
 
     use super::super::Config;
@@ -84,13 +82,6 @@ mod testing {
         Config::parse(&config.to_string())
             .map_or_else(|error| error.to_string(), |_| "valid".into())
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::testing::verdict;
 
     #[test]
     fn names_and_keys_are_unique() {

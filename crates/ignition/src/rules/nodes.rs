@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use super::super::error::FieldPath;
 use super::super::fields::Spec;
-use super::super::spec3::{Link, Owner, Storage, Systemd};
-use super::common::{Checked, check_mode, check_path, clean_path, says, unique};
+use super::super::spec3::{File, Link, Owner, Storage, Systemd};
+use super::common::{Checked, check_mode, check_path, clean_path, each, says, unique};
 use super::resource;
 
 /// Checks every node, and conflicts between them.
@@ -17,67 +17,59 @@ pub(super) fn check(
     spec: Spec,
     at: &FieldPath<'_>,
 ) -> Checked {
+    let Storage { files, directories, links, .. } = storage;
     let (files_at, directories_at, links_at) =
         (at.field("files"), at.field("directories"), at.field("links"));
-    for (i, file) in storage.files.iter().enumerate() {
-        let at = files_at.item(i);
-        check_mode(file.mode, &at)?;
-        resource::check(&file.contents, spec, &at.field("contents"))?;
-        for (k, part) in file.append.iter().enumerate() {
-            resource::check(part, spec, &at.field("append").item(k))?;
-        }
-        if file.overwrite == Some(true) && file.contents.source.is_none() {
-            return Err(at.field("overwrite").invalid("there is no source to overwrite with"));
-        }
-    }
-    for (i, directory) in storage.directories.iter().enumerate() {
-        check_mode(directory.mode, &directories_at.item(i))?;
-    }
-    for (i, link) in storage.links.iter().enumerate() {
-        check_link(link, storage, &links_at.item(i))?;
-    }
+    each(files, &files_at, |file, at| check_file(file, spec, at))?;
+    each(directories, &directories_at, |directory, at| check_mode(directory.mode, at))?;
+    each(links, &links_at, |link, at| check_link(link, storage, at))?;
 
     let mut seen = HashSet::new();
-    unique(&mut seen, &storage.files, &files_at, |file| &file.path)?;
-    unique(&mut seen, &storage.directories, &directories_at, |directory| &directory.path)?;
-    unique(&mut seen, &storage.links, &links_at, |link| &link.path)?;
+    unique(&mut seen, files, &files_at, |file| &file.path)?;
+    unique(&mut seen, directories, &directories_at, |directory| &directory.path)?;
+    unique(&mut seen, links, &links_at, |link| &link.path)?;
 
-    let places = Places::of(storage, systemd);
-    let files = storage.files.iter().map(|n| (&n.path, &n.user, &n.group));
-    let directories = storage.directories.iter().map(|n| (&n.path, &n.user, &n.group));
-    let links = storage.links.iter().map(|n| (&n.path, &n.user, &n.group));
-    places.check(files, &files_at)?;
-    places.check(directories, &directories_at)?;
-    places.check(links, &links_at)
+    let taken = TakenPaths::of(storage, systemd);
+    each(files, &files_at, |node, at| taken.check(&node.path, [&node.user, &node.group], at))?;
+    each(directories, &directories_at, |node, at| {
+        taken.check(&node.path, [&node.user, &node.group], at)
+    })?;
+    each(links, &links_at, |node, at| taken.check(&node.path, [&node.user, &node.group], at))
+}
+
+fn check_file(file: &File, spec: Spec, at: &FieldPath<'_>) -> Checked {
+    check_mode(file.mode, at)?;
+    resource::check(&file.contents, spec, &at.field("contents"))?;
+    each(&file.append, &at.field("append"), |part, at| resource::check(part, spec, at))?;
+    if file.overwrite == Some(true) && file.contents.source.is_none() {
+        return Err(at.field("overwrite").invalid("there is no source to overwrite with"));
+    }
+    Ok(())
 }
 
 fn check_link(link: &Link, storage: &Storage, at: &FieldPath<'_>) -> Checked {
+    let at = at.field("target");
     let Some(target) = link.target.as_ref().filter(|target| !target.is_empty()) else {
-        return Err(at.field("target").invalid("is missing"));
+        return Err(at.invalid("is missing"));
     };
     if link.hard != Some(true) {
         return Ok(());
     }
-    let target = if target.starts_with('/') {
-        clean_path(target)
-    } else {
-        clean_path(&format!("{}/{target}", link.path))
-    };
+    let base = if target.starts_with('/') { "" } else { &link.path };
+    let target = clean_path(&format!("{base}/{target}"));
     if storage.directories.iter().any(|directory| directory.path == target) {
-        return Err(at
-            .field("target")
-            .invalid(format!("{target} is a directory, which has no hard links")));
+        return Err(at.invalid(format!("{target} is a directory, which has no hard links")));
     }
     Ok(())
 }
 
 /// Paths that other parts of a config use.
-struct Places<'a> {
+struct TakenPaths<'a> {
     links: HashSet<&'a str>,
     units: HashSet<String>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> TakenPaths<'a> {
     fn of(storage: &'a Storage, systemd: &Systemd) -> Self {
         let mut units = HashSet::new();
         for unit in &systemd.units {
@@ -92,27 +84,20 @@ impl<'a> Places<'a> {
         Self { links: storage.links.iter().map(|link| link.path.as_str()).collect(), units }
     }
 
-    /// Checks paths and owners of nodes of one kind.
-    fn check<'n>(
-        &self,
-        nodes: impl Iterator<Item = (&'n String, &'n Owner, &'n Owner)>,
-        at: &FieldPath<'_>,
-    ) -> Checked {
-        for (i, (path, user, group)) in nodes.enumerate() {
-            let at = at.item(i);
-            check_owner(user, &at.field("user"))?;
-            check_owner(group, &at.field("group"))?;
-            let at = at.field("path");
-            check_path(path, &at)?;
-            if self.units.contains(path.as_str()) {
-                return Err(at.invalid(format!("{path} is written for a systemd unit or drop-in")));
-            }
-            let mut parents = path.match_indices('/').map(|(end, _)| &path[..end]);
-            if let Some(link) = parents.find(|parent| self.links.contains(parent)) {
-                return Err(at.invalid(format!("{path} is behind the link {link}")));
-            }
+    /// Checks path and owners of a node.
+    fn check(&self, path: &str, [user, group]: [&Owner; 2], at: &FieldPath<'_>) -> Checked {
+        check_owner(user, &at.field("user"))?;
+        check_owner(group, &at.field("group"))?;
+        let at = at.field("path");
+        check_path(path, &at)?;
+        if self.units.contains(path) {
+            return Err(at.invalid(format!("{path} is written for a systemd unit or drop-in")));
         }
-        Ok(())
+        let mut parents = path.match_indices('/').map(|(end, _)| &path[..end]);
+        match parents.find(|parent| self.links.contains(parent)) {
+            Some(link) => Err(at.invalid(format!("{path} is behind the link {link}"))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -127,7 +112,7 @@ fn check_owner(owner: &Owner, at: &FieldPath<'_>) -> Checked {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::verdict;
+    use super::super::tests::verdict;
 
     #[test]
     fn nodes_have_clean_absolute_paths_modes_and_one_owner() {

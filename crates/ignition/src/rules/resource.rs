@@ -7,7 +7,7 @@ use super::super::error::{Error, FieldPath};
 use super::super::fields::Spec;
 use super::super::spec3::{Ignition, Resource};
 use super::super::url::Url;
-use super::common::{Checked, all_unique, says};
+use super::common::{Checked, all_unique, each, says};
 
 /// Schemes of sources, with the first and last spec of each.
 const SCHEMES: &[(&str, Spec, Spec)] = &[
@@ -27,13 +27,10 @@ const HASHES: &[(&str, Spec, usize)] = &[("sha512", (2, 0), 128), ("sha256", (3,
 
 /// Checks the section `ignition`.
 pub(super) fn check_ignition(ignition: &Ignition, spec: Spec, at: &FieldPath<'_>) -> Checked {
-    let config = at.field("config");
-    check_required(&ignition.config.merge, spec, &config.field("merge"))?;
-    check(&ignition.config.replace, spec, &config.field("replace"))?;
-    let tls = at.field("security");
-    let tls = tls.field("tls");
+    check_required(&ignition.config.merge, spec, &at.field("config.merge"))?;
+    check(&ignition.config.replace, spec, &at.field("config.replace"))?;
     let cas = &ignition.security.tls.certificate_authorities;
-    check_required(cas, spec, &tls.field("certificateAuthorities"))?;
+    check_required(cas, spec, &at.field("security.tls.certificateAuthorities"))?;
     let at = at.field("proxy");
     let proxy = &ignition.proxy;
     check_proxy(proxy.http_proxy.as_deref(), &at.field("httpProxy"))?;
@@ -44,22 +41,17 @@ pub(super) fn check_ignition(ignition: &Ignition, spec: Spec, at: &FieldPath<'_>
 fn check_proxy(proxy: Option<&str>, at: &FieldPath<'_>) -> Checked {
     let Some(proxy) = proxy else { return Ok(()) };
     let url = Url::parse(proxy).ok_or_else(|| at.invalid("is not a URL"))?;
-    if url.is("http") || url.is("https") {
-        Ok(())
-    } else {
-        Err(at.invalid("is not an http or https URL"))
-    }
+    if url.is_http() { Ok(()) } else { Err(at.invalid("is not an http or https URL")) }
 }
 
 /// Checks resources that each need a source, all of them different.
 fn check_required(resources: &[Resource], spec: Spec, at: &FieldPath<'_>) -> Checked {
-    for (i, resource) in resources.iter().enumerate() {
-        let at = at.item(i);
+    each(resources, at, |resource, at| {
         if !says(resource.source.as_ref()) {
             return Err(at.field("source").invalid("is missing"));
         }
-        check(resource, spec, &at)?;
-    }
+        check(resource, spec, at)
+    })?;
     all_unique(resources, at, |resource| &resource.source)
 }
 
@@ -68,8 +60,7 @@ pub(super) fn check(resource: &Resource, spec: Spec, at: &FieldPath<'_>) -> Chec
     check_compression(resource.compression.as_deref(), at)?;
     let source = resource.source.as_deref().filter(|source| !source.is_empty());
     if let Some(hash) = &resource.verification.hash {
-        let at = at.field("verification");
-        let at = at.field("hash");
+        let at = at.field("verification.hash");
         if resource.source.is_none() {
             return Err(at.invalid("there is no source to verify"));
         }
@@ -86,18 +77,19 @@ fn check_headers(resource: &Resource, source: Option<&str>, at: &FieldPath<'_>) 
     if headers.is_empty() {
         return Ok(());
     }
-    for (i, header) in headers.iter().enumerate() {
-        if header.name.is_empty() {
-            return Err(at.item(i).field("name").invalid("is empty"));
+    each(headers, at, |header, at| {
+        let is_empty = |field| Err(at.field(field).invalid("is empty"));
+        match (&header.name[..], header.value.as_deref()) {
+            ("", _) => is_empty("name"),
+            (_, Some("")) => is_empty("value"),
+            _ => Ok(()),
         }
-        if header.value.as_deref() == Some("") {
-            return Err(at.item(i).field("value").invalid("is empty"));
-        }
-    }
+    })?;
     all_unique(headers, at, |header| &header.name)?;
-    match source.and_then(Url::parse) {
-        Some(url) if url.is("http") || url.is("https") => Ok(()),
-        _ => Err(at.invalid("need an http or https source")),
+    if source.and_then(Url::parse).is_some_and(Url::is_http) {
+        Ok(())
+    } else {
+        Err(at.invalid("need an http or https source"))
     }
 }
 
@@ -187,7 +179,7 @@ pub(super) fn needs(at: &FieldPath<'_>, what: &str, since: Spec) -> Error {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::testing::verdict;
+    use super::super::tests::verdict;
 
     fn contents(minor: u8, contents: &Value) -> String {
         let verdict =

@@ -7,97 +7,69 @@
 
 use super::super::error::FieldPath;
 use super::super::fields::Spec;
-use super::super::spec2::{Body, Disk, File, Filesystem, Owner, Reference, User};
-use super::common::{Checked, check_mode};
+use super::super::spec2::{
+    Body, Disk, File, Filesystem, Owner, Reference, Storage, User, Verification,
+};
+use super::common::{Checked, check_mode, each};
 use super::{disks, resource, units};
 
 /// Checks that a config is valid in `spec`, one of 2.0, 2.1 and 2.2.
 pub(in super::super) fn check(body: &Body, spec: Spec) -> Checked {
     let root = FieldPath::ROOT;
-    let ignition = root.field("ignition");
-    let config = ignition.field("config");
-    let security = ignition.field("security");
-    let tls = security.field("tls");
-    check_references(&body.ignition.config.append, spec, &config.field("append"))?;
-    if let Some(replace) = &body.ignition.config.replace {
-        check_reference(replace, spec, &config.field("replace"))?;
+    let reference = |reference: &Reference, at: &FieldPath<'_>| {
+        check_source(&reference.source, &reference.verification, spec, at)
+    };
+    let config = &body.ignition.config;
+    each(&config.append, &root.field("ignition.config.append"), reference)?;
+    if let Some(replace) = &config.replace {
+        reference(replace, &root.field("ignition.config.replace"))?;
     }
     let cas = &body.ignition.security.tls.certificate_authorities;
-    check_references(cas, spec, &tls.field("certificateAuthorities"))?;
+    each(cas, &root.field("ignition.security.tls.certificateAuthorities"), reference)?;
 
-    let passwd = root.field("passwd");
-    for (i, user) in body.passwd.users.iter().enumerate() {
-        check_user(user, &passwd.field("users").item(i))?;
-    }
-    check_storage(body, spec, &root.field("storage"))?;
-
-    let systemd = root.field("systemd");
-    let units = systemd.field("units");
-    for (i, unit) in body.systemd.units.iter().enumerate() {
-        let at = units.item(i);
-        units::check_unit(&unit.name, Some(&unit.contents), &at)?;
-        for (k, dropin) in unit.dropins.iter().enumerate() {
-            units::check_dropin(
-                &dropin.name,
-                Some(&dropin.contents),
-                &at.field("dropins").item(k),
-            )?;
-        }
-    }
-    Ok(())
+    each(&body.passwd.users, &root.field("passwd.users"), check_user)?;
+    check_storage(&body.storage, spec, &root.field("storage"))?;
+    each(&body.systemd.units, &root.field("systemd.units"), |unit, at| {
+        units::check_unit(&unit.name, Some(&unit.contents), at)?;
+        each(&unit.dropins, &at.field("dropins"), |dropin, at| {
+            units::check_dropin(&dropin.name, Some(&dropin.contents), at)
+        })
+    })
 }
 
-fn check_storage(body: &Body, spec: Spec, at: &FieldPath<'_>) -> Checked {
-    let storage = &body.storage;
-    for (i, disk) in storage.disks.iter().enumerate() {
-        check_disk(disk, &at.field("disks").item(i))?;
-    }
-    for (i, raid) in storage.raid.iter().enumerate() {
-        let at = at.field("raid");
-        let at = at.item(i);
-        disks::check_raid_level(&raid.level, raid.spares, &at)?;
-        for (k, device) in raid.devices.iter().enumerate() {
-            check_absolute(device, &at.field("devices").item(k))?;
-        }
-    }
-    for (i, filesystem) in storage.filesystems.iter().enumerate() {
-        check_filesystem(filesystem, spec, &at.field("filesystems").item(i))?;
-    }
-    for (i, file) in storage.files.iter().enumerate() {
-        check_file(file, spec, &at.field("files").item(i))?;
-    }
-    for (i, node) in storage.directories.iter().enumerate() {
-        let at = at.field("directories");
-        let at = at.item(i);
-        check_mode(node.mode, &at)?;
-        check_node(&node.filesystem, &node.path, [node.user.as_ref(), node.group.as_ref()], &at)?;
-    }
-    for (i, node) in storage.links.iter().enumerate() {
-        let at = at.field("links");
-        let owners = [node.user.as_ref(), node.group.as_ref()];
-        check_node(&node.filesystem, &node.path, owners, &at.item(i))?;
-    }
-    Ok(())
+fn check_storage(storage: &Storage, spec: Spec, at: &FieldPath<'_>) -> Checked {
+    each(&storage.disks, &at.field("disks"), check_disk)?;
+    each(&storage.raid, &at.field("raid"), |raid, at| {
+        disks::check_raid_level(&raid.level, raid.spares, at)?;
+        each(&raid.devices, &at.field("devices"), |device, at| check_absolute(device, at))
+    })?;
+    each(&storage.filesystems, &at.field("filesystems"), |filesystem, at| {
+        check_filesystem(filesystem, spec, at)
+    })?;
+    each(&storage.files, &at.field("files"), |file, at| check_file(file, spec, at))?;
+    each(&storage.directories, &at.field("directories"), |node, at| {
+        check_mode(node.mode, at)?;
+        check_node(&node.filesystem, &node.path, [node.user.as_ref(), node.group.as_ref()], at)
+    })?;
+    each(&storage.links, &at.field("links"), |node, at| {
+        check_node(&node.filesystem, &node.path, [node.user.as_ref(), node.group.as_ref()], at)
+    })
 }
 
-fn check_references(references: &[Reference], spec: Spec, at: &FieldPath<'_>) -> Checked {
-    let mut items = references.iter().enumerate();
-    items.try_for_each(|(i, reference)| check_reference(reference, spec, &at.item(i)))
-}
-
-fn check_reference(reference: &Reference, spec: Spec, at: &FieldPath<'_>) -> Checked {
-    check_source(&reference.source, spec, at)?;
-    check_hash(reference.verification.hash.as_deref(), spec, at)
-}
-
-/// Checks a source. An empty one means empty contents.
-fn check_source(source: &str, spec: Spec, at: &FieldPath<'_>) -> Checked {
-    if source.is_empty() { Ok(()) } else { resource::check_url(source, spec, &at.field("source")) }
-}
-
-fn check_hash(hash: Option<&str>, spec: Spec, at: &FieldPath<'_>) -> Checked {
-    let at = at.field("verification");
-    hash.map_or(Ok(()), |hash| resource::check_hash(hash, spec, &at.field("hash")))
+/// Checks a source and its hash. An empty source means empty contents.
+fn check_source(
+    source: &str,
+    verification: &Verification,
+    spec: Spec,
+    at: &FieldPath<'_>,
+) -> Checked {
+    if !source.is_empty() {
+        resource::check_url(source, spec, &at.field("source"))?;
+    }
+    match &verification.hash {
+        Some(hash) => resource::check_hash(hash, spec, &at.field("verification.hash")),
+        None => Ok(()),
+    }
 }
 
 /// Checks that the object `create` is used without the newer fields next to it.
@@ -118,12 +90,11 @@ fn check_user(user: &User, at: &FieldPath<'_>) -> Checked {
 fn check_disk(disk: &Disk, at: &FieldPath<'_>) -> Checked {
     check_absolute(&disk.device, &at.field("device"))?;
     let at = at.field("partitions");
-    for (i, partition) in disk.partitions.iter().enumerate() {
-        let at = at.item(i);
-        disks::check_partition_label(&partition.label, &at)?;
+    each(&disk.partitions, &at, |partition, at| {
+        disks::check_partition_label(&partition.label, at)?;
         disks::check_guid(&partition.guid, &at.field("guid"))?;
-        disks::check_guid(&partition.type_guid, &at.field("typeGuid"))?;
-    }
+        disks::check_guid(&partition.type_guid, &at.field("typeGuid"))
+    })?;
     disks::check_numbers(disk.partitions.iter().map(|partition| partition.number), &at)
 }
 
@@ -153,9 +124,9 @@ fn check_file(file: &File, spec: Spec, at: &FieldPath<'_>) -> Checked {
     check_mode(file.mode, at)?;
     check_node(&file.filesystem, &file.path, [file.user.as_ref(), file.group.as_ref()], at)?;
     let at = at.field("contents");
-    resource::check_compression(Some(&file.contents.compression), &at)?;
-    check_source(&file.contents.source, spec, &at)?;
-    check_hash(file.contents.verification.hash.as_deref(), spec, &at)
+    let contents = &file.contents;
+    resource::check_compression(Some(&contents.compression), &at)?;
+    check_source(&contents.source, &contents.verification, spec, &at)
 }
 
 fn check_node(
@@ -185,7 +156,7 @@ fn check_absolute(path: &str, at: &FieldPath<'_>) -> Checked {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::verdict_2;
+    use super::super::tests::verdict_2;
 
     #[test]
     fn spec_2_has_rules_of_its_own() {

@@ -5,42 +5,27 @@
 use super::super::error::FieldPath;
 use super::super::spec3::Unit;
 use super::super::unit_file;
-use super::common::{Checked, all_unique};
-
-/// Suffixes of unit names (systemd.unit(5)).
-const KINDS: &[&str] = &[
-    "service",
-    "socket",
-    "device",
-    "mount",
-    "automount",
-    "swap",
-    "target",
-    "path",
-    "timer",
-    "snapshot",
-    "slice",
-    "scope",
-];
+use super::common::{Checked, all_unique, each};
 
 pub(super) fn check(units: &[Unit], at: &FieldPath<'_>) -> Checked {
-    for (i, unit) in units.iter().enumerate() {
-        let at = at.item(i);
-        check_unit(&unit.name, unit.contents.as_deref(), &at)?;
+    each(units, at, |unit, at| {
+        check_unit(&unit.name, unit.contents.as_deref(), at)?;
         let at = at.field("dropins");
-        for (k, dropin) in unit.dropins.iter().enumerate() {
-            check_dropin(&dropin.name, dropin.contents.as_deref(), &at.item(k))?;
-        }
-        all_unique(&unit.dropins, &at, |dropin| &dropin.name)?;
-    }
+        each(&unit.dropins, &at, |dropin, at| {
+            check_dropin(&dropin.name, dropin.contents.as_deref(), at)
+        })?;
+        all_unique(&unit.dropins, &at, |dropin| &dropin.name)
+    })?;
     all_unique(units, at, |unit| &unit.name)
 }
 
 pub(super) fn check_unit(name: &str, contents: Option<&str>, at: &FieldPath<'_>) -> Checked {
-    if !KINDS.contains(&suffix(name)) {
-        return Err(at.field("name").invalid(format!("{name:?} does not end like a systemd unit")));
+    match suffix(name) {
+        // systemd.unit(5)
+        "service" | "socket" | "device" | "mount" | "automount" | "swap" | "target" | "path"
+        | "timer" | "snapshot" | "slice" | "scope" => check_contents(contents, at),
+        _ => Err(at.field("name").invalid(format!("{name:?} does not end like a systemd unit"))),
     }
-    check_contents(contents, at)
 }
 
 pub(super) fn check_dropin(name: &str, contents: Option<&str>, at: &FieldPath<'_>) -> Checked {
@@ -65,7 +50,7 @@ fn suffix(name: &str) -> &str {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::verdict;
+    use super::super::tests::verdict;
 
     #[test]
     fn units_and_dropins_are_named_after_their_kind_and_can_be_read() {
