@@ -65,7 +65,7 @@ fn entry(text: &str) -> Option<(f32, SemanticVersion)> {
 fn servable(version: SemanticVersion) -> Option<SpecVersion> {
     match (version.major, version.minor) {
         (2, 2..) => Some(SpecVersion::V2_2),
-        (3, minor) => Some(SpecVersion::spec_3(minor).unwrap_or(SpecVersion::NEWEST)),
+        (3, minor) => Some(SpecVersion::spec_3(minor)),
         _ => None,
     }
 }

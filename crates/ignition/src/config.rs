@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::downgrade::downgrade;
 use super::error::{Error, FieldPath};
-use super::fields::Spec;
+use super::fields::{Shape, Spec};
 use super::go_json;
 use super::lift;
 use super::lower;
@@ -35,20 +35,16 @@ impl Config {
     /// As Ignition does, it ignores fields that the declared spec does not have, and takes `null` for absence. A spec 2
     /// config is lifted to spec 3, which fails if spec 3 cannot express it.
     pub fn parse(json: &str) -> Result<Self, Error> {
-        let value: Value = serde_json::from_str(json)?;
-        let spec = declared(&value)?;
-        if let (2, _) = spec {
-            let value = normalise(value, spec2::CONFIG, spec, &FieldPath::ROOT)?;
-            let config: spec2::Body = serde_json::from_value(value)?;
+        let (spec, value) = normalised(serde_json::from_str(json)?)?;
+        let declared = SpecVersion::holding(spec);
+        let mut body: Body = if declared == SpecVersion::V2_2 {
+            let config = serde_json::from_value(value)?;
             rules::spec2::check(&config, spec)?;
-            let body = lift::to_spec3(config, spec)?;
-            rules::check(&body, SpecVersion::V3_0.number())?;
-            return Ok(Self { declared: SpecVersion::V2_2, body });
-        }
-        let value = normalise(value, spec3::CONFIG, spec, &FieldPath::ROOT)?;
-        let mut body: Body = serde_json::from_value(value)?;
-        rules::check(&body, spec)?;
-        let declared = SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST);
+            lift::to_spec3(config, spec)?
+        } else {
+            serde_json::from_value(value)?
+        };
+        rules::check(&body, spec.max(SpecVersion::V3_0.number()))?;
         lower::leave_out_advertisements(&mut body, declared);
         Ok(Self { declared, body })
     }
@@ -58,16 +54,14 @@ impl Config {
     ///
     /// It reads the bytes as Ignition does, which accepts some texts that other parsers refuse.
     pub fn fields(bytes: &[u8]) -> Result<(SpecVersion, Value), Error> {
-        let value = go_json::read(bytes)?;
-        let spec = declared(&value)?;
-        if let (2, _) = spec {
-            let value = normalise(value, spec2::CONFIG, spec, &FieldPath::ROOT)?;
+        let (spec, value) = normalised(go_json::read(bytes)?)?;
+        let declared = SpecVersion::holding(spec);
+        if declared == SpecVersion::V2_2 {
             rules::spec2::check(&serde_json::from_value(value.clone())?, spec)?;
-            return Ok((SpecVersion::V2_2, value));
+        } else {
+            rules::check(&serde_json::from_value(value.clone())?, spec)?;
         }
-        let value = normalise(value, spec3::CONFIG, spec, &FieldPath::ROOT)?;
-        rules::check(&serde_json::from_value(value.clone())?, spec)?;
-        Ok((SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST), value))
+        Ok((declared, value))
     }
 
     /// The spec that the config was written in, 2.2 also for 2.0 and 2.1.
@@ -126,8 +120,14 @@ fn downgrade_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// The spec in `ignition.version`, which must be an exact released version.
-pub(super) fn declared(config: &Value) -> Result<Spec, Error> {
+/// The spec of a config, and the config in the shape of that spec.
+fn normalised(config: Value) -> Result<(Spec, Value), Error> {
+    let (spec, shape) = declared(&config)?;
+    Ok((spec, normalise(config, shape, spec, &FieldPath::ROOT)?))
+}
+
+/// The spec in `ignition.version`, and the shape of its configs. It must be an exact released version.
+pub(super) fn declared(config: &Value) -> Result<(Spec, &'static Shape), Error> {
     let version = member(config, "ignition").and_then(|ignition| member(ignition, "version"));
     let found = version.and_then(Value::as_str).unwrap_or_default();
     let released =
@@ -135,8 +135,11 @@ pub(super) fn declared(config: &Value) -> Result<Spec, Error> {
     let spec = released.and_then(|version| {
         Some((u8::try_from(version.major).ok()?, u8::try_from(version.minor).ok()?))
     });
-    spec.filter(|spec| matches!(spec, (2, 0..=2) | (3, 0..=6)))
-        .ok_or_else(|| Error::UnknownVersion { found: found.to_owned() })
+    match spec {
+        Some(spec @ (2, 0..=2)) => Ok((spec, spec2::CONFIG)),
+        Some(spec @ (3, 0..=6)) => Ok((spec, spec3::CONFIG)),
+        _ => Err(Error::UnknownVersion { found: found.to_owned() }),
+    }
 }
 
 /// A member of an object, by its name in any case; the exact one is preferred.

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::error::{Error, FieldPath};
-use super::fields::{Field, Idle, Shape, Spec};
+use super::fields::{Field, Idle, Shape};
 use super::version::SpecVersion;
 
 /// Removes idle fields that `to` lacks, and refuses the others.
@@ -26,7 +26,7 @@ pub(super) fn downgrade(
                 } else if field.is_idle(value) {
                     members.shift_remove(field.name);
                 } else {
-                    let needs = needed(field.since);
+                    let needs = SpecVersion::holding(field.since);
                     return Err(Error::Unsupported { path: at.to_string(), needs, to });
                 }
             }
@@ -49,10 +49,6 @@ impl Field {
             Idle::Always => true,
         }
     }
-}
-
-fn needed(since: Spec) -> Option<SpecVersion> {
-    SpecVersion::ALL.into_iter().find(|spec| spec.number() >= since)
 }
 
 #[cfg(test)]

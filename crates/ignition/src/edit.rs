@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::contents::{Contents, UnpackBudget};
 use super::data_url;
-use super::error::{Error, FieldPath};
+use super::error::Error;
 use super::spec3::{File, IgnitionConfig, Resource};
 use super::version::SpecVersion;
 
@@ -89,15 +89,33 @@ impl Config {
         }
     }
 
+    /// Sets `compression` in each file before a merge, so that a later config with other contents for it does not
+    /// inherit `gzip`. [`Self::finish_files`] removes it again.
+    ///
+    /// As with OpenShift's render controller, this includes files that only change a mode.
+    pub fn prepare_files(&mut self) {
+        for file in &mut self.body.storage.files {
+            file.contents.compression.get_or_insert_default();
+        }
+    }
+
+    /// Removes the empty `compression` of [`Self::prepare_files`], and sets `overwrite` where it is missing:
+    /// machine-config-daemon always overwrites.
+    pub fn finish_files(&mut self) {
+        for file in &mut self.body.storage.files {
+            file.contents.compression.take_if(|compression| compression.is_empty());
+            file.overwrite.get_or_insert(true);
+        }
+    }
+
     /// Removes the kernel arguments and returns those that should exist.
     ///
     /// Ignition has them since spec 3.3. For an older spec they are moved into the MachineConfig, which has no field
     /// for arguments that should not exist.
     pub fn take_kernel_arguments(&mut self) -> Result<Vec<String>, Error> {
         if !self.body.kernel_arguments.should_not_exist.is_empty() {
-            let at = FieldPath::ROOT.field("kernelArguments");
-            let path = at.field("shouldNotExist").to_string();
-            let (needs, to) = (Some(SpecVersion::V3_3), SpecVersion::V3_2);
+            let path = "kernelArguments.shouldNotExist".to_owned();
+            let (needs, to) = (SpecVersion::V3_3, SpecVersion::V3_2);
             return Err(Error::Unsupported { path, needs, to });
         }
         Ok(std::mem::take(&mut self.body.kernel_arguments).should_exist)

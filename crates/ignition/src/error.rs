@@ -58,12 +58,12 @@ pub enum Error {
     },
 
     /// The config is valid, and the requested spec cannot express it.
-    #[error("{path}: cannot be expressed in spec {to}{}", needs.map(|spec| format!(", it needs {spec}")).unwrap_or_default())]
+    #[error("{path}: cannot be expressed in spec {to}, it needs {needs}")]
     Unsupported {
         /// The place in the config.
         path: String,
-        /// First spec that can express it, if there is one.
-        needs: Option<SpecVersion>,
+        /// First spec that can express it.
+        needs: SpecVersion,
         /// Requested spec.
         to: SpecVersion,
     },
@@ -100,6 +100,7 @@ enum Step<'a> {
 impl<'a> FieldPath<'a> {
     pub(super) const ROOT: FieldPath<'static> = FieldPath { parent: None, step: Step::Root };
 
+    /// The field of this name, or that of a field's field, with a dot between the names.
     pub(super) fn field(&'a self, name: &'a str) -> FieldPath<'a> {
         FieldPath { parent: Some(self), step: Step::Field(name) }
     }
@@ -143,14 +144,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_said_names_the_spec_that_can() {
-        let error = |needs| {
-            Error::Unsupported { path: "storage.luks".into(), needs, to: SpecVersion::V3_1 }
-                .to_string()
-        };
+        let (needs, to) = (SpecVersion::V3_2, SpecVersion::V3_1);
+        let error = Error::Unsupported { path: "storage.luks".into(), needs, to };
         assert_eq!(
-            error(Some(SpecVersion::V3_2)),
+            error.to_string(),
             "storage.luks: cannot be expressed in spec 3.1.0, it needs 3.2.0"
         );
-        assert_eq!(error(None), "storage.luks: cannot be expressed in spec 3.1.0");
     }
 }

@@ -8,6 +8,9 @@
 //! Sources: the pages "Configuration Specification v2.0.0" to "v3.6.0", "Upgrading Configs", and for merging the types
 //! of Ignition's config package.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 /// A spec as (major, minor). It includes 2.0 and 2.1, which are read but never served.
 pub(super) type Spec = (u8, u8);
 
@@ -70,36 +73,6 @@ impl Field {
             removes_without: None,
         }
     }
-
-    /// Sets the spec that introduced the field.
-    pub(super) const fn since(self, major: u8, minor: u8) -> Self {
-        Self { since: (major, minor), ..self }
-    }
-
-    /// Sets the value that older specs can omit.
-    pub(super) const fn idle(self, idle: Idle) -> Self {
-        Self { idle, ..self }
-    }
-
-    /// Merges the list's items by the first of these members that is set.
-    pub(super) const fn by(self, members: &'static [&'static str]) -> Self {
-        Self { merge: Merge::ByKey(members), ..self }
-    }
-
-    /// Merges the list by appending its items.
-    pub(super) const fn appended(self) -> Self {
-        Self { merge: Merge::Append, ..self }
-    }
-
-    /// Shares the list's keys with other lists of its object.
-    pub(super) const fn sharing_keys(self) -> Self {
-        Self { shares_keys: true, ..self }
-    }
-
-    /// Makes an item without `member` remove an earlier one.
-    pub(super) const fn removing_without(self, member: &'static str) -> Self {
-        Self { removes_without: Some(member), ..self }
-    }
 }
 
 /// The field with this name, in any case as Ignition reads it; the exact one is preferred.
@@ -138,14 +111,19 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+/// Converts an object to that of another spec. Fields of the same name keep their values, others are dropped.
+pub(super) fn converted<T: DeserializeOwned>(object: impl Serialize) -> serde_json::Result<T> {
+    serde_json::from_value(serde_json::to_value(object)?)
+}
+
 /// Declares the objects of a spec: a type for each, and its fields. The field in parentheses is always written, the
 /// others only if they differ from the default. After a field's type are its shape if it is not the type's, its name if
-/// it is written differently, and the functions of [`Field`] that it takes. Of the arrays below, the first item is used:
-/// what is given, or else what follows from the field.
+/// it is written differently, and the members of [`Field`] that differ from those of [`Field::new`]. Of the arrays
+/// below, the first item is used: what is given, or else what follows from the field.
 macro_rules! objects {
     (($vis:vis) $($(#[$meta:meta])* $name:ident($($required:ident: $required_type:ty)?) {$(
         $(#[$doc:meta])*
-        $field:ident: $type:ty $(as $shape:ident)? $(= $key:literal)? $([$($option:ident($($argument:expr),*)),*])?,
+        $field:ident: $type:ty $(as $shape:ident)? $(= $key:literal)? $([$($member:ident: $value:expr),*])?,
     )*})*) => {$(
         $(#[$meta])*
         // The names are the spec's.
@@ -164,13 +142,13 @@ macro_rules! objects {
         impl Shaped for $name {
             const SHAPE: &'static Shape = &Shape::Object(&[
                 $(Field::new(stringify!($required), <$required_type as Shaped>::SHAPE),)?
-                $(
-                    Field::new(
+                $(Field {
+                    $($($member: $value,)*)?
+                    ..Field::new(
                         [$($key,)? stringify!($field)][0],
                         [$($shape,)? <$type as Shaped>::SHAPE][0],
                     )
-                    $($(.$option($($argument),*))*)?,
-                )*
+                },)*
             ]);
         }
     )*};

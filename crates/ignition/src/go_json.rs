@@ -7,9 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::Value;
-use serde_json::map::Entry;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::error::Error;
 
@@ -32,13 +31,9 @@ fn value(text: &str, depth: usize) -> Result<Value, Error> {
     Ok(match text.as_bytes().first() {
         _ if depth > MAX_READ_DEPTH => Value::Null,
         Some(b'{') => {
-            let mut object = serde_json::Map::new();
+            let mut object = Map::new();
             for (name, member) in members(text)? {
-                let read = value(member, depth + 1)?;
-                match object.entry(known_name(&object, &name)) {
-                    Entry::Vacant(place) => drop(place.insert(read)),
-                    Entry::Occupied(mut place) => overlay(place.get_mut(), read),
-                }
+                set_member(&mut object, &name, value(member, depth + 1)?);
             }
             Value::Object(object)
         }
@@ -65,23 +60,20 @@ fn folded(name: &str) -> String {
     name.replace('\u{17f}', "s").replace('\u{212a}', "k")
 }
 
-/// The name of an existing member that Go treats as the same as `name`.
-fn known_name(object: &serde_json::Map<String, Value>, name: &str) -> String {
-    let folded = folded(name);
-    let known = object.keys().find(|known| known.eq_ignore_ascii_case(&folded));
-    known.cloned().unwrap_or(folded)
+/// Adds a member, or overwrites the one whose name Go treats as the same as `name`.
+fn set_member(object: &mut Map<String, Value>, name: &str, value: Value) {
+    let name = folded(name);
+    match object.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+        Some((_, earlier)) => overlay(earlier, value),
+        None => _ = object.insert(name, value),
+    }
 }
 
 /// Overwrites a value as Go does when it decodes another one into the same field.
 fn overlay(earlier: &mut Value, later: Value) {
     match (earlier, later) {
         (Value::Object(earlier), Value::Object(later)) => {
-            for (name, value) in later {
-                match earlier.entry(known_name(earlier, &name)) {
-                    Entry::Vacant(place) => drop(place.insert(value)),
-                    Entry::Occupied(mut place) => overlay(place.get_mut(), value),
-                }
-            }
+            later.into_iter().for_each(|(name, value)| set_member(earlier, &name, value));
         }
         (Value::Array(earlier), Value::Array(later)) => {
             earlier.truncate(later.len());

@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::config::declared;
 use super::error::{Error, FieldPath};
 use super::fields::{Shape, Spec, known};
-use super::{spec2, spec3};
 
 /// A field without effect, or with another effect than its text suggests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +60,7 @@ impl fmt::Display for Ignored {
 /// # Errors
 /// The config's spec is unknown.
 pub fn ignored(config: &Value) -> Result<Vec<Ignored>, Error> {
-    let spec = declared(config)?;
-    let shape = if spec.0 == 2 { spec2::CONFIG } else { spec3::CONFIG };
+    let (spec, shape) = declared(config)?;
     let mut found = Vec::new();
     look(config, shape, spec, &FieldPath::ROOT, &mut found);
     Ok(found)
@@ -229,7 +227,7 @@ mod tests {
             let (parent, name) = pointer.rsplit_once('/').unwrap();
             stripped.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(name).unwrap();
         }
-        let shape = spec3::CONFIG;
+        let shape = super::super::spec3::CONFIG;
         let read =
             super::super::normalise::normalise(config, shape, (3, 1), &FieldPath::ROOT).unwrap();
         assert_eq!(stripped, read);

@@ -8,14 +8,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::mem;
 
 use super::error::{Error, FieldPath};
-use super::fields::Spec;
+use super::fields::{Spec, converted};
 use super::spec2;
-use super::spec3::{
-    Body, Directory, Disk, Dropin, File, Group, Link, Owner, Raid, Resource, Storage, Unit, User,
-    Verification,
-};
+use super::spec3::{Body, File, Version};
 
 /// The only file system that spec 3 can still name: the root.
 const ROOT: &str = "root";
@@ -27,76 +25,56 @@ const CORE: &str = "core";
 pub(super) fn to_spec3(mut config: spec2::Body, spec: Spec) -> Result<Body, Error> {
     refuse_unsayable(&config)?;
     remove_duplicates(&mut config)?;
-    let mut body = Body::default();
-
-    let ignition = config.ignition;
-    body.ignition.config.merge = ignition.config.append.into_iter().map(reference).collect();
-    body.ignition.config.replace = ignition.config.replace.map(reference).unwrap_or_default();
-    let cas = ignition.security.tls.certificate_authorities;
-    body.ignition.security.tls.certificate_authorities = cas.into_iter().map(reference).collect();
-    body.ignition.timeouts.http_response_headers = ignition.timeouts.http_response_headers;
-    body.ignition.timeouts.http_total = ignition.timeouts.http_total;
-
-    body.passwd.users = config.passwd.users.into_iter().map(user).collect();
-    if spec < (2, 1) {
-        // In these specs an empty hash is the same as none.
-        let hashes = body.passwd.users.iter_mut().map(|user| &mut user.password_hash);
-        hashes.for_each(|hash| *hash = hash.take().and_then(some));
+    for unit in &mut config.systemd.units {
+        unit.enabled = unit.enabled.or(unit.enable.then_some(true));
     }
-    body.passwd.groups = config.passwd.groups.into_iter().map(group).collect();
-    body.systemd.units = config.systemd.units.into_iter().map(unit).collect();
+    // Only the root is left, which spec 3 does not list.
+    config.storage.filesystems.clear();
+    let files = mem::take(&mut config.storage.files);
+    let appended = mem::take(&mut config.ignition.config.append);
+    let replaces = config.ignition.config.replace.is_some();
 
-    body.storage = storage(config.storage, spec);
+    let mut body: Body = converted(config)?;
+    body.ignition.version = Version::default();
+    body.ignition.config.merge = converted(appended)?;
+    if replaces {
+        body.ignition.config.replace.source.get_or_insert_default();
+    }
+    body.storage.files = files.into_iter().map(file).collect::<Result<_, _>>()?;
+    set_defaults(&mut body, spec);
     clean_paths(&mut body);
     Ok(body)
 }
 
-/// The storage of a config of `spec` as spec 3 has it.
-fn storage(storage: spec2::Storage, spec: Spec) -> Storage {
-    // Before 2.2 a missing mode was 0, and the owner of a 2.0 file root.
-    let mode = |mode: Option<i64>| if spec < (2, 2) { Some(mode.unwrap_or(0)) } else { mode };
-    let owner = |owner: Option<spec2::Owner>| {
-        let owner = owner.map(|o| Owner { id: o.id, name: some(o.name) }).unwrap_or_default();
-        if spec < (2, 1) { Owner { id: Some(owner.id.unwrap_or(0)), ..owner } } else { owner }
-    };
-    let file = |f: spec2::File| {
-        let contents = Resource {
-            compression: some(f.contents.compression),
-            source: Some(f.contents.source),
-            verification: Verification { hash: f.contents.verification.hash },
-            ..Resource::default()
-        };
-        let (group, user, mode) = (owner(f.group), owner(f.user), mode(f.mode));
-        let file = File { path: f.path, group, user, mode, ..File::default() };
-        if f.append {
-            File { append: vec![contents], overwrite: Some(false), ..file }
-        } else {
-            // In spec 2 a file overwrites by default, in spec 3 it does not.
-            File { contents, overwrite: Some(f.overwrite.unwrap_or(true)), ..file }
-        }
-    };
-    let directory = |d: spec2::Directory| Directory {
-        path: d.path,
-        group: owner(d.group),
-        overwrite: d.overwrite,
-        user: owner(d.user),
-        mode: mode(d.mode),
-    };
-    let link = |l: spec2::Link| Link {
-        path: l.path,
-        group: owner(l.group),
-        overwrite: l.overwrite,
-        user: owner(l.user),
-        hard: on(l.hard),
-        target: Some(l.target),
-    };
-    Storage {
-        disks: storage.disks.into_iter().map(disk).collect(),
-        raid: storage.raid.into_iter().map(raid).collect(),
-        files: storage.files.into_iter().map(file).collect(),
-        directories: storage.directories.into_iter().map(directory).collect(),
-        links: storage.links.into_iter().map(link).collect(),
-        ..Storage::default()
+fn file(mut file: spec2::File) -> serde_json::Result<File> {
+    let appends = mem::take(&mut file.append);
+    let mut file: File = converted(file)?;
+    // Without a source, a file is empty in spec 2, and keeps its contents in spec 3.
+    file.contents.source.get_or_insert_default();
+    if appends {
+        file.append.push(mem::take(&mut file.contents));
+        file.overwrite = Some(false);
+    } else {
+        // In spec 2 a file overwrites by default, in spec 3 it does not.
+        file.overwrite.get_or_insert(true);
+    }
+    Ok(file)
+}
+
+/// Sets the values that missing fields mean in `spec`, where spec 3 has other ones.
+fn set_defaults(body: &mut Body, spec: Spec) {
+    let storage = &mut body.storage;
+    if spec < (2, 2) {
+        let files = storage.files.iter_mut().map(|file| &mut file.mode);
+        let directories = storage.directories.iter_mut().map(|directory| &mut directory.mode);
+        files.chain(directories).for_each(|mode| _ = mode.get_or_insert(0));
+    }
+    if spec < (2, 1) {
+        let owners = storage.files.iter_mut().flat_map(|file| [&mut file.group, &mut file.user]);
+        owners.for_each(|owner| _ = owner.id.get_or_insert(0));
+        // An empty hash is the same as none.
+        let hashes = body.passwd.users.iter_mut().map(|user| &mut user.password_hash);
+        hashes.for_each(|hash| _ = hash.take_if(|hash| hash.is_empty()));
     }
 }
 
@@ -112,27 +90,19 @@ fn clean_paths(body: &mut Body) {
 }
 
 fn refuse_unsayable(config: &spec2::Body) -> Result<(), Error> {
-    let storage = FieldPath::ROOT.field("storage");
+    let root = FieldPath::ROOT;
     if !config.networkd.units.is_empty() {
-        return Err(not_liftable(
-            &FieldPath::ROOT.field("networkd"),
-            "spec 3 has no networkd units",
-        ));
+        return Err(not_liftable(&root.field("networkd"), "spec 3 has no networkd units"));
     }
-    for (i, filesystem) in config.storage.filesystems.iter().enumerate() {
-        if filesystem.name != ROOT {
-            let at = storage.field("filesystems");
-            let reason =
-                format!("the mount point of the file system {:?} is unknown", filesystem.name);
-            return Err(not_liftable(&at.item(i), reason));
-        }
+    let mut filesystems = config.storage.filesystems.iter().enumerate();
+    if let Some((i, filesystem)) = filesystems.find(|(_, filesystem)| filesystem.name != ROOT) {
+        let reason = format!("the mount point of the file system {:?} is unknown", filesystem.name);
+        return Err(not_liftable(&root.field("storage.filesystems").item(i), reason));
     }
-    for (i, disk) in config.storage.disks.iter().enumerate() {
-        if !disk.partitions.is_empty() {
-            let at = storage.field("disks");
-            let reason = "spec 3 measures partitions in MiB, not in sectors";
-            return Err(not_liftable(&at.item(i).field("partitions"), reason));
-        }
+    if let Some(i) = config.storage.disks.iter().position(|disk| !disk.partitions.is_empty()) {
+        let reason = "spec 3 measures partitions in MiB, not in sectors";
+        let at = root.field("storage.disks");
+        return Err(not_liftable(&at.item(i).field("partitions"), reason));
     }
     Ok(())
 }
@@ -167,8 +137,7 @@ fn remove_duplicates(config: &mut spec2::Body) -> Result<(), Error> {
 
     let users = &mut config.passwd.users;
     if let Some(i) = users.iter().position(|user| user.name != CORE) {
-        let passwd = FieldPath::ROOT.field("passwd");
-        let at = passwd.field("users");
+        let at = FieldPath::ROOT.field("passwd.users");
         return Err(not_liftable(&at.item(i), format!("only the user {CORE} is managed")));
     }
     if let Some(mut user) = users.pop() {
@@ -179,82 +148,6 @@ fn remove_duplicates(config: &mut spec2::Body) -> Result<(), Error> {
         users.push(user);
     }
     Ok(())
-}
-
-/// The text; `None` if it is empty, which in spec 2 is the same as absence.
-fn some(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
-}
-
-/// The flag; `None` for `false`, which in spec 2 is the same as absence.
-fn on(flag: bool) -> Option<bool> {
-    flag.then_some(true)
-}
-
-fn reference(reference: spec2::Reference) -> Resource {
-    Resource {
-        source: Some(reference.source),
-        verification: Verification { hash: reference.verification.hash },
-        ..Resource::default()
-    }
-}
-
-/// Converts a user. The object `create`, which spec 2 already advised against, is dropped.
-fn user(user: spec2::User) -> User {
-    User {
-        name: user.name,
-        gecos: some(user.gecos),
-        groups: user.groups,
-        home_dir: some(user.home_dir),
-        no_create_home: on(user.no_create_home),
-        no_log_init: on(user.no_log_init),
-        no_user_group: on(user.no_user_group),
-        password_hash: user.password_hash,
-        primary_group: some(user.primary_group),
-        ssh_authorized_keys: user.ssh_authorized_keys,
-        shell: some(user.shell),
-        should_exist: None,
-        system: on(user.system),
-        uid: user.uid,
-    }
-}
-
-fn group(group: spec2::Group) -> Group {
-    Group {
-        name: group.name,
-        gid: group.gid,
-        password_hash: some(group.password_hash),
-        should_exist: None,
-        system: on(group.system),
-    }
-}
-
-fn unit(unit: spec2::Unit) -> Unit {
-    Unit {
-        name: unit.name,
-        contents: some(unit.contents),
-        dropins: unit
-            .dropins
-            .into_iter()
-            .map(|dropin| Dropin { name: dropin.name, contents: some(dropin.contents) })
-            .collect(),
-        enabled: unit.enabled.or(on(unit.enable)),
-        mask: on(unit.mask),
-    }
-}
-
-fn disk(disk: spec2::Disk) -> Disk {
-    Disk { device: disk.device, partitions: Vec::new(), wipe_table: on(disk.wipe_table) }
-}
-
-fn raid(raid: spec2::Raid) -> Raid {
-    Raid {
-        name: raid.name,
-        devices: raid.devices,
-        level: Some(raid.level),
-        options: raid.options,
-        spares: (raid.spares != 0).then_some(raid.spares),
-    }
 }
 
 #[cfg(test)]

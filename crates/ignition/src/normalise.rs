@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::error::{Error, FieldPath};
-use super::fields::{Field, Shape, Spec, known};
+use super::fields::{Shape, Spec, known};
 
 /// Drops fields that `spec` lacks, and checks the types of the others.
 pub(super) fn normalise(
@@ -19,7 +19,17 @@ pub(super) fn normalise(
     match (shape, value) {
         (_, Value::Null) => Ok(absent(shape)),
         (Shape::Object(fields), Value::Object(members)) => {
-            normalise_members(members, fields, spec, at).map(Value::Object)
+            let mut kept = Map::with_capacity(members.len());
+            for (name, value) in members {
+                if let Some(field) = known(fields, &name)
+                    && field.since <= spec
+                    && !value.is_null()
+                {
+                    let value = normalise(value, field.shape, spec, &at.field(field.name))?;
+                    kept.insert(field.name.to_owned(), value);
+                }
+            }
+            Ok(Value::Object(kept))
         }
         (Shape::List(item), Value::Array(values)) => {
             let items = values.into_iter().enumerate();
@@ -34,25 +44,6 @@ pub(super) fn normalise(
             found: found(&value),
         }),
     }
-}
-
-fn normalise_members(
-    members: Map<String, Value>,
-    fields: &[Field],
-    spec: Spec,
-    at: &FieldPath<'_>,
-) -> Result<Map<String, Value>, Error> {
-    let mut kept = Map::with_capacity(members.len());
-    for (name, value) in members {
-        if let Some(field) = known(fields, &name)
-            && field.since <= spec
-            && !value.is_null()
-        {
-            let value = normalise(value, field.shape, spec, &at.field(field.name))?;
-            kept.insert(field.name.to_owned(), value);
-        }
-    }
-    Ok(kept)
 }
 
 /// Replacement for `null` in a list, where it cannot be omitted.

@@ -23,8 +23,8 @@ objects! {
 
     Ignition() {
         config: IgnitionConfig,
-        security: Security [since(2, 2)],
-        timeouts: Timeouts [since(2, 1)],
+        security: Security [since: (2, 2)],
+        timeouts: Timeouts [since: (2, 1)],
         version: String,
     }
 
@@ -64,7 +64,7 @@ objects! {
 
     NetworkdUnit() {
         contents: String,
-        dropins: Vec<Dropin> [since(2, 2)],
+        dropins: Vec<Dropin> [since: (2, 2)],
         name: String,
     }
 
@@ -83,19 +83,19 @@ objects! {
     User() {
         /// Older form of the fields that follow; not lifted.
         create: Option<UserCreate>,
-        gecos: String [since(2, 1)],
-        groups: Vec<String> [since(2, 1)],
-        home_dir: String = "homeDir" [since(2, 1)],
+        gecos: String [since: (2, 1)],
+        groups: Vec<String> [since: (2, 1)],
+        home_dir: String = "homeDir" [since: (2, 1)],
         name: String,
-        no_create_home: bool = "noCreateHome" [since(2, 1)],
-        no_log_init: bool = "noLogInit" [since(2, 1)],
-        no_user_group: bool = "noUserGroup" [since(2, 1)],
+        no_create_home: bool = "noCreateHome" [since: (2, 1)],
+        no_log_init: bool = "noLogInit" [since: (2, 1)],
+        no_user_group: bool = "noUserGroup" [since: (2, 1)],
         password_hash: Option<String> = "passwordHash",
-        primary_group: String = "primaryGroup" [since(2, 1)],
+        primary_group: String = "primaryGroup" [since: (2, 1)],
         ssh_authorized_keys: Vec<String> = "sshAuthorizedKeys",
-        shell: String [since(2, 1)],
-        system: bool [since(2, 1)],
-        uid: Option<i64> [since(2, 1)],
+        shell: String [since: (2, 1)],
+        system: bool [since: (2, 1)],
+        uid: Option<i64> [since: (2, 1)],
     }
 
     UserCreate() {
@@ -112,24 +112,24 @@ objects! {
     }
 
     Storage() {
-        directories: Vec<Directory> [since(2, 1)],
+        directories: Vec<Directory> [since: (2, 1)],
         disks: Vec<Disk>,
         files: Vec<File>,
         filesystems: Vec<Filesystem>,
-        links: Vec<Link> [since(2, 1)],
+        links: Vec<Link> [since: (2, 1)],
         raid: Vec<Raid>,
     }
 
     /// Owner of a node, by number or by name.
     Owner() {
         id: Option<i64>,
-        name: String [since(2, 1)],
+        name: String [since: (2, 1)],
     }
 
     Directory() {
         filesystem: String,
         group: Option<Owner>,
-        overwrite: Option<bool> [since(2, 2)],
+        overwrite: Option<bool> [since: (2, 2)],
         path: String,
         user: Option<Owner>,
         mode: Option<i64>,
@@ -138,10 +138,10 @@ objects! {
     File() {
         filesystem: String,
         group: Option<Owner>,
-        overwrite: Option<bool> [since(2, 2)],
+        overwrite: Option<bool> [since: (2, 2)],
         path: String,
         user: Option<Owner>,
-        append: bool [since(2, 2)],
+        append: bool [since: (2, 2)],
         contents: Contents,
         mode: Option<i64>,
     }
@@ -155,7 +155,7 @@ objects! {
     Link() {
         filesystem: String,
         group: Option<Owner>,
-        overwrite: Option<bool> [since(2, 2)],
+        overwrite: Option<bool> [since: (2, 2)],
         path: String,
         user: Option<Owner>,
         hard: bool,
@@ -170,7 +170,7 @@ objects! {
 
     /// A partition. Start and size are in sectors of 512 bytes, and in MiB in spec 3.
     Partition() {
-        guid: String [since(2, 1)],
+        guid: String [since: (2, 1)],
         label: String,
         number: i64,
         size: i64,
@@ -188,10 +188,10 @@ objects! {
         create: Option<MountCreate>,
         device: String,
         format: String,
-        label: Option<String> [since(2, 1)],
-        options: Vec<String> [since(2, 1)],
-        uuid: Option<String> [since(2, 1)],
-        wipe_filesystem: bool = "wipeFilesystem" [since(2, 1)],
+        label: Option<String> [since: (2, 1)],
+        options: Vec<String> [since: (2, 1)],
+        uuid: Option<String> [since: (2, 1)],
+        wipe_filesystem: bool = "wipeFilesystem" [since: (2, 1)],
     }
 
     MountCreate() {
@@ -203,7 +203,7 @@ objects! {
         devices: Vec<String>,
         level: String,
         name: String,
-        options: Vec<String> [since(2, 2)],
+        options: Vec<String> [since: (2, 2)],
         spares: i64,
     }
 
@@ -216,7 +216,7 @@ objects! {
         dropins: Vec<Dropin>,
         /// Older form of `enabled: true`.
         enable: bool,
-        enabled: Option<bool> [since(2, 1)],
+        enabled: Option<bool> [since: (2, 1)],
         mask: bool,
         name: String,
     }

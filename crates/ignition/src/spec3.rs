@@ -13,6 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::fields::Merge::{Append, ByKey};
 use super::fields::{Field, Idle, Shape, Shaped, is_default, objects};
 use super::version::SpecVersion;
 
@@ -21,11 +22,13 @@ pub(super) const CONFIG: &Shape = Body::SHAPE;
 
 /// A config or a CA; before 3.1 neither could be compressed.
 const REFERENCE: &Shape = &Shape::Object(&[
-    Field::new("compression", String::SHAPE).since(3, 1),
-    Field::new("httpHeaders", Vec::<HttpHeader>::SHAPE)
-        .by(&["name"])
-        .removing_without("value")
-        .since(3, 1),
+    Field { since: (3, 1), ..Field::new("compression", String::SHAPE) },
+    Field {
+        since: (3, 1),
+        merge: ByKey(&["name"]),
+        removes_without: Some("value"),
+        ..Field::new("httpHeaders", Vec::<HttpHeader>::SHAPE)
+    },
     Field::new("source", String::SHAPE),
     Field::new("verification", Verification::SHAPE),
 ]);
@@ -56,7 +59,7 @@ objects! {
 
     /// Top level of a config.
     Body(ignition: Ignition) {
-        kernel_arguments: KernelArguments = "kernelArguments" [since(3, 3)],
+        kernel_arguments: KernelArguments = "kernelArguments" [since: (3, 3)],
         passwd: Passwd,
         storage: Storage,
         systemd: Systemd,
@@ -64,20 +67,20 @@ objects! {
 
     Ignition(version: Version) {
         config: IgnitionConfig,
-        proxy: Proxy [since(3, 1)],
+        proxy: Proxy [since: (3, 1)],
         security: Security,
         timeouts: Timeouts,
     }
 
     IgnitionConfig() {
-        merge: Vec<Resource> as REFERENCES [by(&["source"])],
+        merge: Vec<Resource> as REFERENCES [merge: ByKey(&["source"])],
         replace: Resource as REFERENCE,
     }
 
     /// A resource that is fetched: a config, a CA, a file's contents, a key.
     Resource() {
         compression: Option<String>,
-        http_headers: Vec<HttpHeader> = "httpHeaders" [by(&["name"]), removing_without("value"), since(3, 1)],
+        http_headers: Vec<HttpHeader> = "httpHeaders" [merge: ByKey(&["name"]), removes_without: Some("value"), since: (3, 1)],
         source: Option<String>,
         verification: Verification,
     }
@@ -101,7 +104,7 @@ objects! {
     }
 
     Tls() {
-        certificate_authorities: Vec<Resource> as REFERENCES = "certificateAuthorities" [by(&["source"])],
+        certificate_authorities: Vec<Resource> as REFERENCES = "certificateAuthorities" [merge: ByKey(&["source"])],
     }
 
     /// Timeouts in seconds; 0 is no limit.
@@ -111,19 +114,19 @@ objects! {
     }
 
     KernelArguments() {
-        should_exist: Vec<String> = "shouldExist" [sharing_keys()],
-        should_not_exist: Vec<String> = "shouldNotExist" [sharing_keys()],
+        should_exist: Vec<String> = "shouldExist" [shares_keys: true],
+        should_not_exist: Vec<String> = "shouldNotExist" [shares_keys: true],
     }
 
     Passwd() {
-        groups: Vec<Group> [by(&["name"])],
-        users: Vec<User> [by(&["name"])],
+        groups: Vec<Group> [merge: ByKey(&["name"])],
+        users: Vec<User> [merge: ByKey(&["name"])],
     }
 
     Group(name: String) {
         gid: Option<i64>,
         password_hash: Option<String> = "passwordHash",
-        should_exist: Option<bool> = "shouldExist" [since(3, 2), idle(Idle::True)],
+        should_exist: Option<bool> = "shouldExist" [since: (3, 2), idle: Idle::True],
         system: Option<bool>,
     }
 
@@ -138,19 +141,19 @@ objects! {
         primary_group: Option<String> = "primaryGroup",
         ssh_authorized_keys: Vec<String> = "sshAuthorizedKeys",
         shell: Option<String>,
-        should_exist: Option<bool> = "shouldExist" [since(3, 2), idle(Idle::True)],
+        should_exist: Option<bool> = "shouldExist" [since: (3, 2), idle: Idle::True],
         system: Option<bool>,
         uid: Option<i64>,
     }
 
     Storage() {
-        directories: Vec<Directory> [by(&["path"]), sharing_keys()],
-        disks: Vec<Disk> [by(&["device"])],
-        files: Vec<File> [by(&["path"]), sharing_keys()],
-        filesystems: Vec<Filesystem> [by(&["device"])],
-        links: Vec<Link> [by(&["path"]), sharing_keys()],
-        luks: Vec<Luks> [by(&["name"]), since(3, 2)],
-        raid: Vec<Raid> [by(&["name"])],
+        directories: Vec<Directory> [merge: ByKey(&["path"]), shares_keys: true],
+        disks: Vec<Disk> [merge: ByKey(&["device"])],
+        files: Vec<File> [merge: ByKey(&["path"]), shares_keys: true],
+        filesystems: Vec<Filesystem> [merge: ByKey(&["device"])],
+        links: Vec<Link> [merge: ByKey(&["path"]), shares_keys: true],
+        luks: Vec<Luks> [merge: ByKey(&["name"]), since: (3, 2)],
+        raid: Vec<Raid> [merge: ByKey(&["name"])],
     }
 
     /// Owner of a node, by number or by name.
@@ -170,7 +173,7 @@ objects! {
         group: Owner,
         overwrite: Option<bool>,
         user: Owner,
-        append: Vec<Resource> [appended()],
+        append: Vec<Resource> [merge: Append],
         contents: Resource,
         mode: Option<i64>,
     }
@@ -184,19 +187,20 @@ objects! {
     }
 
     Disk(device: String) {
-        partitions: Vec<Partition> [by(&["number", "label"])],
+        partitions: Vec<Partition> [merge: ByKey(&["number", "label"])],
         wipe_table: Option<bool> = "wipeTable",
     }
 
-    /// A partition. Number 0 is the next free one; start or size 0 is the largest free block.
+    /// A partition. Number 0 is the next free one; start or size 0 is the largest free block. Spec 2.2 measures both in
+    /// sectors, whose size depends on the disk.
     Partition() {
         guid: Option<String>,
         label: Option<String>,
         number: i64,
-        resize: Option<bool> [since(3, 2), idle(Idle::False)],
+        resize: Option<bool> [since: (3, 2), idle: Idle::False],
         should_exist: Option<bool> = "shouldExist",
-        size_mib: Option<i64> = "sizeMiB",
-        start_mib: Option<i64> = "startMiB",
+        size_mib: Option<i64> = "sizeMiB" [since: (3, 0)],
+        start_mib: Option<i64> = "startMiB" [since: (3, 0)],
         type_guid: Option<String> = "typeGuid",
         wipe_partition_entry: Option<bool> = "wipePartitionEntry",
     }
@@ -204,8 +208,8 @@ objects! {
     Filesystem(device: String) {
         format: Option<String>,
         label: Option<String>,
-        mount_options: Vec<String> = "mountOptions" [appended(), since(3, 1)],
-        options: Vec<String> [appended()],
+        mount_options: Vec<String> = "mountOptions" [merge: Append, since: (3, 1)],
+        options: Vec<String> [merge: Append],
         path: Option<String>,
         uuid: Option<String>,
         wipe_filesystem: Option<bool> = "wipeFilesystem",
@@ -214,19 +218,19 @@ objects! {
     Raid(name: String) {
         devices: Vec<String>,
         level: Option<String>,
-        options: Vec<String> [appended()],
+        options: Vec<String> [merge: Append],
         spares: Option<i64>,
     }
 
     Luks(name: String) {
-        cex: Cex [since(3, 5), idle(Idle::Always)],
+        cex: Cex [since: (3, 5), idle: Idle::Always],
         clevis: Clevis,
         device: Option<String>,
-        discard: Option<bool> [since(3, 4), idle(Idle::False)],
+        discard: Option<bool> [since: (3, 4), idle: Idle::False],
         key_file: Resource = "keyFile",
         label: Option<String>,
-        open_options: Vec<String> = "openOptions" [since(3, 4)],
-        options: Vec<String> [appended()],
+        open_options: Vec<String> = "openOptions" [since: (3, 4)],
+        options: Vec<String> [merge: Append],
         uuid: Option<String>,
         wipe_volume: Option<bool> = "wipeVolume",
     }
@@ -238,7 +242,7 @@ objects! {
 
     Clevis() {
         custom: ClevisCustom,
-        tang: Vec<Tang> [by(&["url"])],
+        tang: Vec<Tang> [merge: ByKey(&["url"])],
         threshold: Option<i64>,
         tpm2: Option<bool>,
     }
@@ -250,18 +254,18 @@ objects! {
     }
 
     Tang() {
-        advertisement: Option<String> [since(3, 4)],
+        advertisement: Option<String> [since: (3, 4)],
         thumbprint: Option<String>,
         url: String,
     }
 
     Systemd() {
-        units: Vec<Unit> [by(&["name"])],
+        units: Vec<Unit> [merge: ByKey(&["name"])],
     }
 
     Unit(name: String) {
         contents: Option<String>,
-        dropins: Vec<Dropin> [by(&["name"])],
+        dropins: Vec<Dropin> [merge: ByKey(&["name"])],
         enabled: Option<bool>,
         mask: Option<bool>,
     }

@@ -6,7 +6,6 @@
 //! The crate semver is not used because it refuses leading zeros, which Ignition's library accepts.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
@@ -14,23 +13,33 @@ use serde::ser::{Serialize, Serializer};
 /// An Ignition spec that a config can be served in.
 ///
 /// The order is the order of publication. Each spec after 3.0 can express all that its predecessor can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display, strum::IntoStaticStr,
+)]
 pub enum SpecVersion {
     /// 2.2.0, read by Ignition 0.x.
+    #[strum(serialize = "2.2.0")]
     V2_2,
     /// 3.0.0, the first without file systems by name.
+    #[strum(serialize = "3.0.0")]
     V3_0,
     /// 3.1.0: HTTP headers, proxies, mount options.
+    #[strum(serialize = "3.1.0")]
     V3_1,
     /// 3.2.0: LUKS, resized partitions, removed users.
+    #[strum(serialize = "3.2.0")]
     V3_2,
     /// 3.3.0: kernel arguments, the format `none`.
+    #[strum(serialize = "3.3.0")]
     V3_3,
     /// 3.4.0: Tang advertisements, LUKS discards, S3 ARNs.
+    #[strum(serialize = "3.4.0")]
     V3_4,
     /// 3.5.0: LUKS keys in IBM crypto cards.
+    #[strum(serialize = "3.5.0")]
     V3_5,
     /// 3.6.0: working setuid, setgid and sticky bits, any Clevis pin.
+    #[strum(serialize = "3.6.0")]
     V3_6,
 }
 
@@ -52,17 +61,8 @@ impl SpecVersion {
 
     /// The version as in `ignition.version`, such as `3.4.0`.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::V2_2 => "2.2.0",
-            Self::V3_0 => "3.0.0",
-            Self::V3_1 => "3.1.0",
-            Self::V3_2 => "3.2.0",
-            Self::V3_3 => "3.3.0",
-            Self::V3_4 => "3.4.0",
-            Self::V3_5 => "3.5.0",
-            Self::V3_6 => "3.6.0",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
     /// Parses a spec as people write it, `3.4` or `3.4.0`.
@@ -89,6 +89,7 @@ impl SpecVersion {
         self >= Self::V3_1
     }
 
+    /// Major and minor version.
     pub(super) const fn number(self) -> (u8, u8) {
         match self {
             Self::V2_2 => (2, 2),
@@ -96,16 +97,22 @@ impl SpecVersion {
         }
     }
 
-    /// The spec 3.`minor`, if there is one.
-    pub(super) fn spec_3(minor: u64) -> Option<Self> {
-        Self::ALL[1..].get(usize::try_from(minor).ok()?).copied()
+    /// The oldest spec that can express all of the spec `number`: 2.2 for 2.0.
+    pub(super) fn holding(number: (u8, u8)) -> Self {
+        Self::ALL.into_iter().find(|spec| spec.number() >= number).unwrap_or(Self::NEWEST)
+    }
+
+    /// The spec 3.`minor`, or the newest one if that is later.
+    pub(super) fn spec_3(minor: u64) -> Self {
+        let minor = usize::try_from(minor).unwrap_or(usize::MAX);
+        Self::ALL[1..].get(minor).copied().unwrap_or(Self::NEWEST)
     }
 }
 
 /// Serializes as in `ignition.version`.
 impl Serialize for SpecVersion {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
+        serializer.collect_str(self)
     }
 }
 
@@ -114,12 +121,6 @@ impl<'de> Deserialize<'de> for SpecVersion {
         let text = Cow::<str>::deserialize(deserializer)?;
         let found = Self::ALL.into_iter().find(|version| version.as_str() == text);
         found.ok_or_else(|| D::Error::custom("no Ignition spec that is served"))
-    }
-}
-
-impl fmt::Display for SpecVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -170,13 +171,15 @@ mod tests {
             let triple = SemanticVersion::read(version.as_str()).unwrap();
             assert!(triple.plain && triple.patch == 0);
             if triple.major == 3 {
-                assert_eq!(SpecVersion::spec_3(triple.minor), Some(version));
+                assert_eq!(SpecVersion::spec_3(triple.minor), version);
             }
         }
         assert_eq!(SpecVersion::read("3.4"), Some(SpecVersion::V3_4));
         assert_eq!(SpecVersion::read("2.2.0"), Some(SpecVersion::V2_2));
         assert_eq!(SpecVersion::read("3"), None);
-        assert_eq!(SpecVersion::spec_3(7), None);
+        assert_eq!(SpecVersion::spec_3(7), SpecVersion::NEWEST);
+        assert_eq!(SpecVersion::holding((2, 0)), SpecVersion::V2_2);
+        assert_eq!(SpecVersion::holding((3, 4)), SpecVersion::V3_4);
         assert!(SpecVersion::ALL.is_sorted());
     }
 

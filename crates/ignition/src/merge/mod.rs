@@ -8,7 +8,6 @@
 //!
 //! Source: Ignition's package `config/merge`.
 
-mod files;
 mod node;
 mod origins;
 
@@ -76,7 +75,7 @@ pub fn merge<'a>(parts: &[&'a MergeInput], at_least: SpecVersion) -> Merged<'a> 
     let parts: Vec<_> = parts.iter().map(|part| part.value_in(spec)).collect();
     let mut root = Node::EMPTY;
     for (config, part) in parts.iter().copied().enumerate() {
-        root.merge(part, config, spec3::CONFIG);
+        root.merge(Node::new(part, config), spec3::CONFIG);
     }
     Merged { spec, parts, root }
 }

@@ -1,20 +1,17 @@
 //! Tree of merged values, which borrows from the configs and records the config of each value.
 
 use std::collections::{HashMap, HashSet};
-use std::mem;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::fields::{Field, Merge, Shape};
 
 /// A value of the merged config.
 #[derive(Clone, Debug)]
 pub(super) enum Node<'a> {
-    /// A value from one config, with the config's number.
-    Whole(&'a Value, usize),
-    /// An object from several configs.
+    /// A text, a number or a flag, with the number of its config.
+    Leaf(&'a Value, usize),
     Object(Members<'a>),
-    /// A list from several configs.
     List(Vec<Node<'a>>),
 }
 
@@ -32,82 +29,42 @@ pub(super) enum Key<'a> {
 impl<'a> Node<'a> {
     pub(super) const EMPTY: Self = Node::Object(Vec::new());
 
-    /// Merges the value of a later config at this place.
-    pub(super) fn merge(&mut self, later: &'a Value, config: usize, shape: &Shape) {
-        *self = match (shape, later) {
-            (Shape::Object(fields), Value::Object(later)) => {
-                let members = mem::replace(self, Self::EMPTY).into_members();
-                Node::Object(merge_members(members, later, config, fields))
-            }
-            _ => Node::Whole(later, config),
-        };
-    }
-
-    fn merge_member(&mut self, later: &'a Value, config: usize, field: &Field) {
-        match (field.shape, later) {
-            (Shape::List(shape), Value::Array(later)) => {
-                let items = mem::replace(self, Self::EMPTY).into_items();
-                *self = Node::List(merge_items(items, later, config, (field, shape)));
-            }
-            (shape, later) => self.merge(later, config, shape),
-        }
-    }
-
-    fn into_members(self) -> Members<'a> {
-        match self {
-            Node::Object(members) => members,
-            Node::Whole(Value::Object(members), config) => {
+    /// The tree of a value from one config.
+    pub(super) fn new(value: &'a Value, config: usize) -> Self {
+        match value {
+            Value::Object(members) => {
                 let members = members.iter();
-                members.map(|(name, value)| (name.as_str(), Node::Whole(value, config))).collect()
+                Node::Object(
+                    members.map(|(name, value)| (&name[..], Self::new(value, config))).collect(),
+                )
             }
-            Node::Whole(..) | Node::List(_) => Vec::new(),
+            Value::Array(items) => {
+                Node::List(items.iter().map(|item| Self::new(item, config)).collect())
+            }
+            leaf => Node::Leaf(leaf, config),
         }
     }
 
-    fn into_items(self) -> Vec<Self> {
-        match self {
-            Node::List(items) => items,
-            Node::Whole(Value::Array(items), config) => {
-                items.iter().map(|item| Node::Whole(item, config)).collect()
+    /// Merges the value of a later config at this place.
+    pub(super) fn merge(&mut self, later: Self, shape: &Shape) {
+        match (self, later, shape) {
+            (Node::Object(members), Node::Object(later), Shape::Object(fields)) => {
+                merge_members(members, later, fields);
             }
-            Node::Whole(..) | Node::Object(_) => Vec::new(),
-        }
-    }
-
-    /// Calls `show` for each member of an object.
-    pub(super) fn each_member(&self, mut show: impl FnMut(&'a str, &Self)) {
-        match self {
-            Node::Object(members) => members.iter().for_each(|(name, node)| show(name, node)),
-            Node::Whole(Value::Object(members), config) => {
-                for (name, value) in members {
-                    show(name, &Node::Whole(value, *config));
-                }
-            }
-            Node::Whole(..) | Node::List(_) => {}
-        }
-    }
-
-    /// Calls `show` for each item of a list.
-    pub(super) fn each_item(&self, mut show: impl FnMut(&Self)) {
-        match self {
-            Node::List(items) => items.iter().for_each(show),
-            Node::Whole(Value::Array(items), config) => {
-                for item in items {
-                    show(&Node::Whole(item, *config));
-                }
-            }
-            Node::Whole(..) | Node::Object(_) => {}
+            (node, later, _) => *node = later,
         }
     }
 
     /// The key of an item, and its name among `names`.
     pub(super) fn key(&self, names: &[&'static str]) -> (Key<'a>, Option<&'static str>) {
-        if let Node::Whole(Value::String(text), _) = self {
+        if let Node::Leaf(Value::String(text), _) = self {
             return (Key::Text(text), None);
         }
-        let says = |name: &&'static str| match self.value(name)? {
-            Value::String(text) if !text.is_empty() => Some((Key::Text(text), Some(*name))),
-            Value::Number(number) => {
+        let says = |name: &&'static str| match self.member(name)? {
+            Node::Leaf(Value::String(text), _) if !text.is_empty() => {
+                Some((Key::Text(text), Some(*name)))
+            }
+            Node::Leaf(Value::Number(number), _) => {
                 let number = number.as_i64().filter(|number| *number != 0)?;
                 Some((Key::Number(number), Some(*name)))
             }
@@ -116,21 +73,14 @@ impl<'a> Node<'a> {
         names.iter().find_map(says).unwrap_or((Key::None, None))
     }
 
-    /// A member from one config.
-    fn value(&self, name: &str) -> Option<&'a Value> {
-        match self {
-            Node::Whole(value, _) => value.get(name),
-            Node::Object(members) => match members.iter().find(|(member, _)| *member == name)? {
-                (_, Node::Whole(value, _)) => Some(value),
-                _ => None,
-            },
-            Node::List(_) => None,
-        }
+    fn member(&self, name: &str) -> Option<&Self> {
+        let Node::Object(members) = self else { return None };
+        members.iter().find(|(member, _)| *member == name).map(|(_, node)| node)
     }
 
     pub(super) fn to_value(&self) -> Value {
         match self {
-            Node::Whole(value, _) => (*value).clone(),
+            Node::Leaf(value, _) => (*value).clone(),
             Node::Object(members) => {
                 let members = members.iter();
                 let members = members.map(|(name, node)| ((*name).to_owned(), node.to_value()));
@@ -141,44 +91,35 @@ impl<'a> Node<'a> {
     }
 }
 
-fn merge_members<'a>(
-    mut members: Members<'a>,
-    later: &'a Map<String, Value>,
-    config: usize,
-    fields: &[Field],
-) -> Members<'a> {
-    remove_replaced(&mut members, later, fields);
+fn merge_members<'a>(members: &mut Members<'a>, later: Members<'a>, fields: &[Field]) {
+    remove_replaced(members, &later, fields);
     for (name, value) in later {
         let Some(field) = fields.iter().find(|field| field.name == name) else { continue };
-        match members.iter_mut().find(|(member, _)| member == name) {
-            Some((_, node)) => node.merge_member(value, config, field),
-            None => members.push((name, Node::Whole(value, config))),
+        let earlier = members.iter_mut().find(|(member, _)| *member == name);
+        match (earlier, value, field.shape) {
+            (None, value, _) => members.push((name, value)),
+            (Some((_, Node::List(items))), Node::List(later), Shape::List(shape)) => {
+                merge_items(items, later, field, shape);
+            }
+            (Some((_, node)), value, shape) => node.merge(value, shape),
         }
     }
-    members
 }
 
 /// Removes items whose key is in another list of the later config, among lists that share keys: a file that becomes a
 /// link.
-fn remove_replaced(members: &mut Members<'_>, later: &Map<String, Value>, fields: &[Field]) {
+fn remove_replaced(members: &mut Members<'_>, later: &[(&str, Node<'_>)], fields: &[Field]) {
+    let sharing = |name: &str| fields.iter().find(|field| field.shares_keys && field.name == name);
     for (name, node) in members {
-        let sharing = fields.iter().filter(|field| field.shares_keys);
-        let Some(field) = sharing.clone().find(|field| field.name == *name) else { continue };
-        let others = sharing.filter(|other| other.name != *name);
-        let keys: HashSet<_> = others
-            .flat_map(|other| later.get(other.name).into_iter().flat_map(|list| keys(list, other)))
-            .collect();
-        if !keys.is_empty() {
-            let mut items = mem::replace(node, Node::EMPTY).into_items();
-            items.retain(|item| !keys.contains(&item.key(names(field)).0));
-            *node = Node::List(items);
+        let (Some(field), Node::List(items)) = (sharing(name), node) else { continue };
+        let mut keys = HashSet::new();
+        for (other, list) in later.iter().filter(|(other, _)| other != name) {
+            if let (Some(other), Node::List(list)) = (sharing(other), list) {
+                keys.extend(list.iter().map(|item| item.key(names(other)).0));
+            }
         }
+        items.retain(|item| !keys.contains(&item.key(names(field)).0));
     }
-}
-
-fn keys<'a>(list: &'a Value, field: &Field) -> impl Iterator<Item = Key<'a>> {
-    let items = list.as_array().into_iter().flatten();
-    items.map(|item| Node::Whole(item, 0).key(names(field)).0)
 }
 
 /// Members that identify the items of a list.
@@ -190,33 +131,24 @@ pub(super) fn names(field: &Field) -> &'static [&'static str] {
 }
 
 /// Merges the items of a list; `shape` is that of an item.
-fn merge_items<'a>(
-    mut items: Vec<Node<'a>>,
-    later: &'a [Value],
-    config: usize,
-    (field, shape): (&Field, &Shape),
-) -> Vec<Node<'a>> {
+fn merge_items<'a>(items: &mut Vec<Node<'a>>, later: Vec<Node<'a>>, field: &Field, shape: &Shape) {
     if field.merge == Merge::Append {
-        items.extend(later.iter().map(|item| Node::Whole(item, config)));
-        return items;
+        items.extend(later);
+        return;
     }
     let names = names(field);
     let earlier = items.iter().enumerate().map(|(place, item)| (item.key(names).0, place));
     let earlier: HashMap<_, _> = earlier.collect();
     let mut removed = HashSet::new();
-    for value in later {
-        let item = Node::Whole(value, config);
+    for item in later {
         let key = item.key(names).0;
         match earlier.get(&key) {
             None => items.push(item),
-            Some(_) if field.removes_without.is_some_and(|name| value.get(name).is_none()) => {
+            Some(_) if field.removes_without.is_some_and(|name| item.member(name).is_none()) => {
                 removed.insert(key);
             }
-            Some(place) => items[*place].merge(value, config, shape),
+            Some(place) => items[*place].merge(item, shape),
         }
     }
-    if !removed.is_empty() {
-        items.retain(|item| !removed.contains(&item.key(names).0));
-    }
-    items
+    items.retain(|item| !removed.contains(&item.key(names).0));
 }

@@ -32,6 +32,12 @@ pub struct Member {
 }
 
 impl Origin {
+    /// An item without members yet.
+    fn new(place: &str, keys: &[String]) -> Self {
+        let (place, keys) = (place.to_owned(), keys.to_vec());
+        Self { place, keys, members: Vec::new(), covered: BTreeSet::new() }
+    }
+
     /// Numbers of all configs that contribute to the item.
     #[must_use]
     pub fn configs(&self) -> BTreeSet<usize> {
@@ -53,7 +59,7 @@ pub(super) fn origins(root: &Node<'_>, parts: &[&Value]) -> Vec<Origin> {
         found.iter().enumerate().map(|(i, found)| (found.id.clone(), i)).collect();
     let mut origins: Vec<_> = found.into_iter().map(|found| found.origin).collect();
     for (config, part) in parts.iter().enumerate() {
-        for IdentifiedOrigin { id, key, origin } in found_in(&Node::Whole(part, config)) {
+        for IdentifiedOrigin { id, key, origin } in found_in(&Node::new(part, config)) {
             let Some(merged) = places.get(&id).and_then(|place| origins.get_mut(*place)) else {
                 continue;
             };
@@ -69,14 +75,10 @@ pub(super) fn origins(root: &Node<'_>, parts: &[&Value]) -> Vec<Origin> {
 }
 
 fn found_in(root: &Node<'_>) -> Vec<IdentifiedOrigin> {
-    let mut walk = OriginWalk { found: Vec::new() };
+    let mut found = Vec::new();
     let nowhere = WalkPosition { list: "", id: "", keys: &[], item: None, path: "" };
-    walk.look(root, spec3::CONFIG, &nowhere);
-    walk.found
-}
-
-struct OriginWalk {
-    found: Vec<IdentifiedOrigin>,
+    look(root, spec3::CONFIG, &nowhere, &mut found);
+    found
 }
 
 /// Position of the walk.
@@ -93,88 +95,84 @@ struct WalkPosition<'a> {
     path: &'a str,
 }
 
-impl OriginWalk {
-    fn look(&mut self, node: &Node<'_>, shape: &Shape, spot: &WalkPosition<'_>) {
-        let Shape::Object(fields) = shape else {
-            if let Node::Whole(value, config) = node
-                && value.as_str() != Some("")
-            {
-                self.add(*config, spot);
+fn look(
+    node: &Node<'_>,
+    shape: &Shape,
+    spot: &WalkPosition<'_>,
+    found: &mut Vec<IdentifiedOrigin>,
+) {
+    match (node, shape) {
+        (Node::Object(members), Shape::Object(fields)) => {
+            for (name, member) in members {
+                let Some(field) = fields.iter().find(|field| field.name == *name) else { continue };
+                let path = joined(spot.path, name);
+                let spot = WalkPosition { path: &path, ..*spot };
+                match (member, field.shape) {
+                    (Node::List(items), Shape::List(shape)) => {
+                        look_at_items(items, (field, shape), &spot, found);
+                    }
+                    (member, shape) => look(member, shape, &spot, found),
+                }
             }
-            return;
-        };
-        node.each_member(|name, member| {
-            let Some(field) = fields.iter().find(|field| field.name == name) else { return };
-            let path = joined(spot.path, name);
-            let spot = WalkPosition { path: &path, ..*spot };
-            match field.shape {
-                Shape::List(item) => self.look_at_items(member, (field, item), &spot),
-                shape => self.look(member, shape, &spot),
-            }
-        });
-    }
-
-    fn look_at_items(
-        &mut self,
-        list: &Node<'_>,
-        (field, shape): (&Field, &Shape),
-        spot: &WalkPosition<'_>,
-    ) {
-        if field.merge == Merge::Append {
-            list.each_item(|item| self.look(item, shape, spot));
-            return;
         }
-        let place = joined(spot.list, spot.path);
-        let id = match spot.path.rsplit_once('.') {
-            Some((parent, _)) if field.shares_keys => joined(spot.id, parent),
-            _ if field.shares_keys => spot.id.to_owned(),
-            _ => joined(spot.id, spot.path),
-        };
-        list.each_item(|item| {
-            let (key, name) = item.key(names(field));
-            let mut keys = spot.keys.to_vec();
-            keys.push(match key {
-                Key::None => String::new(),
-                Key::Number(number) => number.to_string(),
-                Key::Text(text) => text.to_owned(),
-            });
-            let at = self.found.len();
-            let origin = Origin {
-                place: place.clone(),
-                keys: keys.clone(),
-                members: Vec::new(),
-                covered: BTreeSet::new(),
-            };
-            self.found.push(IdentifiedOrigin { id: (id.clone(), keys.clone()), key: name, origin });
-            let spot =
-                WalkPosition { list: &place, id: &id, keys: &keys, item: Some(at), path: "" };
-            self.look(item, shape, &spot);
-            let members = &mut self.found[at].origin.members;
-            if members.len() > 1 {
-                members.retain(|member| name != Some(member.name.as_str()));
-            }
-        });
+        (Node::Leaf(value, config), _) if value.as_str() != Some("") => add(*config, spot, found),
+        _ => {}
     }
+}
 
-    /// Records a value of a config, for the innermost item or outside of lists.
-    fn add(&mut self, config: usize, spot: &WalkPosition<'_>) {
-        let Some(item) = spot.item else {
-            let place = spot.path.to_owned();
-            let members = vec![Member { name: String::new(), config }];
-            let origin = Origin {
-                place: place.clone(),
-                keys: Vec::new(),
-                members,
-                covered: BTreeSet::new(),
-            };
-            self.found.push(IdentifiedOrigin { id: (place, Vec::new()), key: None, origin });
-            return;
-        };
-        let member = Member { name: spot.path.to_owned(), config };
-        let members = &mut self.found[item].origin.members;
-        if !members.contains(&member) {
-            members.push(member);
+fn look_at_items(
+    items: &[Node<'_>],
+    (field, shape): (&Field, &Shape),
+    spot: &WalkPosition<'_>,
+    found: &mut Vec<IdentifiedOrigin>,
+) {
+    if field.merge == Merge::Append {
+        for item in items {
+            look(item, shape, spot, found);
         }
+        return;
+    }
+    let place = joined(spot.list, spot.path);
+    let id = match spot.path.rsplit_once('.') {
+        Some((parent, _)) if field.shares_keys => joined(spot.id, parent),
+        _ if field.shares_keys => spot.id.to_owned(),
+        _ => joined(spot.id, spot.path),
+    };
+    for item in items {
+        let (key, name) = item.key(names(field));
+        let mut keys = spot.keys.to_vec();
+        keys.push(match key {
+            Key::None => String::new(),
+            Key::Number(number) => number.to_string(),
+            Key::Text(text) => text.to_owned(),
+        });
+        let at = found.len();
+        found.push(IdentifiedOrigin {
+            id: (id.clone(), keys.clone()),
+            key: name,
+            origin: Origin::new(&place, &keys),
+        });
+        let spot = WalkPosition { list: &place, id: &id, keys: &keys, item: Some(at), path: "" };
+        look(item, shape, &spot, found);
+        let members = &mut found[at].origin.members;
+        if members.len() > 1 {
+            members.retain(|member| name != Some(member.name.as_str()));
+        }
+    }
+}
+
+/// Records a value of a config, for the innermost item or outside of lists.
+fn add(config: usize, spot: &WalkPosition<'_>, found: &mut Vec<IdentifiedOrigin>) {
+    let Some(item) = spot.item else {
+        let mut origin = Origin::new(spot.path, &[]);
+        origin.members.push(Member { name: String::new(), config });
+        found.push(IdentifiedOrigin { id: (spot.path.to_owned(), Vec::new()), key: None, origin });
+        return;
+    };
+    let member = Member { name: spot.path.to_owned(), config };
+    let members = &mut found[item].origin.members;
+    if !members.contains(&member) {
+        members.push(member);
     }
 }
 
