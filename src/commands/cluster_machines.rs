@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use model::access::approval::{APPROVED_PREFIX, Subject, annotation_of, parse_yes};
 use model::objects::{APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, REARM_ANNOTATION};
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::certificate_texts::date;
 use crate::controllers::NAMESPACE;
+use crate::kubernetes::ObjectKind;
 use crate::kubernetes::client::{self, reason};
 use crate::kubernetes::watch::{ObjectSeen, ObjectWatch};
 
@@ -23,8 +24,7 @@ use crate::kubernetes::watch::{ObjectSeen, ObjectWatch};
 const LONGEST: Duration = Duration::from_secs(30);
 /// Time after which an approval of an address is removed from its pool, long after its end.
 const REMOVED_AFTER: time::Duration = time::Duration::days(1);
-const KIND: &str = "FirstBootMachine";
-const POOL_KIND: &str = "MachineConfigPool";
+const KIND: &str = ObjectKind::FIRST_BOOT_MACHINE.name;
 
 /// A client of the cluster, with a runtime for its answers.
 pub(super) struct ClusterMachines {
@@ -76,7 +76,10 @@ impl ClusterMachines {
     pub(super) fn approve(&self, subject: &Subject, now: OffsetDateTime) -> Result<()> {
         let (api, kind, name) = match subject {
             Subject::Named(name) => (self.machines(), KIND, name),
-            Subject::At { pool, .. } => (client::api(&self.client, "", &pools()), POOL_KIND, pool),
+            Subject::At { pool, .. } => {
+                let kind = ObjectKind::MACHINE_CONFIG_POOL;
+                (client::api(&self.client, "", kind), kind.name, pool)
+            }
         };
         let object = || format!("{kind} {name}");
         let mut annotations = Map::new();
@@ -101,7 +104,7 @@ impl ClusterMachines {
     }
 
     fn machines(&self) -> Api<DynamicObject> {
-        client::api(&self.client, NAMESPACE, &kind())
+        client::api(&self.client, NAMESPACE, ObjectKind::FIRST_BOOT_MACHINE)
     }
 
     async fn create(&self, name: &str, spec: &Value) -> Result<()> {
@@ -162,14 +165,6 @@ impl ClusterMachines {
 /// Name of the Secret with a machine's pointer config.
 pub(super) fn secret_name(machine: &str) -> String {
     format!("{machine}-user-data-managed")
-}
-
-fn kind() -> ApiResource {
-    client::resource("machine-config-server.io", "v1alpha1", KIND, "firstbootmachines")
-}
-
-fn pools() -> ApiResource {
-    client::resource("machineconfiguration.openshift.io", "v1", POOL_KIND, "machineconfigpools")
 }
 
 /// True for an approval of an address that ended long ago.

@@ -16,7 +16,7 @@ use super::exposure::{self, ConfigFindings};
 use super::print_line;
 use super::state_store::{ChangeTokens, ObservedState, StateStore};
 use crate::controllers::certificates::{
-    AdministratorRequest, CA, ClusterState, Observer, SERVING, ask, is_unused,
+    AdministratorRequest, CA, ClusterState, Observer, SERVING, is_unused,
 };
 use crate::controllers::{NAMESPACE, tokens, until_applied};
 use crate::kubernetes::{Applied, ObjectName, client};
@@ -74,7 +74,7 @@ impl ClusterStore {
         self.runtime.block_on(until_applied(object, async || {
             let (seen, cluster) = self.see().await?;
             match decide(seen)? {
-                Some(request) => Ok(ask(&self.client, &cluster, &request).await?),
+                Some(request) => Ok(request.apply(&self.client, &cluster).await?),
                 None => Ok(Applied::Done),
             }
         }))

@@ -9,12 +9,12 @@ use model::ledger::Outcome;
 use super::administrators::AdministratorsAddress;
 use super::controller_page;
 use super::leader_elected::LeaderElected;
-use crate::controllers::NAMESPACE;
 use crate::controllers::certificates::{self, CertificateController, Observer, TrustSnapshot};
 use crate::controllers::machines::{self, MachineController};
 use crate::controllers::registry_ca::RegistryCaController;
 use crate::controllers::rendered_pools::{self, Ledgers, PoolController};
 use crate::controllers::tokens::{self, TokenController};
+use crate::controllers::{NAMESPACE, run_controller};
 use crate::kubernetes::{ControlError, Health};
 use crate::serving::peers;
 
@@ -65,14 +65,14 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<()> {
         let registry_cas = RegistryCaController::new(client.clone(), &identity, health.clone());
         let observer = Observer { external, has_machines, ..observer() };
         let certificates =
-            CertificateController::new(observer, certificates, &identity, health, shown);
+            CertificateController::new(observer, certificates, &identity, health.clone(), shown);
         async move {
             tokio::select! {
-                error = tokens.run() => error.into(),
-                error = certificates.run() => error.into(),
-                error = registry_cas.run() => error.into(),
-                error = if_on(pools.map(PoolController::run)) => error,
-                error = if_on(machines.map(MachineController::run)) => error,
+                error = run_controller(tokens, &client, &health) => error.into(),
+                error = run_controller(certificates, &client, &health) => error.into(),
+                error = run_controller(registry_cas, &client, &health) => error.into(),
+                error = if_on(pools.map(|pools| run_controller(pools, &client, &health))) => error,
+                error = if_on(machines.map(|it| run_controller(it, &client, &health))) => error,
             }
         }
     })

@@ -12,9 +12,8 @@ use model::objects::MachineConfigPool;
 use model::render::{exposed, exposed_line};
 
 use super::rendering::{read_manifests, rendered};
-use crate::kubernetes::ObjectName;
-use crate::kubernetes::apply::{list, read_custom};
-use crate::kubernetes::client::{api, resource};
+use crate::kubernetes::apply::{list_custom, read_custom};
+use crate::kubernetes::{ObjectKind, ObjectName};
 use crate::source::manifest::config_warnings;
 
 #[derive(Debug, Default)]
@@ -48,11 +47,8 @@ pub(super) async fn of_cluster(
     client: &Client,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<ConfigFindings> {
-    let kind = |kind, plural| resource("machineconfiguration.openshift.io", "v1", kind, plural);
-    let pools = kind("MachineConfigPool", "machineconfigpools");
-    let configs = kind("MachineConfig", "machineconfigs");
-    let all = ObjectName::new("MachineConfigPool", "", "*");
-    let pools = list::<DynamicObject>(&api(client, "", &pools), &all, |_| true).await?;
+    let all = ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", "*");
+    let pools: Vec<DynamicObject> = list_custom(client, &all).await?;
     let mut config_findings = ConfigFindings::default();
     let mut seen = BTreeSet::new();
     for pool in pools {
@@ -62,8 +58,8 @@ pub(super) async fn of_cluster(
             continue;
         }
         // The server reports a missing one.
-        let object = ObjectName::new("MachineConfig", "", configuration);
-        let Some(found) = read_custom(client, &object, &configs).await? else { continue };
+        let object = ObjectName::new(ObjectKind::MACHINE_CONFIG, "", configuration);
+        let Some(found) = read_custom(client, &object).await? else { continue };
         let config = serde_json::to_string(&found.data["spec"]["config"])?;
         if seen.insert(configuration.to_owned()) {
             let ignored = config_warnings(&config).into_iter();

@@ -7,8 +7,8 @@ use clap::Args;
 
 use super::administrators::AdministratorsAddress;
 use super::leader_elected::LeaderElected;
-use crate::controllers::NAMESPACE;
 use crate::controllers::issuer::IssuerController;
+use crate::controllers::{NAMESPACE, run_controller};
 use crate::kubernetes::Health;
 
 /// Name of the leader's Lease.
@@ -35,6 +35,8 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<()> {
     let leader_elected =
         LeaderElected { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
     leader_elected.run(async |client, _| {
-        IssuerController::new(client, cluster_resource_namespace, health).run().await.into()
+        let namespace = cluster_resource_namespace;
+        let issuer = IssuerController::new(client.clone(), namespace, health.clone());
+        run_controller(issuer, &client, &health).await.into()
     })
 }

@@ -16,7 +16,7 @@ pub(super) type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;
 
 /// Objects that a watch has seen, shared by the watch and the controller.
 #[derive(Clone, Default)]
-pub(super) struct MetadataCache(Arc<Mutex<CacheState>>);
+pub(crate) struct MetadataCache(Arc<Mutex<CacheState>>);
 
 #[derive(Default)]
 struct CacheState {

@@ -24,6 +24,12 @@ mod retries;
 mod runtime;
 pub(crate) mod tokens;
 
+pub(crate) use self::runtime::run_controller;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+
+use crate::kubernetes::apply::read;
 use crate::kubernetes::{Applied, ControlError, ObjectName};
 
 /// Maximum number of attempts of a command to change a contended object. Each failed attempt means that another client
@@ -44,6 +50,11 @@ pub(crate) async fn until_applied<E: From<ControlError>>(
         }
     }
     Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
+}
+
+/// Reads a Secret in the namespace of the certificates.
+async fn read_secret(client: &Client, name: &str) -> Result<Option<Secret>, ControlError> {
+    read(client, &ObjectName::secret(NAMESPACE, name)).await
 }
 
 /// Namespace of the certificates, and of the leader's Lease.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::runtime::{Requeue, backoff};
 use crate::backoff::Backoff;
-use crate::kubernetes::{Applied, ControlError};
+use crate::kubernetes::{Applied, ControlError, Health};
 
 /// Objects whose writes are retried, each later and later.
 #[derive(Default)]
@@ -21,7 +21,6 @@ pub(super) struct Retry {
 }
 
 pub(super) enum WriteOutcome {
-    /// The write succeeded.
     Written,
     /// The write failed for the first time.
     Refused(String),
@@ -57,11 +56,12 @@ impl Retries {
         self.0.retain(|name, _| is_due(name));
     }
 
-    /// Records the result of a write.
+    /// Records the result of a write, and counts a failure.
     pub(super) fn note(
         &mut self,
         name: &str,
         result: Result<Applied, ControlError>,
+        health: &Health,
     ) -> WriteOutcome {
         let error = match result {
             Ok(Applied::Superseded) => return WriteOutcome::Nothing,
@@ -71,6 +71,7 @@ impl Retries {
             }
             Err(error) => error,
         };
+        health.metrics.failures.inc();
         let is_new = !self.0.contains_key(name);
         let text = error.to_string();
         let retry = self.delay(name, Instant::now());

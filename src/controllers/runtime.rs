@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use pki::MAX_STEPS;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
@@ -37,18 +37,21 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Creates the waits after failures.
 pub(super) fn backoff() -> Backoff {
     Backoff::new(FIRST_WAIT, LONGEST_WAIT)
 }
 
-/// A controller that runs in the loop.
-pub(super) trait Reconciler {
+pub(crate) trait Reconciler {
     /// Subject in the log and in readiness.
     const SUBJECT: &'static str;
 
-    /// Objects that its decisions depend on.
-    fn watched(&self) -> Vec<Watched>;
+    /// Objects that its decisions depend on, and whose changes wake it.
+    fn watched(&self) -> Vec<ObjectName>;
+
+    /// Further ones, with caches of their metadata.
+    fn cached(&self) -> Vec<(ObjectName, MetadataCache)> {
+        Vec::new()
+    }
 
     fn wake(&self) -> Arc<Notify> {
         Arc::new(Notify::new())
@@ -65,7 +68,7 @@ pub(super) trait Reconciler {
 
 /// Time of the next look without a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Requeue {
+pub(crate) enum Requeue {
     /// Immediately, after a step or a conflict.
     Now,
     /// After this time at the latest.
@@ -96,21 +99,24 @@ impl Requeue {
 }
 
 /// Runs a controller forever. Returns the error that ended it.
-pub(super) async fn run<R: Reconciler>(
+pub(crate) async fn run_controller<R: Reconciler>(
     mut reconciler: R,
     client: &Client,
     health: &Health,
 ) -> ControlError {
     let wake = reconciler.wake();
     let mut watches = JoinSet::new();
-    for watched in reconciler.watched() {
-        watches.spawn(watched.follow(client.clone(), Arc::clone(&wake), health.clone()));
+    let uncached = reconciler.watched().into_iter().map(|object| (object, None));
+    let cached = reconciler.cached().into_iter().map(|(object, cache)| (object, Some(cache)));
+    for (object, cache) in uncached.chain(cached) {
+        let api = client::api(client, &object.namespace, object.kind);
+        watches.spawn(follow(api, object, cache, Arc::clone(&wake), health.clone()));
     }
     tokio::select! {
         Some(ended) = watches.join_next() => match ended {
             Err(error) => ControlError::Ended { subject: R::SUBJECT, reason: error.to_string() },
         },
-        never = reconcile_for_ever(&mut reconciler, &wake, health) => match never {},
+        never = Box::pin(reconcile_for_ever(&mut reconciler, &wake, health)) => match never {},
     }
 }
 
@@ -155,51 +161,30 @@ async fn converge<R: Reconciler>(reconciler: &mut R) -> Result<Requeue, ControlE
     }
 }
 
-/// Objects whose changes wake a controller. Only their metadata is read.
-pub(super) struct Watched {
+/// Wakes the loop after each change of an object. Only metadata is read.
+async fn follow(
+    api: Api<PartialObjectMeta<DynamicObject>>,
     object: ObjectName,
-    resource: ApiResource,
-    known: Option<MetadataCache>,
-}
-
-impl Watched {
-    /// Watches objects of a core kind.
-    pub(super) fn core<K: Resource<DynamicType = ()>>(object: ObjectName) -> Self {
-        Self { object, resource: ApiResource::erase::<K>(&()), known: None }
-    }
-
-    /// Watches objects of a custom resource.
-    pub(super) fn custom(object: ObjectName, resource: ApiResource) -> Self {
-        Self { object, resource, known: None }
-    }
-
-    /// The same, and their metadata is kept.
-    pub(super) fn cached_in(self, known: &MetadataCache) -> Self {
-        Self { known: Some(known.clone()), ..self }
-    }
-
-    /// Wakes the loop after each change.
-    async fn follow(self, client: Client, wake: Arc<Notify>, health: Health) -> Infallible {
-        let Self { object, resource, known } = self;
-        let api: Api<PartialObjectMeta<DynamicObject>> =
-            client::api(&client, &object.namespace, &resource);
-        let only = Some(object.name.as_str()).filter(|name| *name != "*");
-        let mut watch = Watch::new(api, only);
-        loop {
-            let event = watch.next().await;
-            if let Some(known) = &known {
-                known.take(&event);
+    cache: Option<MetadataCache>,
+    wake: Arc<Notify>,
+    health: Health,
+) -> Infallible {
+    let only = Some(object.name.as_str()).filter(|name| *name != "*");
+    let mut watch = Watch::new(api, only);
+    loop {
+        let event = watch.next().await;
+        if let Some(cache) = &cache {
+            cache.take(&event);
+        }
+        match event {
+            WatchEvent::ListBegins | WatchEvent::Listed(_) => {}
+            WatchEvent::Synced => wake.notify_one(),
+            WatchEvent::Applied(_) | WatchEvent::Deleted(_) => {
+                health.watch_works(&object);
+                wake.notify_one();
             }
-            match event {
-                WatchEvent::ListBegins | WatchEvent::Listed(_) => {}
-                WatchEvent::Synced => wake.notify_one(),
-                WatchEvent::Applied(_) | WatchEvent::Deleted(_) => {
-                    health.watch_works(&object);
-                    wake.notify_one();
-                }
-                WatchEvent::Works => health.watch_works(&object),
-                WatchEvent::Failed(failure) => health.watch_failed(&object, &failure),
-            }
+            WatchEvent::Works => health.watch_works(&object),
+            WatchEvent::Failed(failure) => health.watch_failed(&object, &failure),
         }
     }
 }

@@ -10,13 +10,15 @@ use kube::api::{
     ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
     Preconditions,
 };
+use kube::core::DynamicResourceScope;
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::client::{api, found};
 use super::error::ControlError;
-use super::write::{Change, ObjectName, ObjectWrite, Precondition, SpecPatch, StatusPatch};
+use super::write::{Change, ObjectName, ObjectWrite, Precondition};
 use crate::kubernetes::error::api_error;
 
 /// Number of objects in a page of a list, which bounds its memory.
@@ -46,9 +48,8 @@ where
 pub(crate) async fn read_custom(
     client: &Client,
     object: &ObjectName,
-    kind: &ApiResource,
 ) -> Result<Option<DynamicObject>, ControlError> {
-    get(&api(client, &object.namespace, kind), object).await
+    get(&api(client, &object.namespace, object.kind), object).await
 }
 
 async fn get<K>(api: &Api<K>, object: &ObjectName) -> Result<Option<K>, ControlError>
@@ -56,6 +57,18 @@ where
     K: Clone + Debug + DeserializeOwned,
 {
     found(api.get(&object.name).await).map_err(api_error(object))
+}
+
+/// Lists all objects of a custom resource; empty if the cluster does not have the kind.
+pub(crate) async fn list_custom<K>(
+    client: &Client,
+    all: &ObjectName,
+) -> Result<Vec<K>, ControlError>
+where
+    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    K: Clone + Debug + DeserializeOwned,
+{
+    list(&api(client, &all.namespace, all.kind), all, |_| true).await
 }
 
 /// Lists the wanted objects of `api`; empty if the cluster does not have the kind.
@@ -95,10 +108,10 @@ where
 /// Applies a write to an object of a custom resource.
 pub(crate) async fn apply_custom(
     client: &Client,
-    kind: &ApiResource,
     write: &CustomWrite,
 ) -> Result<Applied, ControlError> {
-    apply_by(&api(client, &write.object.namespace, kind), write).await
+    let ObjectName { kind, namespace, .. } = &write.object;
+    apply_by(&api(client, namespace, kind), write).await
 }
 
 async fn apply_by<K, V>(api: &Api<K>, write: &ObjectWrite<K, V>) -> Result<Applied, ControlError>
@@ -121,33 +134,33 @@ where
     outcome(object, was_there, result)
 }
 
-/// Sets spec fields of a custom resource's object.
+/// Sets spec fields of a custom resource's object, in the version that was read.
 pub(crate) async fn apply_spec(
     client: &Client,
-    kind: &ApiResource,
     object: &ObjectName,
-    patch: &SpecPatch,
+    precondition: &Precondition,
+    spec: &Value,
 ) -> Result<Applied, ControlError> {
-    let api: Api<DynamicObject> = api(client, &object.namespace, kind);
-    let result = api.patch(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    let api: Api<DynamicObject> = api(client, &object.namespace, object.kind);
+    let patch = Patch::Merge(json!({"metadata": precondition, "spec": spec}));
+    let result = api.patch(&object.name, &PatchParams::default(), &patch).await;
     outcome(object, true, result.map(drop))
 }
 
-/// Sets status fields of a custom resource's object.
+/// Sets status fields of a custom resource's object, in the version that was read.
 pub(crate) async fn apply_status(
     client: &Client,
-    kind: &ApiResource,
     object: &ObjectName,
-    patch: &StatusPatch,
+    precondition: &Precondition,
+    status: &Value,
 ) -> Result<Applied, ControlError> {
-    let api: Api<DynamicObject> = api(client, &object.namespace, kind);
-    let params = PatchParams::default();
-    let result = api.patch_status(&object.name, &params, &Patch::Merge(patch)).await;
+    let api: Api<DynamicObject> = api(client, &object.namespace, object.kind);
+    let patch = Patch::Merge(json!({"metadata": precondition, "status": status}));
+    let result = api.patch_status(&object.name, &PatchParams::default(), &patch).await;
     outcome(object, true, result.map(drop))
 }
 
 /// The result of a write; `was_there` is true if the object existed in the plan.
-#[expect(clippy::result_large_err, reason = "it is made once a write, and most are none")]
 fn outcome(
     object: &ObjectName,
     was_there: bool,

@@ -7,6 +7,8 @@ use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigErro
 use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind};
 use kube::{Api, Client, Resource};
 
+use super::object_kind::ObjectKind;
+
 /// Maximum time for a connection to the API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum silence on a connection. The API server ends watches sooner.
@@ -51,19 +53,17 @@ pub(crate) async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, Conne
     Client::try_from(config).map_err(ConnectError::Client)
 }
 
-/// A kind of a group, in one of its versions.
-pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
-}
-
 /// The objects of a kind in a namespace, or in the whole cluster if that is empty.
-pub(crate) fn api<K>(client: &Client, namespace: &str, resource: &ApiResource) -> Api<K>
+pub(crate) fn api<K>(client: &Client, namespace: &str, kind: &ObjectKind) -> Api<K>
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
+    let ObjectKind { group, version, name, plural } = kind;
+    let kind = GroupVersionKind::gvk(group, version, name);
+    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
     match namespace {
-        "" => Api::all_with(client.clone(), resource),
-        namespace => Api::namespaced_with(client.clone(), namespace, resource),
+        "" => Api::all_with(client.clone(), &resource),
+        namespace => Api::namespaced_with(client.clone(), namespace, &resource),
     }
 }
 

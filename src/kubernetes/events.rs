@@ -25,7 +25,7 @@ impl Events {
         Self { client, reporter }
     }
 
-    /// Publishes an event about an object of the core API. A failure is only logged.
+    /// Publishes an event about an object. A failure is only logged.
     pub(crate) async fn publish(
         &self,
         type_: EventType,
@@ -33,10 +33,10 @@ impl Events {
         object: &ObjectName,
         note: &str,
     ) {
-        self.publish_about(type_, reason, &object.reference("v1", ""), note).await;
+        self.publish_about(type_, reason, &object.reference(""), note).await;
     }
 
-    /// Publishes an event about any object. One of the whole cluster has its events in the namespace `default`.
+    /// Publishes an event about an object with its UID. One of the whole cluster has its events in the namespace `default`.
     pub(crate) async fn publish_about(
         &self,
         type_: EventType,

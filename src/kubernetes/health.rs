@@ -71,11 +71,11 @@ impl Health {
         }
         let condition =
             Condition::failed(object.to_string(), format!("cannot be watched: {reason}"));
-        let failures = self.metrics.watch_failures(object.kind);
+        let failures = self.metrics.watch_failures(object.kind.name);
         condition.counted_by(&failures).report_failure(&self.status.not_ready, |_| {
             tracing::error!(
                 %object,
-                kind = object.kind,
+                kind = object.kind.name,
                 reason,
                 fix = failure.fix(),
                 "cannot watch the object, retrying"

@@ -16,6 +16,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::lease::{Decision, created, decide, released, renewed, taken};
+use super::object_kind::ObjectKind;
 use super::write::ObjectName;
 use crate::kubernetes::health::Health;
 
@@ -45,7 +46,7 @@ impl LeaderElector {
         identity: String,
         health: Health,
     ) -> Self {
-        let object = ObjectName::new("Lease", namespace, name);
+        let object = ObjectName::new(ObjectKind::LEASE, namespace, name);
         Self { leases: Api::namespaced(client, namespace), object, identity, health }
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod events;
 mod health;
 pub(crate) mod leader;
 pub(crate) mod lease;
+pub(crate) mod object_kind;
 pub(crate) mod watch;
 pub(crate) mod write;
 
@@ -14,4 +15,5 @@ pub(crate) use apply::Applied;
 pub(crate) use error::ControlError;
 pub(crate) use error::api_error;
 pub(crate) use health::Health;
+pub(crate) use object_kind::ObjectKind;
 pub(crate) use write::{Malformed, ObjectName};

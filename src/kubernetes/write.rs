@@ -10,13 +10,14 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// Name of an object in messages.
+use super::object_kind::ObjectKind;
+
+/// An object, as messages name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectName {
-    /// Kind such as `Secret`.
-    pub kind: &'static str,
+    pub kind: &'static ObjectKind,
     /// Namespace; empty for an object of the whole cluster.
     pub namespace: String,
     /// Name; `*` for all objects.
@@ -24,17 +25,16 @@ pub(crate) struct ObjectName {
 }
 
 impl ObjectName {
-    /// Names an object in a namespace.
-    pub(crate) fn new(kind: &'static str, namespace: &str, name: &str) -> Self {
+    pub(crate) fn new(kind: &'static ObjectKind, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
     pub(crate) fn secret(namespace: &str, name: &str) -> Self {
-        Self::new("Secret", namespace, name)
+        Self::new(ObjectKind::SECRET, namespace, name)
     }
 
     pub(crate) fn config_map(namespace: &str, name: &str) -> Self {
-        Self::new("ConfigMap", namespace, name)
+        Self::new(ObjectKind::CONFIG_MAP, namespace, name)
     }
 
     /// Metadata of a new object of this name.
@@ -47,15 +47,26 @@ impl ObjectName {
     }
 
     /// The object as Events refer to it. `uid` is empty if it is not known.
-    pub(crate) fn reference(&self, api_version: &str, uid: &str) -> ObjectReference {
+    pub(crate) fn reference(&self, uid: &str) -> ObjectReference {
         let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         ObjectReference {
-            api_version: known(api_version),
-            kind: known(self.kind),
+            api_version: Some(self.kind.api_version()),
+            kind: known(self.kind.name),
             name: known(&self.name),
             namespace: known(&self.namespace),
             uid: known(uid),
             ..ObjectReference::default()
+        }
+    }
+
+    /// The object as the owner of others.
+    pub(crate) fn owner_reference(&self, uid: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: self.kind.api_version(),
+            kind: self.kind.name.to_owned(),
+            name: self.name.clone(),
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
         }
     }
 
@@ -79,7 +90,7 @@ pub(crate) fn expect_mapping(
 
 impl std::fmt::Display for ObjectName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { kind, namespace, name } = self;
+        let Self { kind: ObjectKind { name: kind, .. }, namespace, name } = self;
         match namespace.as_str() {
             "" => write!(f, "{kind} {name}"),
             namespace => write!(f, "{kind} {namespace}/{name}"),
@@ -162,20 +173,6 @@ impl<V> std::fmt::Debug for MergePatch<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("MergePatch").field(&self.data.keys()).finish()
     }
-}
-
-/// A JSON merge patch of an object's spec.
-#[derive(Debug, Serialize)]
-pub(crate) struct SpecPatch {
-    pub(crate) metadata: Precondition,
-    pub(crate) spec: Map<String, Value>,
-}
-
-/// A JSON merge patch of an object's status.
-#[derive(Debug, Serialize)]
-pub(crate) struct StatusPatch {
-    pub(crate) metadata: Precondition,
-    pub(crate) status: Map<String, Value>,
 }
 
 pub(crate) struct ObjectWrite<K, V> {

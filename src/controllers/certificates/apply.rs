@@ -5,8 +5,8 @@ use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 use pki::{Policy, Write};
 
+use super::ca_request::certificate_request;
 use super::objects::{bundle_write, ca_write, serving_write, store_write, user_data_write};
-use super::observe::ca_requests;
 use super::state::ClusterState;
 use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::{Applied, CustomWrite, apply, apply_custom};
@@ -32,16 +32,15 @@ pub(super) async fn apply_write(
 }
 
 /// Creates the CertificateRequest for the wanted CA. Returns the reason if that fails.
-pub(super) async fn ask_issuer(client: &Client, state: &ClusterState) -> Option<String> {
+pub(super) async fn create_request(client: &Client, state: &ClusterState) -> Option<String> {
     let request = state.ca_request.as_ref()?.missing()?;
     let request: DynamicObject = match serde_json::from_value(request) {
         Ok(request) => request,
         Err(error) => return Some(error.to_string()),
     };
-    let (object, kind) = ca_requests();
-    let object = ObjectName { name: request.name_any(), ..object };
+    let object = certificate_request(&request.name_any());
     let write = CustomWrite { object, change: Change::Create(request) };
-    match apply_custom(client, &kind, &write).await {
+    match apply_custom(client, &write).await {
         // An existing one was created just before.
         Ok(Applied::Done | Applied::Superseded) => None,
         Err(ControlError::Api { object, error: kube::Error::Api(status) })
@@ -59,9 +58,8 @@ pub(super) async fn delete_request(
     object: ObjectName,
     precondition: Precondition,
 ) {
-    let (_, kind) = ca_requests();
     let write = CustomWrite { object, change: Change::Delete(precondition) };
-    if let Err(error) = apply_custom(client, &kind, &write).await {
+    if let Err(error) = apply_custom(client, &write).await {
         tracing::warn!(
             %error,
             fix = "allow the controller to delete CertificateRequests, or delete it",

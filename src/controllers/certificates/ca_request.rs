@@ -18,9 +18,10 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::super::NAMESPACE;
-use super::issuer_ref::{GROUP, IssuerRef};
+use super::issuer_ref::IssuerRef;
 use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE};
 use super::secret::{annotation, date, stored_pair, value};
+use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
 
 /// Name of the Secret with key and request.
@@ -28,17 +29,21 @@ pub(super) fn secret_name() -> ObjectName {
     ObjectName::secret(NAMESPACE, CA_REQUEST)
 }
 
+/// A CertificateRequest in the controller's namespace.
+pub(super) fn certificate_request(name: &str) -> ObjectName {
+    ObjectName::new(ObjectKind::CERTIFICATE_REQUEST, NAMESPACE, name)
+}
+
 /// A requested CA, as read from the cluster.
 #[derive(Clone)]
 pub(crate) struct CaRequest {
-    /// Issuer of the CA.
     pub issuer: IssuerRef,
     /// Secret with its key.
     pub secret: Option<Secret>,
     /// CertificateRequest without its metadata, with the precondition for its deletion.
     pub(super) request: Option<(Value, Precondition)>,
-    /// Reason why there is no request.
-    pub unasked: Option<String>,
+    /// Reason why the CertificateRequest could not be created.
+    pub failure: Option<String>,
 }
 
 /// Name of the CertificateRequest for the request in a Secret.
@@ -63,8 +68,8 @@ impl CaRequest {
             "uid": secret.metadata.uid.as_ref()?,
         });
         Some(json!({
-            "apiVersion": format!("{GROUP}/v1"),
-            "kind": "CertificateRequest",
+            "apiVersion": ObjectKind::CERTIFICATE_REQUEST.api_version(),
+            "kind": ObjectKind::CERTIFICATE_REQUEST.name,
             "metadata": {
                 "name": request_name(secret)?,
                 "namespace": NAMESPACE,
@@ -105,10 +110,9 @@ impl CaRequest {
     pub(super) fn present(&self) -> Option<(ObjectName, Precondition)> {
         let (_, precondition) = self.request.as_ref()?;
         let name = self.secret.as_ref().and_then(request_name)?;
-        Some((ObjectName::new("CertificateRequest", NAMESPACE, &name), precondition.clone()))
+        Some((certificate_request(&name), precondition.clone()))
     }
 
-    /// The write that deletes the request.
     pub(super) fn forget(&self) -> Result<Option<SecretWrite>, Malformed> {
         let Some(present) = &self.secret else { return Ok(None) };
         Ok(Some(SecretWrite::delete(secret_name(), &present.metadata)?))
@@ -131,7 +135,7 @@ impl CaRequest {
         let before = annotation(secret, REQUESTED_BEFORE).and_then(|before| before.parse().ok());
         let key = value(secret, PRIVATE_KEY)?.to_vec();
         value(secret, REQUEST_KEY)?;
-        let answer = match (&self.request, &self.unasked) {
+        let answer = match (&self.request, &self.failure) {
             (Some((request, _)), _) => answer(request),
             (None, Some(reason)) => Answer::Refused(reason.clone()),
             (None, None) => Answer::Pending(String::new()),
@@ -188,7 +192,7 @@ mod tests {
         let now = time::macros::datetime!(2026-01-01 0:00 UTC);
         let write = |issuer: &str, secret: Option<Secret>| {
             let issuer = issuer.parse().unwrap();
-            let request = CaRequest { issuer, secret, request: None, unasked: None };
+            let request = CaRequest { issuer, secret, request: None, failure: None };
             let write = request.write("key".to_owned(), "csr".to_owned(), now).unwrap();
             match write.change {
                 Change::Create(secret) => serde_json::to_value(secret).unwrap(),

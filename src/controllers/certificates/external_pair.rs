@@ -19,7 +19,6 @@ const PAIR: &str = "machine-config-server-external-tls";
 /// Default key of a bundle, as in OpenShift's ConfigMaps of CAs.
 const KEY: &str = "ca-bundle.crt";
 
-/// Origin of the serving pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServingPair {
     /// This controller issues it.
@@ -28,7 +27,6 @@ pub(crate) enum ServingPair {
     External(SecretName),
 }
 
-/// Error for a text that is no [`ServingPair`].
 const INVALID_PAIR: &str = "expected own, external or external:NAMESPACE/SECRET";
 
 impl FromStr for ServingPair {
@@ -49,16 +47,12 @@ impl FromStr for ServingPair {
     }
 }
 
-/// CAs in a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TrustBundle {
-    /// Namespace and name of the ConfigMap.
     pub map: SecretName,
-    /// Key in the ConfigMap.
     pub key: String,
 }
 
-/// Error for a text that is no [`TrustBundle`].
 const INVALID_BUNDLE: &str = "expected NAMESPACE/CONFIGMAP or NAMESPACE/CONFIGMAP:KEY";
 
 impl FromStr for TrustBundle {
@@ -81,12 +75,9 @@ impl fmt::Display for TrustBundle {
     }
 }
 
-/// Location of an external pair and of its CAs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExternalPair {
-    /// Secret of the pair.
     pub secret: SecretName,
-    /// ConfigMap of the CAs.
     pub trust: TrustBundle,
 }
 

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::reference_names::{ReferenceNames, aro_address, is_azure};
+use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
 /// Names of the server in `infrastructures.config.openshift.io/cluster`.
@@ -14,7 +15,6 @@ use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 pub(crate) struct Infrastructure {
     /// Every name and address, the main one first.
     pub hosts: Vec<Host>,
-    /// Host for pointer configs.
     pub pointer_host: Option<Host>,
     /// Names that the reference's controller knows, `None` if it knows too little to issue anything.
     pub reference_names: Option<ReferenceNames>,
@@ -84,7 +84,7 @@ impl Infrastructure {
     }
 
     pub(super) fn object() -> ObjectName {
-        ObjectName::new("Infrastructure", "", "cluster")
+        ObjectName::new(ObjectKind::INFRASTRUCTURE, "", "cluster")
     }
 }
 
@@ -100,7 +100,6 @@ fn decode<T: Default + DeserializeOwned>(place: &str, value: &Value) -> Result<T
     Ok(decoded.unwrap_or_default())
 }
 
-/// The addresses of one platform.
 fn addresses_of(place: &str, details: &Value) -> Result<Vec<Host>, Malformed> {
     let platform: Platform = decode(place, details)?;
     let place = format!("{place}.cloudLoadBalancerConfig");
@@ -124,7 +123,7 @@ fn uri_host(uri: &str) -> Result<Host, Malformed> {
     )
 }
 
-fn host(text: &str) -> Result<Host, Malformed> {
+pub(super) fn host(text: &str) -> Result<Host, Malformed> {
     text.parse().map_err(|error| malformed(format!("{error}")))
 }
 

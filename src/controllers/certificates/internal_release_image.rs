@@ -14,13 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Secret;
 use pki::certificate::key_of;
 use pki::plan::renewal;
-use pki::{
-    Certificate, CertificateState, Host, IssueError, Policy, StoredPair, issue_pair, signing_ca,
-};
-use rcgen::KeyPair;
+use pki::{Certificate, CertificateState, Host, Policy, StoredPair, signing_ca};
 use time::OffsetDateTime;
 
 use super::super::NAMESPACE;
+use super::infrastructure::host;
 use super::names::RELEASE_IMAGE_PAIR;
 use super::objects::pair_data;
 use super::reference_names::ReferenceNames;
@@ -33,14 +31,13 @@ pub(super) enum Decision {
     /// The cluster has no internal release image.
     Absent,
     /// The pair is up to date, until this time.
-    Current { until: OffsetDateTime },
-    /// The pair must be signed again.
+    Current {
+        until: OffsetDateTime,
+    },
     Sign(Reason),
-    /// The pair cannot be signed.
     Blocked(Blocker),
 }
 
-/// Reasons for signing the pair again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Reason {
     #[error("cannot be read, or the key does not belong to it")]
@@ -68,7 +65,6 @@ impl Reason {
     }
 }
 
-/// Reasons why the pair cannot be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Blocker {
     #[error("the Secret that the installer makes is missing")]
@@ -103,13 +99,10 @@ pub(super) fn decide(
     let Some(secret) = &state.release_image_pair else {
         return Ok(Decision::Blocked(Blocker::Secret));
     };
-    let Some(names) = &state.infrastructure.reference_names else {
-        return Ok(Decision::Blocked(Blocker::Names));
-    };
-    let Some(ca) = ca(state, now)? else {
-        return Ok(Decision::Blocked(Blocker::Ca));
-    };
-    Ok(judge(secret, &hosts(names)?, &ca, policy, now))
+    Ok(match issuance(state, now)? {
+        Err(blocker) => Decision::Blocked(blocker),
+        Ok(Issuance { ca, hosts, .. }) => judge(secret, &hosts, &ca, policy, now),
+    })
 }
 
 fn judge(
@@ -139,30 +132,33 @@ fn judge(
     if now >= due { Decision::Sign(Reason::Renewal) } else { Decision::Current { until: due } }
 }
 
-/// Signs a new pair with a new `key`. `None` if [`decide`] would wait.
-pub(super) fn sign(
+/// Names of a pair, and the CAs for it.
+pub(super) struct Issuance {
+    /// The CA that signs.
+    ca: Certificate,
+    pub(super) cas: CertificateState,
+    pub(super) hosts: Vec<Host>,
+}
+
+pub(super) fn issuance(
     state: &ClusterState,
-    policy: &Policy,
-    key: &KeyPair,
     now: OffsetDateTime,
-) -> Result<Option<StoredPair>, SignError> {
-    let Some(names) = &state.infrastructure.reference_names else { return Ok(None) };
-    if ca(state, now)?.is_none() {
-        return Ok(None);
-    }
-    Ok(issue_pair(&cas(state)?, policy, &hosts(names)?, key, now)?)
+) -> Result<Result<Issuance, Blocker>, Malformed> {
+    let Some(names) = &state.infrastructure.reference_names else {
+        return Ok(Err(Blocker::Names));
+    };
+    let trusted = state.trusted()?;
+    let cas = CertificateState {
+        ca: state.ca.as_ref().map(stored_pair),
+        bundle: Some(trusted.iter().map(Certificate::to_pem).collect::<String>().into()),
+        ..CertificateState::default()
+    };
+    let Some(ca) = signing_ca(&cas, now).filter(|ca| trusted.contains(ca)) else {
+        return Ok(Err(Blocker::Ca));
+    };
+    Ok(Ok(Issuance { ca, cas, hosts: hosts(names)? }))
 }
 
-/// Reasons why no pair was signed.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SignError {
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
-    #[error(transparent)]
-    Issue(#[from] IssueError),
-}
-
-/// The write of a new pair.
 pub(super) fn pair_write(
     state: &ClusterState,
     pair: &StoredPair,
@@ -181,28 +177,9 @@ pub(super) fn object() -> ObjectName {
 /// Required names of the pair, the API server's first.
 fn hosts(names: &ReferenceNames) -> Result<Vec<Host>, Malformed> {
     let names = names.release_image().into_iter().filter(|name| !name.is_empty());
-    let hosts = names.map(|name| {
-        name.parse().map_err(|error| {
-            super::infrastructure::Infrastructure::object().malformed(format!("{error}"))
-        })
-    });
-    let mut hosts = hosts.collect::<Result<Vec<Host>, _>>()?;
+    let mut hosts = names.map(host).collect::<Result<Vec<Host>, _>>()?;
     hosts.sort_by_key(|host| !matches!(host, Host::Name(name) if name != "localhost"));
     Ok(hosts)
-}
-
-/// The CA that signs, if the bundle contains it.
-fn ca(state: &ClusterState, now: OffsetDateTime) -> Result<Option<Certificate>, Malformed> {
-    let trusted = state.trusted()?;
-    Ok(signing_ca(&cas(state)?, now).filter(|ca| trusted.contains(ca)))
-}
-
-fn cas(state: &ClusterState) -> Result<CertificateState, Malformed> {
-    Ok(CertificateState {
-        ca: state.ca.as_ref().map(stored_pair),
-        bundle: Some(state.trusted()?.iter().map(Certificate::to_pem).collect::<String>().into()),
-        ..CertificateState::default()
-    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-pub(super) const GROUP: &str = "cert-manager.io";
+const GROUP: &str = "cert-manager.io";
 
 /// An issuer, as a CertificateRequest names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,6 @@ pub(crate) struct IssuerRef {
     pub name: String,
 }
 
-/// Error for a text that names no issuer.
 const INVALID: &str =
     "an issuer is GROUP/KIND/NAME, or KIND/NAME of cert-manager.io: ClusterIssuer/corporate";
 

@@ -8,12 +8,11 @@ use pki::KeyAlgorithm;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
-/// Algorithms of new keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyAlgorithms {
-    /// Algorithm of CAs' keys.
     pub signer: KeyAlgorithm,
     pub serving: KeyAlgorithm,
 }
@@ -79,7 +78,6 @@ enum Curve {
 }
 
 impl KeyAlgorithms {
-    /// The same algorithm for all keys.
     pub(crate) fn all(algorithm: KeyAlgorithm) -> Self {
         Self { signer: algorithm, serving: algorithm }
     }
@@ -116,7 +114,7 @@ impl KeyAlgorithms {
     }
 
     pub(super) fn object() -> ObjectName {
-        ObjectName::new("PKI", "", "cluster")
+        ObjectName::new(ObjectKind::PKI, "", "cluster")
     }
 }
 

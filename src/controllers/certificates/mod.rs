@@ -3,8 +3,8 @@
 //! `observe` reads the objects into [`ClusterState`], [`pki::next`] decides, `objects` builds the writes and `apply`
 //! applies them: one step, then everything is read again.
 
+mod administrator_request;
 mod apply;
-mod ask;
 #[cfg(test)]
 mod beside_reference;
 mod ca_request;
@@ -26,13 +26,12 @@ mod user_data;
 
 use anyhow::bail;
 use clap::Args;
-use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use model::pointer_config::Assessment;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-pub(crate) use self::ask::{AdministratorRequest, ask};
+pub(crate) use self::administrator_request::AdministratorRequest;
 pub(crate) use self::external_pair::{ExternalPair, ServingPair, TrustBundle};
 pub(crate) use self::issuer_ref::IssuerRef;
 pub(crate) use self::key_algorithms::KeyAlgorithms;
@@ -43,25 +42,25 @@ pub(crate) use self::secret::is_unused;
 pub(crate) use self::state::ClusterState;
 pub(crate) use self::trust_snapshot::{Trust, TrustSnapshot};
 
-use self::apply::{apply_pointers, apply_write, ask_issuer, delete_request};
-use self::internal_release_image::{Decision, SignError};
-pub(in crate::controllers) use self::objects::user_data_write;
+use self::apply::{apply_pointers, apply_write, create_request, delete_request};
+use self::internal_release_image::{Decision, Issuance, issuance};
+pub(in crate::controllers) use self::objects::{user_data_secret, user_data_write};
 use self::report::Report;
-pub(in crate::controllers) use self::secret::stored_pair;
+pub(in crate::controllers) use self::secret::{stored_pair, value};
 pub(in crate::controllers) use self::state::user_data;
 pub(in crate::controllers) use self::user_data::{managed_name, managed_pointer};
 use pki::issue::request_ca;
 use pki::{
     CertificateKind, Generate, Host, IssueError, LEFT_OUT, LEFT_OUT_FIX, NextAction, Policy,
-    RequestAction, Step, Warning, Write, next,
+    RequestAction, Step, Warning, Write, issue_pair, next,
 };
 
 use super::retries::{Retries, WriteOutcome};
-use super::runtime::{self, Reconciler, Requeue, Watched};
+use super::runtime::{Reconciler, Requeue};
 use crate::flags::CertificateFlags;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
-use crate::kubernetes::{ControlError, Malformed};
+use crate::kubernetes::{ControlError, Malformed, ObjectName};
 use crate::telemetry::conditions::Condition;
 
 /// Settings of the controller.
@@ -111,14 +110,12 @@ impl Settings {
         }
     }
 
-    /// An observer of the user data that the flags name.
     pub(crate) fn observer(&self, client: &Client) -> Observer {
         let (namespace, hosts) = (self.user_data_namespace.clone(), self.hosts.clone());
         Observer::new(client.clone(), namespace, hosts)
     }
 }
 
-/// Manages the certificates and the user data of a cluster.
 pub(crate) struct CertificateController {
     client: Client,
     observer: Observer,
@@ -151,12 +148,6 @@ impl CertificateController {
         }
     }
 
-    /// Runs forever. Returns the error that ended it.
-    pub(crate) async fn run(self) -> ControlError {
-        let (client, health) = (self.client.clone(), self.health.clone());
-        Box::pin(runtime::run(self, &client, &health)).await
-    }
-
     /// Applies the writes of a step. After a conflict, the rest waits for another look.
     async fn carry_out(
         &mut self,
@@ -187,9 +178,7 @@ impl CertificateController {
         }
         self.report.done(step).await;
         match step {
-            Step::Ca(reason) => {
-                self.health.metrics.rotated("authority", reason.label(), now);
-            }
+            Step::Ca(reason) => self.health.metrics.rotated("authority", reason.label(), now),
             Step::Serving(reason, _) => self.health.metrics.rotated("serving", reason.label(), now),
             Step::Store(_) | Step::Bundle(_) | Step::Pointers => {}
         }
@@ -200,10 +189,7 @@ impl CertificateController {
         let mut written = Vec::new();
         for (name, result) in apply_pointers(&self.client, state, &self.policy, writes).await {
             let secret = state.user_data_object(&name);
-            if result.is_err() {
-                self.health.metrics.failures.inc();
-            }
-            match self.retries.note(&name, result) {
+            match self.retries.note(&name, result, &self.health) {
                 WriteOutcome::Written => {
                     self.health.metrics.user_data_written.inc();
                     written.push(secret);
@@ -234,14 +220,11 @@ impl CertificateController {
             Decision::Sign(because) => because,
         };
         let key = algorithms?.serving.generate()?;
-        let signed = internal_release_image::sign(state, &self.policy, &key, now);
-        let signed = signed.map_err(|error| match error {
-            SignError::Malformed(error) => ControlError::from(error),
-            SignError::Issue(error) => error.into(),
-        })?;
-        if let Some(pair) = signed {
+        if let Ok(Issuance { cas, hosts, .. }) = issuance(state, now)?
+            && let Some(pair) = issue_pair(&cas, &self.policy, &hosts, &key, now)?
+        {
             let write = internal_release_image::pair_write(state, &pair)?;
-            if apply::<Secret, _>(&self.client, &write).await? == Applied::Done {
+            if apply(&self.client, &write).await? == Applied::Done {
                 self.report.release_image_signed(because).await;
                 self.health.metrics.rotated("internal-release-image", because.label(), now);
             }
@@ -250,7 +233,7 @@ impl CertificateController {
     }
 
     /// Stores or deletes the request to an issuer. Returns true if that was due.
-    async fn ask(
+    async fn update_request(
         &self,
         state: &ClusterState,
         request_action: &RequestAction,
@@ -269,7 +252,7 @@ impl CertificateController {
                 None => return Ok(false),
             },
         };
-        if apply::<Secret, _>(&self.client, &write).await? == Applied::Done
+        if apply(&self.client, &write).await? == Applied::Done
             && let RequestAction::Ask(because) = request_action
         {
             self.report.ca_requested(&request.issuer, because).await;
@@ -280,20 +263,22 @@ impl CertificateController {
         Ok(true)
     }
 
-    /// Applies the next write that corrects the type of the serving pair's Secret. Returns true if there was one.
-    async fn retype(&self, state: &ClusterState) -> Result<bool, ControlError> {
-        let planned = retype::plan(state.serving.as_ref(), state.serving_copy.as_ref())?;
-        let Some((because, write)) = planned else { return Ok(false) };
-        if apply::<Secret, _>(&self.client, &write).await? == Applied::Done {
-            tracing::info!(object = %write.object, reason = %because, "correcting the type of the Secret");
+    /// Applies the next write that corrects the serving pair's Secret: its type, or its note of the pair's origin. Returns
+    /// true if there was one.
+    async fn correct_serving_secret(&self, state: &ClusterState) -> Result<bool, ControlError> {
+        if let Some((because, write)) =
+            retype::plan(state.serving.as_ref(), state.serving_copy.as_ref())?
+        {
+            if apply(&self.client, &write).await? == Applied::Done {
+                tracing::info!(object = %write.object, reason = %because, "correcting the type of the Secret");
+            }
+            return Ok(true);
         }
-        Ok(true)
-    }
-
-    /// Notes the origin of the serving pair in its Secret. Returns true if that was due.
-    async fn note(&self, state: &ClusterState) -> Result<bool, ControlError> {
-        let Some(write) = self.observer.note(state)? else { return Ok(false) };
-        apply::<Secret, _>(&self.client, &write).await?;
+        let external = self.observer.external.as_ref();
+        let Some(write) = ExternalPair::note(external, state.serving.as_ref())? else {
+            return Ok(false);
+        };
+        apply(&self.client, &write).await?;
         Ok(true)
     }
 }
@@ -301,17 +286,17 @@ impl CertificateController {
 impl Reconciler for CertificateController {
     const SUBJECT: &'static str = "certificates";
 
-    fn watched(&self) -> Vec<Watched> {
+    fn watched(&self) -> Vec<ObjectName> {
         self.observer.watched()
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
         let mut state = self.observer.observe().await?;
-        let unasked = ask_issuer(&self.client, &state).await;
+        let failure = create_request(&self.client, &state).await;
         if let Some(request) = &mut state.ca_request {
-            request.unasked = unasked;
+            request.failure = failure;
         }
-        if self.retype(&state).await? || self.note(&state).await? {
+        if self.correct_serving_secret(&state).await? {
             return Ok(Requeue::Now);
         }
         let duties = state.user_data_duties()?;
@@ -334,7 +319,7 @@ impl Reconciler for CertificateController {
             .user_data_left_alone(duties.values().filter_map(Assessment::left_alone));
         match next {
             NextAction::Settled { until, attention, request_action } => {
-                if self.ask(&state, &request_action, generate, now).await? {
+                if self.update_request(&state, &request_action, generate, now).await? {
                     return Ok(Requeue::Now);
                 }
                 let Some(until) = self.release_image(&state, algorithms, until, now).await? else {

@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use data_encoding::HEXLOWER;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::plan::renewal;
 use pki::{Certificate, Host, Policy, StoredPair};
-use sha2::{Digest as _, Sha256};
 
 use super::super::NAMESPACE;
 use super::names::{
@@ -18,7 +16,7 @@ use super::names::{
     SERVING, TLS_TYPE, USER_DATA,
 };
 use super::secret::{annotation, date, value};
-use super::state::{ClusterState, Pool, asks_with_force, is_requested_by_removal};
+use super::state::{ClusterState, is_requested_by_removal, pool_object, requests_force};
 use crate::kubernetes::write::{
     Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, SecretWrite,
 };
@@ -35,7 +33,7 @@ pub(super) fn ca_write(
     let present = state.ca.as_ref();
     let mut answer = handled(present);
     if let Some(served) = state.serving_digest()
-        && present.is_some_and(asks_with_force)
+        && present.is_some_and(requests_force)
     {
         answer.insert(FORCED.to_owned(), served);
     }
@@ -89,7 +87,6 @@ fn handled(present: Option<&Secret>) -> Annotations {
     requested.map(|requested| (ROTATED.to_owned(), requested.to_owned())).into_iter().collect()
 }
 
-/// The write of a new serving pair.
 pub(super) fn serving_write(
     state: &ClusterState,
     pair: &StoredPair,
@@ -101,7 +98,7 @@ pub(super) fn serving_write(
     annotations.extend(handled(present));
     if let Some(leaf) = pair.leaf() {
         annotations.insert(HOSTNAMES.to_owned(), hostnames(state, &leaf));
-        annotations.insert(ISSUED.to_owned(), digest(&leaf));
+        annotations.insert(ISSUED.to_owned(), leaf.fingerprint());
         annotations.extend(pair_annotations(SERVING, &leaf, policy)?);
     }
     let object = ObjectName::secret(NAMESPACE, SERVING);
@@ -124,32 +121,25 @@ fn hostnames(state: &ClusterState, leaf: &Certificate) -> String {
 /// are its list, in any release.
 fn hostnames_of_others(secret: &Secret) -> Option<&str> {
     let leaf = Certificate::read_all(value(secret, CERTIFICATE_KEY)?).into_iter().next()?;
-    let is_ours = annotation(secret, ISSUED) == Some(&digest(&leaf));
+    let is_ours = annotation(secret, ISSUED) == Some(&leaf.fingerprint());
     annotation(secret, HOSTNAMES).filter(|_| !is_ours)
 }
 
-fn digest(certificate: &Certificate) -> String {
-    HEXLOWER.encode(&Sha256::digest(certificate.der()))
-}
-
-/// The write of a new bundle.
 pub(super) fn bundle_write(state: &ClusterState, pem: &str) -> Result<ConfigMapWrite, Malformed> {
     let object = ObjectName::config_map(NAMESPACE, CA);
     let description =
         "CA bundle that stores all valid CAs for the MachineConfigServer TLS certificate";
     let annotations = owner_annotations(description);
-    let change = match &state.bundle {
-        Some(present) => {
-            let data = [(BUNDLE_KEY, Some(pem.to_owned()))].into();
-            return ObjectWrite::patch(object, &present.metadata, annotations, data);
-        }
-        None => Change::Create(ConfigMap {
-            metadata: ObjectMeta { annotations: Some(annotations), ..object.metadata() },
-            data: Some([(BUNDLE_KEY.to_owned(), pem.to_owned())].into()),
-            ..ConfigMap::default()
-        }),
+    if let Some(present) = &state.bundle {
+        let data = [(BUNDLE_KEY, Some(pem.to_owned()))].into();
+        return ObjectWrite::patch(object, &present.metadata, annotations, data);
+    }
+    let new = ConfigMap {
+        metadata: ObjectMeta { annotations: Some(annotations), ..object.metadata() },
+        data: Some([(BUNDLE_KEY.to_owned(), pem.to_owned())].into()),
+        ..ConfigMap::default()
     };
-    Ok(ObjectWrite { object, change })
+    Ok(ObjectWrite { object, change: Change::Create(new) })
 }
 
 pub(in crate::controllers) fn user_data_write(
@@ -158,30 +148,32 @@ pub(in crate::controllers) fn user_data_write(
     text: &[u8],
 ) -> Result<SecretWrite, Malformed> {
     let object = state.user_data_object(name);
-    let text = ByteString(text.to_vec());
-    let change = match state.user_data.get(name) {
-        Some(present) => {
-            let data = [(USER_DATA, Some(text))].into();
-            return ObjectWrite::patch(object, &present.metadata, Annotations::new(), data);
-        }
-        None => Change::Create(Secret {
-            metadata: ObjectMeta {
-                labels: Some([(MANAGED.to_owned(), String::new())].into()),
-                owner_references: state.owner(name).map(|pool| vec![owner_reference(pool)]),
-                ..object.metadata()
-            },
-            type_: Some("Opaque".to_owned()),
-            data: Some(
-                [
-                    ("disableTemplating".to_owned(), ByteString(b"true\n".to_vec())),
-                    (USER_DATA.to_owned(), text),
-                ]
-                .into(),
-            ),
-            ..Secret::default()
-        }),
+    let text = text.to_vec();
+    if let Some(present) = state.user_data.get(name) {
+        let data = [(USER_DATA, Some(ByteString(text)))].into();
+        return ObjectWrite::patch(object, &present.metadata, Annotations::new(), data);
+    }
+    let owner = state.owner(name);
+    let metadata = ObjectMeta {
+        labels: Some([(MANAGED.to_owned(), String::new())].into()),
+        owner_references: owner
+            .map(|pool| vec![pool_object(&pool.name).owner_reference(&pool.uid)]),
+        ..object.metadata()
     };
-    Ok(ObjectWrite { object, change })
+    Ok(ObjectWrite { object, change: Change::Create(user_data_secret(metadata, text)) })
+}
+
+pub(in crate::controllers) fn user_data_secret(metadata: ObjectMeta, text: Vec<u8>) -> Secret {
+    let data = [
+        ("disableTemplating".to_owned(), ByteString(b"true\n".to_vec())),
+        (USER_DATA.to_owned(), ByteString(text)),
+    ];
+    Secret {
+        metadata,
+        type_: Some("Opaque".to_owned()),
+        data: Some(data.into()),
+        ..Secret::default()
+    }
 }
 
 pub(super) fn pair_data(pair: &StoredPair) -> SecretData {
@@ -219,16 +211,6 @@ fn owner_annotations(description: &str) -> Annotations {
     .into()
 }
 
-fn owner_reference(pool: &Pool) -> OwnerReference {
-    OwnerReference {
-        api_version: "machineconfiguration.openshift.io/v1".to_owned(),
-        kind: "MachineConfigPool".to_owned(),
-        name: pool.name.clone(),
-        uid: pool.uid.clone(),
-        ..OwnerReference::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use pki::KeyAlgorithm;
@@ -237,6 +219,7 @@ mod tests {
     use serde_json::{Value, json};
     use time::OffsetDateTime;
 
+    use super::super::state::Pool;
     use super::*;
 
     const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);

@@ -51,13 +51,11 @@ impl ReferenceNames {
         })
     }
 
-    /// Names of the serving certificate.
     pub(super) fn serving(&self) -> BTreeSet<&str> {
         let Self { api, addresses, aro } = self;
         [api].into_iter().chain(addresses).chain(aro).map(String::as_str).collect()
     }
 
-    /// Names of the internal release image's certificate.
     pub(super) fn release_image(&self) -> BTreeSet<&str> {
         let own = [&self.api[..], "localhost", "127.0.0.1", "::1"];
         own.into_iter().chain(self.addresses.iter().map(String::as_str)).collect()

@@ -115,7 +115,6 @@ impl Report {
         self.events.publish(EventType::Normal, reason.label(), &object, &note).await;
     }
 
-    /// Reports a request for a CA to an issuer.
     pub(super) async fn ca_requested(&self, issuer: &IssuerRef, because: &Reason) {
         let note = format!("requested a signing CA from {issuer}: {because}");
         tracing::info!(%issuer, reason = because.label(), %because, "requested a signing CA");
@@ -143,7 +142,6 @@ impl Report {
         self.blocked = blocked;
     }
 
-    /// Reports that the internal release image's pair was signed.
     pub(super) async fn release_image_signed(&self, because: internal_release_image::Reason) {
         let object = internal_release_image::object();
         let note =
@@ -172,7 +170,6 @@ impl Report {
         }
     }
 
-    /// Reports that user data cannot be written.
     pub(super) async fn user_data_refused(&self, secret: &ObjectName, reason: &str) {
         tracing::error!(
             secret = secret.name,

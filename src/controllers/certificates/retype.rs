@@ -16,7 +16,6 @@ use super::names::{CERTIFICATE_KEY, PRIVATE_KEY, SERVING, SERVING_COPY, TLS_TYPE
 use super::secret::value;
 use crate::kubernetes::write::{Change, Malformed, ObjectName, ObjectWrite, SecretWrite};
 
-/// Reasons for a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Reason {
     #[error("has no certificate and has another type: deleting it")]

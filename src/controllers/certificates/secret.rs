@@ -10,7 +10,7 @@ use time::format_description::well_known::Rfc3339;
 use super::names::{CERTIFICATE_KEY, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY};
 use crate::kubernetes::write::{Malformed, ObjectName};
 
-pub(super) fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
+pub(in crate::controllers) fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     secret.data.as_ref()?.get(key).map(|value| &value.0[..])
 }
 

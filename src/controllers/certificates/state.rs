@@ -21,6 +21,7 @@ use super::names::{
 };
 use super::secret::{annotation, is_unused, stored_pair, value};
 use crate::controllers::NAMESPACE;
+use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{Malformed, ObjectName};
 
 /// Prefix of the names of user data that single machines have.
@@ -29,11 +30,15 @@ pub(super) const OF_MACHINES: &str = "machines/";
 /// A pool that owns user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pool {
-    /// Value of `metadata.name`.
     pub name: String,
     pub uid: String,
     /// Value of its access annotation.
     pub access: Option<String>,
+}
+
+/// A pool in messages; `*` for all.
+pub(super) fn pool_object(name: &str) -> ObjectName {
+    ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", name)
 }
 
 /// The objects as last read.
@@ -42,7 +47,6 @@ pub(crate) struct ClusterState {
     /// Secret of the signing CA.
     pub ca: Option<Secret>,
     pub bundle: Option<ConfigMap>,
-    /// Secret of the serving pair.
     pub serving: Option<Secret>,
     /// Copy of the serving pair, while its Secret is replaced by one of another type.
     pub serving_copy: Option<Secret>,
@@ -55,7 +59,6 @@ pub(crate) struct ClusterState {
     pub user_data_namespace: String,
     /// True if the cluster has an internal release image.
     pub has_release_image: bool,
-    /// Secret of the internal release image's pair.
     pub release_image_pair: Option<Secret>,
     /// The object PKI without its metadata.
     pub pki: Option<Value>,
@@ -121,7 +124,7 @@ impl ClusterState {
     fn is_forced(&self) -> bool {
         let secrets = [&self.ca, &self.serving].into_iter().flatten();
         let forced_over = self.ca.as_ref().and_then(|secret| annotation(secret, FORCED));
-        secrets.into_iter().any(asks_with_force)
+        secrets.into_iter().any(requests_force)
             || forced_over.is_some() && forced_over == self.serving_digest().as_deref()
     }
 
@@ -140,7 +143,6 @@ impl ClusterState {
         self.user_data_object(name).to_string()
     }
 
-    /// The Secret with user data of this name.
     pub(in crate::controllers) fn user_data_object(&self, name: &str) -> ObjectName {
         match name.strip_prefix(OF_MACHINES) {
             Some(name) => ObjectName::secret(NAMESPACE, name),
@@ -225,12 +227,11 @@ fn is_judged(
 }
 
 /// Returns `true` if a forced rotation is requested and not done.
-pub(super) fn asks_with_force(secret: &Secret) -> bool {
+pub(super) fn requests_force(secret: &Secret) -> bool {
     let value = annotation(secret, ROTATE).unwrap_or_default();
     is_requested_by_value(secret) && value.split_whitespace().any(|word| word == FORCE)
 }
 
-/// CAs that an administrator distrusts.
 pub(super) fn to_distrust(secret: &Secret) -> Vec<String> {
     let listed = annotation(secret, DISTRUST).unwrap_or_default();
     let named = listed.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty());

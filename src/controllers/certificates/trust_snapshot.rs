@@ -14,7 +14,6 @@ pub(crate) struct Trust {
     pub chain: Vec<Certificate>,
     /// Pointer configs that verify certificates.
     pub holders: Vec<TrustHolder>,
-    /// Faults of pointer configs.
     pub faults: Vec<Lockout>,
 }
 
@@ -37,7 +36,6 @@ impl TrustSnapshot {
         });
     }
 
-    /// A copy of the last state.
     pub(crate) fn trust(&self) -> Trust {
         self.0.borrow().1.clone()
     }

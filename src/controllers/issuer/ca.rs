@@ -14,7 +14,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::policy::Grant;
 use super::reserved_names::ReservedNames;
-use crate::controllers::certificates::{ClusterState, stored_pair};
+use crate::controllers::certificates::{ClusterState, stored_pair, value};
 
 /// Time by which validity is backdated, for clients whose clocks are behind.
 const BACKDATED: Duration = Duration::minutes(5);
@@ -58,16 +58,10 @@ impl SigningCa {
         cluster: &ClusterState,
         now: OffsetDateTime,
     ) -> Result<Self, String> {
-        let value = |key: &str| {
-            let value = secret.data.as_ref().and_then(|data| data.get(key));
-            value.map(|value| value.0.clone()).unwrap_or_default()
-        };
-        let pair = StoredPair {
-            certificates: value("tls.crt"),
-            key: value("tls.key"),
-            ..StoredPair::default()
-        };
-        let own = OwnCa::read(&pair, &value("ca.crt"), now).map_err(|error| error.to_string())?;
+        // Previous CAs are the machine config server's alone.
+        let pair = StoredPair { previous: Vec::new(), ..stored_pair(secret) };
+        let roots = value(secret, "ca.crt").unwrap_or_default();
+        let own = OwnCa::read(&pair, roots, now).map_err(|error| error.to_string())?;
         if cluster.ca.as_ref().is_some_and(|stored| own.is_of(&stored_pair(stored))) {
             return Err(
                 "its key is the server's signing CA, which is only available as machineConfigServer: {}"

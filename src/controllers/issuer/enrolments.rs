@@ -7,29 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use cmp::{EnrolError, Pause, Request};
-use pki::Issued;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::issuer_spec::IssuerName;
+use super::decide::Outcome;
 use super::policy::Grant;
 use super::upstream::Upstream;
 use crate::cmp_http::{Server, tries};
+use crate::kubernetes::ObjectName;
 use crate::sync::lock;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Progress {
-    /// The request is sent, and the CA has not decided.
-    Pending(String),
-    /// The last attempt failed; it is retried later.
-    InTrouble(String),
-    /// The enrolment failed for good.
-    Failed(String),
-    /// The certificate is issued; the text describes changes by the CA.
-    Issued(Box<Issued>, Option<String>),
-}
 
 pub(super) struct Enrolments {
     wake: Arc<Notify>,
@@ -40,7 +28,7 @@ pub(super) struct Enrolments {
 }
 
 struct Enrolment {
-    issuer: IssuerName,
+    issuer: ObjectName,
     upstream: Arc<Upstream<Server>>,
     progress: SharedProgress,
     /// Aborts the task on drop.
@@ -57,23 +45,23 @@ impl Enrolments {
     pub(super) fn follow(
         &mut self,
         id: &str,
-        issuer: &IssuerName,
+        issuer: &ObjectName,
         upstream: &Arc<Upstream<Server>>,
         grant: Grant,
-    ) -> Progress {
+    ) -> Outcome {
         self.seen.insert(id.to_owned());
         let enrolment = self.under_way.get(id);
         if let Some(known) = enrolment.filter(|known| Arc::ptr_eq(&known.upstream, upstream)) {
             return known.progress.get();
         }
         let progress = SharedProgress::new(Arc::clone(&self.wake));
-        let (upstream, grant) = (Arc::clone(upstream), Arc::new(grant));
-        let asking =
-            EnrolmentAttempt { upstream: Arc::clone(&upstream), grant, progress: progress.clone() };
-        let task = until_answered(move || asking.clone().ask(), progress.clone());
+        let (of_task, grant) = (Arc::clone(upstream), Arc::new(grant));
+        let reported = progress.clone();
+        let ask = move || enrol(Arc::clone(&of_task), Arc::clone(&grant), reported.clone());
+        let task = until_answered(ask, progress.clone());
         let enrolment = Enrolment {
             issuer: issuer.clone(),
-            upstream,
+            upstream: Arc::clone(upstream),
             progress: progress.clone(),
             _task: AbortOnDropHandle::new(tokio::spawn(task)),
         };
@@ -86,7 +74,7 @@ impl Enrolments {
         let seen = std::mem::take(&mut self.seen);
         self.under_way.retain(|id, _| seen.contains(id));
         let troubles = self.under_way.values().filter_map(|enrolment| {
-            let Progress::InTrouble(trouble) = enrolment.progress.get() else { return None };
+            let Outcome::InTrouble(trouble) = enrolment.progress.get() else { return None };
             Some(format!("{}: {trouble}", enrolment.issuer))
         });
         troubles.collect::<BTreeSet<_>>().into_iter().collect()
@@ -96,69 +84,63 @@ impl Enrolments {
 /// Progress shared between the task and its readers.
 #[derive(Clone)]
 struct SharedProgress {
-    progress: Arc<Mutex<Progress>>,
+    progress: Arc<Mutex<Outcome>>,
     wake: Arc<Notify>,
 }
 
 impl SharedProgress {
     fn new(wake: Arc<Notify>) -> Self {
-        let asked = Progress::Pending("sending the request to the CA".to_owned());
+        let asked = Outcome::Pending("sending the request to the CA".to_owned());
         Self { progress: Arc::new(Mutex::new(asked)), wake }
     }
 
-    fn get(&self) -> Progress {
+    fn get(&self) -> Outcome {
         lock(&self.progress).clone()
     }
 
-    fn set(&self, progress: Progress) {
+    fn set(&self, progress: Outcome) {
         *lock(&self.progress) = progress;
         self.wake.notify_one();
     }
 }
 
-#[derive(Clone)]
-struct EnrolmentAttempt {
+async fn enrol(
     upstream: Arc<Upstream<Server>>,
     grant: Arc<Grant>,
     progress: SharedProgress,
-}
-
-impl EnrolmentAttempt {
-    async fn ask(self) -> Result<Progress, EnrolError> {
-        let Self { upstream, grant, progress } = self;
-        let settings = match upstream.settings() {
-            Ok(settings) => settings,
-            Err(fault) => return Ok(Progress::Failed(fault)),
-        };
-        let request = Request::Signing(&grant.request.der);
-        let waits = |_, pause: Pause<'_>| {
-            progress.set(match pause {
-                Pause::Asked(reason) => Progress::Pending(waiting(reason)),
-                Pause::Away(error) => Progress::InTrouble(error.to_string()),
-            });
-        };
-        let enrolled = upstream.server.client().enrol(settings, request, waits).await?;
-        let changed = enrolled.modified.as_ref().map(ToString::to_string);
-        Ok(match upstream.issued(enrolled, &grant, OffsetDateTime::now_utc()) {
-            Ok(issued) => Progress::Issued(Box::new(issued), changed),
-            Err(fault) => Progress::Failed(fault),
-        })
-    }
+) -> Result<Outcome, EnrolError> {
+    let settings = match upstream.settings() {
+        Ok(settings) => settings,
+        Err(fault) => return Ok(Outcome::Failed(fault)),
+    };
+    let request = Request::Signing(&grant.request.der);
+    let waits = |_, pause: Pause<'_>| {
+        progress.set(match pause {
+            Pause::Asked(reason) => Outcome::Pending(waiting(reason)),
+            Pause::Away(error) => Outcome::InTrouble(error.to_string()),
+        });
+    };
+    let enrolled = upstream.server.client().enrol(settings, request, waits).await?;
+    let changed = enrolled.modified.as_ref().map(ToString::to_string);
+    Ok(match upstream.issued(enrolled, &grant, OffsetDateTime::now_utc()) {
+        Ok(issued) => Outcome::Issued(Box::new(issued), changed),
+        Err(fault) => Outcome::Failed(fault),
+    })
 }
 
 /// Retries until there is a final answer.
 async fn until_answered<F>(mut ask: impl FnMut() -> F, progress: SharedProgress)
 where
-    F: Future<Output = Result<Progress, EnrolError>>,
+    F: Future<Output = Result<Outcome, EnrolError>>,
 {
     let mut waits = tries();
     loop {
         match ask().await {
             Ok(answer) => return progress.set(answer),
             Err(error) if error.is_final() => {
-                return progress.set(Progress::Failed(error.to_string()));
+                return progress.set(Outcome::Failed(error.to_string()));
             }
-            Err(error) => progress.set(Progress::InTrouble(error.to_string())),
+            Err(error) => progress.set(Outcome::InTrouble(error.to_string())),
         }
         sleep(waits.next()).await;
     }
@@ -194,11 +176,11 @@ mod tests {
             asked.set(asked.get() + 1);
             // Answers of a CA that is being restored.
             let away = started.elapsed() < 30 * DAY;
-            let answer = Progress::Failed("an answer".to_owned());
+            let answer = Outcome::Failed("an answer".to_owned());
             ready(if away { Err(EnrolError::Cmp(CmpError::WrongNonce)) } else { Ok(answer) })
         };
         until_answered(ask, progress.clone()).await;
-        assert_eq!(progress.get(), Progress::Failed("an answer".to_owned()));
+        assert_eq!(progress.get(), Outcome::Failed("an answer".to_owned()));
         let ten_minutes = Duration::from_secs(600);
         assert!(started.elapsed() <= 30 * DAY + ten_minutes, "{:?}", started.elapsed());
         // At least once in ten minutes, and at most twice as often.
@@ -215,15 +197,15 @@ mod tests {
         until_answered(ask, progress.clone()).await;
         assert_eq!(asked.get(), 1);
         let reported = "the issued certificate is for another key".to_owned();
-        assert_eq!(progress.get(), Progress::Failed(reported));
+        assert_eq!(progress.get(), Outcome::Failed(reported));
     }
 
     #[tokio::test]
     async fn whoever_waits_for_it_is_woken_and_told_what_the_trouble_is() {
         let progress = shared();
-        progress.set(Progress::InTrouble(EnrolError::NoRandomness.to_string()));
+        progress.set(Outcome::InTrouble(EnrolError::NoRandomness.to_string()));
         progress.wake.notified().await;
-        assert_eq!(progress.get(), Progress::InTrouble("the system has no randomness".to_owned()));
+        assert_eq!(progress.get(), Outcome::InTrouble("the system has no randomness".to_owned()));
         assert_eq!(waiting(""), "the CA has not decided yet");
         assert_eq!(waiting("ask Mary"), "the CA has not decided yet: ask Mary");
     }

@@ -12,45 +12,17 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::Policy;
+use crate::kubernetes::{ObjectKind, ObjectName};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum IssuerKind {
-    ClusterIssuer,
-    Issuer,
-    /// A namespaced issuer with a CA that speaks CMPv2.
-    CmpV2Issuer,
-}
-
-impl IssuerKind {
-    pub(super) const ALL: [Self; 3] = [Self::ClusterIssuer, Self::Issuer, Self::CmpV2Issuer];
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::ClusterIssuer => "ClusterIssuer",
-            Self::Issuer => "Issuer",
-            Self::CmpV2Issuer => "CMPv2Issuer",
-        }
-    }
-}
-
-/// Name of the issuer in a request.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct IssuerName {
-    pub(super) kind: IssuerKind,
-    /// Namespace, empty for a cluster issuer.
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
-impl std::fmt::Display for IssuerName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = self.kind.as_str();
-        match self.namespace.as_str() {
-            "" => write!(f, "{kind} {}", self.name),
-            namespace => write!(f, "{kind} {namespace}/{}", self.name),
-        }
-    }
-}
+/// API group of the issuers' kinds.
+pub(super) const GROUP: &str = "pki.machine-config-server.io";
+pub(super) const CLUSTER_ISSUER: &ObjectKind =
+    &ObjectKind::new(GROUP, "v1alpha1", "ClusterIssuer", "clusterissuers");
+const ISSUER: &ObjectKind = &ObjectKind::new(GROUP, "v1alpha1", "Issuer", "issuers");
+/// A namespaced issuer with a CA that speaks CMPv2.
+const CMPV2_ISSUER: &ObjectKind =
+    &ObjectKind::new(GROUP, "v1alpha1", "CMPv2Issuer", "cmpv2issuers");
+pub(super) const ISSUER_KINDS: [&ObjectKind; 3] = [CLUSTER_ISSUER, ISSUER, CMPV2_ISSUER];
 
 /// Parsed `spec` of an issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,13 +40,6 @@ pub(super) enum SignerSpec {
     Secret(String),
     /// An external CA that speaks CMPv2.
     Upstream(Box<UpstreamSpec>),
-}
-
-impl SignerSpec {
-    /// Returns `true` if it needs Secrets.
-    pub(super) fn is_of_secrets(&self) -> bool {
-        !matches!(self, Self::MachineConfigServer)
-    }
 }
 
 /// An external CA with its connection. Secrets are in the same namespace as for [`SignerSpec::Secret`].
@@ -184,27 +149,23 @@ struct RawCertSecretRef {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct RawPolicy {
-    #[serde(default)]
     dns_names: Vec<String>,
-    #[serde(default)]
     ip_addresses: Vec<String>,
-    #[serde(default)]
     uris: Vec<String>,
-    #[serde(default)]
     subjects: Vec<String>,
     usages: Option<Vec<String>>,
     max_duration: Option<String>,
-    #[serde(default, rename = "isCA")]
+    #[serde(rename = "isCA")]
     is_ca: bool,
 }
 
 impl IssuerSpec {
     /// Parses an issuer's `spec`. Unknown fields are an error, because they could restrict the policy.
-    pub(super) fn read(spec: &Value, name: &IssuerName) -> Result<Self, String> {
+    pub(super) fn read(spec: &Value, name: &ObjectName) -> Result<Self, String> {
         let misunderstood = |error| format!("its spec cannot be read: {error}");
-        if name.kind == IssuerKind::CmpV2Issuer {
+        if name.kind == CMPV2_ISSUER {
             let mut fields = spec.clone();
             let policy = fields.as_object_mut().and_then(|fields| fields.remove("policy"));
             let policy = policy.map(RawPolicy::deserialize).transpose().map_err(misunderstood)?;

@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::DynamicObject;
-use kube::{Client, ResourceExt as _};
+use kube::Client;
 use time::OffsetDateTime;
 use tokio::sync::OnceCell;
 
-use super::super::NAMESPACE;
+use super::super::{NAMESPACE, read_secret};
 use super::ca::SigningCa;
-use super::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, UpstreamSpec};
-use super::kinds::issuers_of;
+use super::issuer_spec::{ISSUER_KINDS, IssuerSpec, SignerSpec, UpstreamSpec};
+use super::listed::Listed;
 use super::policy::Policy;
 use super::reserved_names::ReservedNames;
 use super::upstream::{Secrets, Upstream};
@@ -38,8 +37,7 @@ pub(super) enum Signer {
 
 /// An issuer as it was read.
 pub(super) struct IssuerObject {
-    pub(super) object: DynamicObject,
-    pub(super) name: IssuerName,
+    pub(super) listed: Listed,
     /// The issuer, or the reason why it cannot sign.
     pub(super) issuer: Result<Issuer, String>,
     /// True if the reason may be corrected in a Secret, which cannot be watched.
@@ -51,7 +49,7 @@ pub(super) struct IssuerReader {
     /// Namespace of cluster issuers' Secrets.
     namespace: String,
     /// External CAs, kept while they stay the same.
-    upstreams: BTreeMap<IssuerName, Arc<Upstream<Server>>>,
+    upstreams: BTreeMap<ObjectName, Arc<Upstream<Server>>>,
 }
 
 impl IssuerReader {
@@ -65,28 +63,28 @@ impl IssuerReader {
     ) -> Result<Vec<IssuerObject>, ControlError> {
         // The server's CA is read once for each look.
         let (mut all, server) = (Vec::new(), OnceCell::new());
-        for kind in IssuerKind::ALL {
-            for object in issuers_of(kind).list(&self.client).await? {
-                let namespace = object.namespace().unwrap_or_default();
-                let name = IssuerName { kind, namespace, name: object.name_any() };
-                let spec = IssuerSpec::read(&object.data["spec"], &name);
-                let may_heal = spec.as_ref().is_ok_and(|spec| spec.signer.is_of_secrets());
+        for kind in ISSUER_KINDS {
+            for listed in Listed::all(&self.client, kind).await? {
+                let spec = IssuerSpec::read(&listed.object.data["spec"], &listed.name);
+                let has_secrets =
+                    |spec: &IssuerSpec| spec.signer != SignerSpec::MachineConfigServer;
+                let may_heal = spec.as_ref().is_ok_and(has_secrets);
                 let issuer = match spec {
-                    Ok(spec) => self.issuer(&name, spec, now, &server).await?,
+                    Ok(spec) => self.issuer(&listed.name, spec, now, &server).await?,
                     Err(fault) => Err(fault),
                 };
                 let waits_for_secret = may_heal && issuer.is_err();
-                all.push(IssuerObject { object, name, issuer, waits_for_secret });
+                all.push(IssuerObject { listed, issuer, waits_for_secret });
             }
         }
-        let names: BTreeSet<&IssuerName> = all.iter().map(|read| &read.name).collect();
+        let names: BTreeSet<&ObjectName> = all.iter().map(|read| &read.listed.name).collect();
         self.upstreams.retain(|name, _| names.contains(name));
         Ok(all)
     }
 
     async fn issuer(
         &mut self,
-        name: &IssuerName,
+        name: &ObjectName,
         spec: IssuerSpec,
         now: OffsetDateTime,
         server: &OnceCell<ClusterState>,
@@ -95,9 +93,11 @@ impl IssuerReader {
             "" => &self.namespace,
             namespace => namespace,
         };
-        let ca = match spec.signer {
+        let IssuerSpec { signer, policy } = spec;
+        let signer = match signer {
             SignerSpec::MachineConfigServer => {
-                SigningCa::of_server(server.get_or_try_init(|| self.server()).await?, now)
+                let server = server.get_or_try_init(|| self.server()).await?;
+                SigningCa::of_server(server, now).map(Signer::Ca)
             }
             SignerSpec::Secret(secret) => {
                 let server = server.get_or_try_init(|| self.server()).await?;
@@ -105,31 +105,28 @@ impl IssuerReader {
                 let secret = self.secret(&object).await?;
                 secret.and_then(|secret| {
                     let own = SigningCa::of_secret(&secret, server, now);
-                    own.map_err(|fault| format!("{object}: {fault}"))
+                    own.map(Signer::Ca).map_err(|fault| format!("{object}: {fault}"))
                 })
             }
             SignerSpec::Upstream(upstream) => {
                 let secrets = self.secrets(namespace, &upstream).await?;
                 let upstream = secrets.and_then(|secrets| self.upstream(name, *upstream, secrets));
-                let (policy, reserved) = (spec.policy, ReservedNames::default());
-                return Ok(upstream.map(|upstream| Issuer {
-                    policy,
-                    reserved,
-                    signer: Signer::Upstream(upstream),
-                }));
+                upstream.map(Signer::Upstream)
             }
         };
-        Ok(ca.map(|ca| Issuer {
-            policy: spec.policy,
-            reserved: ca.reserved(),
-            signer: Signer::Ca(ca),
+        Ok(signer.map(|signer| {
+            let reserved = match &signer {
+                Signer::Ca(ca) => ca.reserved(),
+                Signer::Upstream(_) => ReservedNames::default(),
+            };
+            Issuer { policy, reserved, signer }
         }))
     }
 
     /// The external CA of an issuer, the same as before if nothing of it has changed.
     fn upstream(
         &mut self,
-        name: &IssuerName,
+        name: &ObjectName,
         spec: UpstreamSpec,
         secrets: Secrets,
     ) -> Result<Arc<Upstream<Server>>, String> {
@@ -168,11 +165,10 @@ impl IssuerReader {
 
     /// Reads the state of the server's CA.
     async fn server(&self) -> Result<ClusterState, ControlError> {
-        let secret = async |name| read(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
         let bundle = ObjectName::config_map(NAMESPACE, CA);
         Ok(ClusterState {
-            ca: secret(CA).await?,
-            serving: secret(SERVING).await?,
+            ca: read_secret(&self.client, CA).await?,
+            serving: read_secret(&self.client, SERVING).await?,
             bundle: read::<ConfigMap>(&self.client, &bundle).await?,
             ..ClusterState::default()
         })

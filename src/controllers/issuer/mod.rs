@@ -17,7 +17,7 @@ mod decide;
 mod enrolments;
 mod issuer_spec;
 mod issuers;
-mod kinds;
+mod listed;
 mod objects;
 mod policy;
 mod reserved_names;
@@ -27,29 +27,27 @@ mod upstream;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use kube::Client;
 use kube::api::DynamicObject;
-use kube::{Client, ResourceExt as _};
-use pki::{Certificate, IssueError, Issued};
-use serde_json::{Map, Value, json};
+use pki::{Certificate, IssueError};
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use self::decide::{Decision, decide};
-use self::enrolments::{Enrolments, Progress};
-use self::issuer_spec::{IssuerKind, IssuerName};
+use self::decide::{Outcome, decide};
+use self::enrolments::Enrolments;
+use self::issuer_spec::ISSUER_KINDS;
 use self::issuers::{Issuer, IssuerReader, Signer};
-use self::kinds::{Kind, certificate_requests, issuers_of, signing_requests};
-use self::objects::{RequestSeen, bytes, certificate_request, signing_request, status};
-use self::policy::Grant;
+use self::listed::Listed;
+use self::objects::{RequestSeen, certificate_request, signing_request};
 use self::round::Round;
 use super::NAMESPACE;
 use super::certificates::{CA, SERVING};
 use super::object_conditions::{Condition, conditions_with, time_text};
-use super::runtime::{self, Reconciler, Requeue, Watched};
-use crate::kubernetes::ControlError;
-use crate::kubernetes::Health;
-use crate::kubernetes::write::ObjectName;
+use super::runtime::{Reconciler, Requeue};
+use crate::kubernetes::{ControlError, Health, ObjectKind, ObjectName};
 use crate::telemetry::conditions;
 
 /// Signs the requests to a cluster's issuers.
@@ -62,7 +60,7 @@ pub(crate) struct IssuerController {
 }
 
 /// All issuers by name, or the reason why one cannot sign.
-type Issuers = BTreeMap<IssuerName, Result<Issuer, String>>;
+type Issuers = BTreeMap<ObjectName, Result<Issuer, String>>;
 
 impl IssuerController {
     /// Creates a controller that has not looked yet. `namespace` is that of cluster issuers' Secrets.
@@ -73,29 +71,19 @@ impl IssuerController {
         Self { client, health, wake, reader, enrolments }
     }
 
-    /// Runs forever. Returns the error that ended it.
-    pub(crate) async fn run(self) -> ControlError {
-        let (client, health) = (self.client.clone(), self.health.clone());
-        runtime::run(self, &client, &health).await
-    }
-
     /// Reads all issuers, and reports in each status if it can sign.
     async fn issuers(&mut self, round: &mut Round) -> Result<Issuers, ControlError> {
-        let mut issuers = Issuers::new();
+        let (mut issuers, mut faults) = (Issuers::new(), Vec::new());
         for read in self.reader.read(round.now).await? {
-            let name = read.name;
-            let condition = Condition {
-                type_: "Ready",
-                is_true: read.issuer.is_ok(),
-                reason: if read.issuer.is_ok() { "CanSign" } else { "CannotSign" },
-                message: match &read.issuer {
-                    Ok(_) => "signs approved requests".to_owned(),
-                    Err(reason) => reason.clone(),
-                },
+            let name = &read.listed.name;
+            faults.extend(read.issuer.as_ref().err().map(|fault| format!("{name}: {fault}")));
+            let (reason, message) = match &read.issuer {
+                Ok(_) => ("CanSign", "signs approved requests".to_owned()),
+                Err(reason) => ("CannotSign", reason.clone()),
             };
-            let kind = issuers_of(name.kind);
-            let target = Target { kind: &kind, object: &read.object };
-            if self.write_condition(target, &condition, Map::new(), round).await {
+            let is_true = read.issuer.is_ok();
+            let condition = Condition { type_: "Ready", is_true, reason, message };
+            if self.write_condition(&read.listed, &condition, json!({}), round).await {
                 match &read.issuer {
                     Ok(_) => tracing::info!(issuer = %name, "issuer can sign"),
                     Err(reason) => {
@@ -109,13 +97,9 @@ impl IssuerController {
                 }
             }
             round.waits_for_secret |= read.waits_for_secret;
-            issuers.insert(name, read.issuer);
+            issuers.insert(read.listed.name, read.issuer);
         }
-        let faults = issuers
-            .iter()
-            .filter_map(|(name, issuer)| Some(format!("{name}: {}", issuer.as_ref().err()?)));
-        let condition = conditions::Condition::of_all("issuers", &faults.collect::<Vec<_>>());
-        condition.note(&self.health.status.degraded);
+        conditions::Condition::of_all("issuers", &faults).note(&self.health.status.degraded);
         Ok(issuers)
     }
 
@@ -124,28 +108,29 @@ impl IssuerController {
         issuers: &Issuers,
         round: &mut Round,
     ) -> Result<(), ControlError> {
-        let kind = certificate_requests();
-        for object in kind.list(&self.client).await? {
-            let namespace = object.namespace().unwrap_or_default();
-            let seen = certificate_request(&namespace, &object.data);
+        for listed in Listed::all(&self.client, ObjectKind::CERTIFICATE_REQUEST).await? {
+            let Listed { name, object } = &listed;
+            let seen = certificate_request(&name.namespace, &object.data);
             let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
                 continue;
             };
             let now = round.now;
-            let outcome = self.outcome(&object, seen, issuers, now);
+            let outcome = self.outcome(object, seen, issuers, now);
             let (condition, fields) = match outcome {
                 Outcome::Nothing => continue,
-                Outcome::Pending(message) => (not_ready("Pending", message), Map::new()),
+                Outcome::Pending(message) | Outcome::InTrouble(message) => {
+                    (not_ready("Pending", message), json!({}))
+                }
                 Outcome::Denied => {
                     let message = "denied, and therefore not signed".to_owned();
                     (not_ready("Denied", message), failed_at(now))
                 }
                 Outcome::Failed(message) => (not_ready("Failed", message), failed_at(now)),
                 Outcome::Issued(issued, changed) => {
-                    let mut fields = status([("certificate", bytes(&pem(&issued.chain)))]);
+                    let mut fields = json!({"certificate": encoded(&issued.chain)});
                     // The API server refuses an empty value.
                     if !issued.roots.is_empty() {
-                        fields.insert("ca".to_owned(), bytes(&pem(&issued.roots)));
+                        fields["ca"] = encoded(&issued.roots).into();
                     }
                     let message = match changed {
                         None => "signed".to_owned(),
@@ -154,8 +139,7 @@ impl IssuerController {
                     (Condition { is_true: true, ..not_ready("Issued", message) }, fields)
                 }
             };
-            let target = Target { kind: &kind, object: &object };
-            self.write_condition(target, &condition, fields, round).await;
+            self.write_condition(&listed, &condition, fields, round).await;
         }
         Ok(())
     }
@@ -166,23 +150,25 @@ impl IssuerController {
         issuers: &Issuers,
         round: &mut Round,
     ) -> Result<(), ControlError> {
-        let kind = signing_requests();
-        for object in kind.list(&self.client).await? {
+        for listed in Listed::all(&self.client, ObjectKind::CERTIFICATE_SIGNING_REQUEST).await? {
+            let object = &listed.object;
             let seen = signing_request(&object.data);
             let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
                 continue;
             };
-            let target = Target { kind: &kind, object: &object };
-            match self.outcome(&object, seen, issuers, round.now) {
-                Outcome::Nothing | Outcome::Pending(_) | Outcome::Denied => {}
+            match self.outcome(object, seen, issuers, round.now) {
+                Outcome::Nothing
+                | Outcome::Pending(_)
+                | Outcome::InTrouble(_)
+                | Outcome::Denied => {}
                 Outcome::Failed(message) => {
                     let condition =
                         Condition { type_: "Failed", is_true: true, reason: "Failed", message };
-                    self.write_condition(target, &condition, Map::new(), round).await;
+                    self.write_condition(&listed, &condition, json!({}), round).await;
                 }
                 Outcome::Issued(issued, _) => {
-                    let fields = status([("certificate", bytes(&pem(&issued.chain)))]);
-                    self.write(target, fields, "signed", round).await;
+                    let fields = json!({"certificate": encoded(&issued.chain)});
+                    self.write(&listed, &fields, "signed", round).await;
                 }
             }
         }
@@ -202,30 +188,21 @@ impl IssuerController {
             Ok(issuer) => Ok((&issuer.policy, &issuer.reserved)),
             Err(reason) => Err(reason.as_str()),
         });
-        let grant: Box<Grant> = match decide(seen, known) {
-            Decision::Leave => return Outcome::Nothing,
-            Decision::Pending(message) => return Outcome::Pending(message),
-            Decision::Denied => return Outcome::Denied,
-            Decision::Failed(message) => return Outcome::Failed(message),
-            Decision::Sign(grant) => grant,
+        let grant = match decide(seen, known) {
+            Ok(grant) => grant,
+            Err(outcome) => return outcome,
         };
         let Some((name, Ok(issuer))) = found else { return Outcome::Nothing };
         match &issuer.signer {
             Signer::Ca(ca) => match ca.issue(&grant, now) {
-                Ok(signed) => Outcome::Issued(signed, None),
+                Ok(signed) => Outcome::Issued(Box::new(signed), None),
                 // The CA may have just expired, and be replaced.
                 Err(error @ IssueError::NoSigner) => Outcome::Pending(error.to_string()),
                 Err(error) => Outcome::Failed(error.to_string()),
             },
             Signer::Upstream(upstream) => {
                 let id = object.metadata.uid.as_deref().unwrap_or_default();
-                match self.enrolments.follow(id, name, upstream, *grant) {
-                    Progress::Pending(message) | Progress::InTrouble(message) => {
-                        Outcome::Pending(message)
-                    }
-                    Progress::Failed(message) => Outcome::Failed(message),
-                    Progress::Issued(signed, changed) => Outcome::Issued(*signed, changed),
-                }
+                self.enrolments.follow(id, name, upstream, grant)
             }
         }
     }
@@ -233,32 +210,31 @@ impl IssuerController {
     /// Writes a condition with other fields, unless the object has it already. Returns true if it was written.
     async fn write_condition(
         &self,
-        target: Target<'_>,
+        listed: &Listed,
         condition: &Condition,
-        mut fields: Map<String, Value>,
+        mut fields: Value,
         round: &mut Round,
     ) -> bool {
-        match conditions_with(&target.object.data, condition, round.now) {
+        match conditions_with(&listed.object.data, condition, round.now) {
             Ok(Some(conditions)) => {
-                fields.insert("conditions".to_owned(), conditions);
-                self.write(target, fields, &condition.message, round).await
+                fields["conditions"] = conditions;
+                self.write(listed, &fields, &condition.message, round).await
             }
             Ok(None) => false,
-            Err(reason) => round.note(Err(target.name().malformed(reason).into())),
+            Err(reason) => round.note(Err(listed.name.malformed(reason).into())),
         }
     }
 
     async fn write(
         &self,
-        target: Target<'_>,
-        fields: Map<String, Value>,
+        listed: &Listed,
+        fields: &Value,
         because: &str,
         round: &mut Round,
     ) -> bool {
-        let result = target.kind.write_status(&self.client, target.object, fields).await;
-        let is_written = round.note(result);
+        let is_written = round.note(listed.write_status(&self.client, fields).await);
         if is_written {
-            tracing::info!(object = %target.name(), because, "wrote the status");
+            tracing::info!(object = %listed.name, because, "wrote the status");
         }
         is_written
     }
@@ -267,14 +243,15 @@ impl IssuerController {
 impl Reconciler for IssuerController {
     const SUBJECT: &'static str = "requests";
 
-    fn watched(&self) -> Vec<Watched> {
-        let secret = |name| Watched::core::<Secret>(ObjectName::secret(NAMESPACE, name));
-        let requests = [certificate_requests(), signing_requests()];
-        let kinds = IssuerKind::ALL.map(issuers_of).into_iter().chain(requests);
-        let kinds =
-            kinds.map(|kind| Watched::custom(ObjectName::new(kind.name, "", "*"), kind.resource));
-        let bundle = Watched::core::<ConfigMap>(ObjectName::config_map(NAMESPACE, CA));
-        kinds.chain([secret(CA), secret(SERVING), bundle]).collect()
+    fn watched(&self) -> Vec<ObjectName> {
+        let requests = [ObjectKind::CERTIFICATE_REQUEST, ObjectKind::CERTIFICATE_SIGNING_REQUEST];
+        let kinds = ISSUER_KINDS.into_iter().chain(requests);
+        let of_server = [
+            ObjectName::secret(NAMESPACE, CA),
+            ObjectName::secret(NAMESPACE, SERVING),
+            ObjectName::config_map(NAMESPACE, CA),
+        ];
+        kinds.map(|kind| ObjectName::new(kind, "", "*")).chain(of_server).collect()
     }
 
     fn wake(&self) -> Arc<Notify> {
@@ -316,36 +293,15 @@ impl Reconciler for IssuerController {
     }
 }
 
-/// Object whose status is written.
-#[derive(Clone, Copy)]
-struct Target<'a> {
-    kind: &'a Kind,
-    object: &'a DynamicObject,
-}
-
-impl Target<'_> {
-    fn name(self) -> ObjectName {
-        self.kind.object(self.object)
-    }
-}
-
-enum Outcome {
-    Nothing,
-    Pending(String),
-    Denied,
-    Failed(String),
-    /// Issued, with a description of changes by the external CA.
-    Issued(Issued, Option<String>),
-}
-
 fn not_ready(reason: &'static str, message: String) -> Condition {
     Condition { type_: "Ready", is_true: false, reason, message }
 }
 
-fn failed_at(now: OffsetDateTime) -> Map<String, Value> {
-    status([("failureTime", json!(time_text(now)))])
+fn failed_at(now: OffsetDateTime) -> Value {
+    json!({"failureTime": time_text(now)})
 }
 
-fn pem(certificates: &[Certificate]) -> String {
-    certificates.iter().map(Certificate::to_pem).collect()
+/// Certificates as a status has them.
+fn encoded(certificates: &[Certificate]) -> String {
+    BASE64_STANDARD.encode(certificates.iter().map(Certificate::to_pem).collect::<String>())
 }

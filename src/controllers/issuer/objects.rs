@@ -1,4 +1,4 @@
-//! Parses requests, and builds statuses for them and for issuers. The module does no I/O.
+//! Parses requests. The module does no I/O.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use core::time::Duration;
@@ -7,21 +7,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use pki::{BadRequest, SigningRequest};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::issuer_spec::{IssuerKind, IssuerName, duration, read_usages};
+use super::issuer_spec::{CLUSTER_ISSUER, GROUP, ISSUER_KINDS, duration, read_usages};
 use super::policy::RequestedCertificate;
 use crate::controllers::object_conditions::condition;
+use crate::kubernetes::ObjectName;
 
-/// API group of the issuers' kinds.
-pub(super) const GROUP: &str = "pki.machine-config-server.io";
 /// Prefix of the signer name in Kubernetes CertificateSigningRequests for a cluster issuer.
 pub(super) const SIGNER: &str = "clusterissuers.pki.machine-config-server.io/";
 
 /// A request of either kind, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestSeen {
-    pub(super) issuer: IssuerName,
+    pub(super) issuer: ObjectName,
     pub(super) approval: Approval,
     /// Requested certificate, or the fault of the request.
     pub(super) requested: Result<RequestedCertificate, String>,
@@ -43,9 +42,8 @@ struct RawRequest {
     request: String,
     duration: Option<String>,
     expiration_seconds: Option<u64>,
-    #[serde(default, rename = "isCA")]
+    #[serde(rename = "isCA")]
     is_ca: Option<bool>,
-    #[serde(default)]
     usages: Option<Vec<String>>,
 }
 
@@ -56,25 +54,21 @@ pub(super) fn certificate_request(namespace: &str, object: &Value) -> Option<Req
         return None;
     }
     let kind = reference["kind"].as_str().filter(|kind| !kind.is_empty()).unwrap_or("Issuer");
-    let kind = IssuerKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
-    let namespace = if kind == IssuerKind::ClusterIssuer { "" } else { namespace };
-    let name = reference["name"].as_str()?.to_owned();
+    let kind = ISSUER_KINDS.into_iter().find(|known| known.name == kind)?;
+    let namespace = if kind == CLUSTER_ISSUER { "" } else { namespace };
+    let name = reference["name"].as_str()?;
     let ready = condition(object, "Ready").and_then(|ready| ready["reason"].as_str());
     let is_final = matches!(ready, Some("Issued" | "Failed" | "Denied"));
     let approval = approval(object, is_final);
-    Some(RequestSeen {
-        issuer: IssuerName { kind, namespace: namespace.to_owned(), name },
-        approval,
-        requested: read_spec(&object["spec"]),
-    })
+    let issuer = ObjectName::new(kind, namespace, name);
+    Some(RequestSeen { issuer, approval, requested: read_spec(&object["spec"]) })
 }
 
 /// Parses a Kubernetes CertificateSigningRequest, `None` if it is for another signer.
 pub(super) fn signing_request(object: &Value) -> Option<RequestSeen> {
-    let name = object["spec"]["signerName"].as_str()?.strip_prefix(SIGNER)?.to_owned();
+    let name = object["spec"]["signerName"].as_str()?.strip_prefix(SIGNER)?;
     let approval = approval(object, condition(object, "Failed").is_some());
-    let kind = IssuerKind::ClusterIssuer;
-    let issuer = IssuerName { kind, namespace: String::new(), name };
+    let issuer = ObjectName::new(CLUSTER_ISSUER, "", name);
     Some(RequestSeen { issuer, approval, requested: read_spec(&object["spec"]) })
 }
 
@@ -109,18 +103,6 @@ fn read_spec(spec: &Value) -> Result<RequestedCertificate, String> {
         duration,
         request,
     })
-}
-
-/// Encodes bytes for an object.
-pub(super) fn bytes(text: &str) -> Value {
-    Value::String(BASE64.encode(text))
-}
-
-/// A status with these fields.
-pub(super) fn status(
-    fields: impl IntoIterator<Item = (&'static str, Value)>,
-) -> Map<String, Value> {
-    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[cfg(test)]

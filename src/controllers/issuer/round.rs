@@ -44,7 +44,9 @@ impl Round {
         match result {
             Ok(Applied::Done) => return true,
             Ok(Applied::Superseded) => self.is_superseded = true,
-            Err(error) if is_of_the_object(&error) => self.refused.push(error.to_string()),
+            Err(error) if matches!(error, ControlError::Malformed(_)) || error.is_for_good() => {
+                self.refused.push(error.to_string());
+            }
             Err(error) => {
                 self.failure.get_or_insert(error);
             }
@@ -63,29 +65,17 @@ impl Round {
     }
 }
 
-/// Returns `true` if an error concerns only its object: not if the API server is unreachable, does not authenticate
-/// this process, or is overloaded.
-fn is_of_the_object(error: &ControlError) -> bool {
-    match error {
-        ControlError::Malformed(_) => true,
-        ControlError::Api { error: kube::Error::Api(status), .. } => {
-            matches!(status.code, 400..500) && ![401, 408, 429].contains(&status.code)
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
 
     use super::*;
-    use crate::kubernetes::ObjectName;
     use crate::kubernetes::error::api_error;
+    use crate::kubernetes::{ObjectKind, ObjectName};
 
     fn answer(code: u16) -> ControlError {
         let status = Status::failure("no", "Test").with_code(code).boxed();
-        let object = ObjectName::new("CertificateRequest", "ns", "a");
+        let object = ObjectName::new(ObjectKind::CERTIFICATE_REQUEST, "ns", "a");
         api_error(&object)(kube::Error::Api(status))
     }
 
@@ -107,7 +97,8 @@ mod tests {
             assert_eq!(requeue(all), Some(Requeue::Now), "{code}");
         }
         let mut round = Round { waits_for_secret: true, ..Round::new(OffsetDateTime::UNIX_EPOCH) };
-        let malformed = ObjectName::new("Issuer", "ns", "b").malformed("x".to_owned());
+        let malformed =
+            ObjectName::new(ObjectKind::CERTIFICATE_REQUEST, "ns", "b").malformed("x".to_owned());
         assert!(!round.note(Err(answer(422))) && !round.note(Err(malformed.into())));
         assert!(round.note(Ok(Applied::Done)));
         assert_eq!(round.refused.len(), 2);

@@ -6,8 +6,7 @@
 mod objects;
 mod plan;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,25 +14,22 @@ use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use kube::api::ApiResource;
 use kube::runtime::events::EventType;
 use model::access::Token;
 use model::escape::{REASON, cut};
+use serde_json::Value;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use self::objects::{KIND, Machine, machine, machine_object, secret_object};
+use self::objects::{Machine, machine, machine_object, secret_object};
 use self::plan::{ObservedMachine, PointerInputs, Step, next};
 use super::NAMESPACE;
 use super::certificates::Observer;
 use super::metadata_cache::{AllMetadata, MetadataCache};
-use super::runtime::{self, Reconciler, Requeue, Watched};
+use super::runtime::{Reconciler, Requeue};
 use crate::kubernetes::apply::{Applied, apply, apply_status, read, read_custom};
-use crate::kubernetes::client::resource;
 use crate::kubernetes::events::Events;
-use crate::kubernetes::write::{ObjectName, StatusPatch};
-use crate::kubernetes::{ControlError, Health};
-use crate::sync::lock;
+use crate::kubernetes::{ControlError, Health, ObjectName};
 use crate::telemetry::conditions::Condition;
 
 /// Maximum number of writes for a machine in one look.
@@ -53,7 +49,6 @@ pub(crate) struct Settings {
     pub first_boot_machines: bool,
 }
 
-/// Makes tokens and pointer configs of machines with names.
 pub(crate) struct MachineController {
     client: Client,
     observer: Observer,
@@ -63,13 +58,12 @@ pub(crate) struct MachineController {
     secrets: MetadataCache,
     shared: Option<(Instant, PointerInputs)>,
     checks: BTreeMap<String, MachineCheck>,
-    /// Tokens whose hash is written, and whose Secret is not.
-    pending: Mutex<BTreeMap<String, Token>>,
 }
 
 type Versions = [Option<String>; 2];
 
 /// Result of the last look at a machine.
+#[derive(Default)]
 struct MachineCheck {
     /// Versions of its object and its Secret.
     versions: Versions,
@@ -77,6 +71,8 @@ struct MachineCheck {
     fault: Option<String>,
     /// Time of the next look without a change.
     again: Option<OffsetDateTime>,
+    /// Token whose hash is written, and whose Secret is not.
+    pending: Option<Token>,
 }
 
 impl MachineController {
@@ -92,14 +88,7 @@ impl MachineController {
             secrets: MetadataCache::default(),
             shared: None,
             checks: BTreeMap::new(),
-            pending: Mutex::default(),
         }
-    }
-
-    /// Runs forever. Returns the error that ended it.
-    pub(crate) async fn run(self) -> ControlError {
-        let (client, health) = (self.client.clone(), self.health.clone());
-        Box::pin(runtime::run(self, &client, &health)).await
     }
 
     /// Reads what all pointer configs are made of, unless that was just done. If it has changed, all machines are due.
@@ -118,37 +107,27 @@ impl MachineController {
         Ok((shared, None))
     }
 
-    fn pending(&self) -> MutexGuard<'_, BTreeMap<String, Token>> {
-        lock(&self.pending)
-    }
-
-    /// Keeps a token until its Secret is written.
-    fn keep_pending(&self, name: &str, token: Option<Token>) {
-        match token {
-            Some(token) => drop(self.pending().insert(name.to_owned(), token)),
-            None => drop(self.pending().remove(name)),
-        }
-    }
-
     /// Reads a machine's object and its Secret, with their versions; `None` if the object is gone or being deleted.
     async fn read(
         &self,
         name: &str,
     ) -> Result<Option<(Machine, Option<Secret>, Versions)>, ControlError> {
-        let object = read_custom(&self.client, &machine_object(name), &kind()).await?;
+        let object = read_custom(&self.client, &machine_object(name)).await?;
+        let object = object.filter(|object| object.metadata.deletion_timestamp.is_none());
         let Some(object) = object else { return Ok(None) };
         let secret = read::<Secret>(&self.client, &secret_object(name)).await?;
         let versions =
             [version(&object.metadata), secret.as_ref().and_then(|it| version(&it.metadata))];
-        let machine = machine(object.metadata, object.data)?;
-        Ok((!machine.is_deleted).then_some((machine, secret, versions)))
+        Ok(Some((machine(object.metadata, object.data)?, secret, versions)))
     }
 
-    /// Reads and writes the objects of a machine until nothing is left to write. `None` if it is gone.
+    /// Reads and writes the objects of a machine until nothing is left to write. `None` if it is gone. `pending` is a
+    /// token until its Secret is written.
     async fn settle(
         &self,
         name: &str,
         shared: &PointerInputs,
+        pending: &mut Option<Token>,
     ) -> Result<Option<MachineCheck>, ControlError> {
         let mut refused: Option<String> = None;
         for _ in 0..MAX_STEPS {
@@ -157,58 +136,60 @@ impl MachineController {
             };
             let fresh = Token::generate().map_err(|_| ControlError::NoRandomness)?;
             let now = OffsetDateTime::now_utc();
-            let pending = self.pending().get(name).cloned();
             let seen = ObservedMachine {
                 machine: &machine,
                 secret: secret.as_ref(),
                 pending: pending.as_ref(),
                 refused: refused.as_deref(),
             };
-            match next(&seen, shared, &fresh, now)? {
+            match next(&seen, shared, &fresh, now) {
                 Step::Token(token, status) => {
-                    let patch = machine.status_patch(status);
-                    let applied = self.write_status(name, &patch).await?;
-                    self.keep_pending(name, (applied == Applied::Done).then_some(token));
+                    let applied = self.write_status(&machine, &status).await?;
+                    *pending = (applied == Applied::Done).then_some(token);
                 }
                 Step::Arm(status) => {
-                    let patch = machine.status_patch(status);
-                    if self.write_status(name, &patch).await? == Applied::Done {
+                    if self.write_status(&machine, &status).await? == Applied::Done {
                         tracing::info!(machine = name, "armed the token of a machine again");
                     }
                 }
-                Step::Secret(write) => match apply::<Secret, _>(&self.client, &write).await {
-                    Ok(Applied::Done) => {
-                        tracing::info!(machine = name, object = %write.object, "wrote the pointer config of a machine");
-                    }
-                    Ok(Applied::Superseded) => {}
-                    Err(error) if error.is_for_good() => {
-                        refused = Some(cut(&error.to_string(), REASON).into_owned());
-                    }
-                    Err(error) => return Err(error),
-                },
-                Step::Report { status, is_ready, reason, until } => {
-                    if let Some(status) = status {
-                        let patch = machine.status_patch(status);
-                        if self.write_status(name, &patch).await? == Applied::Superseded {
-                            continue;
+                Step::Secret(text) => {
+                    let write = machine.secret_write(secret.as_ref(), text)?;
+                    match apply(&self.client, &write).await {
+                        Ok(Applied::Done) => {
+                            tracing::info!(machine = name, object = %write.object, "wrote the pointer config of a machine");
                         }
+                        Ok(Applied::Superseded) => {}
+                        Err(error) if error.is_for_good() => {
+                            refused = Some(cut(&error.to_string(), REASON).into_owned());
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                Step::Report { status, is_ready, reason, until } => {
+                    if let Some(status) = status
+                        && self.write_status(&machine, &status).await? == Applied::Superseded
+                    {
+                        continue;
                     }
                     let fault = (!is_ready).then_some(reason);
                     self.report_fault(&machine, fault.as_deref()).await;
                     let again = until.or_else(|| refused.as_ref().map(|_| now + RETRY));
-                    if fault.is_none() {
-                        self.keep_pending(name, None);
-                    }
-                    return Ok(Some(MachineCheck { versions, fault, again }));
+                    let pending = pending.take().filter(|_| fault.is_some());
+                    return Ok(Some(MachineCheck { versions, fault, again, pending }));
                 }
             }
         }
         let again = Some(OffsetDateTime::now_utc() + RETRY);
-        Ok(Some(MachineCheck { versions: [None, None], fault: None, again }))
+        Ok(Some(MachineCheck { again, pending: pending.take(), ..MachineCheck::default() }))
     }
 
-    async fn write_status(&self, name: &str, patch: &StatusPatch) -> Result<Applied, ControlError> {
-        apply_status(&self.client, &kind(), &machine_object(name), patch).await
+    async fn write_status(
+        &self,
+        machine: &Machine,
+        status: &Value,
+    ) -> Result<Applied, ControlError> {
+        let object = machine_object(&machine.name);
+        apply_status(&self.client, &object, &machine.precondition, status).await
     }
 
     /// Reports a new fault of a machine, or its end.
@@ -223,7 +204,7 @@ impl MachineController {
                     fix = "correct the FirstBootMachine, or what the reason names",
                     "a machine has no valid token or pointer config"
                 );
-                let reference = machine.reference();
+                let reference = machine_object(name).reference(&machine.precondition.uid);
                 self.events
                     .publish_about(EventType::Warning, "machine-not-ready", &reference, fault)
                     .await;
@@ -235,7 +216,6 @@ impl MachineController {
         }
     }
 
-    /// Machines that must be looked at.
     fn due(
         &self,
         machines: &AllMetadata,
@@ -264,11 +244,13 @@ impl MachineController {
 impl Reconciler for MachineController {
     const SUBJECT: &'static str = "machines";
 
-    fn watched(&self) -> Vec<Watched> {
-        let machines = Watched::custom(machine_object("*"), kind()).cached_in(&self.machines);
+    fn watched(&self) -> Vec<ObjectName> {
+        Observer::watched_pointers()
+    }
+
+    fn cached(&self) -> Vec<(ObjectName, MetadataCache)> {
         let secrets = ObjectName::secret(NAMESPACE, "*");
-        let secrets = Watched::core::<Secret>(secrets).cached_in(&self.secrets);
-        Observer::watched_pointers().into_iter().chain([machines, secrets]).collect()
+        vec![(machine_object("*"), self.machines.clone()), (secrets, self.secrets.clone())]
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
@@ -276,26 +258,28 @@ impl Reconciler for MachineController {
             return Ok(Requeue::Resync);
         };
         self.checks.retain(|name, _| machines.contains_key(name));
-        self.pending().retain(|name, _| machines.contains_key(name));
         if machines.is_empty() {
             self.report();
             return Ok(Requeue::Resync);
         }
         let (shared, read_again) = self.read_shared().await?;
         let now = OffsetDateTime::now_utc();
-        let due: BTreeSet<_> = self.due(&machines, &secrets, now).into_iter().collect();
         let this = &*self;
-        let looks = due.into_iter().map(async |name| {
-            let check = this.settle(&name, &shared).await;
-            (name, check)
+        let looks = self.due(&machines, &secrets, now).into_iter().map(async |name| {
+            let mut pending = this.checks.get(&name).and_then(|check| check.pending.clone());
+            let check = this.settle(&name, &shared, &mut pending).await;
+            (name, check, pending)
         });
         let done: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
         let mut failure = None;
-        for (name, check) in done {
+        for (name, check, pending) in done {
             match check {
                 Ok(Some(check)) => drop(self.checks.insert(name, check)),
                 Ok(None) => drop(self.checks.remove(&name)),
-                Err(error) => failure = failure.or(Some(error)),
+                Err(error) => {
+                    self.checks.entry(name).or_default().pending = pending;
+                    failure = failure.or(Some(error));
+                }
             }
         }
         self.report();
@@ -306,10 +290,6 @@ impl Reconciler for MachineController {
         let requeue = again.map_or(Requeue::Resync, |again| Requeue::at(again, now));
         Ok(read_again.map_or(requeue, |wait| requeue.or_after(wait)))
     }
-}
-
-fn kind() -> ApiResource {
-    resource("machine-config-server.io", "v1alpha1", KIND, "firstbootmachines")
 }
 
 fn version(metadata: &ObjectMeta) -> Option<String> {

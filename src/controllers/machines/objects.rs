@@ -4,28 +4,28 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use model::access::machine::MachineStatus;
 use model::access::{Token, TokenHash};
 use model::objects::{FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, Object};
 use model::pointer_config::{Authorization, PointerConfig};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::NAMESPACE;
-use crate::controllers::certificates::{USER_DATA, managed_name, user_data};
+use crate::controllers::certificates::{USER_DATA, managed_name, user_data, user_data_secret};
+use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{
-    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite, StatusPatch,
+    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };
 
-pub(super) const KIND: &str = "FirstBootMachine";
+const KIND: &str = ObjectKind::FIRST_BOOT_MACHINE.name;
 
 /// A machine's object, with the precondition of its writes.
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) precondition: Precondition,
     pub(super) generation: i64,
-    pub(super) is_deleted: bool,
     /// The machine, or the reason why the object cannot be used.
     pub(super) read: Result<FirstBootMachine, String>,
     pub(super) status: MachineStatus,
@@ -35,7 +35,7 @@ pub(super) struct Machine {
 
 /// Name of a machine's object in messages; `*` for all.
 pub(super) fn machine_object(name: &str) -> ObjectName {
-    ObjectName::new(KIND, NAMESPACE, name)
+    ObjectName::new(ObjectKind::FIRST_BOOT_MACHINE, NAMESPACE, name)
 }
 
 /// Name of the Secret with a machine's pointer config.
@@ -62,7 +62,6 @@ pub(super) fn machine(metadata: ObjectMeta, data: Value) -> Result<Machine, Malf
         name,
         precondition,
         generation: metadata.generation.unwrap_or_default(),
-        is_deleted: metadata.deletion_timestamp.is_some(),
         read,
         status,
         data,
@@ -70,21 +69,6 @@ pub(super) fn machine(metadata: ObjectMeta, data: Value) -> Result<Machine, Malf
 }
 
 impl Machine {
-    /// The object in Events.
-    pub(super) fn reference(&self) -> ObjectReference {
-        machine_object(&self.name).reference(FIRST_BOOT_MACHINE_VERSION, &self.precondition.uid)
-    }
-
-    /// A write of status fields.
-    pub(super) fn status_patch(&self, status: Map<String, Value>) -> StatusPatch {
-        StatusPatch { metadata: self.precondition.clone(), status }
-    }
-
-    /// Returns `true` if a Secret was made for a machine of this name.
-    pub(super) fn has_made(&self, secret: &Secret) -> bool {
-        self.owner_of(secret).is_some()
-    }
-
     /// The token in a Secret for `pool` that was made for this very object.
     pub(super) fn token_in(&self, secret: &Secret, pool: &str) -> Option<Token> {
         let is_own = self.owner_of(secret).is_some_and(|it| it.uid == self.precondition.uid);
@@ -94,7 +78,8 @@ impl Machine {
         Token::read(&credential)
     }
 
-    fn owner_of<'a>(&self, secret: &'a Secret) -> Option<&'a OwnerReference> {
+    /// The owner of a Secret that was made for a machine of this name.
+    pub(super) fn owner_of<'a>(&self, secret: &'a Secret) -> Option<&'a OwnerReference> {
         let mut owners = secret.metadata.owner_references.iter().flatten();
         owners.find(|owner| {
             owner.kind == KIND
@@ -110,43 +95,22 @@ impl Machine {
         text: Vec<u8>,
     ) -> Result<SecretWrite, Malformed> {
         let object = secret_object(&self.name);
-        let change = match present {
-            Some(present) => {
-                let precondition = Precondition::of(&object, &present.metadata)?;
-                let data = [(USER_DATA, Some(ByteString(text)))].into();
-                let patch = MergePatch::new(precondition, BTreeMap::new(), data);
-                Change::Patch(patch.owned_by(self.owner()))
-            }
-            None => Change::Create(self.secret(&object, text)),
+        let change = if let Some(present) = present {
+            let precondition = Precondition::of(&object, &present.metadata)?;
+            let data = [(USER_DATA, Some(ByteString(text)))].into();
+            let patch = MergePatch::new(precondition, BTreeMap::new(), data);
+            Change::Patch(patch.owned_by(self.owner()))
+        } else {
+            let owner_references = Some(vec![self.owner()]);
+            let metadata = ObjectMeta { owner_references, ..object.metadata() };
+            Change::Create(user_data_secret(metadata, text))
         };
         Ok(ObjectWrite { object, change })
     }
 
     fn owner(&self) -> OwnerReference {
-        OwnerReference {
-            api_version: FIRST_BOOT_MACHINE_VERSION.to_owned(),
-            kind: KIND.to_owned(),
-            name: self.name.clone(),
-            uid: self.precondition.uid.clone(),
-            controller: Some(true),
-            ..OwnerReference::default()
-        }
-    }
-
-    fn secret(&self, object: &ObjectName, text: Vec<u8>) -> Secret {
-        let data = [
-            ("disableTemplating".to_owned(), ByteString(b"true\n".to_vec())),
-            (USER_DATA.to_owned(), ByteString(text)),
-        ];
-        Secret {
-            metadata: ObjectMeta {
-                owner_references: Some(vec![self.owner()]),
-                ..object.metadata()
-            },
-            type_: Some("Opaque".to_owned()),
-            data: Some(data.into()),
-            ..Secret::default()
-        }
+        let owner = machine_object(&self.name).owner_reference(&self.precondition.uid);
+        OwnerReference { controller: Some(true), ..owner }
     }
 }
 
@@ -156,16 +120,13 @@ pub(super) fn armed_status(
     pool: &str,
     token: TokenHash,
     rearm: Option<&str>,
-) -> Map<String, Value> {
-    let mut status = Map::new();
-    let mut set = |name: &str, value: Value| drop(status.insert(name.to_owned(), value));
-    set("pool", json!(pool));
-    set("tokenSHA256", json!(token));
-    set("armings", json!(machine.status.armings + 1));
-    set("use", Value::Null);
-    set("state", json!("Armed"));
+) -> Value {
+    let mut status = json!({
+        "pool": pool, "tokenSHA256": token, "armings": machine.status.armings + 1, "use": null,
+        "state": "Armed",
+    });
     if let Some(rearm) = rearm {
-        set("rearm", json!(rearm));
+        status["rearm"] = rearm.into();
     }
     status
 }

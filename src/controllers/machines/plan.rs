@@ -16,13 +16,13 @@ use model::access::machine::RecordedUse;
 use model::objects::FirstBootMachine;
 use model::pointer_config::{Assessment, Authorization, PointerConfig};
 use pki::{Certificate, Host};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::objects::{Machine, armed_status, secret_object};
 use crate::controllers::certificates::{ClusterState, managed_pointer, user_data};
 use crate::controllers::object_conditions::{Condition, conditions_with};
-use crate::kubernetes::write::{Malformed, SecretWrite};
+use crate::kubernetes::write::Malformed;
 
 /// Inputs of the pointer configs of all machines.
 #[derive(Clone, PartialEq)]
@@ -30,13 +30,11 @@ pub(super) struct PointerInputs {
     pub(super) trusted: Vec<Certificate>,
     /// CAs that were the server's before.
     pub(super) known: Vec<Certificate>,
-    /// Host in pointer configs.
     pub(super) host: Option<Host>,
     pub(super) pools: BTreeSet<String>,
 }
 
 impl PointerInputs {
-    /// Takes what is needed of the cluster's objects.
     pub(super) fn of(cluster: &ClusterState) -> Result<Self, Malformed> {
         Ok(Self {
             trusted: cluster.trusted()?,
@@ -47,7 +45,6 @@ impl PointerInputs {
     }
 }
 
-/// A machine's objects as they were read.
 pub(super) struct ObservedMachine<'a> {
     pub(super) machine: &'a Machine,
     pub(super) secret: Option<&'a Secret>,
@@ -57,21 +54,23 @@ pub(super) struct ObservedMachine<'a> {
     pub(super) refused: Option<&'a str>,
 }
 
-/// The next write.
 pub(super) enum Step {
     /// Write this token's hash, and keep the token until its Secret is written.
-    Token(Token, Map<String, Value>),
-    /// Arm the token again.
-    Arm(Map<String, Value>),
-    Secret(Box<SecretWrite>),
+    Token(Token, Value),
+    Arm(Value),
+    /// Write the Secret with this pointer config.
+    Secret(Vec<u8>),
     /// Write the conditions and the state, if they have changed.
     Report {
-        status: Option<Map<String, Value>>,
+        status: Option<Value>,
         is_ready: bool,
         reason: String,
         until: Option<OffsetDateTime>,
     },
 }
+
+/// Reason and message of the condition of a machine that is not ready.
+type Fault = (&'static str, String);
 
 /// Decides the next write for a machine. `fresh` is a token that was not used before.
 pub(super) fn next(
@@ -79,48 +78,42 @@ pub(super) fn next(
     shared: &PointerInputs,
     fresh: &Token,
     now: OffsetDateTime,
-) -> Result<Step, Malformed> {
+) -> Step {
+    match due(seen, shared, fresh) {
+        Ok(Some(step)) => step,
+        settled => report(seen.machine, settled.map(drop), now),
+    }
+}
+
+/// The write before the report, `None` if all are made.
+fn due(
+    seen: &ObservedMachine<'_>,
+    shared: &PointerInputs,
+    fresh: &Token,
+) -> Result<Option<Step>, Fault> {
     let ObservedMachine { machine, secret, pending, refused } = seen;
-    let object = match expected(machine, *secret, shared) {
-        Ok(object) => object,
-        Err((reason, message)) => return Ok(report(machine, Err((reason, message)), now)),
+    let object = expected(machine, *secret, shared)?;
+    let (pool, status) = (object.pool(), &machine.status);
+    let expect_pool = || {
+        let missing = || ("PoolNotFound", format!("MachineConfigPool {pool} not found"));
+        shared.pools.contains(pool).then_some(()).ok_or_else(missing)
     };
-    let pool = object.pool();
-    let status = &machine.status;
     let carried = secret.and_then(|secret| machine.token_in(secret, pool));
     let is_current = |token: &&Token| status.token == Some(token.hash()) && status.pool == pool;
     let pending = pending.filter(is_current);
     let Some(token) = carried.as_ref().filter(is_current).or(pending) else {
-        if !shared.pools.contains(pool) {
-            return Ok(report(machine, Err(no_pool(pool)), now));
-        }
+        expect_pool()?;
         let status = armed_status(machine, pool, fresh.hash(), object.rearm());
-        return Ok(Step::Token(fresh.clone(), status));
+        return Ok(Some(Step::Token(fresh.clone(), status)));
     };
     if let Some(asked) = object.rearm().filter(|asked| status.rearm.as_deref() != Some(asked)) {
-        return Ok(Step::Arm(armed_status(machine, pool, token.hash(), Some(asked))));
+        return Ok(Some(Step::Arm(armed_status(machine, pool, token.hash(), Some(asked)))));
     }
-    match pointer(*secret, shared, (pool, token)) {
-        Err(reason) => return Ok(report(machine, Err(reason), now)),
-        Ok(None) => {}
-        Ok(Some(_)) if refused.is_some() => {
-            let message = refused.unwrap_or_default().to_owned();
-            return Ok(report(machine, Err(("SecretNotWritten", message)), now));
-        }
-        Ok(Some(text)) => {
-            return Ok(Step::Secret(Box::new(machine.secret_write(*secret, text)?)));
-        }
+    match (pointer(*secret, shared, (pool, token))?, refused) {
+        (None, _) => expect_pool().map(|()| None),
+        (Some(_), Some(refused)) => Err(("SecretNotWritten", (*refused).to_owned())),
+        (Some(text), None) => Ok(Some(Step::Secret(text))),
     }
-    if !shared.pools.contains(pool) {
-        return Ok(report(machine, Err(no_pool(pool)), now));
-    }
-    Ok(report(machine, Ok(()), now))
-}
-
-type Reason = (&'static str, String);
-
-fn no_pool(pool: &str) -> Reason {
-    ("PoolNotFound", format!("MachineConfigPool {pool} not found"))
 }
 
 /// The machine of an object that can have a token.
@@ -128,7 +121,7 @@ fn expected<'a>(
     machine: &'a Machine,
     secret: Option<&Secret>,
     shared: &PointerInputs,
-) -> Result<&'a FirstBootMachine, Reason> {
+) -> Result<&'a FirstBootMachine, Fault> {
     let name = &machine.name;
     let object = machine.read.as_ref().map_err(|reason| ("Invalid", reason.clone()))?;
     if shared.pools.contains(name) {
@@ -136,7 +129,7 @@ fn expected<'a>(
             format!("MachineConfigPool {name} has this name: user data of both would be alike");
         return Err(("NameTaken", reason));
     }
-    if secret.is_some_and(|secret| !machine.has_made(secret)) {
+    if secret.is_some_and(|secret| machine.owner_of(secret).is_none()) {
         let secret = secret_object(name);
         return Err(("NameTaken", format!("{secret} exists and was not made for this machine")));
     }
@@ -148,7 +141,7 @@ fn pointer(
     secret: Option<&Secret>,
     shared: &PointerInputs,
     (pool, token): (&str, &Token),
-) -> Result<Option<Vec<u8>>, Reason> {
+) -> Result<Option<Vec<u8>>, Fault> {
     let PointerInputs { trusted, known, host, .. } = shared;
     if trusted.is_empty() {
         return Err(("NoCertificates", "the server has no CA yet".to_owned()));
@@ -176,7 +169,7 @@ fn pointer(
 }
 
 /// The conditions and the state of a machine, and the time at which they change by themselves.
-fn report(machine: &Machine, ready: Result<(), Reason>, now: OffsetDateTime) -> Step {
+fn report(machine: &Machine, ready: Result<(), Fault>, now: OffsetDateTime) -> Step {
     let (state, until) = state(machine.status.recorded.as_ref(), now);
     let is_ready = ready.is_ok();
     let (reason, message) = match ready {
@@ -185,21 +178,21 @@ fn report(machine: &Machine, ready: Result<(), Reason>, now: OffsetDateTime) -> 
     };
     let new_condition =
         Condition { type_: "Ready", is_true: is_ready, reason, message: message.clone() };
-    let mut status = Map::new();
+    let mut status = json!({});
     let before = &machine.data["status"];
     // Malformed conditions are replaced.
     let conditions = conditions_with(&machine.data, &new_condition, now)
         .or_else(|_| conditions_with(&Value::Null, &new_condition, now));
     if let Ok(Some(conditions)) = conditions {
-        status.insert("conditions".to_owned(), conditions);
+        status["conditions"] = conditions;
     }
     if machine.status.token.is_some() && before["state"] != state {
-        status.insert("state".to_owned(), json!(state));
+        status["state"] = state.into();
     }
     if before["observedGeneration"] != machine.generation {
-        status.insert("observedGeneration".to_owned(), json!(machine.generation));
+        status["observedGeneration"] = machine.generation.into();
     }
-    let status = Some(status).filter(|status| !status.is_empty());
+    let status = Some(status).filter(|status| *status != json!({}));
     Step::Report { status, is_ready, reason: format!("{reason}: {message}"), until }
 }
 
@@ -276,10 +269,10 @@ mod tests {
 
     fn step(machine: &Machine, secret: Option<&Secret>, shared: &PointerInputs) -> Step {
         let seen = ObservedMachine { machine, secret, pending: None, refused: None };
-        next(&seen, shared, &token(9), NOW).unwrap()
+        next(&seen, shared, &token(9), NOW)
     }
 
-    fn told(step: Step) -> (Map<String, Value>, bool, String) {
+    fn told(step: Step) -> (Value, bool, String) {
         let Step::Report { status, is_ready, reason, .. } = step else { panic!("no report") };
         (status.unwrap_or_default(), is_ready, reason)
     }
@@ -296,9 +289,8 @@ mod tests {
         let known = object("u", &json!({}), &status(9, &json!({})));
         let seen =
             ObservedMachine { machine: &known, secret: None, pending: Some(&made), refused: None };
-        let Step::Secret(write) = next(&seen, &shared, &token(8), NOW).unwrap() else {
-            panic!("no Secret")
-        };
+        let Step::Secret(text) = next(&seen, &shared, &token(8), NOW) else { panic!("no Secret") };
+        let write = known.secret_write(None, text).unwrap();
         assert!(matches!(write.change, Change::Create(_)));
         // One that has died leaves a hash whose token is lost.
         let Step::Token(..) = step(&known, None, &shared) else { panic!("no token") };
@@ -314,7 +306,7 @@ mod tests {
         assert_eq!((&first["state"], &first["observedGeneration"]), (&json!("Armed"), &json!(3)));
         let machine = object("u", &json!({}), &status(1, &json!(first)));
         let (second, ..) = told(step(&machine, Some(&secret), &shared));
-        assert!(second.is_empty(), "{second:?}");
+        assert!(second.is_null(), "{second}");
     }
 
     #[test]
@@ -367,9 +359,8 @@ mod tests {
             pending: Some(&token(9)),
             refused: None,
         };
-        let Step::Secret(write) = next(&seen, &shared, &token(8), NOW).unwrap() else {
-            panic!("no Secret")
-        };
+        let Step::Secret(text) = next(&seen, &shared, &token(8), NOW) else { panic!("no Secret") };
+        let write = machine.secret_write(Some(&right), text).unwrap();
         let Change::Patch(patch) = write.change else { panic!("no patch") };
         let patch = serde_json::to_value(patch).unwrap();
         assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], "v");

@@ -6,24 +6,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
 use kube::Client;
-use kube::api::ApiResource;
 use kube::runtime::events::EventType;
-use model::objects::{ConfigMap, ImageConfig};
+use model::objects::ImageConfig;
 use model::registry_ca::{
     ADMINISTRATOR_NAMESPACE, Administrators, MANAGED_NAMESPACE, MERGED_MAP, MergePlan,
     OPERATOR_MAP, Refused, RegistryCaMaps, plan,
 };
 
 use self::objects::{config_map, image, image_object, merged_write};
-use super::runtime::{self, Reconciler, Requeue, Watched};
+use super::runtime::{Reconciler, Requeue};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply, read, read_custom};
-use crate::kubernetes::client::resource;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 
-/// Keeps the merged ConfigMap up to date.
 pub(crate) struct RegistryCaController {
     client: Client,
     events: Events,
@@ -33,50 +30,11 @@ pub(crate) struct RegistryCaController {
     missing: Option<String>,
 }
 
-/// The objects as last read.
-struct RegistryCaObjects {
-    image: Option<ImageConfig>,
-    administrators: Option<ConfigMap>,
-    operators: Option<ConfigMap>,
-    merged: Option<StoredMap>,
-}
-
 impl RegistryCaController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
     pub(crate) fn new(client: Client, identity: &str, health: Health) -> Self {
         let events = Events::new(client.clone(), identity);
         Self { client, events, health, reported: BTreeSet::new(), missing: None }
-    }
-
-    /// Runs forever. Returns the error that ended it.
-    pub(crate) async fn run(self) -> ControlError {
-        let (client, health) = (self.client.clone(), self.health.clone());
-        runtime::run(self, &client, &health).await
-    }
-
-    async fn observe(&self) -> Result<RegistryCaObjects, ControlError> {
-        let found = read_custom(&self.client, &image_object(), &images()).await?;
-        let image = found.map(|object| image(object.data)).transpose()?;
-        let map = async |namespace, name| {
-            read::<StoredMap>(&self.client, &ObjectName::config_map(namespace, name)).await
-        };
-        let administrators = match image.as_ref().map(ImageConfig::additional_trusted_ca) {
-            None | Some("") => None,
-            Some(name) => map(ADMINISTRATOR_NAMESPACE, name).await?,
-        };
-        Ok(RegistryCaObjects {
-            administrators: administrators.as_ref().map(config_map),
-            operators: map(MANAGED_NAMESPACE, OPERATOR_MAP).await?.as_ref().map(config_map),
-            merged: map(MANAGED_NAMESPACE, MERGED_MAP).await?,
-            image,
-        })
-    }
-
-    /// Reports that the merged ConfigMap was written.
-    async fn report_written(&self, merged: &ObjectName, registries: usize) {
-        tracing::info!(registries, "wrote the merged ConfigMap of registry CAs");
-        let note = format!("merged the CAs of {registries} registries");
-        self.events.publish(EventType::Normal, "merged", merged, &note).await;
     }
 
     /// Reports each refused entry, and a missing ConfigMap, once.
@@ -123,21 +81,30 @@ impl RegistryCaController {
 impl Reconciler for RegistryCaController {
     const SUBJECT: &'static str = "registry CAs";
 
-    fn watched(&self) -> Vec<Watched> {
-        let map =
-            |namespace, name| Watched::core::<StoredMap>(ObjectName::config_map(namespace, name));
+    fn watched(&self) -> Vec<ObjectName> {
         vec![
-            map(MANAGED_NAMESPACE, OPERATOR_MAP),
-            map(MANAGED_NAMESPACE, MERGED_MAP),
+            ObjectName::config_map(MANAGED_NAMESPACE, OPERATOR_MAP),
+            ObjectName::config_map(MANAGED_NAMESPACE, MERGED_MAP),
             // The name can change.
-            map(ADMINISTRATOR_NAMESPACE, "*"),
-            Watched::custom(image_object(), images()),
+            ObjectName::config_map(ADMINISTRATOR_NAMESPACE, "*"),
+            image_object(),
         ]
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
-        let RegistryCaObjects { image, administrators, operators, merged } = self.observe().await?;
-        let as_read = merged.as_ref().map(config_map);
+        let found = read_custom(&self.client, &image_object()).await?;
+        let image = found.map(|object| image(object.data)).transpose()?;
+        let map = async |namespace, name| {
+            read::<StoredMap>(&self.client, &ObjectName::config_map(namespace, name)).await
+        };
+        let administrators = match image.as_ref().map(ImageConfig::additional_trusted_ca) {
+            None | Some("") => None,
+            Some(name) => map(ADMINISTRATOR_NAMESPACE, name).await?,
+        };
+        let operators = map(MANAGED_NAMESPACE, OPERATOR_MAP).await?;
+        let merged = map(MANAGED_NAMESPACE, MERGED_MAP).await?;
+        let [administrators, operators, as_read] =
+            [&administrators, &operators, &merged].map(|map| map.as_ref().map(config_map));
         let planned = plan(RegistryCaMaps {
             administrators: Administrators::of(image.as_ref(), |_| administrators.as_ref()),
             operators: operators.as_ref(),
@@ -147,15 +114,14 @@ impl Reconciler for RegistryCaController {
             match apply::<StoredMap, _>(&self.client, &write).await? {
                 Applied::Superseded => return Ok(Requeue::Now),
                 Applied::Done => {
-                    self.report_written(&write.object, planned.cas.len()).await;
+                    let registries = planned.cas.len();
+                    tracing::info!(registries, "wrote the merged ConfigMap of registry CAs");
+                    let note = format!("merged the CAs of {registries} registries");
+                    self.events.publish(EventType::Normal, "merged", &write.object, &note).await;
                 }
             }
         }
         self.report(planned).await;
         Ok(Requeue::Resync)
     }
-}
-
-fn images() -> ApiResource {
-    resource("config.openshift.io", "v1", "Image", "images")
 }

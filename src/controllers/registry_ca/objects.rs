@@ -10,13 +10,14 @@ use model::objects::{ConfigMap, ImageConfig, Metadata};
 use model::registry_ca::{Contents, MANAGED_NAMESPACE, MERGED_MAP, Write};
 use serde_json::Value;
 
+use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{
     Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, Precondition, expect_mapping,
 };
 
 /// Name of the object `Image cluster`, which names the administrator's ConfigMap.
 pub(super) fn image_object() -> ObjectName {
-    ObjectName::new("Image", "", "cluster")
+    ObjectName::new(ObjectKind::IMAGE, "", "cluster")
 }
 
 /// Parses `Image cluster`, without its metadata. A malformed object is an error: treating it as empty would remove all
@@ -29,7 +30,6 @@ pub(super) fn image(object: Value) -> Result<ImageConfig, Malformed> {
     serde_json::from_value(object).map_err(|error| name.malformed(error.to_string()))
 }
 
-/// Converts a ConfigMap for the plan.
 pub(super) fn config_map(map: &StoredMap) -> ConfigMap {
     let ObjectMeta { name, namespace, .. } = &map.metadata;
     let metadata = Metadata {

@@ -1,15 +1,14 @@
 //! Boot ledgers of the servers, for the MachineConfigs that machines got.
 
 use std::collections::BTreeSet;
-use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 /// Asks the servers for the MachineConfigs in their boot ledgers. The error is the reason that one did not answer.
-pub(crate) type Ledgers = Box<dyn Fn() -> Answer + Send>;
-/// An answer under way.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<BTreeSet<String>, String>> + Send>>;
+pub(crate) type Ledgers =
+    Box<dyn Fn() -> BoxFuture<'static, Result<BTreeSet<String>, String>> + Send>;
 
 /// Time between two requests for the same MachineConfigs.
 const PAUSE: Duration = Duration::from_secs(600);

@@ -14,7 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use clap::Args;
-use futures_util::future::OptionFuture;
 use futures_util::{StreamExt as _, stream};
 use kube::Client;
 use model::inputs::{ServingMode, served_configuration};
@@ -27,21 +26,17 @@ use model::rendered_pools::{
 use tokio::time::Instant;
 
 use self::ledgers::LedgerQuery;
-use self::objects::{
-    Pool, config_object, delete_write, pool_object, prepare_write, rendered, spec_write,
-    status_write,
-};
+use self::objects::{Pool, config_object, configuration, pool_object, prepare_write, rendered};
 use self::observe::{
-    Contents, Sources, configs, expect_no_operator, pools, read_controller_config, read_pools,
-    watched,
+    Contents, Sources, expect_no_operator, read_controller_config, read_pools, watched,
 };
-use self::report::{Publisher, Report, UnrenderedPools};
+use self::report::{Report, UnrenderedPools};
 use super::metadata_cache::{AllMetadata, MetadataCache};
 use super::retries::{Retries, WriteOutcome};
-use super::runtime::{self, Reconciler, Requeue, Watched};
+use super::runtime::{Reconciler, Requeue};
 use crate::flags::host_and_port;
-use crate::kubernetes::apply::{Applied, apply_custom, apply_spec, apply_status};
-use crate::kubernetes::{ControlError, Health};
+use crate::kubernetes::apply::{Applied, CustomWrite, apply_custom, apply_spec, apply_status};
+use crate::kubernetes::{ControlError, Health, ObjectName};
 
 pub(crate) use self::ledgers::Ledgers;
 
@@ -73,13 +68,10 @@ pub(crate) struct Settings {
     pub ledgers: Option<String>,
 }
 
-/// Renders the pools of a cluster.
 pub(crate) struct PoolController {
     client: Client,
     health: Health,
     report: Report,
-    /// Publishes events while [`Self::run`] runs.
-    publisher: Option<Publisher>,
     known: MetadataCache,
     sources: Sources,
     contents: Contents,
@@ -106,10 +98,8 @@ impl PoolController {
         identity: &str,
         health: Health,
     ) -> Self {
-        let (report, publisher) = Report::new(client.clone(), identity, health.clone());
         Self {
-            report,
-            publisher: Some(publisher),
+            report: Report::new(client.clone(), identity, health.clone()),
             client,
             health,
             known: MetadataCache::default(),
@@ -123,16 +113,6 @@ impl PoolController {
             retries: Retries::default(),
             refused: BTreeMap::new(),
             ledgers: LedgerQuery::new(ledgers),
-        }
-    }
-
-    /// Renders the pools until that fails. Returns the reason.
-    pub(crate) async fn run(mut self) -> ControlError {
-        let (client, health) = (self.client.clone(), self.health.clone());
-        let publisher = OptionFuture::from(self.publisher.take().map(Publisher::run));
-        tokio::select! {
-            error = Box::pin(runtime::run(self, &client, &health)) => error,
-            Some(never) = publisher => match never {},
         }
     }
 
@@ -159,7 +139,7 @@ impl PoolController {
     }
 
     fn state(&self, pool: &Pool, all: &AllMetadata) -> PoolState {
-        let Pool { object: pool, uid, is_paused, .. } = pool;
+        let Pool { object: pool, is_paused, precondition, .. } = pool;
         let name = pool.name();
         let unread = self.sources.unread(pool.machine_config_selector(), all);
         let merged = self.merged.get(name);
@@ -168,7 +148,7 @@ impl PoolController {
             && !pool.spec_configuration().is_empty();
         PoolState {
             name: name.to_owned(),
-            uid: uid.clone(),
+            uid: precondition.uid.clone(),
             spec: pool.spec_configuration().to_owned(),
             status: pool.status_configuration().to_owned(),
             served: served(pool).to_owned(),
@@ -232,7 +212,7 @@ impl PoolController {
     /// Makes the writes of pools, several pools at a time. Returns true if another client came first.
     async fn render(
         &mut self,
-        renderings: Vec<(&Pool, Rendering)>,
+        renderings: &[(&Pool, Rendering)],
         all: &AllMetadata,
     ) -> Result<bool, ControlError> {
         let is_due = |config: &str| {
@@ -240,12 +220,11 @@ impl PoolController {
         };
         self.retries.retain(is_due);
         self.refused.retain(|config, _| is_due(config));
-        let waiting = self.retries.at(Instant::now());
-        let due =
-            renderings.into_iter().filter(|(_, it)| !waiting.contains(it.machine_config.name()));
-        let this = &*self;
+        let (this, now) = (&*self, Instant::now());
+        let is_waiting = |config: &MachineConfig| this.retries.is_waiting(config.name(), now);
+        let due = renderings.iter().filter(|(_, it)| !is_waiting(&it.machine_config));
         let writes = due.map(async |(pool, rendering)| {
-            let result = this.write(pool, &rendering, all).await;
+            let result = this.write(pool, rendering, all).await;
             (pool, rendering, result)
         });
         let done: Vec<_> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
@@ -253,13 +232,10 @@ impl PoolController {
         for (pool, rendering, result) in done {
             let config = rendering.machine_config.name();
             is_superseded |= matches!(result, Ok(Applied::Superseded));
-            if result.is_err() {
-                self.health.metrics.failures.inc();
-            }
-            match self.retries.note(config, result) {
+            match self.retries.note(config, result, &self.health) {
                 WriteOutcome::Written => {
                     self.refused.remove(config);
-                    self.written(pool, &rendering);
+                    self.written(pool, rendering);
                 }
                 WriteOutcome::Refused(error) => {
                     self.refused.insert(config.to_owned(), error);
@@ -282,27 +258,22 @@ impl PoolController {
         if let Some(prepare) = prepare {
             let present = all.get(config).map(|metadata| &**metadata);
             let write = prepare_write(pool, machine_config, *prepare, present)?;
-            let prepared = apply_custom(&self.client, &configs(), &write).await?;
+            let prepared = apply_custom(&self.client, &write).await?;
             if prepared == Applied::Superseded {
                 return Ok(prepared);
             }
         }
-        let (name, kind) = (pool.object.name(), pools());
-        let (object, sources) = (pool_object(name), self.merged.sources(name));
+        let (object, precondition) = (pool_object(pool.object.name()), &pool.precondition);
+        let fields = configuration(config, &self.merged.sources(&object.name));
         match set {
             None => Ok(Applied::Done),
-            Some(PoolField::Spec) => {
-                let patch = spec_write(pool, config, &sources);
-                apply_spec(&self.client, &kind, &object, &patch).await
-            }
+            Some(PoolField::Spec) => apply_spec(&self.client, &object, precondition, &fields).await,
             Some(PoolField::Status) => {
-                let patch = status_write(pool, config, &sources);
-                apply_status(&self.client, &kind, &object, &patch).await
+                apply_status(&self.client, &object, precondition, &fields).await
             }
         }
     }
 
-    /// Takes note of writes that succeeded.
     fn written(&mut self, pool: &Pool, rendering: &Rendering) {
         let (name, config) = (pool.object.name(), rendering.machine_config.name());
         match rendering.prepare {
@@ -316,16 +287,13 @@ impl PoolController {
             }
             _ => {}
         }
-        match rendering.set {
-            None => {}
-            Some(PoolField::Spec) => {
-                self.last_set.insert(name.to_owned(), config.to_owned());
-                self.report.rendered(pool, rendering);
-            }
-            Some(PoolField::Status) => {
-                self.last_served.insert(name.to_owned(), config.to_owned());
-                self.report.served(pool, config);
-            }
+        if let Some(field) = rendering.set {
+            let last = match field {
+                PoolField::Spec => &mut self.last_set,
+                PoolField::Status => &mut self.last_served,
+            };
+            last.insert(name.to_owned(), config.to_owned());
+            self.report.set(pool, field, config);
         }
     }
 
@@ -344,8 +312,8 @@ impl PoolController {
         }
         for name in expired(&self.states(&pools, all), &rendered, &served) {
             let Some(present) = all.get(name) else { continue };
-            let write = delete_write(name, present)?;
-            if apply_custom(&self.client, &configs(), &write).await? == Applied::Done {
+            let write = CustomWrite::delete(config_object(name), present)?;
+            if apply_custom(&self.client, &write).await? == Applied::Done {
                 tracing::info!(object = %config_object(name), "deleted a MachineConfig that no pool \
                     and no boot ledger names");
             }
@@ -357,9 +325,12 @@ impl PoolController {
 impl Reconciler for PoolController {
     const SUBJECT: &'static str = "rendered pools";
 
-    fn watched(&self) -> Vec<Watched> {
-        let all = Watched::custom(config_object("*"), configs()).cached_in(&self.known);
-        watched().into_iter().chain([all]).collect()
+    fn watched(&self) -> Vec<ObjectName> {
+        watched()
+    }
+
+    fn cached(&self) -> Vec<(ObjectName, MetadataCache)> {
+        vec![(config_object("*"), self.known.clone())]
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
@@ -384,12 +355,9 @@ impl Reconciler for PoolController {
         for unread in &unread {
             attention.add_unread(unread);
         }
-        let configs =
-            renderings.iter().map(|(pool, it)| (*pool, it.machine_config.name().to_owned()));
-        let configs: Vec<_> = configs.collect();
-        let is_superseded = self.render(renderings, &all).await?;
-        for (pool, config) in configs {
-            if let Some(reason) = self.refused.get(&config) {
+        let is_superseded = self.render(&renderings, &all).await?;
+        for (pool, rendering) in &renderings {
+            if let Some(reason) = self.refused.get(rendering.machine_config.name()) {
                 attention.add(pool, reason);
             }
         }

@@ -9,17 +9,15 @@ use kube::api::DynamicObject;
 use model::merged_pool::GENERATED_BY;
 use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL};
 use model::rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig, RenderedConfigs};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::controllers::metadata_cache::AllMetadata;
+use crate::kubernetes::ObjectKind;
 use crate::kubernetes::apply::CustomWrite;
-use crate::kubernetes::write::{
-    Change, Malformed, ObjectName, ObjectWrite, Precondition, SpecPatch, StatusPatch,
-};
+use crate::kubernetes::write::{Change, Malformed, ObjectName, ObjectWrite, Precondition};
 
-pub(super) const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
-const POOL_KIND: &str = "MachineConfigPool";
-const CONFIG_KIND: &str = "MachineConfig";
+const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
+const POOL_KIND: &str = ObjectKind::MACHINE_CONFIG_POOL.name;
 /// Annotation of a rendered MachineConfig; see [`RenderedConfig::Own`].
 const REVISION: &str = "machineconfiguration.openshift.io/rendered-revision";
 
@@ -27,21 +25,19 @@ const REVISION: &str = "machineconfiguration.openshift.io/rendered-revision";
 #[derive(Clone)]
 pub(super) struct Pool {
     pub(super) object: MachineConfigPool,
-    pub(super) uid: String,
     pub(super) is_paused: bool,
     pub(super) is_deleted: bool,
-    precondition: Precondition,
+    pub(super) precondition: Precondition,
 }
 
 pub(super) fn pool_object(name: &str) -> ObjectName {
-    ObjectName::new(POOL_KIND, "", name)
+    ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", name)
 }
 
 pub(super) fn config_object(name: &str) -> ObjectName {
-    ObjectName::new(CONFIG_KIND, "", name)
+    ObjectName::new(ObjectKind::MACHINE_CONFIG, "", name)
 }
 
-/// Reads a pool.
 pub(super) fn pool(object: DynamicObject) -> Result<Pool, Malformed> {
     let DynamicObject { metadata, data, .. } = object;
     let name = pool_object(metadata.name.as_deref().unwrap_or_default());
@@ -54,8 +50,7 @@ pub(super) fn pool(object: DynamicObject) -> Result<Pool, Malformed> {
     });
     let pool = serde_json::from_value(value).map_err(|error| name.malformed(error.to_string()))?;
     let is_deleted = metadata.deletion_timestamp.is_some();
-    let (uid, is_paused) = (precondition.uid.clone(), is_paused || is_deleted);
-    Ok(Pool { object: pool, uid, is_paused, is_deleted, precondition })
+    Ok(Pool { object: pool, is_paused: is_paused || is_deleted, is_deleted, precondition })
 }
 
 /// Reads a MachineConfig, or returns the reason that it is malformed.
@@ -128,8 +123,8 @@ pub(super) fn prepare_write(
             (revision, Some(serde_json::to_value(present).map_err(failed)?))
         }
     };
-    let mut metadata = Value::Object(Map::new());
-    let ours = [value["metadata"].take(), Value::Object(own_metadata(pool, revision))];
+    let mut metadata = json!({});
+    let ours = [value["metadata"].take(), own_metadata(pool, revision)];
     for layer in present.into_iter().chain(ours) {
         set_fields(&mut metadata, layer);
     }
@@ -153,43 +148,25 @@ fn set_fields(metadata: &mut Value, fields: Value) {
     }
 }
 
-fn own_metadata(pool: &Pool, revision: u64) -> Map<String, Value> {
+fn own_metadata(pool: &Pool, revision: u64) -> Value {
     // Without blockOwnerDeletion, which takes a right to the finalizers of pools.
     let owner = json!({
-        "apiVersion": API_VERSION, "kind": POOL_KIND, "name": pool.object.name(), "uid": pool.uid,
+        "apiVersion": API_VERSION, "kind": POOL_KIND, "name": pool.object.name(), "uid": pool.precondition.uid,
         "controller": true,
     });
     let generator = format!("{GENERATOR}{}", env!("CARGO_PKG_VERSION"));
     let annotations = json!({GENERATED_BY: generator, REVISION: revision.to_string()});
-    [("annotations".to_owned(), annotations), ("ownerReferences".to_owned(), json!([owner]))]
-        .into_iter()
-        .collect()
+    json!({"annotations": annotations, "ownerReferences": [owner]})
 }
 
-/// The write that sets a pool's spec to a rendered MachineConfig, made of `sources`.
-pub(super) fn spec_write(pool: &Pool, config: &str, sources: &BTreeSet<&str>) -> SpecPatch {
-    SpecPatch { metadata: pool.precondition.clone(), spec: configuration(config, sources) }
-}
-
-/// The write that sets a pool's status to a rendered MachineConfig, made of `sources`.
-pub(super) fn status_write(pool: &Pool, config: &str, sources: &BTreeSet<&str>) -> StatusPatch {
-    StatusPatch { metadata: pool.precondition.clone(), status: configuration(config, sources) }
-}
-
-fn configuration(config: &str, sources: &BTreeSet<&str>) -> Map<String, Value> {
-    let reference =
-        |name: &&str| json!({"apiVersion": API_VERSION, "kind": CONFIG_KIND, "name": name});
+/// Fields of a pool's spec or status that set it to a rendered MachineConfig, made of `sources`.
+pub(super) fn configuration(config: &str, sources: &BTreeSet<&str>) -> Value {
+    let kind = ObjectKind::MACHINE_CONFIG.name;
+    let reference = |name: &&str| json!({"apiVersion": API_VERSION, "kind": kind, "name": name});
     let source: Vec<Value> = sources.iter().map(reference).collect();
-    let configuration = json!({"name": config, "source": source});
-    [("configuration".to_owned(), configuration)].into_iter().collect()
+    json!({"configuration": {"name": config, "source": source}})
 }
 
-/// The write that deletes a rendered MachineConfig that was read.
-pub(super) fn delete_write(name: &str, present: &ObjectMeta) -> Result<CustomWrite, Malformed> {
-    ObjectWrite::delete(config_object(name), present)
-}
-
-/// A pool, as events refer to it.
 pub(super) fn reference(pool: &Pool) -> ObjectReference {
-    pool_object(pool.object.name()).reference(API_VERSION, &pool.uid)
+    pool_object(pool.object.name()).reference(&pool.precondition.uid)
 }

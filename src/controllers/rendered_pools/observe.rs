@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::DynamicObject;
 use model::merged_pool::has_contents_of_name;
 use model::objects::{ControllerConfig, LabelSelector, MachineConfig};
 use serde_json::Map;
@@ -15,46 +15,24 @@ use serde_json::Map;
 use super::objects::{Pool, config_object, is_own, is_source, machine_config, pool, pool_object};
 use crate::controllers::NAMESPACE;
 use crate::controllers::metadata_cache::AllMetadata;
-use crate::controllers::runtime::Watched;
-use crate::kubernetes::apply::{list, read, read_custom};
-use crate::kubernetes::client::{api, resource};
-use crate::kubernetes::{ControlError, Malformed, ObjectName};
+use crate::kubernetes::apply::{list_custom, read, read_custom};
+use crate::kubernetes::{ControlError, Malformed, ObjectKind, ObjectName};
 
 /// MachineConfigs that are read at the same time.
 const AT_ONCE: usize = 16;
 
-pub(super) fn pools() -> ApiResource {
-    of_operator("MachineConfigPool", "machineconfigpools")
-}
-
-pub(super) fn configs() -> ApiResource {
-    of_operator("MachineConfig", "machineconfigs")
-}
-
-fn controller_configs() -> ApiResource {
-    of_operator("ControllerConfig", "controllerconfigs")
-}
-
-fn of_operator(kind: &str, plural: &str) -> ApiResource {
-    resource("machineconfiguration.openshift.io", "v1", kind, plural)
-}
-
 fn controller_config_object() -> ObjectName {
-    ObjectName::new("ControllerConfig", "", "machine-config-controller")
+    ObjectName::new(ObjectKind::CONTROLLER_CONFIG, "", "machine-config-controller")
 }
 
 /// The machine config operator's controller, which renders pools too.
 fn operator_object() -> ObjectName {
-    ObjectName::new("Deployment", NAMESPACE, "machine-config-controller")
+    ObjectName::new(ObjectKind::DEPLOYMENT, NAMESPACE, "machine-config-controller")
 }
 
 /// Objects whose changes call for another look, except for MachineConfigs.
-pub(super) fn watched() -> Vec<Watched> {
-    vec![
-        Watched::custom(pool_object("*"), pools()),
-        Watched::custom(controller_config_object(), controller_configs()),
-        Watched::core::<Deployment>(operator_object()),
-    ]
+pub(super) fn watched() -> Vec<ObjectName> {
+    vec![pool_object("*"), controller_config_object(), operator_object()]
 }
 
 /// Fails where the machine config operator renders the pools. Scaled down to nothing, it does not.
@@ -72,16 +50,14 @@ pub(super) async fn expect_no_operator(client: &Client) -> Result<(), ControlErr
 pub(super) async fn read_pools(
     client: &Client,
 ) -> Result<(Vec<Pool>, Vec<Malformed>), ControlError> {
-    let all = pool_object("*");
-    let found: Vec<DynamicObject> = list(&api(client, "", &pools()), &all, |_| true).await?;
-    let mut read = (Vec::new(), Vec::new());
-    for object in found {
+    let (mut pools, mut malformed) = (Vec::new(), Vec::new());
+    for object in list_custom(client, &pool_object("*")).await? {
         match pool(object) {
-            Ok(pool) => read.0.push(pool),
-            Err(error) => read.1.push(error),
+            Ok(pool) => pools.push(pool),
+            Err(error) => malformed.push(error),
         }
     }
-    Ok(read)
+    Ok((pools, malformed))
 }
 
 /// ControllerConfig, which has the cluster's images, if there is one.
@@ -89,34 +65,19 @@ pub(super) async fn read_controller_config(
     client: &Client,
 ) -> Result<Option<ControllerConfig>, ControlError> {
     let object = controller_config_object();
-    let Some(found) = read_custom(client, &object, &controller_configs()).await? else {
-        return Ok(None);
-    };
-    let read = serde_json::from_value(found.data);
-    Ok(Some(read.map_err(|error| object.malformed(error.to_string()))?))
-}
-
-/// Reads MachineConfigs, some at a time, and returns name, version and what `keep` keeps of each. Those that are gone are
-/// omitted: the metadata will show the deletion.
-async fn read_configs<T>(
-    client: &Client,
-    names: Vec<String>,
-    keep: impl Fn(DynamicObject) -> T,
-) -> Result<Vec<(String, String, T)>, ControlError> {
-    let (kind, keep) = (&configs(), &keep);
-    let reads = names.into_iter().map(async |name| {
-        let object = read_custom(client, &config_object(&name), kind).await?;
-        Ok::<_, ControlError>(object.map(|object| {
-            let version = object.metadata.resource_version.clone().unwrap_or_default();
-            (name, version, keep(object))
-        }))
-    });
-    let read: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).try_collect().await?;
-    Ok(read.into_iter().flatten().collect())
+    let found = read_custom(client, &object).await?;
+    let read = found.map(|found| serde_json::from_value(found.data)).transpose();
+    Ok(read.map_err(|error| object.malformed(error.to_string()))?)
 }
 
 /// Values from the contents of MachineConfigs, by name, with the version that was read. Each is read once a change.
-struct ReadConfigs<T>(BTreeMap<String, (String, T)>);
+pub(super) struct ReadConfigs<T>(BTreeMap<String, (String, T)>);
+
+/// Rendered MachineConfigs, by whether their contents were changed since they got their name.
+pub(super) type Contents = ReadConfigs<bool>;
+
+/// The MachineConfigs that pools may be made of, or the reason why one is malformed.
+pub(super) type Sources = ReadConfigs<Result<Arc<MachineConfig>, String>>;
 
 impl<T> Default for ReadConfigs<T> {
     fn default() -> Self {
@@ -125,13 +86,13 @@ impl<T> Default for ReadConfigs<T> {
 }
 
 impl<T> ReadConfigs<T> {
-    /// Reads the wanted ones that are new or changed, and forgets all others.
-    async fn update(
+    /// Reads the wanted ones that are new or changed, some at a time, and forgets all others.
+    async fn update_wanted(
         &mut self,
         client: &Client,
         all: &AllMetadata,
         is_wanted: impl Fn(&str, &ObjectMeta) -> bool,
-        read: impl Fn(DynamicObject) -> T,
+        keep: impl Fn(DynamicObject) -> T,
     ) -> Result<(), ControlError> {
         self.0.retain(|name, _| all.get(name).is_some_and(|metadata| is_wanted(name, metadata)));
         let changed = all.iter().filter(|(name, metadata)| {
@@ -139,17 +100,20 @@ impl<T> ReadConfigs<T> {
             let is_known = known.is_some() && known == metadata.resource_version.as_deref();
             is_wanted(name, metadata) && !is_known
         });
-        let names = changed.map(|(name, _)| name.clone()).collect();
-        for (name, version, value) in read_configs(client, names, read).await? {
-            self.0.insert(name, (version, value));
-        }
+        let keep = &keep;
+        let reads = changed.map(async |(name, _)| {
+            let object = read_custom(client, &config_object(name)).await?;
+            Ok::<_, ControlError>(object.map(|object| {
+                let version = object.metadata.resource_version.clone().unwrap_or_default();
+                (name.clone(), (version, keep(object)))
+            }))
+        });
+        let read: Vec<_> = stream::iter(reads).buffer_unordered(AT_ONCE).try_collect().await?;
+        // The metadata will show the deletion of those that are gone.
+        self.0.extend(read.into_iter().flatten());
         Ok(())
     }
 }
-
-/// Rendered MachineConfigs, by whether their contents were changed since they got their name.
-#[derive(Default)]
-pub(super) struct Contents(ReadConfigs<bool>);
 
 impl Contents {
     /// Reads those of `named` that are new or changed, and forgets all others.
@@ -163,22 +127,17 @@ impl Contents {
             |name: &str, metadata: &ObjectMeta| named.contains(name) && is_own(name, metadata);
         let is_changed =
             |object| !machine_config(object).is_ok_and(|config| has_contents_of_name(&config));
-        self.0.update(client, all, is_wanted, is_changed).await
+        self.update_wanted(client, all, is_wanted, is_changed).await
     }
 
-    /// Forgets one that was written.
     pub(super) fn forget(&mut self, name: &str) {
-        self.0.0.remove(name);
+        self.0.remove(name);
     }
 
     pub(super) fn is_changed(&self, name: &str) -> bool {
-        self.0.0.get(name).is_some_and(|(_, is_changed)| *is_changed)
+        self.0.get(name).is_some_and(|(_, is_changed)| *is_changed)
     }
 }
-
-/// The MachineConfigs that pools may be made of, or the reason why one is malformed.
-#[derive(Default)]
-pub(super) struct Sources(ReadConfigs<Result<Arc<MachineConfig>, String>>);
 
 impl Sources {
     /// Reads those that are new or changed, and forgets those that are gone.
@@ -188,19 +147,17 @@ impl Sources {
         all: &AllMetadata,
     ) -> Result<(), ControlError> {
         let read = |object| machine_config(object).map(Arc::new);
-        self.0.update(client, all, is_source, read).await
+        self.update_wanted(client, all, is_source, read).await
     }
 
-    /// Well-formed MachineConfigs.
     pub(super) fn machine_configs(&self) -> BTreeMap<String, Arc<MachineConfig>> {
-        let read = self.0.0.iter();
+        let read = self.0.iter();
         read.filter_map(|(name, (_, it))| Some((name.clone(), it.clone().ok()?))).collect()
     }
 
     /// Reason that a pool cannot be merged: a selected MachineConfig is malformed.
     pub(super) fn unread(&self, selector: &LabelSelector, all: &AllMetadata) -> Option<String> {
-        let read = self.0.0.iter();
-        let unread = read.filter_map(|(name, (_, it))| Some((name, it.as_ref().err()?)));
+        let unread = self.0.iter().filter_map(|(name, (_, it))| Some((name, it.as_ref().err()?)));
         let mut selected = unread.filter(|(name, _)| {
             let labels = all.get(*name).and_then(|metadata| metadata.labels.clone());
             let labels = labels.unwrap_or_default().into_iter().map(|(key, it)| (key, it.into()));

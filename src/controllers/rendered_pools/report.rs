@@ -1,14 +1,13 @@
 //! Reports of rendered pools: log, events, readiness and metrics.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::future::pending;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::rendered_pools::Rendering;
+use model::rendered_pools::PoolField;
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::objects::{Pool, reference};
 use crate::kubernetes::events::Events;
@@ -19,12 +18,6 @@ use crate::telemetry::listed;
 /// Maximum number of events that wait for the API server.
 const MAX_WAITING: usize = 1_000;
 
-/// Publishes the events of a [`Report`] one after another, beside it, so that no pool waits for another one's.
-pub(super) struct Publisher {
-    events: Events,
-    waiting: mpsc::Receiver<Event>,
-}
-
 struct Event {
     type_: EventType,
     reason: &'static str,
@@ -32,18 +25,17 @@ struct Event {
     note: String,
 }
 
-impl Publisher {
-    pub(super) async fn run(mut self) -> Infallible {
-        while let Some(Event { type_, reason, pool, note }) = self.waiting.recv().await {
-            self.events.publish_about(type_, reason, &pool, &note).await;
-        }
-        pending().await
+/// Publishes events one after another, so that no pool waits for another one's.
+async fn publish(events: Events, mut waiting: mpsc::Receiver<Event>) {
+    while let Some(Event { type_, reason, pool, note }) = waiting.recv().await {
+        events.publish_about(type_, reason, &pool, &note).await;
     }
 }
 
 /// Reporter, which knows what it reported before.
 pub(super) struct Report {
     events: mpsc::Sender<Event>,
+    _publisher: AbortOnDropHandle<()>,
     health: Health,
     /// Reasons that pools are not rendered, by pool, as they were reported.
     reported: BTreeMap<String, String>,
@@ -72,11 +64,17 @@ impl UnrenderedPools {
 }
 
 impl Report {
-    pub(super) fn new(client: Client, identity: &str, health: Health) -> (Self, Publisher) {
+    pub(super) fn new(client: Client, identity: &str, health: Health) -> Self {
         let (events, waiting) = mpsc::channel(MAX_WAITING);
-        let (reported, rendered, served) = Default::default();
-        let report = Self { events, health, reported, rendered, served };
-        (report, Publisher { events: Events::new(client, identity), waiting })
+        let publisher = tokio::spawn(publish(Events::new(client, identity), waiting));
+        Self {
+            events,
+            _publisher: AbortOnDropHandle::new(publisher),
+            health,
+            reported: BTreeMap::new(),
+            rendered: Vec::new(),
+            served: Vec::new(),
+        }
     }
 
     fn event(&self, type_: EventType, reason: &'static str, pool: ObjectReference, note: String) {
@@ -123,21 +121,18 @@ impl Report {
         self.reported = reasons.collect();
     }
 
-    /// Reports that a pool was set to a rendered MachineConfig.
-    pub(super) fn rendered(&mut self, pool: &Pool, rendering: &Rendering) {
-        let (name, before) = (pool.object.name(), pool.object.spec_configuration());
-        let config = rendering.machine_config.name();
-        self.health.metrics.pools_rendered.inc();
-        self.rendered.push(change(name, before, config));
-        let note = format!("set spec.configuration to MachineConfig {config}");
-        self.event(EventType::Normal, "rendered", reference(pool), note);
-    }
-
-    /// Reports that a pool's status was set to the rendered MachineConfig in its spec.
-    pub(super) fn served(&mut self, pool: &Pool, config: &str) {
-        let (name, before) = (pool.object.name(), pool.object.status_configuration());
-        self.served.push(change(name, before, config));
-        let note = format!("set status.configuration to MachineConfig {config}");
+    /// Reports that a field of a pool was set to a rendered MachineConfig.
+    pub(super) fn set(&mut self, pool: &Pool, field: PoolField, config: &str) {
+        let (part, before, changes) = match field {
+            PoolField::Spec => {
+                self.health.metrics.pools_rendered.inc();
+                ("spec", pool.object.spec_configuration(), &mut self.rendered)
+            }
+            PoolField::Status => ("status", pool.object.status_configuration(), &mut self.served),
+        };
+        let before = if before.is_empty() { "none" } else { before };
+        changes.push(format!("{}: {before} -> {config}", pool.object.name()));
+        let note = format!("set {part}.configuration to MachineConfig {config}");
         self.event(EventType::Normal, "rendered", reference(pool), note);
     }
 
@@ -157,7 +152,6 @@ impl Report {
         }
     }
 
-    /// Reports that a rendered MachineConfig was written again.
     pub(super) fn restored(&self, pool: &Pool, config: &str) {
         let name = pool.object.name();
         self.health.metrics.rendered_restored.inc();
@@ -191,14 +185,10 @@ impl Report {
     }
 }
 
-/// Describes the change of a pool to a MachineConfig.
-fn change(pool: &str, before: &str, config: &str) -> String {
-    let before = if before.is_empty() { "none" } else { before };
-    format!("{pool}: {before} -> {config}")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use kube::client::Body;
 
     use super::*;
@@ -209,14 +199,12 @@ mod tests {
             pending::<Result<http::Response<Body>, std::io::Error>>()
         });
         let client = Client::new(silent, "default");
-        let (report, publisher) = Report::new(client, "test", Health::default());
-        let publisher = tokio::spawn(publisher.run());
+        let report = Report::new(client, "test", Health::default());
         for _ in 0..2 * MAX_WAITING {
             let (pool, note) = (ObjectReference::default(), "note".to_owned());
             report.event(EventType::Normal, "rendered", pool, note);
             tokio::task::yield_now().await;
         }
         assert_eq!(report.events.capacity(), 0, "the rest is dropped");
-        publisher.abort();
     }
 }

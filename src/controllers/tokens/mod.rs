@@ -8,7 +8,6 @@ mod objects;
 use std::collections::BTreeSet;
 
 use clap::Args;
-use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
 use model::access::rotation::{Issued, MAX_STEPS, NextAction, PointerWrite, Reason, Write, next};
@@ -17,17 +16,17 @@ use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use self::objects::{TokenObjects, issued_write, records_write};
+use self::objects::{StoredTokens, TokenObjects, issued_write, records_write};
 use super::certificates::{Observer, user_data, user_data_write};
 use super::retries::{Retries, WriteOutcome};
-use super::runtime::{self, Reconciler, Requeue, Watched};
-use super::{NAMESPACE, until_applied};
+use super::runtime::{Reconciler, Requeue};
+use super::{NAMESPACE, read_secret, until_applied};
 use crate::flags::{OFF, TokenFlags};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
-use crate::kubernetes::apply::{Applied, apply, read};
+use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::events::Events;
-use crate::kubernetes::write::{ObjectName, ObjectWrite};
+use crate::kubernetes::write::{Malformed, ObjectName, ObjectWrite};
 use crate::telemetry::conditions::Condition;
 use crate::telemetry::{listed, log_token_steps};
 
@@ -41,7 +40,6 @@ pub(crate) struct Settings {
     tokens: TokenFlags,
 }
 
-/// Manages the tokens of a cluster.
 pub(crate) struct TokenController {
     client: Client,
     observer: Observer,
@@ -59,7 +57,6 @@ pub(crate) struct TokenController {
 #[derive(Default)]
 struct TokenChanges {
     steps: Vec<Reason>,
-    /// Secrets with user data that was written.
     secrets: Vec<String>,
 }
 
@@ -96,17 +93,10 @@ impl TokenController {
         }
     }
 
-    /// Runs forever. Returns the error that ended it.
-    pub(crate) async fn run(self) -> ControlError {
-        let (client, health) = (self.client.clone(), self.health.clone());
-        Box::pin(runtime::run(self, &client, &health)).await
-    }
-
     async fn observe(&self) -> Result<TokenObjects, ControlError> {
         let cluster = self.observer.observe_user_data().await?;
-        let secret = async |name| secret(&self.client, name).await;
-        let (tokens, access) = (secret(Issued::SECRET).await?, secret(Records::SECRET).await?);
-        let (issued, records) = objects::read_tokens(tokens.as_ref(), access.as_ref())?;
+        let stored = stored_tokens(&self.client).await?;
+        let StoredTokens { issued, records, .. } = &stored;
         let closed = [&records.enforced, &records.unsure, &issued.enforced, &issued.unsure];
         let default = self.settings.access;
         // A pool without an earlier state stays unchanged, unless all pools are enforced by default.
@@ -121,7 +111,7 @@ impl TokenController {
             faults.iter().map(|fault| format!("MachineConfigPool {fault}")).collect();
         let pools = wanted.understood();
         Condition::of_all("access", &faults).note(&self.health.status.degraded);
-        Ok(TokenObjects { cluster, tokens, access, pools })
+        Ok(TokenObjects { cluster, stored, pools })
     }
 
     /// Applies a write. After a conflict, everything is read again anyway.
@@ -131,8 +121,8 @@ impl TokenController {
         write: Write,
     ) -> Result<(), ControlError> {
         let write = match write {
-            Write::Issued(issued) => issued_write(observed.tokens.as_ref(), &issued)?,
-            Write::Records(records) => records_write(observed.access.as_ref(), &records)?,
+            Write::Issued(issued) => issued_write(observed.stored.tokens.as_ref(), &issued)?,
+            Write::Records(records) => records_write(observed.stored.access.as_ref(), &records)?,
             Write::Pointers(writes) => {
                 for write in writes {
                     self.write_user_data(observed, &write).await?;
@@ -140,7 +130,7 @@ impl TokenController {
                 return Ok(());
             }
         };
-        apply::<Secret, _>(&self.client, &write).await?;
+        apply(&self.client, &write).await?;
         Ok(())
     }
 
@@ -156,11 +146,8 @@ impl TokenController {
         let Some(text) = config.carrying(write) else { return Ok(()) };
         let planned = user_data_write(&observed.cluster, name, &text)?;
         let ObjectWrite { object, .. } = &planned;
-        let result = apply::<Secret, _>(&self.client, &planned).await;
-        if result.is_err() {
-            self.health.metrics.failures.inc();
-        }
-        match self.retries.note(name, result) {
+        let result = apply(&self.client, &planned).await;
+        match self.retries.note(name, result, &self.health) {
             WriteOutcome::Written => self.done.secrets.push(name.to_owned()),
             WriteOutcome::Refused(error) => {
                 tracing::error!(
@@ -194,41 +181,15 @@ impl TokenController {
         }
         self.reported = now;
     }
-}
 
-impl Reconciler for TokenController {
-    const SUBJECT: &'static str = "tokens";
-
-    fn watched(&self) -> Vec<Watched> {
-        let own = [Issued::SECRET, Records::SECRET]
-            .map(|name| Watched::core::<Secret>(ObjectName::secret(NAMESPACE, name)));
-        self.observer.watched_user_data().into_iter().chain(own).collect()
-    }
-
-    fn max_steps(&self) -> usize {
-        MAX_STEPS + self.pools
-    }
-
-    async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
-        let result = self.take_step().await;
-        if !matches!(result, Ok(Requeue::Now)) {
-            std::mem::take(&mut self.done).log();
-        }
-        result
-    }
-}
-
-impl TokenController {
-    /// Takes the step that is due, if any.
     async fn take_step(&mut self) -> Result<Requeue, ControlError> {
         let observed = self.observe().await?;
-        if observed.is_off()? {
+        if observed.is_off() {
             // Another controller reports the faults of certificates and user data.
             self.report(Vec::new()).await;
             return Ok(Requeue::Resync);
         }
-        let is_there = |name: &str| observed.cluster.user_data.contains_key(name);
-        self.retries.retain(is_there);
+        self.retries.retain(|name| observed.cluster.user_data.contains_key(name));
         let state = observed.state(&self.retries.waiting(Instant::now()))?;
         self.pools = state.pools.len();
         let fresh = Token::generate().map_err(|_| ControlError::NoRandomness)?;
@@ -248,8 +209,30 @@ impl TokenController {
     }
 }
 
-async fn secret(client: &Client, name: &str) -> Result<Option<Secret>, ControlError> {
-    read::<Secret>(client, &ObjectName::secret(NAMESPACE, name)).await
+impl Reconciler for TokenController {
+    const SUBJECT: &'static str = "tokens";
+
+    fn watched(&self) -> Vec<ObjectName> {
+        let own = [Issued::SECRET, Records::SECRET].map(|name| ObjectName::secret(NAMESPACE, name));
+        self.observer.watched_user_data().into_iter().chain(own).collect()
+    }
+
+    fn max_steps(&self) -> usize {
+        MAX_STEPS + self.pools
+    }
+
+    async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
+        let result = self.take_step().await;
+        if !matches!(result, Ok(Requeue::Now)) {
+            std::mem::take(&mut self.done).log();
+        }
+        result
+    }
+}
+
+async fn stored_tokens(client: &Client) -> Result<StoredTokens, ControlError> {
+    let tokens = read_secret(client, Issued::SECRET).await?;
+    Ok(StoredTokens::read(tokens, read_secret(client, Records::SECRET).await?)?)
 }
 
 /// Changes the tokens and records of a cluster by `change`, and retries after conflicts.
@@ -258,22 +241,21 @@ pub(crate) async fn change_tokens<E: From<ControlError>>(
     change: impl Fn(&mut Issued, &mut Records) -> Result<(), E>,
 ) -> Result<(), E> {
     until_applied(ObjectName::secret(NAMESPACE, Records::SECRET), async || {
-        let (tokens, access) =
-            (secret(client, Issued::SECRET).await?, secret(client, Records::SECRET).await?);
-        let read = objects::read_tokens(tokens.as_ref(), access.as_ref());
-        let (issued, records) = read.map_err(ControlError::from)?;
-        let (mut new_issued, mut new_records) = (issued.clone(), records.clone());
-        change(&mut new_issued, &mut new_records)?;
+        let stored = stored_tokens(client).await?;
+        let (mut issued, mut records) = (stored.issued, stored.records);
+        let before = (issued.clone(), records.clone());
+        change(&mut issued, &mut records)?;
         let mut writes = Vec::new();
-        if new_records != records {
-            writes.push(records_write(access.as_ref(), &new_records).map_err(ControlError::from)?);
+        if records != before.1 {
+            writes.push(records_write(stored.access.as_ref(), &records));
         }
-        if new_issued != issued {
-            writes.push(issued_write(tokens.as_ref(), &new_issued).map_err(ControlError::from)?);
+        if issued != before.0 {
+            writes.push(issued_write(stored.tokens.as_ref(), &issued));
         }
         let mut applied = Applied::Done;
-        for write in &writes {
-            if apply::<Secret, _>(client, write).await? == Applied::Superseded {
+        let writes: Result<Vec<_>, Malformed> = writes.into_iter().collect();
+        for write in writes.map_err(ControlError::from)? {
+            if apply(client, &write).await? == Applied::Superseded {
                 applied = Applied::Superseded;
             }
         }
@@ -282,8 +264,6 @@ pub(crate) async fn change_tokens<E: From<ControlError>>(
     .await
 }
 
-/// Reads the records of a cluster's tokens.
 pub(crate) async fn records(client: &Client) -> Result<Records, ControlError> {
-    let access = secret(client, Records::SECRET).await?;
-    Ok(objects::read_tokens(None, access.as_ref())?.1)
+    Ok(StoredTokens::read(None, read_secret(client, Records::SECRET).await?)?.records)
 }

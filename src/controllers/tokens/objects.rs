@@ -18,13 +18,10 @@ use model::access::ACCESS_ANNOTATION;
 /// Field manager that renders `*-user-data-managed` in OpenShift, and removes headers from it.
 const OPERATOR: &str = "machine-config-operator";
 
-/// The objects as last read.
 pub(super) struct TokenObjects {
     /// Objects of the certificates, with all user data.
     pub(super) cluster: ClusterState,
-    pub(super) tokens: Option<Secret>,
-    pub(super) access: Option<Secret>,
-    /// Requested mode of each pool.
+    pub(super) stored: StoredTokens,
     pub(super) pools: BTreeMap<String, AccessMode>,
 }
 
@@ -52,19 +49,17 @@ impl TokenObjects {
                 ..pointer
             }));
         }
-        let (issued, records) = read_tokens(self.tokens.as_ref(), self.access.as_ref())?;
+        let StoredTokens { issued, records, .. } = self.stored.clone();
         Ok(TokenState { issued, records, pointers, pools: self.pools.clone() })
     }
 
     /// Returns true if nothing must be managed: access is off everywhere, and servers know that.
-    pub(super) fn is_off(&self) -> Result<bool, Malformed> {
-        if self.pools.values().any(|mode| *mode != AccessMode::Off) {
-            return Ok(false);
-        }
-        let (issued, records) = read_tokens(self.tokens.as_ref(), self.access.as_ref())?;
-        let Records { enforced, lacking, unsure, .. } = records;
-        let remembered = issued.enforced.is_empty() && issued.unsure.is_empty();
-        Ok(remembered && enforced.is_empty() && unsure.is_empty() && lacking.is_empty())
+    pub(super) fn is_off(&self) -> bool {
+        let StoredTokens { issued, records, .. } = &self.stored;
+        let closed = [&issued.enforced, &issued.unsure, &records.enforced, &records.unsure];
+        self.pools.values().all(|mode| *mode == AccessMode::Off)
+            && closed.iter().all(|pools| pools.is_empty())
+            && records.lacking.is_empty()
     }
 }
 
@@ -110,16 +105,23 @@ fn read<T: Default>(
     parse(&json.0).map_err(|error| object.malformed(format!("{key}: {error}")))
 }
 
-/// Reads both lists of tokens.
-pub(super) fn read_tokens(
-    tokens: Option<&Secret>,
-    access: Option<&Secret>,
-) -> Result<(Issued, Records), Malformed> {
-    let issued = read(Issued::SECRET, Issued::FILE, tokens, Issued::read)?;
-    Ok((issued, read(Records::SECRET, Records::FILE, access, Records::read)?))
+/// Both Secrets of tokens, and their contents.
+#[derive(Clone)]
+pub(super) struct StoredTokens {
+    pub(super) tokens: Option<Secret>,
+    pub(super) access: Option<Secret>,
+    pub(super) issued: Issued,
+    pub(super) records: Records,
 }
 
-/// The write of the list of tokens.
+impl StoredTokens {
+    pub(super) fn read(tokens: Option<Secret>, access: Option<Secret>) -> Result<Self, Malformed> {
+        let issued = read(Issued::SECRET, Issued::FILE, tokens.as_ref(), Issued::read)?;
+        let records = read(Records::SECRET, Records::FILE, access.as_ref(), Records::read)?;
+        Ok(Self { tokens, access, issued, records })
+    }
+}
+
 pub(super) fn issued_write(
     present: Option<&Secret>,
     issued: &Issued,
@@ -128,7 +130,6 @@ pub(super) fn issued_write(
     json_write(Issued::SECRET, Issued::FILE, description, present, issued)
 }
 
-/// The write of the records for servers.
 pub(super) fn records_write(
     present: Option<&Secret>,
     records: &Records,

@@ -10,10 +10,8 @@ use model::ledger::FailureReport;
 use tokio::sync::mpsc;
 
 use super::kind::Kind;
-use crate::kubernetes::ObjectName;
 use crate::kubernetes::events::Events;
-
-const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
+use crate::kubernetes::{ObjectKind, ObjectName};
 
 /// Publishes each report of a machine of an existing pool, until the sender is gone. A failure is only logged.
 pub(super) async fn publish(
@@ -25,8 +23,8 @@ pub(super) async fn publish(
     let events = Events::new(client, &identity);
     while let Some(FailureReport { pool, node, stage, image, message }) = reports.recv().await {
         let Some(found) = find(&pools, &pool).await else { continue };
-        let object = ObjectName::new("MachineConfigPool", "", &pool);
-        let object = object.reference(API_VERSION, found.uid.as_deref().unwrap_or_default());
+        let object = ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", &pool);
+        let object = object.reference(found.uid.as_deref().unwrap_or_default());
         let of = if image.is_empty() { String::new() } else { format!(" (image: {image})") };
         let note = format!(
             "node {node} reports that its first boot failed at stage {stage:?}: {message}{of}"

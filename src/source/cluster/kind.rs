@@ -12,6 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::kubernetes::client;
+use crate::kubernetes::object_kind::ObjectKind;
 
 /// A kind that is watched: all objects in one namespace, or a single object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,8 +155,8 @@ impl Kind {
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
         let WatchedResource { group, version, kind, plural, namespace, .. } = self.resource();
-        let resource = client::resource(group, version, kind, plural);
-        client::api(client, namespace.unwrap_or_default(), &resource)
+        let kind = ObjectKind::new(group, version, kind, plural);
+        client::api(client, namespace.unwrap_or_default(), &kind)
     }
 
     /// Name of an object in messages.

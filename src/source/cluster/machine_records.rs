@@ -8,14 +8,13 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
 use kube::{Api, Client};
 use model::access::machine::{MachineState, RecordedUse};
-use model::objects::{FIRST_BOOT_MACHINE_VERSION, OPERATOR_NAMESPACE};
-use serde_json::{Map, Value, json};
+use model::objects::OPERATOR_NAMESPACE;
+use serde_json::json;
 use tokio::time::timeout;
 
 use super::kind::{Kind, RawObject};
 use crate::kubernetes::events::Events;
-use crate::kubernetes::write::{Precondition, StatusPatch};
-use crate::kubernetes::{ControlError, ObjectName, api_error};
+use crate::kubernetes::{ControlError, ObjectKind, ObjectName, api_error};
 
 /// Maximum time for a request: a machine waits for it.
 const LONGEST: Duration = Duration::from_secs(3);
@@ -72,23 +71,21 @@ impl MachineRecords {
         recorded: &RecordedUse,
     ) -> Result<MachineState, RecordError> {
         let MachineState { uid, resource_version, .. } = state;
-        let status: Map<String, Value> =
-            [("use".to_owned(), json!(recorded))].into_iter().collect();
-        let (uid, resource_version) = (uid.clone(), resource_version.clone());
-        let patch = StatusPatch { metadata: Precondition { uid, resource_version }, status };
+        let metadata = json!({"uid": uid, "resourceVersion": resource_version});
+        let patch = json!({"metadata": metadata, "status": {"use": recorded}});
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         within(name, self.machines.patch_status(name, &params, &patch)).await
     }
 
     /// Publishes an Event about a machine. A failure is only logged.
     pub(crate) async fn warn(&self, name: &str, uid: &str, reason: &str, note: &str) {
-        let object = object(name).reference(FIRST_BOOT_MACHINE_VERSION, uid);
+        let object = object(name).reference(uid);
         self.events.publish_about(EventType::Warning, reason, &object, note).await;
     }
 }
 
 fn object(name: &str) -> ObjectName {
-    ObjectName::new("FirstBootMachine", OPERATOR_NAMESPACE, name)
+    ObjectName::new(ObjectKind::FIRST_BOOT_MACHINE, OPERATOR_NAMESPACE, name)
 }
 
 async fn within(

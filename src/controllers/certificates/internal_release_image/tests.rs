@@ -3,7 +3,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::KeyAlgorithm;
 use pki::issue::{Signer, Validity, cross_sign, issue_ca, issue_serving};
-use pki::{MAX_CHAIN_BYTES, TrustHolder, VALIDITY, locked_out};
+use pki::{MAX_CHAIN_BYTES, TrustHolder, VALIDITY, issue_pair, locked_out};
+use rcgen::KeyPair;
 use serde_json::json;
 use time::Duration;
 
@@ -87,6 +88,11 @@ fn pair(ca: &Ca, names: &[&str], validity: Duration, age: Duration) -> Secret {
     let validity = Validity { begin: NOW - age - Duration::HOUR, end: NOW - age + validity };
     let leaf = issue_serving(&own, &hosts, ca.signer(), validity).unwrap();
     secret(&[(CERTIFICATE_KEY, &leaf.to_pem()), (PRIVATE_KEY, &own.serialize_pem())])
+}
+
+fn signed(state: &ClusterState) -> Option<StoredPair> {
+    let Issuance { cas, hosts, .. } = issuance(state, NOW).unwrap().ok()?;
+    issue_pair(&cas, &Policy::default(), &hosts, &key(), NOW).unwrap()
 }
 
 fn decided(state: &ClusterState) -> Decision {
@@ -184,7 +190,7 @@ fn what_is_needed_is_waited_for() {
     for (case, state, expected) in cases {
         assert_eq!(decided(&state), expected, "{case}");
         if !matches!(expected, Decision::Absent | Decision::Blocked(Blocker::Secret)) {
-            assert_eq!(sign(&state, &Policy::default(), &key(), NOW).unwrap(), None, "{case}");
+            assert_eq!(signed(&state), None, "{case}");
         }
     }
     let malformed = ClusterState { bundle: Some(ConfigMap::default()), ..good() };
@@ -202,7 +208,7 @@ fn what_is_signed_is_current_and_older_cas_vouch_for_it() {
     let previous = cross.to_pem() + &old.certificate.to_pem() + &old.key.serialize_pem();
     for (previous, length) in [("", 1), (&previous[..], 2)] {
         let mut state = state(&new, previous);
-        let signed = sign(&state, &Policy::default(), &key(), NOW).unwrap().unwrap();
+        let signed = signed(&state).unwrap();
         let chain = Certificate::read_all(&signed.certificates);
         assert_eq!(chain.len(), length);
         let holder = |trusted: &Certificate| TrustHolder {
@@ -243,7 +249,7 @@ fn no_more_is_sent_than_clients_take() {
         old.certificate.to_pem() + &old.key.serialize_pem()
     };
     let previous: String = (0..60).map(older).collect();
-    let signed = sign(&state(&new, &previous), &Policy::default(), &key(), NOW).unwrap().unwrap();
+    let signed = signed(&state(&new, &previous)).unwrap();
     let chain = Certificate::read_all(&signed.certificates);
     let bytes: usize = chain.iter().map(|certificate| certificate.der().len()).sum();
     assert!(
@@ -257,7 +263,7 @@ fn no_more_is_sent_than_clients_take() {
 fn a_pair_that_was_read_without_its_version_is_not_written() {
     let ca = Ca::new(Duration::DAY);
     let good = state(&ca, "");
-    let signed = sign(&good, &Policy::default(), &key(), NOW).unwrap().unwrap();
+    let signed = signed(&good).unwrap();
     let without = |present| ClusterState { release_image_pair: present, ..state(&ca, "") };
     assert!(pair_write(&without(Some(Secret::default())), &signed).is_err());
     assert!(pair_write(&without(None), &signed).is_err());

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-fn cluster_issuer() -> IssuerName {
-    IssuerName { kind: IssuerKind::ClusterIssuer, namespace: String::new(), name: "a".to_owned() }
+fn cluster_issuer() -> ObjectName {
+    ObjectName::new(CLUSTER_ISSUER, "", "a")
 }
 
 #[test]
@@ -31,8 +31,7 @@ fn an_issuer_is_read_with_its_policy() {
     assert_eq!(usages, [Usage::DIGITAL_SIGNATURE, Usage::SERVER_AUTH].into());
     assert_eq!(longest, Duration::from_secs(36 * 3600));
 
-    let of_namespace =
-        IssuerName { kind: IssuerKind::Issuer, namespace: "ns".to_owned(), ..cluster_issuer() };
+    let of_namespace = ObjectName::new(ISSUER, "ns", "a");
     let spec = json!({"signer": {"secret": {"name": "own"}}});
     let read = IssuerSpec::read(&spec, &of_namespace).unwrap();
     assert_eq!(read.signer, SignerSpec::Secret("own".to_owned()));
@@ -57,8 +56,7 @@ fn an_issuer_that_is_not_understood_is_none() {
         let error = IssuerSpec::read(&spec, &cluster_issuer()).unwrap_err();
         assert!(error.contains(expected), "{spec}: {error}");
     }
-    let of_namespace =
-        IssuerName { kind: IssuerKind::Issuer, namespace: "ns".to_owned(), ..cluster_issuer() };
+    let of_namespace = ObjectName::new(ISSUER, "ns", "a");
     let spec = json!({"signer": {"machineConfigServer": {}}});
     let error = IssuerSpec::read(&spec, &of_namespace).unwrap_err();
     assert_eq!(error, "only a ClusterIssuer can use the server's signing CA");
@@ -71,7 +69,7 @@ fn a_ca_beyond_the_cluster_is_read_from_an_issuer_of_its_own_or_from_a_signer() 
         "senderKID": "4711", "secretRef": {"name": "a"}, "allowSHA1": true,
         "certSecretRef": {"name": "b", "cacertRef": "https.crt", "trustedRef": "roots.crt"},
     });
-    let of_its_own = IssuerName { kind: IssuerKind::CmpV2Issuer, ..cluster_issuer() };
+    let of_its_own = ObjectName::new(CMPV2_ISSUER, "", "a");
     let mut whole = fields.clone();
     whole["policy"] = json!({"dnsNames": ["*"]});
     let read = IssuerSpec::read(&whole, &of_its_own).unwrap();
@@ -93,7 +91,7 @@ fn a_ca_beyond_the_cluster_is_read_from_an_issuer_of_its_own_or_from_a_signer() 
 
 #[test]
 fn without_a_password_a_pair_signs_and_what_nobody_names_has_its_usual_key() {
-    let of_its_own = IssuerName { kind: IssuerKind::CmpV2Issuer, ..cluster_issuer() };
+    let of_its_own = ObjectName::new(CMPV2_ISSUER, "", "a");
     let read = |spec: Value| match IssuerSpec::read(&spec, &of_its_own)?.signer {
         SignerSpec::Upstream(upstream) => Ok(*upstream),
         other => Err(format!("{other:?}")),

@@ -10,12 +10,11 @@ use kube::Client;
 
 use super::super::NAMESPACE;
 use super::names::{CA, DISTRUST, FORCE, ROTATE, SERVING};
-use super::state::{ClusterState, asks_with_force, to_distrust};
+use super::state::{ClusterState, requests_force, to_distrust};
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::write::{ObjectName, SecretWrite};
 use crate::kubernetes::{ControlError, Malformed};
 
-/// A request of an administrator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdministratorRequest {
     /// A new CA or serving pair.
@@ -31,49 +30,47 @@ pub(crate) enum AdministratorRequest {
     Distrust(Vec<String>),
 }
 
-/// Writes a request. If the Secret has changed since `state` was read, nothing is written.
-pub(crate) async fn ask(
-    client: &Client,
-    state: &ClusterState,
-    ask: &AdministratorRequest,
-) -> Result<Applied, ControlError> {
-    let (name, key) = match ask {
-        AdministratorRequest::Rotation { secret, .. } => (*secret, ROTATE),
-        AdministratorRequest::Distrust(_) => (CA, DISTRUST),
-    };
-    let present = if name == SERVING { &state.serving } else { &state.ca };
-    apply::<Secret, _>(client, &annotation_write(name, present.as_ref(), key, ask)?).await
-}
+impl AdministratorRequest {
+    /// Writes the request. If the Secret has changed since `state` was read, nothing is written.
+    pub(crate) async fn apply(
+        &self,
+        client: &Client,
+        state: &ClusterState,
+    ) -> Result<Applied, ControlError> {
+        let present = match self {
+            Self::Rotation { secret: SERVING, .. } => &state.serving,
+            Self::Rotation { .. } | Self::Distrust(_) => &state.ca,
+        };
+        apply(client, &self.write(present.as_ref())?).await
+    }
 
-fn annotation_write(
-    name: &str,
-    present: Option<&Secret>,
-    key: &str,
-    ask: &AdministratorRequest,
-) -> Result<SecretWrite, Malformed> {
-    let object = ObjectName::secret(NAMESPACE, name);
-    let present = present.ok_or_else(|| object.malformed("not found"))?;
-    let annotations = [(key.to_owned(), value(present, ask))].into();
-    SecretWrite::patch(object, &present.metadata, annotations, BTreeMap::new())
-}
+    fn write(&self, present: Option<&Secret>) -> Result<SecretWrite, Malformed> {
+        let (name, key) = match self {
+            Self::Rotation { secret, .. } => (*secret, ROTATE),
+            Self::Distrust(_) => (CA, DISTRUST),
+        };
+        let object = ObjectName::secret(NAMESPACE, name);
+        let present = present.ok_or_else(|| object.malformed("not found"))?;
+        let annotations = [(key.to_owned(), self.value(present))].into();
+        SecretWrite::patch(object, &present.metadata, annotations, BTreeMap::new())
+    }
 
-/// The annotation's new value, which keeps earlier requests that are not done.
-fn value(present: &Secret, ask: &AdministratorRequest) -> String {
-    match ask {
-        AdministratorRequest::Rotation { value, is_forced, .. }
-            if *is_forced || asks_with_force(present) =>
-        {
-            format!("{value} {FORCE}")
-        }
-        AdministratorRequest::Rotation { value, .. } => value.clone(),
-        AdministratorRequest::Distrust(fingerprints) => {
-            let mut listed = to_distrust(present);
-            for fingerprint in fingerprints {
-                if !listed.contains(fingerprint) {
-                    listed.push(fingerprint.clone());
-                }
+    /// The annotation's new value, which keeps earlier requests that are not done.
+    fn value(&self, present: &Secret) -> String {
+        match self {
+            Self::Rotation { value, is_forced, .. } if *is_forced || requests_force(present) => {
+                format!("{value} {FORCE}")
             }
-            listed.join(",")
+            Self::Rotation { value, .. } => value.clone(),
+            Self::Distrust(fingerprints) => {
+                let mut listed = to_distrust(present);
+                for fingerprint in fingerprints {
+                    if !listed.contains(fingerprint) {
+                        listed.push(fingerprint.clone());
+                    }
+                }
+                listed.join(",")
+            }
         }
     }
 }
@@ -105,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_was_distrusted_before_stays_listed_and_nothing_is_listed_twice() {
-        let ask = AdministratorRequest::Distrust(vec!["b".to_owned(), "c".to_owned()]);
+        let request = AdministratorRequest::Distrust(vec!["b".to_owned(), "c".to_owned()]);
         for (before, after) in [
             (None, "b,c"),
             (Some(""), "b,c"),
@@ -113,7 +110,7 @@ mod tests {
             (Some("a,\n b ,x y"), "a,b,x y,c"),
         ] {
             let before: Vec<_> = before.map(|list| (DISTRUST, list)).into_iter().collect();
-            assert_eq!(value(&secret(&before), &ask), after);
+            assert_eq!(request.value(&secret(&before)), after);
         }
     }
 
@@ -127,13 +124,13 @@ mod tests {
             (vec![forced], false, "now --force"),
             (vec![forced, (ROTATED, "before --force")], false, "now"),
         ] {
-            assert_eq!(value(&secret(&annotations), &rotation(is_forced)), expected);
+            assert_eq!(rotation(is_forced).value(&secret(&annotations)), expected);
         }
     }
 
     #[test]
     fn a_request_has_the_secret_that_was_read_as_its_precondition() {
-        let write = annotation_write(CA, Some(&secret(&[])), ROTATE, &rotation(false));
+        let write = rotation(false).write(Some(&secret(&[])));
         let Ok(ObjectWrite { change: Change::Patch(patch), .. }) = write else {
             panic!("it is patched")
         };
@@ -141,7 +138,7 @@ mod tests {
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
         assert_eq!(patch["metadata"]["uid"], "u");
         assert_eq!(patch["metadata"]["annotations"][ROTATE], "now");
-        let error = annotation_write(CA, None, ROTATE, &rotation(false)).err().unwrap();
+        let error = rotation(false).write(None).err().unwrap();
         assert!(error.to_string().ends_with("machine-config-server-ca: not found"), "{error}");
     }
 }

@@ -1,0 +1,40 @@
+//! Objects for the issuer. Only their status is written, and other fields stay unchanged.
+
+use kube::api::DynamicObject;
+use kube::{Client, ResourceExt as _};
+use serde_json::Value;
+
+use crate::kubernetes::apply::{Applied, apply_status, list_custom};
+use crate::kubernetes::write::Precondition;
+use crate::kubernetes::{ControlError, ObjectKind, ObjectName};
+
+/// An object as it was read.
+pub(super) struct Listed {
+    pub(super) name: ObjectName,
+    pub(super) object: DynamicObject,
+}
+
+impl Listed {
+    /// Lists all objects of a kind, none if the cluster does not have it.
+    pub(super) async fn all(
+        client: &Client,
+        kind: &'static ObjectKind,
+    ) -> Result<Vec<Self>, ControlError> {
+        let objects = list_custom(client, &ObjectName::new(kind, "", "*")).await?;
+        let named = |object: DynamicObject| {
+            let namespace = object.namespace().unwrap_or_default();
+            Self { name: ObjectName::new(kind, &namespace, &object.name_any()), object }
+        };
+        Ok(objects.into_iter().map(named).collect())
+    }
+
+    /// Sets fields of the status, in the version that was read.
+    pub(super) async fn write_status(
+        &self,
+        client: &Client,
+        fields: &Value,
+    ) -> Result<Applied, ControlError> {
+        let precondition = Precondition::of(&self.name, &self.object.metadata)?;
+        apply_status(client, &self.name, &precondition, fields).await
+    }
+}
