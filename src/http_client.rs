@@ -17,7 +17,6 @@ pub(crate) struct HttpConnection {
 }
 
 impl HttpConnection {
-    /// Starts HTTP/1.1 on `stream`.
     pub(crate) async fn new<S>(stream: S) -> anyhow::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

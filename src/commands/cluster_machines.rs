@@ -18,7 +18,8 @@ use super::certificate_texts::date;
 use crate::controllers::NAMESPACE;
 use crate::kubernetes::ObjectKind;
 use crate::kubernetes::client::{self, reason};
-use crate::kubernetes::watch::{ObjectSeen, ObjectWatch};
+use crate::kubernetes::seen::ObjectSeen;
+use crate::kubernetes::watch::ObjectWatch;
 
 /// Maximum time for the controller to make a token.
 const LONGEST: Duration = Duration::from_secs(30);

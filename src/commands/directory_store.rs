@@ -19,7 +19,7 @@ use super::print_line;
 use super::rendering::read_manifests;
 use super::state_store::{ChangeTokens, ObservedState, StateStore};
 use crate::store::state_directory::{Reconciled, StateDirectory};
-use crate::store::unreadable::Unreadable;
+use crate::store::state_error::Unreadable;
 
 pub(super) struct DirectoryStore(StateDirectory);
 

@@ -17,6 +17,7 @@ use time::OffsetDateTime;
 use super::cluster_machines::{ClusterMachines, secret_name};
 use super::{print_line, print_stderr};
 use crate::controllers::NAMESPACE;
+use crate::files::owners::Reader;
 use crate::files::replace::{self, PUBLIC};
 use crate::store::machine_files::WantedMachine;
 use crate::store::state_directory::StateDirectory;
@@ -123,7 +124,7 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
     state.keep_machine(wanted, None, (&place.0, place.1), now)?;
     let overlay = overlay.map(|config| overlay_lines(&config)).transpose()?;
     let text = manifest_of(name, pool, addresses) + &overlay.unwrap_or_default();
-    replace::replace(&manifest, text.as_bytes(), PUBLIC)?;
+    replace::replace(&manifest, text.as_bytes(), PUBLIC, Reader::Directory)?;
     print_line(&format!("wrote {}", manifest.display()));
     let path = state.machine_pointer_path(name);
     let text = std::fs::read(&path).with_context(|| path.display().to_string())?;

@@ -37,6 +37,7 @@ use crate::serving::live_reads::LiveReads;
 use crate::serving::pair_secret::until_mounted;
 use crate::serving::publish::{Publisher, ServedInputs};
 use crate::serving::serving_pair::{ServedChain, ServingPair};
+use crate::source::cluster::{NamedSecret, failure_events, nodes};
 use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
@@ -192,12 +193,14 @@ async fn open(
     source: source::Settings,
     after: Option<Duration>,
     publisher: &Publisher,
-) -> Result<(Source, Option<Inputs>, Option<LiveReads>), source::SourceError> {
+) -> anyhow::Result<(Source, Option<Inputs>, Option<LiveReads>)> {
     let _progress = Progress::start("reading the inputs");
     let (mut source, first) = Source::open(source).await?;
     let live_reads = after.map(|after| {
         let (live_reads, requests) = LiveReads::new(after, publisher.live_reads());
-        source.take_live_requests(requests);
+        if let Source::Cluster(cluster) = &mut source {
+            cluster.live_requests = Some(requests);
+        }
         live_reads
     });
     Ok((source, first, live_reads))
@@ -205,19 +208,20 @@ async fn open(
 
 /// Follows the cluster's nodes, if there is a cluster. Returns their index.
 fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> NodeIndex {
-    let nodes = NodeIndex::default();
+    let index = NodeIndex::default();
     if let Some(cluster) = source.cluster() {
-        let follow = cluster.follow_nodes(nodes.clone(), reporting.clone());
+        let follow = nodes::follow(cluster.client(), index.clone(), reporting.clone());
         tasks.spawn("the task that follows nodes", follow);
     }
-    nodes
+    index
 }
 
 /// Publishes reports of failed first boots, if there is a cluster. Returns their receiver.
 fn take_reports(tasks: &mut Tasks, source: &Source) -> mpsc::Sender<FailureReport> {
     let (sender, reports) = mpsc::channel(MAX_WAITING_REPORTS);
     if let Some(cluster) = source.cluster() {
-        let publish = cluster.publish_failures(super::process_name('_'), reports);
+        let identity = super::process_name('_');
+        let publish = failure_events::publish(cluster.client(), identity, reports);
         tasks.spawn("what publishes failed first boots", publish);
     }
     sender
@@ -249,7 +253,8 @@ fn follow_pair(
     let chain = pair.served_chain();
     let secret = secret.filter(|_| !pair.active().has_files());
     if let Some((name, cluster)) = secret.zip(source.cluster()) {
-        let follow = until_mounted(cluster.secret(name), pair.active(), reporting.clone());
+        let secret = NamedSecret::new(cluster.client(), name);
+        let follow = until_mounted(secret, pair.active(), reporting.clone());
         tasks.spawn("the task that waits for the serving certificate", follow);
     }
     tasks.spawn("the task that follows the serving certificate", pair.follow());

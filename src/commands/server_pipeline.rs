@@ -25,6 +25,7 @@ use crate::serving::token_cache::TokenCache;
 use crate::serving::token_issuer::TokenIssuer;
 use crate::serving::token_keeper::TokenKeeper;
 use crate::source::Source;
+use crate::source::cluster::access;
 use crate::telemetry::Reporting;
 
 /// Managers of approvals and of the state directory, if there is one.
@@ -126,7 +127,7 @@ pub(super) fn follow_source(
         tasks.spawn("the task that follows the keys of signed tokens", follow);
     }
     if let Some(cluster) = source.cluster() {
-        let follow = cluster.follow_tokens(are_known, records, reporting.clone());
+        let follow = access::follow(cluster.client(), are_known, records, reporting.clone());
         let mut needs_tokens = pipeline.needs_tokens();
         tasks.spawn("the task that follows tokens", async move {
             // The pipeline runs as long as the server.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::Event;
 
-use crate::kubernetes::watch::WatchEvent;
 use crate::sync::lock;
 
 /// Metadata by name, without its managed fields.
@@ -33,20 +33,19 @@ impl MetadataCache {
     }
 
     /// Takes in what the watch saw.
-    pub(super) fn take(&self, event: &WatchEvent<PartialObjectMeta<DynamicObject>>) {
+    pub(super) fn take(&self, event: &Event<PartialObjectMeta<DynamicObject>>) {
         let mut state = lock(&self.0);
         match event {
-            WatchEvent::ListBegins => state.listing.clear(),
-            WatchEvent::Listed(object) => insert(&mut state.listing, object),
-            WatchEvent::Synced => {
+            Event::Init => state.listing.clear(),
+            Event::InitApply(object) => insert(&mut state.listing, object),
+            Event::InitDone => {
                 state.objects = take(&mut state.listing);
                 state.is_listed = true;
             }
-            WatchEvent::Applied(object) => insert(&mut state.objects, object),
-            WatchEvent::Deleted(object) => {
+            Event::Apply(object) => insert(&mut state.objects, object),
+            Event::Delete(object) => {
                 state.objects.remove(object.metadata.name.as_deref().unwrap_or_default());
             }
-            WatchEvent::Works | WatchEvent::Failed(_) => {}
         }
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use pki::MAX_STEPS;
 use time::OffsetDateTime;
@@ -172,16 +173,17 @@ async fn follow(
     let only = Some(object.name.as_str()).filter(|name| *name != "*");
     let mut watch = Watch::new(api, only);
     loop {
-        let event = watch.next().await;
-        if let Some(cache) = &cache {
-            cache.take(&event);
-        }
-        match event {
-            WatchEvent::ListBegins | WatchEvent::Listed(_) => {}
-            WatchEvent::Synced => wake.notify_one(),
-            WatchEvent::Applied(_) | WatchEvent::Deleted(_) => {
-                health.watch_works(&object);
-                wake.notify_one();
+        match watch.next().await {
+            WatchEvent::Seen(event) => {
+                if let Some(cache) = &cache {
+                    cache.take(&event);
+                }
+                if matches!(event, Event::Apply(_) | Event::Delete(_)) {
+                    health.watch_works(&object);
+                }
+                if !matches!(event, Event::Init | Event::InitApply(_)) {
+                    wake.notify_one();
+                }
             }
             WatchEvent::Works => health.watch_works(&object),
             WatchEvent::Failed(failure) => health.watch_failed(&object, &failure),

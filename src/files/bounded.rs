@@ -1,11 +1,13 @@
-//! Reads files of other parties within bounds.
+//! Reads files of other parties within bounds, and directories.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
+
+use super::replace::FileError;
 
 /// Maximum size of a file in bytes. The API server's own limit for an object is 1.5 MiB.
 pub(crate) const MAX_BYTES: u64 = 64 << 20;
@@ -17,6 +19,34 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("is larger than {} MiB", MAX_BYTES >> 20)));
     }
     Ok(bytes)
+}
+
+/// Reads a file as [`read`] does, `None` if it does not exist.
+pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+    if_there(path, read(path))
+}
+
+/// Converts "not found" to `None`.
+pub(crate) fn if_there<T>(path: &Path, result: io::Result<T>) -> Result<Option<T>, FileError> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some).map_err(FileError::at(path)),
+    }
+}
+
+/// Paths of the entries of a directory.
+pub(crate) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Paths of the entries of a directory; none if it does not exist.
+pub(crate) fn entries_if_there(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
+    Ok(if_there(directory, entries(directory))?.unwrap_or_default())
+}
+
+/// Removes a file, unless it does not exist.
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), FileError> {
+    if_there(path, std::fs::remove_file(path)).map(drop)
 }
 
 /// Reads the first `most` bytes of a regular file.

@@ -18,36 +18,21 @@ use crate::files::owners::Reader;
 /// Name of the locked file.
 pub(crate) const LOCK: &str = ".lock";
 
-/// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Wait after which a person is informed.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Reasons why a directory is not locked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LockError {
-    /// Another process holds the lock.
     #[error(
         "{}: another process has held this lock for {seconds} s, and nothing was changed; find it \
             with `lslocks`, and try again when it has ended",
         path.display()
     )]
-    Held {
-        /// Path of the locked file.
-        path: PathBuf,
-        /// Duration of the wait.
-        seconds: u64,
-    },
-    /// The file cannot be opened or locked.
-    #[error("{}: {error}", path.display())]
-    Open {
-        path: PathBuf,
-        /// Error of the operating system.
-        error: io::Error,
-    },
-    /// The file cannot be created.
+    Held { path: PathBuf, seconds: u64 },
+    /// The file cannot be created, opened or locked.
     #[error(transparent)]
-    Make(#[from] FileError),
+    File(#[from] FileError),
 }
 
 /// Exclusive access to a directory while it is changed.
@@ -83,14 +68,13 @@ impl DirectoryLock {
         timeout: LockTimeout,
     ) -> Result<Self, LockError> {
         let path = directory.join(LOCK);
-        let failed = |error| LockError::Open { path: path.clone(), error };
         let Some(file) = open(directory, &path, reader)? else { return Ok(Self { _file: None }) };
         let started = Instant::now();
         let mut tell = timeout.tell;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { _file: Some(file) }),
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::Error(error)) => return Err(FileError::at(&path)(error).into()),
                 Err(TryLockError::WouldBlock) => {}
             }
             let waited = started.elapsed();
@@ -119,7 +103,7 @@ fn open(directory: &Path, path: &Path, reader: Reader) -> Result<Option<File>, L
         }
         found => found,
     };
-    found.map(Some).map_err(|error| LockError::Open { path: path.to_owned(), error })
+    Ok(Some(found.map_err(FileError::at(path))?))
 }
 
 #[cfg(test)]

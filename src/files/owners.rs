@@ -22,7 +22,6 @@ const GROUP_AND_OTHERS: u32 = 0o077;
 /// Bits of an old mode that are kept: none to execute, none to write for others.
 const KEPT: u32 = 0o664;
 
-/// A file's owner, group and permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) uid: u32,
@@ -61,7 +60,6 @@ pub(crate) enum Reader {
     Itself,
     /// The owner of the directory, if root writes there.
     Directory,
-    /// A known user.
     User(User),
 }
 
@@ -191,7 +189,6 @@ fn preserved_mode(before: u32, mode: u32) -> u32 {
     if is_private && was_public { mode } else { before & KEPT | OWNER_READS }
 }
 
-/// Returns `true` if the group of a file with this mode matters.
 pub(crate) fn group_matters(mode: u32) -> bool {
     (mode >> 3 & 0o7) & !(mode & 0o7) != 0
 }

@@ -3,6 +3,7 @@
 //! The crate tempfile is not used: its names are random, so that files would pile up after crashes, and it syncs
 //! neither the file nor its directory.
 
+use std::error::Error;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{
@@ -19,8 +20,20 @@ use crate::files::owners::{Process, Reader, Status, User, WantedStatus, wanted};
 #[error("{}: {error}", path.display())]
 pub struct FileError {
     pub path: PathBuf,
-    /// Error of the operating system.
+    /// Error of the operating system, or what is wrong with the contents.
     pub error: io::Error,
+}
+
+impl FileError {
+    /// Converts an error to one of `path`, for `map_err`.
+    pub(crate) fn at<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> Self {
+        move |error| Self { path: path.to_owned(), error: error.into() }
+    }
+
+    /// Creates an error that is none of the operating system.
+    pub(crate) fn other(path: &Path, reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { path: path.to_owned(), error: io::Error::other(reason) }
+    }
 }
 
 /// Mode of files that only their owner reads.
@@ -29,20 +42,9 @@ pub(crate) const PRIVATE: u32 = 0o600;
 pub(crate) const PUBLIC: u32 = 0o644;
 
 /// Replaces a file atomically: a reader sees the old contents or the new ones, and after a crash one of them is there.
-/// Owner, group and mode stay. A new file has `mode`, and belongs to the directory's owner if root creates it. If the
-/// owner cannot be kept, nothing changes.
-pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
-    replace_for(path, contents, mode, Reader::Directory)
-}
-
-/// Replaces a file as [`replace`] does, if only this process reads it after a restart: a file of another user changes
-/// its owner.
-pub(crate) fn replace_own(path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
-    replace_for(path, contents, mode, Reader::Itself)
-}
-
-/// Replaces a file as [`replace`] does, for `reader`.
-pub(crate) fn replace_for(
+/// Owner, group and mode stay, except that a file of another user becomes this process's own if [`Reader::Itself`] reads
+/// it. A new file has `mode`, and belongs to `reader` if root creates it. If the owner cannot be kept, nothing changes.
+pub(crate) fn replace(
     path: &Path,
     contents: &[u8],
     mode: u32,
@@ -55,8 +57,7 @@ pub(crate) fn replace_for(
     if is_as_wanted(path, contents, wanted) {
         return Ok(());
     }
-    try_replace(path, directory, contents, wanted)
-        .map_err(|error| FileError { path: path.to_owned(), error })
+    try_replace(path, directory, contents, wanted).map_err(FileError::at(path))
 }
 
 /// Creates an empty file for `reader`, if it is missing.
@@ -69,26 +70,20 @@ pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), F
             // The file could not be given to its owner. If it cannot be removed either, the server reports it as
             // unreadable.
             let _ = std::fs::remove_file(path);
-            Err(FileError { path: path.to_owned(), error })
+            Err(FileError::at(path)(error))
         }
         Ok(()) => Ok(()),
     }
 }
 
-/// Creates a directory and its parents, readable only by their owner: if root creates it, by the owner of the existing
-/// parent.
-pub(crate) fn create_directory(path: &Path) -> Result<(), FileError> {
-    create_directory_for(path, Reader::Directory)
-}
-
-/// Creates directories as [`create_directory`] does, for `reader`.
-pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), FileError> {
+/// Creates a directory and its parents for `reader`, readable only by their owner.
+pub(crate) fn create_directory(path: &Path, reader: Reader) -> Result<(), FileError> {
     if path.is_dir() {
         return Ok(());
     }
     let above = directory_of(path);
     if above != path {
-        create_directory_for(above, reader)?;
+        create_directory(above, reader)?;
     }
     let process = Process::current();
     let made = match DirBuilder::new().mode(0o700).create(path) {
@@ -98,7 +93,7 @@ pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), Fi
             _ => Ok(()),
         }),
     };
-    made.map_err(|error| FileError { path: path.to_owned(), error })
+    made.map_err(FileError::at(path))
 }
 
 /// Changes the owner of a directory that this process has just created.
@@ -200,8 +195,8 @@ mod tests {
     fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
-        replace(&path, b"old", PUBLIC).unwrap();
-        replace(&path, b"new", PRIVATE).unwrap();
+        replace(&path, b"old", PUBLIC, Reader::Directory).unwrap();
+        replace(&path, b"new", PRIVATE, Reader::Directory).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, PRIVATE);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -215,7 +210,7 @@ mod tests {
         std::fs::write(&elsewhere, "theirs").unwrap();
         let prepared = directory.path().join(format!(".key.{}", std::process::id()));
         std::os::unix::fs::symlink(&elsewhere, &prepared).unwrap();
-        replace(&path, b"ours", PRIVATE).unwrap();
+        replace(&path, b"ours", PRIVATE, Reader::Directory).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"ours");
         assert_eq!(std::fs::read(&elsewhere).unwrap(), b"theirs");
     }
@@ -224,9 +219,9 @@ mod tests {
     fn a_new_directory_is_its_owners_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a/b");
-        create_directory(&path).unwrap();
+        create_directory(&path, Reader::Directory).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        create_directory(&path).unwrap();
+        create_directory(&path, Reader::Directory).unwrap();
     }
 
     #[test]
@@ -234,15 +229,17 @@ mod tests {
         use std::os::unix::fs::MetadataExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
-        replace(&path, b"same", PUBLIC).unwrap();
+        replace(&path, b"same", PUBLIC, Reader::Directory).unwrap();
         let before = path.metadata().unwrap().ino();
-        replace(&path, b"same", PUBLIC).unwrap();
+        replace(&path, b"same", PUBLIC, Reader::Directory).unwrap();
         assert_eq!(path.metadata().unwrap().ino(), before);
     }
 
     #[test]
     fn an_error_names_the_file() {
-        let error = replace(Path::new("/nowhere/at/all"), b"", PUBLIC).unwrap_err().to_string();
+        let error = replace(Path::new("/nowhere/at/all"), b"", PUBLIC, Reader::Directory)
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("/nowhere/at/all: "), "{error}");
     }
 }

@@ -9,7 +9,6 @@ use nix::sys::stat::FileStat;
 /// Resolution of file system times: a younger stamp can be that of a later change, too.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
-/// A file's identity, size and times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     device: u64,

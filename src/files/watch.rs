@@ -38,7 +38,6 @@ const SILENT: [i64; 7] =
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scanned {
-    /// Everything was read.
     Settled,
     /// Everything was read, and some of it is outside of the watched directories, without notifications.
     SettledElsewhere,
@@ -70,7 +69,6 @@ struct Directory {
     watched: Option<(u64, u64)>,
     /// Device and inode of the watched parent, if the path leads through a link.
     parent: Option<(u64, u64)>,
-    /// True if the file system notifies of changes.
     is_reported: bool,
 }
 
@@ -168,7 +166,6 @@ impl DirectoryWatch {
         }
     }
 
-    /// Returns `true` if all directories have notifications.
     fn is_reported(&self) -> bool {
         let is_reported =
             |directory: &Directory| directory.watched.is_some() && directory.is_reported;
@@ -230,7 +227,6 @@ pub(crate) struct WatchedListing {
 }
 
 impl WatchedListing {
-    /// Lists the directory again.
     pub(crate) fn read(&mut self, directory: &Path) {
         self.files = listing(directory);
     }
@@ -257,7 +253,6 @@ impl WatchedListing {
     }
 }
 
-/// Files of a directory, with the time of their change.
 fn listing(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let changed = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();

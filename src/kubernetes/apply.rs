@@ -29,7 +29,6 @@ pub(crate) type CustomWrite = ObjectWrite<DynamicObject, ()>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Applied {
-    /// The write succeeded.
     Done,
     /// Another client has changed the object, so that a new plan is needed.
     Superseded,
@@ -105,7 +104,6 @@ where
     apply_by(&Api::namespaced(client.clone(), &write.object.namespace), write).await
 }
 
-/// Applies a write to an object of a custom resource.
 pub(crate) async fn apply_custom(
     client: &Client,
     write: &CustomWrite,

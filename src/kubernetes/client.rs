@@ -14,17 +14,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum silence on a connection. The API server ends watches sooner.
 const READ_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// Reasons why no client can be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig is unusable.
     #[error("--kubeconfig {}: {}", path.display(), reason(error))]
-    Kubeconfig {
-        path: PathBuf,
-        /// Fault of the file.
-        error: KubeconfigError,
-    },
-    /// There is no kubeconfig, and no service account of a pod.
+    Kubeconfig { path: PathBuf, error: KubeconfigError },
     #[error("no --kubeconfig is given, and there is no service account: {}", reason(.0))]
     NoServiceAccount(InClusterError),
     /// The credentials or CAs are unusable.

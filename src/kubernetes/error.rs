@@ -5,7 +5,6 @@ use pki::IssueError;
 use crate::kubernetes::client::reason;
 use crate::kubernetes::write::{Malformed, ObjectName};
 
-/// Reasons why a controller fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
     /// The API server refused, or is unreachable.
@@ -14,32 +13,22 @@ pub(crate) enum ControlError {
     /// An object is malformed, and nothing is derived from it.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// A certificate cannot be issued.
     #[error(transparent)]
     Issue(#[from] IssueError),
-    /// The random generator failed, so that there is no token.
     #[error("the system has no randomness for a new token")]
     NoRandomness,
-    /// Another controller renders the pools.
     #[error(
         "{0} has replicas and renders the pools: nothing is written; remove --render-pools or that operator"
     )]
     RenderedBy(ObjectName),
-    /// Other clients changed the object before each attempt.
     #[error("{object}: other clients changed it {tries} times in a row; run the command again")]
-    Contended {
-        /// Object of the write.
-        object: ObjectName,
-        /// Number of attempts.
-        tries: usize,
-    },
+    Contended { object: ObjectName, tries: usize },
     /// The plan does not settle.
     #[error("not finished after many steps")]
     Endless,
     /// A task that runs forever has ended.
     #[error("a watch for the {subject} ended: {reason}")]
     Ended {
-        /// Purpose of the task.
         subject: &'static str,
         /// Reason, as far as it is known.
         reason: String,

@@ -9,7 +9,6 @@ use super::write::ObjectName;
 /// Maximum length of a note in bytes.
 const MAX_BYTES: usize = 1024;
 
-/// Publishes events of this process.
 pub(crate) struct Events {
     client: Client,
     reporter: Reporter,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::error::{ControlError, api_reason};
-use super::watch::{Cause, Failure};
+use super::seen::{Cause, Failure};
 use super::write::{Malformed, ObjectName};
 use crate::telemetry::ControllerMetrics;
 use crate::telemetry::conditions::{Condition, Status};

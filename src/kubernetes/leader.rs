@@ -25,11 +25,7 @@ const RENEWAL: Duration = Duration::from_secs(5);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Interval between reads by candidates, and between the holder's retries.
 const PERIOD: Duration = Duration::from_secs(2);
-/// Next step of an administrator if the Lease cannot be renewed.
-const FIX: &str =
-    "check the API server and the network to it; another replica takes over meanwhile";
 
-/// A candidate for a Lease.
 pub(crate) struct LeaderElector {
     leases: Api<Lease>,
     object: ObjectName,
@@ -63,25 +59,26 @@ impl LeaderElector {
         }
     }
 
-    /// Renews the Lease until it is lost.
     pub(crate) async fn keep(&self) {
         let mut renewed = Instant::now();
         let mut wait = RENEWAL;
         loop {
             tokio::time::sleep(wait).await;
             wait = PERIOD;
-            match tokio::time::timeout(PERIOD, self.renew()).await {
-                Ok(Ok(true)) => (renewed, wait) = (Instant::now(), RENEWAL),
-                Ok(Ok(false)) => return,
-                Ok(Err(error)) => tracing::warn!(%error, fix = FIX, "cannot renew the Lease"),
-                Err(_) => {
-                    tracing::warn!(
-                        error = "no answer in time",
-                        fix = FIX,
-                        "cannot renew the Lease"
-                    );
+            let error = match tokio::time::timeout(PERIOD, self.renew()).await {
+                Ok(Ok(true)) => {
+                    (renewed, wait) = (Instant::now(), RENEWAL);
+                    continue;
                 }
-            }
+                Ok(Ok(false)) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer in time".to_owned(),
+            };
+            tracing::warn!(
+                %error,
+                fix = "check the API server and the network to it; another replica takes over meanwhile",
+                "cannot renew the Lease"
+            );
             if renewed.elapsed() > DEADLINE {
                 return;
             }

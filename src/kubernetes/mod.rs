@@ -8,6 +8,7 @@ mod health;
 pub(crate) mod leader;
 pub(crate) mod lease;
 pub(crate) mod object_kind;
+pub(crate) mod seen;
 pub(crate) mod watch;
 pub(crate) mod write;
 

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::client::reason;
+use super::seen::{Cause, Failure, ObjectSeen};
 use crate::backoff::Backoff;
 
 /// Time for which the API server keeps a watch open, and so the maximum time for which a silently broken connection is
@@ -29,49 +30,15 @@ const STARTED: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) enum WatchEvent<K> {
-    /// A list begins, which replaces all known objects.
-    ListBegins,
-    /// An object of the list.
-    Listed(K),
-    /// The list is complete: all objects are known.
-    Synced,
-    /// An object is new or changed.
-    Applied(K),
-    Deleted(K),
+    /// A part of a list, which replaces all known objects, or a change of an object.
+    Seen(Event<K>),
     /// Nothing has changed since the list, and the watch works.
     Works,
     /// The watch failed, and restarts after a wait.
     Failed(Failure),
 }
 
-/// Reason why a watch fails.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// The API server's message, or the reason why it is unreachable, in one line.
-    pub(crate) reason: String,
-    pub(crate) cause: Cause,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// The API server does not have the kind.
-    NoSuchKind,
-    /// This process lacks the permission.
-    Forbidden,
-    /// The API server is in trouble, or unreachable.
-    Other,
-}
-
 impl Failure {
-    /// The next step of an administrator, for log lines.
-    pub(crate) fn fix(&self) -> &'static str {
-        match self.cause {
-            Cause::NoSuchKind => "install the CustomResourceDefinition of this kind",
-            Cause::Forbidden => "grant the service account list and watch of this kind",
-            Cause::Other => "check the API server and the network to it",
-        }
-    }
-
     fn of(error: &watcher::Error) -> Self {
         let status = match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -150,32 +117,22 @@ where
             };
             // kube's stream does not end.
             match event.unwrap_or(Err(watcher::Error::NoResourceVersion)) {
-                Ok(event) => return self.take(event),
+                Ok(event) => {
+                    self.note(&event);
+                    return WatchEvent::Seen(event);
+                }
                 Err(error) if self.is_resumed(&error) => {}
                 Err(error) => return WatchEvent::Failed(self.fail(&error)),
             }
         }
     }
 
-    fn take(&mut self, event: Event<K>) -> WatchEvent<K> {
+    fn note(&mut self, event: &Event<K>) {
         match event {
-            Event::Init => {
-                self.stage = Stage::Listing;
-                WatchEvent::ListBegins
-            }
-            Event::InitApply(object) => WatchEvent::Listed(object),
-            Event::InitDone => {
-                self.stage = Stage::Listed(Instant::now() + STARTED);
-                WatchEvent::Synced
-            }
-            Event::Apply(object) => {
-                self.works();
-                WatchEvent::Applied(object)
-            }
-            Event::Delete(object) => {
-                self.works();
-                WatchEvent::Deleted(object)
-            }
+            Event::Init => self.stage = Stage::Listing,
+            Event::InitApply(_) => {}
+            Event::InitDone => self.stage = Stage::Listed(Instant::now() + STARTED),
+            Event::Apply(_) | Event::Delete(_) => self.works(),
         }
     }
 
@@ -203,14 +160,6 @@ pub(crate) struct ObjectWatch<K> {
     listed: Option<K>,
 }
 
-#[derive(Debug)]
-pub(crate) enum ObjectSeen<K> {
-    Present(K),
-    Absent,
-    /// The object cannot be watched; retries continue.
-    Failed(Failure),
-}
-
 impl<K> ObjectWatch<K>
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
@@ -223,13 +172,13 @@ where
     pub(crate) async fn next(&mut self) -> ObjectSeen<K> {
         loop {
             match self.watch.next().await {
-                WatchEvent::ListBegins => self.listed = None,
-                WatchEvent::Listed(object) => self.listed = Some(object),
-                WatchEvent::Synced => {
+                WatchEvent::Seen(Event::Init) => self.listed = None,
+                WatchEvent::Seen(Event::InitApply(object)) => self.listed = Some(object),
+                WatchEvent::Seen(Event::InitDone) => {
                     return self.listed.take().map_or(ObjectSeen::Absent, ObjectSeen::Present);
                 }
-                WatchEvent::Applied(object) => return ObjectSeen::Present(object),
-                WatchEvent::Deleted(_) => return ObjectSeen::Absent,
+                WatchEvent::Seen(Event::Apply(object)) => return ObjectSeen::Present(object),
+                WatchEvent::Seen(Event::Delete(_)) => return ObjectSeen::Absent,
                 WatchEvent::Works => {}
                 WatchEvent::Failed(failure) => return ObjectSeen::Failed(failure),
             }

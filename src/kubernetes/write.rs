@@ -37,7 +37,6 @@ impl ObjectName {
         Self::new(ObjectKind::CONFIG_MAP, namespace, name)
     }
 
-    /// Metadata of a new object of this name.
     pub(crate) fn metadata(&self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name.clone()),
@@ -102,9 +101,7 @@ impl std::fmt::Display for ObjectName {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {reason}")]
 pub(crate) struct Malformed {
-    /// Kind, namespace and name.
     pub object: ObjectName,
-    /// Fault of the object.
     pub reason: String,
 }
 
@@ -135,20 +132,9 @@ impl Precondition {
 /// A JSON merge patch (RFC 7396) of a Secret or a ConfigMap; unnamed values stay.
 #[derive(Serialize)]
 pub(crate) struct MergePatch<V> {
-    metadata: PatchedMetadata,
+    metadata: Box<ObjectMeta>,
     /// Values to set, and `None` for those to remove.
     data: BTreeMap<&'static str, Option<V>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PatchedMetadata {
-    #[serde(flatten)]
-    precondition: Precondition,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner_references: Option<Vec<OwnerReference>>,
 }
 
 impl<V> MergePatch<V> {
@@ -157,8 +143,14 @@ impl<V> MergePatch<V> {
         annotations: BTreeMap<String, String>,
         data: BTreeMap<&'static str, Option<V>>,
     ) -> Self {
-        let metadata = PatchedMetadata { precondition, annotations, owner_references: None };
-        Self { metadata, data }
+        let Precondition { uid, resource_version } = precondition;
+        let metadata = ObjectMeta {
+            uid: Some(uid),
+            resource_version: Some(resource_version),
+            annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
+            ..ObjectMeta::default()
+        };
+        Self { metadata: Box::new(metadata), data }
     }
 
     /// The same, and the object belongs to `owner` alone.
@@ -183,7 +175,6 @@ pub(crate) struct ObjectWrite<K, V> {
 pub(crate) enum Change<K, V> {
     /// Creates it; an existing one stays.
     Create(K),
-    /// Sets some of its fields.
     Patch(MergePatch<V>),
     /// Sets all of it. The new object has the metadata of the one that was read.
     Replace(K),
@@ -191,7 +182,6 @@ pub(crate) enum Change<K, V> {
 }
 
 impl<K, V> ObjectWrite<K, V> {
-    /// Deletes an object that was read.
     pub(crate) fn delete(object: ObjectName, present: &ObjectMeta) -> Result<Self, Malformed> {
         let change = Change::Delete(Precondition::of(&object, present)?);
         Ok(Self { object, change })

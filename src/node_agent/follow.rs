@@ -10,7 +10,8 @@ use super::health::Health;
 use super::health::map_name;
 use super::reconciler::{Reconciler, Report};
 use crate::files::watch::{DirectoryWatch, Scanned};
-use crate::source::cluster::{RegistryCaMap, RegistryCaMapState};
+use crate::kubernetes::seen::ObjectSeen;
+use crate::source::cluster::RegistryCaMap;
 
 /// Keeps the directory up to date with the merged ConfigMap, forever. It does nothing before the ConfigMap has been
 /// read. Must be called within a runtime.
@@ -21,12 +22,12 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
     loop {
         tokio::select! {
             seen = map.changed() => match seen {
-                RegistryCaMapState::Present(map) => {
+                ObjectSeen::Present(Ok(map)) => {
                     let read = reported.read(&map);
                     health.watched(Ok(&read));
                     entries = Some(read);
                 }
-                RegistryCaMapState::Absent => {
+                ObjectSeen::Absent => {
                     health.watched(Err("not found"));
                     tracing::warn!(
                         object = map_name(),
@@ -35,8 +36,10 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
                         "ConfigMap of registry CAs not found, keeping the files on the node"
                     );
                 }
-                RegistryCaMapState::Unreadable(reason) => health.watched(Err(&reason)),
-                RegistryCaMapState::Unwatched(reason) => health.unwatched(&reason, SystemTime::now()),
+                ObjectSeen::Present(Err(reason)) => health.watched(Err(&reason)),
+                ObjectSeen::Failed(failure) => {
+                    health.unwatched(&failure.reason, SystemTime::now());
+                }
             },
             () = watch.changed() => {}
         }

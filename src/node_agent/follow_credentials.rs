@@ -6,7 +6,7 @@ use model::registry_credentials::{self, Entries, Refused};
 
 use super::credential_keeper::{CredentialKeeper, CredentialReport};
 use super::health::{Health, SECRETS};
-use crate::source::SecretSeen;
+use crate::kubernetes::seen::ObjectSeen;
 use crate::source::cluster::NamedSecret;
 
 /// Interval between checks of the file's stamp. The directory is kubelet's, with the volumes of all pods, so it is not
@@ -29,7 +29,7 @@ pub async fn follow_credentials(
     loop {
         tokio::select! {
             seen = secret.changed() => match seen {
-                SecretSeen::Present(secret) => match registry_credentials::read(&secret) {
+                ObjectSeen::Present(secret) => match registry_credentials::read(&secret) {
                     Ok(read) => {
                         log_refused(&place, &read.refused, &mut refused);
                         health.secret(&place, Ok(&read));
@@ -37,10 +37,10 @@ pub async fn follow_credentials(
                     }
                     Err(reason) => health.secret(&place, Err(&reason)),
                 },
-                SecretSeen::Absent => health.secret(&place, Err("not found")),
-                SecretSeen::Unwatched { reason, .. } => {
+                ObjectSeen::Absent => health.secret(&place, Err("not found")),
+                ObjectSeen::Failed(failure) => {
                     health.metrics.watch_failures(SECRETS).inc();
-                    health.secret(&place, Err(&format!("cannot be watched ({reason})")));
+                    health.secret(&place, Err(&format!("cannot be watched ({})", failure.reason)));
                 }
             },
             _ = look.tick() => {}

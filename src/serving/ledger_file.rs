@@ -8,6 +8,7 @@ use std::time::Duration;
 use model::ledger::{Ledger, Machine};
 
 use crate::files::bounded;
+use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE};
 use crate::source::manifest::check_json;
 use crate::sync::lock;
@@ -77,8 +78,8 @@ impl LedgerFile {
         }
         let saved = serde_json::to_vec(&self.ledger.machines()).map_err(|error| error.to_string());
         let saved = saved.and_then(|json| {
-            replace::create_directory(&self.directory)
-                .and_then(|()| replace::replace_own(&self.path(), &json, PRIVATE))
+            replace::create_directory(&self.directory, Reader::Directory)
+                .and_then(|()| replace::replace(&self.path(), &json, PRIVATE, Reader::Itself))
                 .map_err(|error| error.to_string())
         });
         let reason = saved.err();

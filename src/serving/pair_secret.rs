@@ -11,7 +11,7 @@ use model::objects::Secret;
 use super::serving_pair::ActivePair;
 use super::tls::{Pair, PairError};
 use super::tls_policy::TlsPolicy;
-use crate::source::SecretSeen;
+use crate::kubernetes::seen::ObjectSeen;
 use crate::source::cluster::NamedSecret;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
@@ -31,14 +31,14 @@ pub(crate) async fn until_mounted(
             () = active.files() => break,
             seen = secret.changed() => seen,
         };
-        let failures = seen.is_unwatched().then(|| reporting.metrics.watch_failures(WATCHED));
+        let failures = seen.is_failed().then(|| reporting.metrics.watch_failures(WATCHED));
         let failure = match seen {
-            SecretSeen::Present(secret) => {
+            ObjectSeen::Present(secret) => {
                 let read = |policy: &TlsPolicy| read(&place, &secret, policy);
                 active.take(read).err().map(|error| error.to_string())
             }
-            SecretSeen::Absent => None,
-            SecretSeen::Unwatched { reason, .. } => Some(format!("cannot be watched: {reason}")),
+            ObjectSeen::Absent => None,
+            ObjectSeen::Failed(failure) => Some(format!("cannot be watched: {}", failure.reason)),
         };
         Condition::new(place.clone(), failure).counted_by(failures.as_ref()).report_failure(
             &reporting.status.degraded,

@@ -227,7 +227,7 @@ impl ActivePair {
         }
         self.tls.store(Some(Arc::new(pair.config(&tls_state.policy)?)));
         let expires = rfc3339(pair.expires);
-        self.reporting.metrics.certificate_expires(pair.expires.unix_timestamp());
+        self.reporting.metrics.certificate_expiry.set(pair.expires.unix_timestamp());
         tracing::info!(expires, "loaded the serving certificate");
         if tls_state.pair.is_some() {
             let until = pair.expires.date();

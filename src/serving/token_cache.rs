@@ -8,6 +8,7 @@ use model::access::Records;
 use tokio::sync::watch;
 
 use crate::files::bounded;
+use crate::files::owners::Reader;
 use crate::files::replace::{self, FileError, PRIVATE};
 use crate::store::newest;
 use crate::telemetry::Reporting;
@@ -57,8 +58,8 @@ impl TokenCache {
     fn save(&self, records: &Records) -> Result<(), FileError> {
         let json = serde_json::to_vec(records)
             .map_err(|error| FileError { path: self.path(), error: error.into() })?;
-        replace::create_directory(&self.0)?;
-        replace::replace_own(&self.path(), &json, PRIVATE)
+        replace::create_directory(&self.0, Reader::Directory)?;
+        replace::replace(&self.path(), &json, PRIVATE, Reader::Itself)
     }
 
     fn path(&self) -> PathBuf {

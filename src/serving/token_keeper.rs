@@ -1,16 +1,14 @@
 //! Manages the tokens of `serve` while the server runs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, Records};
 use time::OffsetDateTime;
 
-use crate::files::stamp::FileStamp;
 use crate::files::watch::{DirectoryWatch, Scanned};
-use crate::store::state_directory::StateDirectory;
+use crate::store::state_directory::{Stamps, StateDirectory};
 use crate::store::token_files::TokensReconciled;
 use crate::telemetry::log_token_steps;
 
@@ -27,7 +25,7 @@ pub(crate) struct TokenKeeper {
     /// Watch of the directory, created at the first wait for a change.
     files: Option<DirectoryWatch>,
     /// Stamps of the files before the last look.
-    seen: Option<Vec<(PathBuf, FileStamp)>>,
+    seen: Option<Stamps>,
     /// Time at which something becomes due without any change, if ever.
     requeue_at: Option<OffsetDateTime>,
 }

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::inputs::{BOOTSTRAP_POOLS, Problem};
-use model::objects::{MachineConfig, MachineConfigPool, Object};
+use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode, SharedInputs};
+use model::objects::Object;
 use model::registry_ca::RegistryHost;
 
-use super::directory_objects::DirectoryObjects;
 use super::files::{Files, ReadError};
 use crate::files::replace::FileError;
 
@@ -18,16 +17,16 @@ pub(super) fn scan(
     kubeconfig: &Path,
     registry_cas: &[(RegistryHost, PathBuf)],
     being_written: &dyn Fn(&Path) -> bool,
-) -> Result<DirectoryObjects, FileError> {
-    std::fs::read_dir(base).map_err(|error| FileError { path: base.to_owned(), error })?;
-    let mut parts = DirectoryObjects::default();
+) -> Result<(Inputs, SharedInputs), FileError> {
+    std::fs::read_dir(base).map_err(FileError::at(base))?;
+    let mut inputs = Inputs { mode: ServingMode::Bootstrap, ..Inputs::default() };
+    let mut shared = SharedInputs::default();
     for name in BOOTSTRAP_POOLS {
         let path = base.join("machine-pools").join(format!("{name}.yaml"));
         files.read_if_there(&path, being_written);
-        let Some(pool) = files.objects(&path).iter().find_map(as_pool).cloned() else {
-            continue;
-        };
-        parts.pools.insert(name.to_owned(), Arc::clone(&pool));
+        let pool = files.objects(&path).iter().find_map(as_kind!(MachineConfigPool));
+        let Some(pool) = pool.cloned() else { continue };
+        inputs.pools.insert(name.to_owned(), Arc::clone(&pool));
         let config = pool.status_configuration();
         // No object has a slash in its name, which would be a path elsewhere.
         if config.is_empty() || config.contains('/') {
@@ -35,38 +34,29 @@ pub(super) fn scan(
         }
         let path = base.join("machine-configs").join(format!("{config}.yaml"));
         files.read_if_there(&path, being_written);
-        if let Some(found) = files.objects(&path).iter().find_map(as_machine_config) {
-            parts.machine_configs.insert(config.to_owned(), Arc::clone(found));
+        let found = files.objects(&path).iter().find_map(as_kind!(MachineConfig));
+        if let Some(found) = found.cloned() {
+            inputs.machine_configs.insert(config.to_owned(), found);
         }
     }
     let path = base.join("controller-config").join("machine-config-controller.yaml");
     files.read_if_there(&path, being_written);
-    parts.shared.controller_config = files.objects(&path).iter().find_map(|object| {
-        let Object::ControllerConfig(config) = object else { return None };
-        Some(config.clone())
-    });
+    let controller_config = files.objects(&path).iter().find_map(as_kind!(ControllerConfig));
+    shared.controller_config = controller_config.cloned();
     let mut plain = |path: &Path| match files.read_plain(path, being_written) {
         Ok(bytes) => Some(bytes),
         Err(ReadError { reason, last_good }) => {
-            parts.problems.push(Problem::whole(&path.display().to_string(), reason));
+            inputs.problems.push(Problem::whole(&path.display().to_string(), reason));
             last_good
         }
     };
-    parts.shared.kubeconfig = plain(kubeconfig);
+    shared.kubeconfig = plain(kubeconfig);
     for (host, file) in registry_cas {
         if let Some(pem) = plain(&base.join(file)) {
-            parts.shared.registry_cas.insert(host.clone(), pem);
+            shared.registry_cas.insert(host.clone(), pem);
         }
     }
-    parts.problems.extend(files.problems());
-    parts.warnings = files.warnings();
-    Ok(parts)
-}
-
-fn as_pool(object: &Object) -> Option<&Arc<MachineConfigPool>> {
-    if let Object::MachineConfigPool(pool) = object { Some(pool) } else { None }
-}
-
-fn as_machine_config(object: &Object) -> Option<&Arc<MachineConfig>> {
-    if let Object::MachineConfig(config) = object { Some(config) } else { None }
+    inputs.problems.extend(files.problems());
+    inputs.warnings = files.warnings();
+    Ok((inputs, shared))
 }

@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::inputs::Problem;
-use model::objects::MachineConfigPool;
-use model::objects::SecretName;
+use model::objects::{MachineConfigPool, Secret, SecretName};
 use model::registry_credentials::{self, Credentials, RegistryCredentials};
 
-use super::secret_seen::SecretSeen;
+use crate::kubernetes::seen::{Cause, ObjectSeen};
 
-/// Last observed Secrets.
 #[derive(Debug, Default)]
 pub(super) struct SeenCredentials {
     auth: RegistryCredentials,
@@ -40,11 +38,11 @@ impl SeenCredentials {
     ///
     /// The last good credentials stay, even if the Secret is deleted: an empty one removes them. A server without the
     /// permission to read it behaves as if none was configured.
-    pub(super) fn seen(&mut self, name: SecretName, seen: SecretSeen) -> Option<String> {
+    pub(super) fn seen(&mut self, name: SecretName, seen: ObjectSeen<Secret>) -> Option<String> {
         let before = self.auth.known.get(&name).cloned().flatten();
         let place = name.to_string();
         match seen {
-            SecretSeen::Present(secret) => {
+            ObjectSeen::Present(secret) => {
                 let problems = match registry_credentials::read(&secret) {
                     Ok(entries) => {
                         let credentials = entries.or_last_good(&before.unwrap_or_default());
@@ -63,21 +61,21 @@ impl SeenCredentials {
                 self.problems.insert(name, problems);
                 None
             }
-            SecretSeen::Absent if before.is_some() => {
+            ObjectSeen::Absent if before.is_some() => {
                 let reason = "was removed; its last registry credentials are served";
                 self.problems.insert(name, vec![Problem::whole(&place, reason)]);
                 None
             }
-            SecretSeen::Absent => {
+            ObjectSeen::Absent => {
                 self.problems.remove(&name);
                 self.keep(name, None);
                 Some("not found; machines get no registry credentials from it".to_owned())
             }
-            SecretSeen::Unwatched { reason, is_forbidden } => {
-                if is_forbidden && !self.auth.known.contains_key(&name) {
+            ObjectSeen::Failed(failure) => {
+                if failure.cause == Cause::Forbidden && !self.auth.known.contains_key(&name) {
                     self.keep(name, None);
                 }
-                Some(format!("cannot be watched: {reason}"))
+                Some(format!("cannot be watched: {}", failure.reason))
             }
         }
     }
@@ -97,18 +95,19 @@ impl SeenCredentials {
 
 #[cfg(test)]
 mod tests {
-    use model::objects::Secret;
     use serde_json::json;
 
     use super::*;
+    use crate::kubernetes::seen::Failure;
 
-    fn secret(text: &str) -> SecretSeen {
+    fn secret(text: &str) -> ObjectSeen<Secret> {
         let secret = json!({"metadata": {"name": "b"}, "stringData": {".dockerconfigjson": text}});
-        SecretSeen::Present(serde_json::from_value::<Secret>(secret).unwrap())
+        ObjectSeen::Present(serde_json::from_value::<Secret>(secret).unwrap())
     }
 
-    fn failed(is_forbidden: bool) -> SecretSeen {
-        SecretSeen::Unwatched { reason: "why".to_owned(), is_forbidden }
+    fn failed(is_forbidden: bool) -> ObjectSeen<Secret> {
+        let cause = if is_forbidden { Cause::Forbidden } else { Cause::Other };
+        ObjectSeen::Failed(Failure { reason: "why".to_owned(), cause })
     }
 
     #[derive(Debug, PartialEq)]
@@ -150,7 +149,7 @@ mod tests {
             ),
             (secret(r#"{"auths": {"q": {}}}"#), "Secret a/b: the entry for q has no `auth`"),
             (
-                SecretSeen::Absent,
+                ObjectSeen::Absent,
                 "Secret a/b: was removed; its last registry credentials are served",
             ),
         ] {
@@ -176,7 +175,7 @@ mod tests {
             (machines(&credentials), reported)
         };
         let without = "not found; machines get no registry credentials from it";
-        assert_eq!(first(SecretSeen::Absent), (Machines::DoWithout, Some(without.to_owned())));
+        assert_eq!(first(ObjectSeen::Absent), (Machines::DoWithout, Some(without.to_owned())));
         let unwatched = Some("cannot be watched: why".to_owned());
         assert_eq!(first(failed(true)), (Machines::DoWithout, unwatched.clone()));
         assert_eq!(first(failed(false)), (Machines::Wait, unwatched));
@@ -184,7 +183,7 @@ mod tests {
 
         // The Secret is created, and malformed.
         let mut credentials = SeenCredentials::new(Some(name.clone()));
-        credentials.seen(name.clone(), SecretSeen::Absent);
+        credentials.seen(name.clone(), ObjectSeen::Absent);
         credentials.seen(name, secret("SECRET"));
         assert_eq!(machines(&credentials), Machines::Wait);
     }
@@ -194,7 +193,7 @@ mod tests {
         let mut credentials = SeenCredentials::new(Some("a/b".parse().unwrap()));
         let own: SecretName = "c/d".parse().unwrap();
         credentials.seen(own.clone(), secret("SECRET"));
-        credentials.seen(own, SecretSeen::Absent);
+        credentials.seen(own, ObjectSeen::Absent);
         assert_eq!(credentials.wanted(std::iter::empty()), ["a/b".parse().unwrap()].into());
         assert_eq!((credentials.auth.known.len(), credentials.problems.len()), (0, 0));
     }

@@ -3,26 +3,25 @@
 //! A scan checks every file's stamp, reads changed files, and keeps the last good objects of malformed ones. A file
 //! that is being written is skipped until it is quiet.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use model::inputs::{Inputs, Layering, Problem, ServingMode, SharedInputs};
+use model::inputs::{Inputs, Problem, SharedInputs};
 use model::objects::{MachineConfigPool, Metadata, Object, Secret, SecretName};
 use model::registry_ca::{self, RegistryHost};
 use tokio::sync::watch;
 
 use super::bootstrap;
 use super::credentials::SeenCredentials;
-use super::directory_objects::DirectoryObjects;
 use super::files::{Files, Listing, MAX_DEPTH};
 use super::merged_pools::LocalPools;
 use super::object_set::ObjectSet;
 use super::plain_configs::{self, PlainConfigs};
-use super::secret_seen::SecretSeen;
 use crate::files::replace::FileError;
 use crate::files::watch::{DirectoryWatch, Scanned};
+use crate::kubernetes::seen::ObjectSeen;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
@@ -34,7 +33,6 @@ const SETTLE: Duration = Duration::from_millis(60);
 pub enum Layout {
     /// Manifests of any name in a tree of directories.
     Tree {
-        /// Top directory of the tree.
         root: PathBuf,
         /// Secret with the registry credentials for machines of all enforced pools; `None` for no credentials.
         registry_credentials: Option<SecretName>,
@@ -72,10 +70,8 @@ impl Layout {
 /// Reasons why a directory cannot be served at the start, when there is no last good state yet.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The directory is unreadable.
     #[error(transparent)]
     Scan(#[from] FileError),
-    /// Files are malformed.
     #[error("{first}{}", if *.more == 0 { String::new() } else { format!(" (and {more} more)") })]
     Problems {
         first: Problem,
@@ -87,7 +83,6 @@ pub enum OpenError {
 #[derive(Debug)]
 struct Scan {
     inputs: Inputs,
-    /// True if the inputs differ from the previous ones.
     is_changed: bool,
     /// Time of the next scan.
     scanned: Scanned,
@@ -174,58 +169,35 @@ impl Directory {
         being_written: &dyn Fn(&Path) -> bool,
     ) -> Result<Scan, FileError> {
         self.files.begin(now, settle);
-        let (mode, parts) = match self.layout.clone() {
-            Layout::Tree { root, .. } => {
-                (ServingMode::Manifests, self.scan_tree(&root, being_written)?)
-            }
+        let (mut inputs, shared) = match self.layout.clone() {
+            Layout::Tree { root, .. } => self.scan_tree(&root, being_written)?,
             Layout::Bootstrap { base, kubeconfig, registry_cas, .. } => {
                 let files = &mut self.files;
-                let parts =
-                    bootstrap::scan(files, &base, &kubeconfig, &registry_cas, being_written)?;
-                (ServingMode::Bootstrap, parts)
+                bootstrap::scan(files, &base, &kubeconfig, &registry_cas, being_written)?
             }
         };
-        let DirectoryObjects { pools, machine_configs, machines, layering, shared, .. } = parts;
-        let DirectoryObjects { mut problems, warnings, leads_out, .. } = parts;
-        problems.sort();
-        problems.dedup();
-        let is_changed = self.files.finish() || problems != self.problems;
-        self.problems.clone_from(&problems);
+        inputs.problems.sort();
+        inputs.problems.dedup();
+        let is_changed = self.files.finish() || inputs.problems != self.problems;
+        self.problems.clone_from(&inputs.problems);
         if *self.shared != shared {
             self.shared = Arc::new(shared);
         }
-        let shared = Arc::clone(&self.shared);
-        let (tls_profile, enforced) = (None, BTreeSet::new());
-        let inputs = Inputs {
-            mode,
-            pools,
-            machine_configs,
-            machines,
-            machine_states: BTreeMap::new(),
-            layering,
-            shared,
-            tls_profile,
-            enforced,
-            live_reads: 0,
-            registry_credentials: self.credentials.auth(),
-            problems,
-            warnings,
-        };
-        let scanned = match (self.files.unsettled(), leads_out) {
-            (true, _) => Scanned::Unsettled,
-            (false, true) => Scanned::SettledElsewhere,
-            (false, false) => Scanned::Settled,
-        };
-        Ok(Scan { inputs, is_changed, scanned })
+        inputs.shared = Arc::clone(&self.shared);
+        inputs.registry_credentials = self.credentials.auth();
+        Ok(Scan { inputs, is_changed, scanned: self.files.scanned() })
     }
 
     fn scan_tree(
         &mut self,
         root: &Path,
         being_written: &dyn Fn(&Path) -> bool,
-    ) -> Result<DirectoryObjects, FileError> {
+    ) -> Result<(Inputs, SharedInputs), FileError> {
         let Listing { paths, leads_out, too_deep } =
-            super::files::list(root).map_err(|error| FileError { path: root.to_owned(), error })?;
+            super::files::list(root).map_err(FileError::at(root))?;
+        if leads_out {
+            self.files.outcome = Scanned::SettledElsewhere;
+        }
         let (plain, paths): (Vec<_>, Vec<_>) =
             paths.into_iter().partition(|path| plain_configs::is_plain(root, path));
         self.files.read_all(&paths, being_written);
@@ -234,9 +206,8 @@ impl Directory {
         for path in &paths {
             gathered.add(path, self.files.objects(path));
         }
-        let ObjectSet { mut pools, mut machine_configs, machines, others, mut problems, .. } =
-            gathered;
-        let (mut shared, mut layering) = (SharedInputs::default(), Layering::default());
+        let ObjectSet { mut inputs, others, .. } = gathered;
+        let mut shared = SharedInputs::default();
         let (mut config_maps, mut secrets, mut image) = (Vec::new(), BTreeMap::new(), None);
         for object in others {
             match object {
@@ -248,40 +219,28 @@ impl Directory {
                     secrets.insert(SecretName { namespace, name }, secret);
                 }
                 Object::ImageConfig(config) => image = Some(config),
-                object => layering.add(object),
+                object => inputs.layering.add(object),
             }
         }
         let (cas, refused) = registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
         shared.registry_cas = cas;
+        let Inputs { pools, machine_configs, problems, .. } = &mut inputs;
         problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
-        problems.extend(see_credentials(&mut self.credentials, &pools, &secrets));
+        problems.extend(see_credentials(&mut self.credentials, pools, &secrets));
         problems.extend(self.files.problems());
         problems.extend(self.plain_configs.resolve(
             root,
             &plain,
             (&mut self.files, being_written),
-            (&mut pools, &mut machine_configs),
+            (pools, machine_configs),
         ));
         let controller_config = shared.controller_config.as_ref();
-        problems.extend(self.local_pools.resolve(
-            &mut pools,
-            &mut machine_configs,
-            controller_config,
-        ));
-        let warnings = self.tree_warnings(root, &paths);
+        problems.extend(self.local_pools.resolve(pools, machine_configs, controller_config));
         let unread = format!("not read: more than {MAX_DEPTH} directories deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(too_deep.iter().map(unread));
-        Ok(DirectoryObjects {
-            pools,
-            machine_configs,
-            machines,
-            layering,
-            shared,
-            problems,
-            warnings,
-            leads_out,
-        })
+        inputs.warnings = self.tree_warnings(root, &paths);
+        Ok((inputs, shared))
     }
 
     /// Parts of the last read state without effect.
@@ -305,7 +264,7 @@ fn see_credentials(
     for name in credentials.wanted(pools.values().map(|pool| &**pool)) {
         let seen = secrets
             .get(&name)
-            .map_or(SecretSeen::Absent, |secret| SecretSeen::Present(Secret::clone(secret)));
+            .map_or(ObjectSeen::Absent, |secret| ObjectSeen::Present(Secret::clone(secret)));
         let place = name.to_string();
         problems.extend(credentials.seen(name, seen).map(|it| Problem::part(&place, &it)));
     }

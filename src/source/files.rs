@@ -15,6 +15,7 @@ use model::objects::{Object, ObjectDefect};
 use super::manifest::{self, Manifest};
 use crate::files::bounded;
 use crate::files::stamp::FileStamp;
+use crate::files::watch::Scanned;
 use crate::parallel;
 
 /// Maximum depth of directories that are read. Deeper ones are reported.
@@ -28,9 +29,7 @@ struct File {
     /// Stamp of the last read. `None` forces a read at the next scan: the file was read so soon after a change, or its
     /// clock is so far ahead, that a second change can have the same stamp.
     stamp: Option<FileStamp>,
-    /// Hash of the last read bytes.
     digest: Option<u64>,
-    /// Last good objects.
     objects: Vec<Object>,
     /// Last good bytes of a file that is no manifest.
     plain: Option<Bytes>,
@@ -39,14 +38,12 @@ struct File {
     warnings: Vec<String>,
 }
 
-/// A failed read of a plain file.
 #[derive(Debug)]
 pub(super) struct ReadError {
     pub(super) reason: String,
     pub(super) last_good: Option<Bytes>,
 }
 
-/// Files of a source across scans.
 #[derive(Debug)]
 pub(super) struct Files {
     known: BTreeMap<PathBuf, File>,
@@ -54,19 +51,16 @@ pub(super) struct Files {
     now: SystemTime,
     settle: Duration,
     changed: bool,
-    unsettled: bool,
+    /// Outcome of the scan so far.
+    pub(super) outcome: Scanned,
     /// Time of the first look at which a file was missing.
     missing_since: Option<SystemTime>,
     /// True if files with parts without effect are refused.
     is_strict: bool,
 }
 
-enum ReadDecision {
-    No,
-    /// The file changed too recently, or is open for writing.
-    Later,
-    Read(Option<FileStamp>),
-}
+/// Stamp of a file that is to be read, for [`File::stamp`].
+struct NewStamp(Option<FileStamp>);
 
 impl Files {
     /// Creates an empty set. With `is_strict`, files with parts without effect are refused.
@@ -77,7 +71,7 @@ impl Files {
             now: SystemTime::UNIX_EPOCH,
             settle: Duration::ZERO,
             changed: false,
-            unsettled: false,
+            outcome: Scanned::Settled,
             missing_since: None,
             is_strict,
         }
@@ -99,7 +93,7 @@ impl Files {
         self.now = now;
         self.settle = settle;
         self.changed = false;
-        self.unsettled = false;
+        self.outcome = Scanned::Settled;
     }
 
     /// Returns `true` while a good file is missing that may come back.
@@ -128,17 +122,16 @@ impl Files {
         self.changed || self.known.len() != before
     }
 
-    /// Returns `true` if the scan skipped files that need another look.
-    pub(super) fn unsettled(&self) -> bool {
-        self.unsettled || self.known.values().any(|file| file.stamp.is_none())
+    /// The outcome of the scan for the next one's time. It is unsettled if files need another look.
+    pub(super) fn scanned(&self) -> Scanned {
+        let is_unsettled = self.known.values().any(|file| file.stamp.is_none());
+        if is_unsettled { Scanned::Unsettled } else { self.outcome }
     }
 
-    /// Last good objects of a file.
     pub(super) fn objects(&self, path: &Path) -> &[Object] {
         self.known.get(path).map_or(&[], |file| &file.objects)
     }
 
-    /// Problems of files in this scan.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let problem = |(path, file): (&PathBuf, &File)| {
             let defect = file.problem.clone()?;
@@ -159,14 +152,9 @@ impl Files {
     pub(super) fn read_all(&mut self, paths: &[PathBuf], being_written: &dyn Fn(&Path) -> bool) {
         let mut jobs = Vec::new();
         for path in paths {
-            self.seen.insert(path.clone());
-            match self.wanted(path, being_written) {
-                ReadDecision::No => {}
-                ReadDecision::Later => self.unsettled = true,
-                ReadDecision::Read(stamp) => {
-                    let digest = self.known.get(path).and_then(|file| file.digest);
-                    jobs.push((path, stamp, digest));
-                }
+            if let Some(stamp) = self.due(path, being_written) {
+                let digest = self.known.get(path).and_then(|file| file.digest);
+                jobs.push((path, stamp, digest));
             }
         }
         let results = parallel::map(&jobs, |(path, _, digest)| parse_file(path, *digest));
@@ -188,22 +176,16 @@ impl Files {
         path: &Path,
         being_written: &dyn Fn(&Path) -> bool,
     ) -> Result<Bytes, ReadError> {
-        self.seen.insert(path.to_owned());
-        match self.wanted(path, being_written) {
-            ReadDecision::No => {}
-            ReadDecision::Later => self.unsettled = true,
-            ReadDecision::Read(stamp) => {
-                let result = bounded::read(path);
-                let file = self.known.entry(path.to_owned()).or_default();
-                file.stamp = stamp;
-                match result {
-                    Ok(bytes) => {
-                        self.changed |= file.plain.as_deref() != Some(&bytes[..]);
-                        file.plain = Some(bytes.into());
-                        file.problem = None;
-                    }
-                    Err(error) => file.problem = Some(error.to_string().into()),
+        if let Some(NewStamp(stamp)) = self.due(path, being_written) {
+            let file = self.known.entry(path.to_owned()).or_default();
+            file.stamp = stamp;
+            match bounded::read(path) {
+                Ok(bytes) => {
+                    self.changed |= file.plain.as_deref() != Some(&bytes[..]);
+                    file.plain = Some(bytes.into());
+                    file.problem = None;
                 }
+                Err(error) => file.problem = Some(error.to_string().into()),
             }
         }
         let Some(file) = self.known.get(path) else {
@@ -218,26 +200,28 @@ impl Files {
         }
     }
 
-    fn wanted(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> ReadDecision {
-        let known = self.known.get(path).map(|file| file.stamp);
+    /// Looks at a file. Returns its stamp if it has changed, unless that was too recently, or it is open for writing.
+    fn due(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Option<NewStamp> {
+        self.seen.insert(path.to_owned());
         let Ok(metadata) = std::fs::metadata(path) else {
             // The read returns the error.
-            return ReadDecision::Read(None);
+            return Some(NewStamp(None));
         };
         let stamp = FileStamp::of(&metadata);
-        if known == Some(Some(stamp)) {
-            return ReadDecision::No;
+        if self.known.get(path).and_then(|file| file.stamp) == Some(stamp) {
+            return None;
         }
         // The time of the change counts: programs can set the modification time.
         let age = self.now.duration_since(stamp.changed_at()).ok();
         let is_fresh = age.is_some_and(|age| age < self.settle);
         if !self.settle.is_zero() && (is_fresh || being_written(path)) {
-            return ReadDecision::Later;
+            self.outcome = Scanned::Unsettled;
+            return None;
         }
-        ReadDecision::Read(stamp.is_settled(self.now).then_some(stamp))
+        Some(NewStamp(stamp.is_settled(self.now).then_some(stamp)))
     }
 
-    fn keep(&mut self, path: &Path, stamp: Option<FileStamp>, contents: Contents) {
+    fn keep(&mut self, path: &Path, NewStamp(stamp): NewStamp, contents: Contents) {
         let file = self.known.entry(path.to_owned()).or_default();
         file.stamp = stamp;
         let Contents::Changed { digest, result } = contents else { return };
@@ -387,7 +371,7 @@ mod tests {
         let mut files = Files::new(false);
         files.begin(changed + Duration::from_secs(1), Duration::from_millis(60));
         files.read_all(std::slice::from_ref(&path), &|_| false);
-        assert!(files.finish() && !files.unsettled());
+        assert!(files.finish() && files.scanned() == Scanned::Settled);
         assert_eq!(files.objects(&path).len(), 1);
     }
 

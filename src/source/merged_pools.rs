@@ -16,17 +16,9 @@ pub(super) type MachineConfigs = BTreeMap<String, Arc<MachineConfig>>;
 #[derive(Debug, Default)]
 pub(super) struct LocalPools {
     merged: MergedPools,
-    /// Last result of each pool that could be merged.
-    served: BTreeMap<String, ServedPool>,
+    /// Last MachineConfig of each pool that could be merged.
+    served: MachineConfigs,
     unselected: Vec<String>,
-}
-
-#[derive(Debug)]
-struct ServedPool {
-    read: Arc<MachineConfigPool>,
-    /// The pool with the name of the merged MachineConfig.
-    pool: Arc<MachineConfigPool>,
-    machine_config: Arc<MachineConfig>,
 }
 
 impl LocalPools {
@@ -54,23 +46,22 @@ impl LocalPools {
         };
         let mut before = std::mem::take(&mut self.served);
         let mut problems = Vec::new();
-        for read in unnamed {
-            let name = read.name().to_owned();
+        for pool in unnamed {
+            let name = pool.name().to_owned();
             let last = before.remove(&name);
             let served = match self.merged.get(&name) {
-                Some(Ok(merged)) => Some(ServedPool::new(read, merged, last)),
+                Some(Ok(merged)) => Some(Arc::clone(merged)),
                 // A pool without a selector selects nothing on purpose.
                 None | Some(Err(Unmergeable::Selector(InvalidSelector::Empty))) => None,
                 Some(Err(error)) => {
                     let place = format!("MachineConfigPool {name}");
                     problems.push(Problem::part(&place, &error.to_string()));
-                    last.map(|last| last.of(read))
+                    last
                 }
             };
             let Some(served) = served else { continue };
-            let ServedPool { pool, machine_config, .. } = &served;
-            machine_configs.insert(machine_config.name().to_owned(), Arc::clone(machine_config));
-            pools.insert(name.clone(), Arc::clone(pool));
+            pools.insert(name.clone(), Arc::new(pool.with_configuration(served.name())));
+            machine_configs.insert(served.name().to_owned(), Arc::clone(&served));
             self.served.insert(name, served);
         }
         problems
@@ -95,26 +86,4 @@ impl LocalPools {
 fn is_rendered(config: &MachineConfig) -> bool {
     config.name().starts_with("rendered-")
         && config.labels().is_none_or(|labels| !labels.contains_key(ROLE_LABEL))
-}
-
-impl ServedPool {
-    /// The new result of a pool; unchanged values are those of `last`.
-    fn new(read: Arc<MachineConfigPool>, merged: &Arc<MachineConfig>, last: Option<Self>) -> Self {
-        match last {
-            Some(last) if Arc::ptr_eq(&last.machine_config, merged) => last.of(read),
-            _ => {
-                let pool = Arc::new(read.with_configuration(merged.name()));
-                Self { read, pool, machine_config: Arc::clone(merged) }
-            }
-        }
-    }
-
-    /// The same MachineConfig for the present pool.
-    fn of(self, read: Arc<MachineConfigPool>) -> Self {
-        if Arc::ptr_eq(&self.read, &read) {
-            return self;
-        }
-        let pool = Arc::new(read.with_configuration(self.machine_config.name()));
-        Self { read, pool, ..self }
-    }
 }

@@ -3,58 +3,48 @@
 //! A source reads, and sends an immutable [`Inputs`] for each change. No other part does I/O for configs; rendering is
 //! a function of the value that it sends.
 
+/// Converts an object to its value if it is of one kind, for iterators.
+macro_rules! as_kind {
+    ($kind:ident) => {
+        |object| if let Object::$kind(value) = object { Some(value) } else { None }
+    };
+}
+
 mod bootstrap;
 pub mod cluster;
 mod credentials;
 pub mod directory;
-mod directory_objects;
 mod files;
 pub mod manifest;
 mod merged_pools;
 mod object_set;
 mod plain_configs;
-mod secret_seen;
 
 use model::inputs::Inputs;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-use self::cluster::{Cluster, LiveRequest};
-use self::directory::{Directory, Layout, OpenError};
-use crate::kubernetes::client::ConnectError;
+use self::cluster::Cluster;
+use self::directory::{Directory, Layout};
 use crate::telemetry::Reporting;
 
-pub use self::secret_seen::SecretSeen;
-
-/// Settings of a source.
 #[derive(Debug)]
 pub enum Settings {
     Directory(Layout),
-    /// The Kubernetes API.
     Cluster(cluster::Settings),
 }
 
-/// Reasons why a source cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum SourceError {
-    /// The files are unreadable, and there is no earlier state.
-    #[error(transparent)]
-    Directory(#[from] OpenError),
-    /// A client for the API server cannot be created.
-    #[error(transparent)]
-    Cluster(#[from] ConnectError),
-}
-
-/// An opened source.
 pub enum Source {
     Directory(Box<Directory>),
-    /// The Kubernetes API.
     Cluster(Box<Cluster>),
 }
 
 impl Source {
     /// Opens a source. The second value is its inputs if they are known without a wait: a directory has been read, a
     /// cluster has not. Must be called within a runtime.
-    pub async fn open(settings: Settings) -> Result<(Self, Option<Inputs>), SourceError> {
+    ///
+    /// # Errors
+    /// The files are unreadable and there is no earlier state, or a client for the API server cannot be created.
+    pub async fn open(settings: Settings) -> anyhow::Result<(Self, Option<Inputs>)> {
         Ok(match settings {
             Settings::Directory(layout) => {
                 let (directory, inputs) = Directory::open(layout)?;
@@ -67,19 +57,11 @@ impl Source {
         })
     }
 
-    /// The cluster, if the source is one.
     #[must_use]
     pub fn cluster(&self) -> Option<&Cluster> {
         match self {
             Self::Directory(_) => None,
             Self::Cluster(cluster) => Some(cluster),
-        }
-    }
-
-    /// Reads a cluster's pools at each of these requests.
-    pub fn take_live_requests(&mut self, requests: mpsc::Receiver<LiveRequest>) {
-        if let Self::Cluster(cluster) = self {
-            cluster.take_live_requests(requests);
         }
     }
 

@@ -5,22 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::escape::{NAME, cut};
-use model::inputs::Problem;
-use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool, Object};
+use model::inputs::{Inputs, Problem};
+use model::objects::Object;
 
 /// Objects of many files. Of two with the same identity, the first is used and the second is a problem.
 #[derive(Default)]
 pub(super) struct ObjectSet<'a> {
-    pub(super) pools: BTreeMap<String, Arc<MachineConfigPool>>,
-    pub(super) machine_configs: BTreeMap<String, Arc<MachineConfig>>,
-    pub(super) machines: BTreeMap<String, Arc<FirstBootMachine>>,
+    /// Pools, MachineConfigs, machines and problems.
+    pub(super) inputs: Inputs,
     pub(super) others: Vec<&'a Object>,
     seen: BTreeMap<(&'static str, &'a str, &'a str), &'a Path>,
-    pub(super) problems: Vec<Problem>,
 }
 
 impl<'a> ObjectSet<'a> {
     pub(super) fn add(&mut self, path: &'a Path, objects: &'a [Object]) {
+        let Inputs { pools, machine_configs, machines, problems, .. } = &mut self.inputs;
         for object in objects {
             let identity = identity(object);
             if let Some(first) = self.seen.get(&identity) {
@@ -31,19 +30,19 @@ impl<'a> ObjectSet<'a> {
                     name => format!("{kind} {}{slash}{name}", cut(namespace, NAME)),
                 };
                 let reason = format!("{what} is also in {}, which is used", first.display());
-                self.problems.push(Problem::whole(&path.display().to_string(), reason));
+                problems.push(Problem::whole(&path.display().to_string(), reason));
                 continue;
             }
             self.seen.insert(identity, path);
             match object {
                 Object::MachineConfigPool(pool) => {
-                    self.pools.insert(pool.name().to_owned(), Arc::clone(pool));
+                    pools.insert(pool.name().to_owned(), Arc::clone(pool));
                 }
                 Object::MachineConfig(config) => {
-                    self.machine_configs.insert(config.name().to_owned(), Arc::clone(config));
+                    machine_configs.insert(config.name().to_owned(), Arc::clone(config));
                 }
                 Object::FirstBootMachine(machine) => {
-                    self.machines.insert(machine.name().to_owned(), Arc::clone(machine));
+                    machines.insert(machine.name().to_owned(), Arc::clone(machine));
                 }
                 object => self.others.push(object),
             }

@@ -29,7 +29,6 @@ const CONVERTED: [&str; 4] = ["ign", "yaml", "yml", "json"];
 #[derive(Debug, Default)]
 pub(super) struct PlainConfigs {
     configs: BTreeMap<PathBuf, PlainConfig>,
-    pools: BTreeMap<String, Arc<MachineConfigPool>>,
 }
 
 #[derive(Debug, Clone)]
@@ -52,7 +51,6 @@ impl PlainConfigs {
     ) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut last = std::mem::take(&mut self.configs);
-        let mut local = std::mem::take(&mut self.pools);
         for path in paths {
             let Some(pool) = pool_of(root, path) else { continue };
             let place = path.display().to_string();
@@ -88,10 +86,8 @@ impl PlainConfigs {
             }
             machine_configs.insert(name, Arc::clone(&plain.config));
             self.configs.insert(path.clone(), plain);
-            let object = local.remove(pool).or_else(|| self.pools.get(pool).cloned());
-            let object = object.unwrap_or_else(|| Arc::new(MachineConfigPool::of_role(pool)));
-            pools.entry(pool.to_owned()).or_insert_with(|| Arc::clone(&object));
-            self.pools.insert(pool.to_owned(), object);
+            let of_role = || Arc::new(MachineConfigPool::of_role(pool));
+            pools.entry(pool.to_owned()).or_insert_with(of_role);
         }
         problems
     }

@@ -13,9 +13,9 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::state_directory::StateDirectory;
-use super::state_error::{StateError, entries_if_there, if_there, read_if_there, remove_if_there};
-use crate::files::bounded;
-use crate::files::replace::{self, PRIVATE};
+use super::state_error::StateError;
+use crate::files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
+use crate::files::replace::{self, FileError, PRIVATE};
 
 /// Maximum size of the approval of a command, in bytes.
 const MAX_APPROVAL_BYTES: u64 = 256;
@@ -32,22 +32,18 @@ impl StateDirectory {
 
     /// Creates the directory for the approvals of commands, if it is missing.
     pub(crate) fn make_approvals_path(&self) -> Result<(), StateError> {
-        Ok(replace::create_directory_for(&self.approvals_path(), self.reader())?)
+        Ok(replace::create_directory(&self.approvals_path(), self.reader())?)
     }
 
-    /// Approves a machine.
     pub(crate) fn approve(&self, subject: &Subject, at: OffsetDateTime) -> Result<(), StateError> {
         self.make_approvals_path()?;
         let path = self.approvals_path().join(subject.file_name());
-        let text = at.format(&Rfc3339).map_err(|error| StateError::Malformed {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let text = at.format(&Rfc3339).map_err(|error| FileError::other(&path, error))?;
         Ok(self.replace(&path, text.as_bytes(), PRIVATE)?)
     }
 
     /// The approvals of commands, and the faults of those that are not understood.
-    pub(crate) fn approved_by_commands(&self) -> Result<(Yeses, Vec<StateError>), StateError> {
+    pub(crate) fn approved_by_commands(&self) -> Result<(Yeses, Vec<FileError>), StateError> {
         let (mut yeses, mut faults) = (Yeses::new(), Vec::new());
         for path in entries_if_there(&self.approvals_path())? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -56,7 +52,7 @@ impl StateDirectory {
                 Ok(None) => {}
                 Ok(Some(text)) => match parse_yes(String::from_utf8_lossy(&text).trim()) {
                     Ok(at) => drop(yeses.insert(subject, at)),
-                    Err(reason) => faults.push(StateError::Malformed { path, reason }),
+                    Err(reason) => faults.push(FileError::other(&path, reason)),
                 },
                 Err(error) => faults.push(error),
             }
@@ -66,23 +62,22 @@ impl StateDirectory {
 
     /// Removes the approval of a command, which has ended.
     pub(crate) fn forget_approval(&self, subject: &Subject) -> Result<(), StateError> {
-        remove_if_there(&self.approvals_path().join(subject.file_name()))
+        Ok(remove_if_there(&self.approvals_path().join(subject.file_name()))?)
     }
 
     /// Approvals that have ended, of all origins.
     pub(crate) fn ended_approvals(&self) -> Result<Ended, StateError> {
         let path = self.ended_path();
         let Some(json) = read_if_there(&path)? else { return Ok(Ended::new()) };
-        let malformed = |reason: String| StateError::Malformed { path: path.clone(), reason };
         let texts: BTreeMap<String, String> =
-            serde_json::from_slice(&json).map_err(|error| malformed(error.to_string()))?;
+            serde_json::from_slice(&json).map_err(FileError::at(&path))?;
         let ended = texts.iter().map(|(name, at)| {
-            let subject = Subject::of_file_name(name);
-            let subject =
-                subject.ok_or_else(|| malformed(format!("{name:?} does not name a machine")))?;
-            Ok((subject, parse_yes(at).map_err(&malformed)?))
+            let subject = Subject::of_file_name(name)
+                .ok_or_else(|| format!("{name:?} does not name a machine"))?;
+            Ok((subject, parse_yes(at)?))
         });
-        ended.collect()
+        let ended: Result<_, String> = ended.collect();
+        Ok(ended.map_err(|reason| FileError::other(&path, reason))?)
     }
 
     /// Stores the approvals that have ended. They are on disk when this returns.

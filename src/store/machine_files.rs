@@ -17,9 +17,9 @@ use pki::Host;
 use time::OffsetDateTime;
 
 use super::state_directory::StateDirectory;
-use super::state_error::{StateError, entries_if_there, if_there, read_if_there, remove_if_there};
-use crate::files::bounded;
-use crate::files::replace::{self, PRIVATE};
+use super::state_error::StateError;
+use crate::files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
+use crate::files::replace::{self, FileError, PRIVATE};
 
 /// Maximum size of a request to arm a token, in bytes.
 const MAX_REQUEST_BYTES: u64 = 256;
@@ -34,11 +34,9 @@ pub(crate) struct WantedMachine<'a> {
     pub rearm: Option<&'a str>,
 }
 
-/// Stored tokens of machines, by name.
 #[derive(Debug, Default)]
 pub(crate) struct StoredMachines {
     pub tokens: BTreeMap<String, MachineToken>,
-    /// Errors of those that cannot be read.
     pub errors: BTreeMap<String, StateError>,
 }
 
@@ -56,41 +54,29 @@ impl StateDirectory {
         self.machines_path().join(format!("{name}.json"))
     }
 
-    /// Path of a machine's pointer config.
     pub(crate) fn machine_pointer_path(&self, name: &str) -> PathBuf {
         self.machine_pointers_path().join(format!("{name}.ign"))
     }
 
-    /// Paths of the tokens of machines, by name.
-    pub(super) fn machine_paths(&self) -> Result<BTreeMap<String, PathBuf>, StateError> {
-        let mut paths = BTreeMap::new();
+    pub(crate) fn machine_tokens(&self) -> Result<StoredMachines, StateError> {
+        let mut stored = StoredMachines::default();
         for path in entries_if_there(&self.machines_path())? {
             let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json"));
-            if let Some(name) = name.filter(|name| is_object_name(name)) {
-                paths.insert(name.to_owned(), path);
-            }
-        }
-        Ok(paths)
-    }
-
-    pub(crate) fn machine_tokens(&self) -> Result<StoredMachines, StateError> {
-        let StoredMachines { mut tokens, mut errors } = StoredMachines::default();
-        for name in self.machine_paths()?.into_keys() {
-            match self.machine_token(&name) {
-                Ok(Some(token)) => drop(tokens.insert(name, token)),
+            let Some(name) = name.filter(|name| is_object_name(name)) else { continue };
+            match self.machine_token(name) {
+                Ok(Some(token)) => drop(stored.tokens.insert(name.to_owned(), token)),
                 Ok(None) => {}
-                Err(error) => drop(errors.insert(name, error)),
+                Err(error) => drop(stored.errors.insert(name.to_owned(), error)),
             }
         }
-        Ok(StoredMachines { tokens, errors })
+        Ok(stored)
     }
 
-    /// The stored token of a machine.
     pub(crate) fn machine_token(&self, name: &str) -> Result<Option<MachineToken>, StateError> {
         let path = self.machine_path(name);
         let Some(json) = read_if_there(&path)? else { return Ok(None) };
-        let token = MachineToken::read(&json);
-        token.map(Some).map_err(|error| StateError::Malformed { path, reason: error.to_string() })
+        let token = MachineToken::read(&json).map_err(|error| FileError::other(&path, error))?;
+        Ok(Some(token))
     }
 
     /// Stores the token of a machine with its use. It is on disk when this returns.
@@ -99,24 +85,24 @@ impl StateDirectory {
         name: &str,
         token: &MachineToken,
     ) -> Result<(), StateError> {
-        replace::create_directory_for(&self.arm_path(), self.reader())?;
+        replace::create_directory(&self.arm_path(), self.reader())?;
         self.write_json(&self.machine_path(name), token)
     }
 
     /// Removes the token of a machine that is gone, and what belongs to it.
     pub(crate) fn forget_machine(&self, name: &str) -> Result<(), StateError> {
         remove_if_there(&self.arm_path().join(name))?;
-        remove_if_there(&self.machine_path(name))
+        Ok(remove_if_there(&self.machine_path(name))?)
     }
 
     /// Removes the pointer config of a machine that is gone.
     pub(crate) fn remove_machine_pointer(&self, name: &str) -> Result<(), StateError> {
-        remove_if_there(&self.machine_pointer_path(name))
+        Ok(remove_if_there(&self.machine_pointer_path(name))?)
     }
 
     /// Has the server arm a machine's token again.
     pub(crate) fn request_arming(&self, name: &str, value: &str) -> Result<(), StateError> {
-        replace::create_directory_for(&self.arm_path(), self.reader())?;
+        replace::create_directory(&self.arm_path(), self.reader())?;
         Ok(self.replace(&self.arm_path().join(name), value.as_bytes(), PRIVATE)?)
     }
 
@@ -149,7 +135,7 @@ impl StateDirectory {
         if stored.as_ref() != Some(&token) {
             self.write_machine_token(name, &token)?;
         }
-        replace::create_directory_for(&self.machine_pointers_path(), self.reader())?;
+        replace::create_directory(&self.machine_pointers_path(), self.reader())?;
         let path = self.machine_pointer_path(name);
         let present = read_if_there(&path)?.unwrap_or_default();
         if !carries(&present, &url, &token) {

@@ -8,4 +8,3 @@ pub(crate) mod readable;
 pub(crate) mod state_directory;
 pub(crate) mod state_error;
 pub(crate) mod token_files;
-pub(crate) mod unreadable;

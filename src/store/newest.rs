@@ -52,6 +52,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::files::owners::Reader;
     use crate::files::replace::{self, PRIVATE};
 
     #[tokio::test(flavor = "multi_thread")]
@@ -61,8 +62,8 @@ mod tests {
         let (metrics, degraded) = (Metrics::default(), Conditions::default());
         let (changes, seen) = watch::channel(0);
         let save = |state: &i32| {
-            replace::create_directory(path.parent().unwrap_or(Path::new("/")))?;
-            replace::replace(&path, state.to_string().as_bytes(), PRIVATE)
+            replace::create_directory(path.parent().unwrap_or(Path::new("/")), Reader::Itself)?;
+            replace::replace(&path, state.to_string().as_bytes(), PRIVATE, Reader::Itself)
         };
         std::fs::write(directory.path().join("taken"), "a file where the folder should be")
             .unwrap();

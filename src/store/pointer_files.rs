@@ -1,7 +1,6 @@
 //! Pointer configs of `serve`, in `user-data/` of the state directory.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use ignition::{POINTER_SPEC, pointer};
@@ -12,15 +11,13 @@ use model::pointer_config::{
 use pki::{Host, Lockout, LockoutReason, PointerTrust};
 
 use super::state_directory::{StateDirectory, Trust};
-use super::state_error::{StateError, if_there, read_if_there};
-use crate::files::bounded;
+use super::state_error::StateError;
+use crate::files::bounded::{self, if_there, read_if_there};
 use crate::files::replace::{FileError, PRIVATE, PUBLIC};
 
-/// A pointer config in the directory.
 #[derive(Debug)]
 pub(crate) struct PointerFile {
     pub path: PathBuf,
-    /// Contents of the file.
     pub text: Vec<u8>,
 }
 
@@ -61,7 +58,6 @@ impl StateDirectory {
         Ok(files)
     }
 
-    /// All known pools.
     pub(crate) fn pools(&self) -> Result<BTreeSet<String>, StateError> {
         Ok(self.pools_by(&self.pointers()?))
     }
@@ -102,10 +98,7 @@ impl StateDirectory {
     /// Name of a pointer config, by which writes find it again.
     pub(super) fn pointer_name<'a>(&self, path: &'a Path) -> Result<&'a str, StateError> {
         let name = path.strip_prefix(self.pointers_path()).ok().and_then(Path::to_str);
-        name.ok_or_else(|| {
-            let error = io::Error::new(io::ErrorKind::InvalidData, "its name is not UTF-8");
-            StateError::Read { path: path.to_owned(), error }
-        })
+        Ok(name.ok_or_else(|| FileError::other(path, "its name is not UTF-8"))?)
     }
 
     /// Ensures that a pool has a pointer config for `host` and `port`, and returns its path. An existing one that fits
@@ -173,14 +166,8 @@ fn too_large(title: &str) -> Lockout {
 
 /// Paths of the pointer configs in a directory, sorted.
 fn configs_in(directory: &Path) -> Result<Vec<PathBuf>, StateError> {
-    let failed = |error| StateError::Read { path: directory.to_owned(), error };
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "ign") {
-            paths.push(path);
-        }
-    }
+    let mut paths = bounded::entries(directory).map_err(FileError::at(directory))?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "ign"));
     paths.sort();
     Ok(paths)
 }

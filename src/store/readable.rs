@@ -9,8 +9,8 @@ use model::ledger::Ledger;
 use nix::unistd::{Uid, User as Account, getgrouplist};
 
 use super::state_directory::{CA, SERVING, StateDirectory};
-use super::state_error::StateError;
-use super::unreadable::Unreadable;
+use super::state_error::{StateError, Unreadable};
+use crate::files::lock::LOCK;
 use crate::files::owners::{Process, Reader, Status, User};
 
 impl StateDirectory {
@@ -38,7 +38,7 @@ impl StateDirectory {
             look(directory, &|found| user.enters(found, &groups));
         }
         let files = [
-            self.lock_path(),
+            self.path().join(LOCK),
             self.serving_path(),
             self.chain_path(),
             self.ca_path(),

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
@@ -25,8 +26,8 @@ use pki::{
 };
 use time::OffsetDateTime;
 
-use super::state_error::read_if_there;
-use crate::files::lock::{LOCK, LockTimeout};
+use crate::files::bounded::read_if_there;
+use crate::files::lock::LockTimeout;
 use crate::files::owners::{Reader, Status};
 use crate::files::replace::{self, FileError, PRIVATE, PUBLIC};
 use crate::files::stamp::FileStamp;
@@ -34,9 +35,7 @@ use crate::files::stamp::FileStamp;
 pub(crate) use super::state_error::StateError;
 pub(crate) use crate::files::lock::DirectoryLock;
 
-/// Name of the signing CA's file.
 pub(super) const CA: &str = "ca.key";
-/// Name of the serving certificate's file.
 pub(super) const SERVING: &str = "tls.key";
 
 /// A directory of certificates and pointer configs.
@@ -62,18 +61,30 @@ pub(crate) struct Reconciled {
     pub requeue_at: OffsetDateTime,
 }
 
-/// Stamps of the certificates' files and pointer configs, `None` for a missing file.
+/// Stamps of files in the directory, `None` for a missing one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
 
+impl Stamps {
+    pub(super) fn of(own: [PathBuf; 3], pointers: Vec<PathBuf>) -> Self {
+        let stamp = |path: PathBuf| {
+            let metadata = std::fs::metadata(&path).ok();
+            (path, metadata.map(|metadata| FileStamp::of(&metadata)))
+        };
+        Self(own.into_iter().chain(pointers).map(stamp).collect())
+    }
+
+    pub(super) fn are_settled(&self, now: SystemTime) -> bool {
+        self.0.iter().all(|(_, stamp)| stamp.is_none_or(|stamp| stamp.is_settled(now)))
+    }
+}
+
 /// CAs that machines trust or may trust.
 pub(super) struct Trust {
-    /// Text of the bundle as stored.
     pub(super) bundle: Option<Vec<u8>>,
     pub(super) trusted: Vec<Certificate>,
     /// Store of the signing CA.
     ca: Option<StoredPair>,
-    /// CAs in the store.
     pub(super) known: Vec<Certificate>,
 }
 
@@ -92,7 +103,7 @@ impl StateDirectory {
 
     fn open_for(path: &Path, reader: Reader, timeout: LockTimeout) -> Result<Self, FileError> {
         let directory = Self { path: path.to_owned(), reader, timeout, pools: None };
-        replace::create_directory_for(&directory.pointers_path(), reader)?;
+        replace::create_directory(&directory.pointers_path(), reader)?;
         Ok(directory)
     }
 
@@ -107,14 +118,13 @@ impl StateDirectory {
 
     /// Replaces a file, for the server.
     pub(super) fn replace(&self, path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
-        replace::replace_for(path, contents, mode, self.reader)
+        replace::replace(path, contents, mode, self.reader)
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Path of the trust bundle.
     pub(crate) fn bundle_path(&self) -> PathBuf {
         self.path.join("ca.crt")
     }
@@ -126,10 +136,6 @@ impl StateDirectory {
     /// Path of the file with key and chain of the serving certificate.
     pub(crate) fn serving_path(&self) -> PathBuf {
         self.path.join(SERVING)
-    }
-
-    pub(super) fn lock_path(&self) -> PathBuf {
-        self.path.join(LOCK)
     }
 
     pub(super) fn chain_path(&self) -> PathBuf {
@@ -145,26 +151,15 @@ impl StateDirectory {
         now: OffsetDateTime,
     ) -> Result<Reconciled, E> {
         let _lock = self.lock()?;
-        let (hosts, asked) = wanted()?;
-        Ok(self.reconcile_locked(&hosts, asked, policy, now)?)
-    }
-
-    fn reconcile_locked(
-        &self,
-        hosts: &[Host],
-        mut asked: RotationRequest,
-        policy: &Policy,
-        now: OffsetDateTime,
-    ) -> Result<Reconciled, StateError> {
+        let (hosts, mut asked) = wanted()?;
         self.expect_readable()?;
         self.join_pair()?;
         let generate = &mut |_| policy.algorithm.generate();
         let (mut steps, mut left_out) = (Vec::new(), Vec::new());
         let (requeue_at, attention) = self.converge(MAX_STEPS, || {
-            let state = self.observe(hosts, &asked)?;
+            let state = self.observe(&hosts, &asked)?;
             let next = next(&state, policy, now, generate);
-            let failed = |error| StateError::Issue { path: self.path.clone(), error };
-            match next.map_err(failed)? {
+            match next.map_err(|error| FileError::other(&self.path, error))? {
                 // CAs in a directory are self-signed.
                 NextAction::Settled { until, attention, request_action: _ } => {
                     self.write_chain()?;
@@ -195,18 +190,13 @@ impl StateDirectory {
                 return Ok(settled);
             }
         }
-        Err(StateError::Endless { path: self.path.clone(), steps: max_steps })
+        Err(FileError::other(&self.path, format!("not finished after {max_steps} steps")).into())
     }
 
     /// Stamps of the certificates' files and pointer configs, which change with any of them.
     pub(crate) fn stamps(&self) -> Result<Stamps, StateError> {
-        let mut paths = self.pointer_paths()?;
-        paths.extend([self.bundle_path(), self.ca_path(), self.serving_path()]);
-        let stamp = |path: PathBuf| {
-            let metadata = std::fs::metadata(&path).ok();
-            (path, metadata.map(|metadata| FileStamp::of(&metadata)))
-        };
-        Ok(Stamps(paths.into_iter().map(stamp).collect()))
+        let own = [self.bundle_path(), self.ca_path(), self.serving_path()];
+        Ok(Stamps::of(own, self.pointer_paths()?))
     }
 
     /// Faults that need an administrator; `None` while a step is due, which may repair them. Writes nothing.
@@ -250,7 +240,6 @@ impl StateDirectory {
     /// Moves a broken file aside before another one replaces it: its contents are unknown, and may be the only copy.
     fn put_broken_aside(&self) -> Result<(), StateError> {
         let path = self.ca_path();
-        let failed = |error| StateError::Read { path: path.clone(), error };
         let is_broken =
             std::fs::read(&path).is_ok_and(|text| !is_whole_pem(&text)) || path.is_dir();
         if !is_broken {
@@ -263,10 +252,9 @@ impl StateDirectory {
             }
             aside.set_file_name(format!("ca.key.broken-{number}"));
         }
-        std::fs::rename(&path, aside).map_err(failed)
+        Ok(std::fs::rename(&path, aside).map_err(FileError::at(&path))?)
     }
 
-    /// Observes the present state.
     pub(crate) fn observe(
         &self,
         hosts: &[Host],
@@ -337,7 +325,6 @@ impl StateDirectory {
         Ok(())
     }
 
-    /// Reads the CAs that machines trust.
     pub(super) fn trust(&self) -> Result<Trust, StateError> {
         let bundle = read_if_there(&self.bundle_path())?;
         let trusted = Certificate::read_all(bundle.as_deref().unwrap_or_default());
@@ -374,7 +361,6 @@ impl StateDirectory {
         read().unwrap_or_else(|error: StateError| Some(StoredPair::unreadable(error.to_string())))
     }
 
-    /// Locks the directory for a change.
     pub(crate) fn lock(&self) -> Result<DirectoryLock, StateError> {
         Ok(DirectoryLock::take(&self.path, self.reader, self.timeout)?)
     }

@@ -1,103 +1,60 @@
-//! Errors of the state directory, and reading of its files.
+//! Errors of the state directory.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use pki::IssueError;
-
-use super::unreadable::Unreadable;
-use crate::files::bounded;
 use crate::files::lock::LockError;
+use crate::files::owners::{OWNER_READS, Status, User};
 use crate::files::replace::FileError;
 
-/// Reasons why the directory cannot be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {
-    #[error("{}: {error}", path.display())]
-    Read {
-        path: PathBuf,
-        /// Error of the operating system.
-        error: io::Error,
-    },
+    /// A file cannot be read, made or written, or is malformed and not overwritten.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Another process is changing the directory, or the lock failed.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A file cannot be written.
-    #[error(transparent)]
-    Write(#[from] FileError),
-    /// The server could not read a file after a restart.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// A certificate cannot be issued.
-    #[error("{}: {error}", path.display())]
-    Issue {
-        path: PathBuf,
-        /// Reason of the failure.
-        error: IssueError,
-    },
-    /// A foreign file has the name of a pointer config.
     #[error(
         "{} is not changed: it does not send machines to {url}, and another program made or changed \
             it; remove it to have it made again",
         path.display()
     )]
-    Occupied {
-        path: PathBuf,
-        /// URL that it should fetch from.
-        url: String,
-    },
-    /// A file is malformed, and is not overwritten.
-    #[error("{}: {reason}", path.display())]
-    Malformed {
-        path: PathBuf,
-        /// Fault of the file.
-        reason: String,
-    },
-    /// The random generator failed, so that there is no token.
-    #[error("{}: the system has no randomness for a new token", path.display())]
-    NoRandomness { path: PathBuf },
-    /// The plan does not settle.
-    #[error("{}: not finished after {steps} steps", path.display())]
-    Endless {
-        path: PathBuf,
-        /// Number of applied steps.
-        steps: usize,
-    },
+    Occupied { path: PathBuf, url: String },
 }
 
-/// Reads a file, `None` if it does not exist.
-pub(super) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    if_there(path, bounded::read(path))
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{}: uid {}, gid {}, mode {:o}: the server runs as {} and could not read it after a restart; run: {}",
+    path.display(), found.uid, found.gid, found.mode, runs_as(user), self.remedy()
+)]
+pub(crate) struct Unreadable {
+    pub(super) path: PathBuf,
+    pub(super) found: Status,
+    pub(super) user: User,
 }
 
-/// Paths of the entries of a directory; none if it does not exist.
-pub(super) fn entries_if_there(directory: &Path) -> Result<Vec<PathBuf>, StateError> {
-    let failed = |error| StateError::Read { path: directory.to_owned(), error };
-    let entries = match std::fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
-    };
-    entries.map(|entry| Ok(entry.map_err(failed)?.path())).collect()
-}
-
-/// Removes a file, unless it does not exist.
-pub(super) fn remove_if_there(path: &Path) -> Result<(), StateError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(StateError::Read { path: path.to_owned(), error })
+impl Unreadable {
+    /// Command that makes the file readable.
+    fn remedy(&self) -> String {
+        let Self { path, found, user } = self;
+        let path = path.display();
+        if user.is_by_group {
+            return format!("chgrp {} {path} && chmod g+rX {path}", user.gid);
         }
-        _ => Ok(()),
+        let owned = format!("chown {}:{} {path}", user.uid, user.gid);
+        // The owner's read bit was removed.
+        if found.mode & OWNER_READS == 0 {
+            return format!("{owned} && chmod u+rX {path}");
+        }
+        owned
     }
 }
 
-/// Converts "not found" of another read to `None`.
-pub(super) fn if_there(
-    path: &Path,
-    read: io::Result<Vec<u8>>,
-) -> Result<Option<Vec<u8>>, StateError> {
-    match read {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(StateError::Read { path: path.to_owned(), error }),
+fn runs_as(user: &User) -> String {
+    if user.is_by_group {
+        return format!("a user in group {}", user.gid);
     }
+    format!("uid {}, gid {}", user.uid, user.gid)
 }

@@ -19,12 +19,11 @@ use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 
 use super::pointer_files::PointerFile;
-use super::state_directory::{StateDirectory, Trust};
-use super::state_error::{StateError, read_if_there};
-use crate::files::replace::PRIVATE;
-use crate::files::stamp::FileStamp;
+use super::state_directory::{Stamps, StateDirectory, Trust};
+use super::state_error::StateError;
+use crate::files::bounded::read_if_there;
+use crate::files::replace::{FileError, PRIVATE};
 
-/// Result of a reconciliation of tokens.
 #[derive(Debug)]
 pub(crate) struct TokensReconciled {
     /// Reasons of the writes, in their order.
@@ -33,7 +32,6 @@ pub(crate) struct TokensReconciled {
     pub attention: Vec<String>,
     /// Time at which something becomes due without any change, if ever.
     pub requeue_at: Option<OffsetDateTime>,
-    /// Records of tokens after the writes.
     pub records: Records,
 }
 
@@ -60,25 +58,20 @@ impl StateDirectory {
         Ok(standing(&self.observe_tokens(pools)?, now))
     }
 
-    /// The list of tokens in pointer configs.
     pub(crate) fn issued(&self) -> Result<Issued, StateError> {
         read_json(&self.issued_path(), Issued::read)
     }
 
     /// Stamps of the files that tokens depend on. `None` while a stamp is too new to detect a later change.
-    pub(crate) fn token_stamps(&self, now: SystemTime) -> Option<Vec<(PathBuf, FileStamp)>> {
+    pub(crate) fn token_stamps(&self, now: SystemTime) -> Option<Stamps> {
         let own = [self.issued_path(), self.records_path(), self.bundle_path()];
-        let pointers = self.pool_pointer_paths().unwrap_or_default();
-        let stamp = |path: PathBuf| {
-            let stamp = FileStamp::of(&std::fs::metadata(&path).ok()?);
-            Some((path, stamp))
-        };
-        let stamps: Vec<_> = own.into_iter().chain(pointers).filter_map(stamp).collect();
-        stamps.iter().all(|(_, stamp)| stamp.is_settled(now)).then_some(stamps)
+        let stamps = Stamps::of(own, self.pool_pointer_paths().unwrap_or_default());
+        stamps.are_settled(now).then_some(stamps)
     }
 
     pub(crate) fn fresh_token(&self) -> Result<Token, StateError> {
-        Token::generate().map_err(|_| StateError::NoRandomness { path: self.path().to_owned() })
+        let reason = "the system has no randomness for a new token";
+        Ok(Token::generate().map_err(|_| FileError::other(self.path(), reason))?)
     }
 
     /// Changes tokens and records by `change`. Waits for another process.
@@ -178,12 +171,8 @@ impl StateDirectory {
         path: &Path,
         value: &impl serde::Serialize,
     ) -> Result<(), StateError> {
-        let json = serde_json::to_vec_pretty(value).map_err(|error| StateError::Malformed {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
-        self.replace(path, &[&json[..], b"\n"].concat(), PRIVATE)?;
-        Ok(())
+        let json = serde_json::to_vec_pretty(value).map_err(FileError::at(path))?;
+        Ok(self.replace(path, &[&json[..], b"\n"].concat(), PRIVATE)?)
     }
 }
 
@@ -192,6 +181,5 @@ fn read_json<T: Default>(
     read: impl Fn(&[u8]) -> Result<T, serde_json::Error>,
 ) -> Result<T, StateError> {
     let Some(json) = read_if_there(path)? else { return Ok(T::default()) };
-    read(&json)
-        .map_err(|error| StateError::Malformed { path: path.to_owned(), reason: error.to_string() })
+    Ok(read(&json).map_err(FileError::at(path))?)
 }

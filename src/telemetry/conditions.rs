@@ -26,12 +26,10 @@ impl<'a> Condition<'a> {
         Self { thing: thing.into(), reason, counter: None }
     }
 
-    /// Creates a condition without a fault.
     pub fn ok(thing: impl Into<Cow<'static, str>>) -> Self {
         Self::new(thing, None)
     }
 
-    /// Creates a fault.
     pub fn failed(thing: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
         Self::new(thing, Some(reason.into()))
     }
@@ -98,7 +96,6 @@ impl Conditions {
         reasons.keys().map(|thing| format!("{thing}: failed")).collect()
     }
 
-    /// One line for each thing, with its reason.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let reasons = lock(&self.0);

@@ -37,19 +37,16 @@ metrics! {
 pub struct OpenConnection(Gauge<i64, AtomicI64>);
 
 impl ConnectionMetrics {
-    /// Counts a connection as open.
     #[must_use]
     pub fn opened(&self) -> OpenConnection {
         self.open.inc();
         OpenConnection(self.open.clone())
     }
 
-    /// Counts a connection that was dropped because of `reason`.
     pub fn shed(&self, reason: &'static str) {
         self.shed.get_or_create(&[("reason", reason)]).inc();
     }
 
-    /// Counts a failed handshake.
     pub fn handshake_failed(&self, failed: Failed) {
         self.handshake_failures.get_or_create(&[("reason", failed.label())]).inc();
     }

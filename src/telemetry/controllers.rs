@@ -64,7 +64,6 @@ metrics! {
 }
 
 impl ControllerMetrics {
-    /// Encodes all metrics as text.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         encode(|registry| self.register(registry))
     }
@@ -87,14 +86,12 @@ impl ControllerMetrics {
         }
     }
 
-    /// Records the number of warnings by label.
     pub(crate) fn attention(&self, attention: &[Warning]) {
         for (what, count) in Warning::counts(attention) {
             self.attention.get_or_create(&[("what", what)]).set(count);
         }
     }
 
-    /// Records the number of refused entries by reason.
     pub(crate) fn registry_ca_refused(&self, counts: &BTreeMap<&'static str, i64>) {
         self.refused.clear();
         for (&reason, &count) in counts {

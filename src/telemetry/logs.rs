@@ -7,9 +7,7 @@
 //! choose the length of lines.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::io::{self, Write};
-use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -64,15 +62,10 @@ pub fn init(verbosity: i32) -> io::Result<Logs> {
 
 /// Guard of the thread. Dropping it writes the remaining lines, for a second at most.
 #[derive(Debug)]
-pub struct Logs {
-    queue: Arc<Queue>,
-    /// Disconnected when the thread has written everything.
-    written: Receiver<Infallible>,
-}
+pub struct Logs(Arc<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// True if levels are coloured.
     is_coloured: bool,
     waiting: Mutex<Waiting>,
     changed: Condvar,
@@ -80,15 +73,12 @@ struct Queue {
     written: Condvar,
 }
 
-/// Queue of this process.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
 /// Waits until the lines so far are written, for a second at most, so that other output follows them.
 pub(crate) fn wait_until_written() {
     if let Some(queue) = QUEUE.get() {
-        let unwritten = |waiting: &mut Waiting| waiting.is_writing || !waiting.bytes.is_empty();
-        // After the second, the other output comes first.
-        let _ = queue.written.wait_timeout_while(queue.lock(), LAST_LINES, unwritten);
+        queue.wait_until_written();
     }
 }
 
@@ -108,30 +98,34 @@ impl Logs {
     ) -> io::Result<(Self, Arc<Queue>)> {
         let queue = Arc::new(Queue { is_coloured, ..Queue::default() });
         let shared = Arc::clone(&queue);
-        let (writing, written) = mpsc::channel();
         std::thread::Builder::new().name("log".to_owned()).spawn(move || {
-            let _writing = writing;
             while let Some(lines) = shared.next() {
                 // A failed write to standard error cannot be reported.
                 let _ = writer.write_all(&lines);
             }
         })?;
-        Ok((Self { queue: Arc::clone(&queue), written }, queue))
+        Ok((Self(Arc::clone(&queue)), queue))
     }
 }
 
 impl Drop for Logs {
     fn drop(&mut self) {
-        self.queue.lock().ended = true;
-        self.queue.changed.notify_one();
+        self.0.lock().ended = true;
+        self.0.changed.notify_one();
         // If standard error is not read, the thread still writes, and ends with the process.
-        let _ = self.written.recv_timeout(LAST_LINES);
+        self.0.wait_until_written();
     }
 }
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         lock(&self.waiting)
+    }
+
+    /// Waits until the lines so far are written, for a second at most.
+    fn wait_until_written(&self) {
+        let unwritten = |waiting: &mut Waiting| waiting.is_writing || !waiting.bytes.is_empty();
+        let _ = self.written.wait_timeout_while(self.lock(), LAST_LINES, unwritten);
     }
 
     /// Waits for lines and takes all of them; `None` after the end.
@@ -231,6 +225,8 @@ fn painted(line: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::sync::mpsc;
 
     /// A writer that passes on its input, and can be blocked.
     struct Reader(mpsc::SyncSender<Vec<u8>>);

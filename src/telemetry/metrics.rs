@@ -14,9 +14,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::conditions::Status;
 use super::connections::ConnectionMetrics;
 use super::encode::{Label, encode};
-
 use crate::sync::lock;
 
 /// Maximum number of stages that are values of a label, and length of one.
@@ -26,9 +26,7 @@ const MAX_STAGE: usize = 40;
 /// A pool as a label's value. All unknown names share one, so that requests for made-up pools cannot fill the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PoolLabel {
-    /// An existing pool.
     Known(Arc<str>),
-    /// Any other name.
     Unknown,
 }
 
@@ -49,45 +47,14 @@ struct RequestLabels {
     status: u16,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RenderLabels {
-    pool: PoolLabel,
-    spec: &'static str,
-}
+/// A pool and other labels.
+type PoolLabels<V, const N: usize> = ([(&'static str, PoolLabel); 1], [(&'static str, V); N]);
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AccessLabels {
+fn with_pool<V, const N: usize>(
     pool: PoolLabel,
-    mode: &'static str,
-    verdict: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ModeLabels {
-    pool: PoolLabel,
-    /// Requested mode.
-    asked: &'static str,
-    /// Mode in force.
-    mode: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OldIgnitionLabels {
-    pool: PoolLabel,
-    /// Treatment of the machine: `held` or `warned`.
-    action: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct IgnitionLabels {
-    pool: PoolLabel,
-    version: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NodeFailureLabels {
-    pool: PoolLabel,
-    stage: String,
+    others: [(&'static str, V); N],
+) -> PoolLabels<V, N> {
+    ([("pool", pool)], others)
 }
 
 metrics! {
@@ -96,26 +63,26 @@ metrics! {
     pub struct Metrics {
         requests: Family<RequestLabels, Counter> = "requests":
             "Requests for a pool's config, by pool, Ignition spec version and status",
-        access: Family<AccessLabels, Counter> = "access":
+        access: Family<PoolLabels<&'static str, 2>, Counter> = "access":
             "Requests for configs of pools whose access is audited or enforced, by pool, mode in force, and \
             the reason for which they were accepted or refused",
-        access_modes: Family<ModeLabels, Gauge> = "access_mode":
+        access_modes: Family<PoolLabels<&'static str, 2>, Gauge> = "access_mode":
             "1 for each pool whose access is audited or enforced, by requested mode and mode in force",
-        old_ignition: Family<OldIgnitionLabels, Counter> = "old_ignition_requests":
+        old_ignition: Family<PoolLabels<&'static str, 1>, Counter> = "old_ignition_requests":
             "Requests of machines whose Ignition is older than their pool's oldest, by pool, and whether \
             they were held or only reported",
-        oldest_ignition: Family<IgnitionLabels, Gauge> = "oldest_ignition":
+        oldest_ignition: Family<PoolLabels<String, 1>, Gauge> = "oldest_ignition":
             "1 for each pool of which machines are known, by the oldest version of Ignition among them",
-        node_failures: Family<NodeFailureLabels, Counter> = "node_failures":
+        node_failures: Family<PoolLabels<String, 1>, Counter> = "node_failures":
             "Reports of machines whose first boot failed, by pool and stage",
         pub machine_tokens_shared: Gauge<i64, AtomicI64> = "machine_tokens_shared":
             "Machines whose token was used from several addresses, so that someone may have copied it",
         pub response_bytes: Counter = "response_bytes":
             "Bytes of configs handed to the network",
-        render_seconds: Histogram = "render_duration_seconds":
+        pub render_seconds: Histogram = "render_duration_seconds":
             "Time to render one config in one version"
             => Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0]),
-        render_failures: Family<RenderLabels, Counter> = "render_failures":
+        render_failures: Family<PoolLabels<&'static str, 1>, Counter> = "render_failures":
             "Configs that could not be rendered, by pool",
         waiting_machines: Family<[(&'static str, PoolLabel); 1], Gauge> = "approval_waiting_machines":
             "Machines that wait for approval, by pool",
@@ -123,7 +90,7 @@ metrics! {
             "Time since the first request of the machine that waits longest for approval, by pool",
         waiting_forgotten: Counter = "approval_machines_forgotten":
             "Waiting machines that were removed from the list because it is full",
-        certificate_expiry: Gauge = "certificate_expiry_timestamp_seconds":
+        pub certificate_expiry: Gauge = "certificate_expiry_timestamp_seconds":
             "Earliest time at which the serving certificate, or a CA sent with it, expires, in seconds since 1970",
         pub certificate_failures: Counter = "certificate_reload_failures":
             "Certificate and key files that could not be loaded",
@@ -172,14 +139,14 @@ impl Metrics {
         self.requests.get_or_create_owned(&RequestLabels { pool, spec, status })
     }
 
-    /// Counts a request by its access verdict.
     pub fn access(&self, pool: PoolLabel, mode: &'static str, verdict: &'static str) {
-        self.access.get_or_create(&AccessLabels { pool, mode, verdict }).inc();
+        let labels = with_pool(pool, [("mode", mode), ("verdict", verdict)]);
+        self.access.get_or_create(&labels).inc();
     }
 
     /// Counts a request of a machine whose Ignition is older than its pool's oldest.
     pub fn old_ignition(&self, pool: PoolLabel, action: &'static str) {
-        self.old_ignition.get_or_create(&OldIgnitionLabels { pool, action }).inc();
+        self.old_ignition.get_or_create(&with_pool(pool, [("action", action)])).inc();
     }
 
     /// Records the machines of each pool that wait for approval, with the longest wait, and the number of those that were
@@ -210,16 +177,16 @@ impl Metrics {
         let stage = if is_label { stage } else { "<other>" };
         stages.insert(stage.to_owned());
         drop(stages);
-        let stage = stage.to_owned();
-        self.node_failures.get_or_create(&NodeFailureLabels { pool, stage }).inc();
+        let labels = with_pool(pool, [("stage", stage.to_owned())]);
+        self.node_failures.get_or_create(&labels).inc();
     }
 
     /// Records the oldest Ignition of each pool's machines.
     pub fn oldest_ignition(&self, oldest: impl Iterator<Item = (PoolLabel, IgnitionVersion)>) {
         self.oldest_ignition.clear();
         for (pool, version) in oldest {
-            let version = version.to_string();
-            self.oldest_ignition.get_or_create(&IgnitionLabels { pool, version }).set(1);
+            let labels = with_pool(pool, [("version", version.to_string())]);
+            self.oldest_ignition.get_or_create(&labels).set(1);
         }
     }
 
@@ -231,32 +198,21 @@ impl Metrics {
         self.access_modes.clear();
         for (pool, asked, mode) in modes {
             let pool = PoolLabel::Known(pool.into());
-            self.access_modes.get_or_create(&ModeLabels { pool, asked, mode }).set(1);
+            let labels = with_pool(pool, [("asked", asked), ("mode", mode)]);
+            self.access_modes.get_or_create(&labels).set(1);
         }
     }
 
-    /// Counts a rendering that took `duration`.
-    pub fn rendered(&self, duration: Duration) {
-        self.render_seconds.observe(duration.as_secs_f64());
-    }
-
-    /// Counts a rendering that failed.
     pub fn render_failed(&self, pool: &Arc<str>, spec: SpecVersion) {
         let pool = PoolLabel::Known(Arc::clone(pool));
-        let spec = spec.as_str();
-        self.render_failures.get_or_create(&RenderLabels { pool, spec }).inc();
+        let labels = with_pool(pool, [("spec", spec.as_str())]);
+        self.render_failures.get_or_create(&labels).inc();
     }
 
-    /// Records the number of certificate warnings by label.
     pub fn certificates_attention(&self, counts: &[(&'static str, i64)]) {
         for &(what, count) in counts {
             self.certificates_attention.get_or_create(&[("what", what)]).set(count);
         }
-    }
-
-    /// Records the expiry of the served certificates, in seconds since 1970.
-    pub fn certificate_expires(&self, timestamp: i64) {
-        self.certificate_expiry.set(timestamp);
     }
 
     /// The counter of failed lists, watches and fetches of a kind (in the plural).
@@ -276,12 +232,10 @@ impl Metrics {
         self.machines_forgotten.inner().store(so_far, Ordering::Relaxed);
     }
 
-    /// Records a change of the inputs.
     pub fn inputs_changed(&self, now: SystemTime) {
         self.inputs_changed.set(unix_seconds(now).try_into().unwrap_or(i64::MAX));
     }
 
-    /// Encodes all metrics as text.
     pub fn encode(&self, now: SystemTime) -> Result<String, std::fmt::Error> {
         let changed = u64::try_from(self.inputs_changed.get()).unwrap_or(0);
         if changed > 0 {
@@ -291,6 +245,13 @@ impl Metrics {
         }
         encode(|registry| self.register(registry))
     }
+}
+
+/// Sinks for reports of a source, other than its inputs.
+#[derive(Debug, Clone)]
+pub struct Reporting {
+    pub metrics: Arc<Metrics>,
+    pub status: Status,
 }
 
 fn unix_seconds(time: SystemTime) -> u64 {

@@ -37,7 +37,6 @@ mod logs;
 mod many;
 mod metrics;
 mod node_agent;
-mod reporting;
 
 pub use connections::ConnectionMetrics;
 pub use controllers::ControllerMetrics;
@@ -46,9 +45,8 @@ pub use log_rate_limiter::LogRateLimiter;
 pub(crate) use logs::wait_until_written;
 pub use logs::{Logs, init as init_logs};
 pub(crate) use many::{listed, log_token_steps};
-pub use metrics::{Metrics, PoolLabel};
+pub use metrics::{Metrics, PoolLabel, Reporting};
 pub use node_agent::NodeCaMetrics;
-pub use reporting::Reporting;
 
 #[cfg(test)]
 mod tests {

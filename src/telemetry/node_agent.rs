@@ -40,7 +40,6 @@ metrics! {
 }
 
 impl NodeCaMetrics {
-    /// Encodes all metrics as text.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         encode(|registry| self.register(registry))
     }

@@ -15,7 +15,7 @@ use crate::registry_ca::RegistryHost;
 use crate::registry_credentials::RegistryCredentials;
 
 /// Rules for choosing and rendering configs. The reference server has the first two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ServingMode {
     /// The first control-plane machines, before the cluster exists: only pools `master` and `arbiter`, with the
     /// configuration in their status.
@@ -23,6 +23,7 @@ pub enum ServingMode {
     /// A running cluster: a pool's configuration depends on the progress of its rollout.
     Cluster,
     /// A directory of manifests that replaces a cluster. Missing objects are omitted from configs.
+    #[default]
     Manifests,
 }
 
@@ -30,7 +31,7 @@ pub enum ServingMode {
 ///
 /// Unchanged values are shared (`Arc`) with the previous inputs, so that comparing pointers shows the pools that a
 /// change affects.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Inputs {
     /// Rules for choosing and rendering configs.
     pub mode: ServingMode,

@@ -25,6 +25,7 @@ use super::print_line;
 use super::progress::Progress;
 use crate::cmp_http::Server;
 use crate::files::bounded;
+use crate::files::owners::Reader;
 use crate::files::replace::{PRIVATE, PUBLIC, replace};
 
 /// Requests a certificate, and writes the result.
@@ -111,9 +112,14 @@ fn write(settings: &EnrollSettings, enrolled: &EnrolledCertificate) -> anyhow::R
     let pem = |certificates: &[Certificate]| {
         certificates.iter().map(Certificate::to_pem).collect::<String>()
     };
-    replace(&settings.out, (certificate.to_pem() + &pem(chain)).as_bytes(), PUBLIC)?;
+    replace(
+        &settings.out,
+        (certificate.to_pem() + &pem(chain)).as_bytes(),
+        PUBLIC,
+        Reader::Directory,
+    )?;
     if let Some(path) = &settings.cas_out {
-        replace(path, pem(cas).as_bytes(), PUBLIC)?;
+        replace(path, pem(cas).as_bytes(), PUBLIC, Reader::Directory)?;
     }
     let mut line = format!(
         "{}: \"{}\" by \"{}\", until {}",
@@ -196,6 +202,6 @@ fn key_at(path: &Path, algorithm: KeyAlgorithm) -> anyhow::Result<KeyPair> {
         return read_key(path);
     }
     let key = algorithm.generate()?;
-    replace(path, key.serialize_pem().as_bytes(), PRIVATE)?;
+    replace(path, key.serialize_pem().as_bytes(), PRIVATE, Reader::Directory)?;
     Ok(key)
 }

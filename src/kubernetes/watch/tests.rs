@@ -54,11 +54,11 @@ fn refusal(code: u16) -> (u16, String) {
 
 async fn next(watch: &mut Watch<ConfigMap>) -> String {
     match watch.next().await {
-        WatchEvent::ListBegins => "list begins".to_owned(),
-        WatchEvent::Listed(map) => format!("listed {}", map.name_any()),
-        WatchEvent::Synced => "synced".to_owned(),
-        WatchEvent::Applied(map) => format!("applied {}", map.name_any()),
-        WatchEvent::Deleted(map) => format!("deleted {}", map.name_any()),
+        WatchEvent::Seen(Event::Init) => "list begins".to_owned(),
+        WatchEvent::Seen(Event::InitApply(map)) => format!("listed {}", map.name_any()),
+        WatchEvent::Seen(Event::InitDone) => "synced".to_owned(),
+        WatchEvent::Seen(Event::Apply(map)) => format!("applied {}", map.name_any()),
+        WatchEvent::Seen(Event::Delete(map)) => format!("deleted {}", map.name_any()),
         WatchEvent::Works => "works".to_owned(),
         WatchEvent::Failed(failure) => format!("{:?}: {}", failure.cause, failure.reason),
     }

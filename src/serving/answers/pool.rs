@@ -313,7 +313,7 @@ impl Pool {
             metrics.render_failed(&self.name, version);
             error.to_string()
         })?;
-        metrics.rendered(started.elapsed());
+        metrics.render_seconds.observe(started.elapsed().as_secs_f64());
         Ok(body)
     }
 

@@ -8,7 +8,7 @@ use model::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
 use tokio::sync::watch;
 
 use super::secrets::NamedSecret;
-use crate::source::secret_seen::SecretSeen;
+use crate::kubernetes::seen::ObjectSeen;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
@@ -19,7 +19,7 @@ const WATCHED: &str = "secrets/machine-config-server-access";
 ///
 /// An unreadable or missing Secret keeps the previous state. Without a previous state nothing is known, which opens
 /// nothing. `are_known` is true if there is one.
-pub(super) async fn follow(
+pub(crate) async fn follow(
     client: Client,
     mut are_known: bool,
     sender: watch::Sender<Option<Records>>,
@@ -31,9 +31,9 @@ pub(super) async fn follow(
     let mut secret = NamedSecret::new(client, name);
     loop {
         let seen = secret.changed().await;
-        let failures = seen.is_unwatched().then(|| reporting.metrics.watch_failures(WATCHED));
+        let failures = seen.is_failed().then(|| reporting.metrics.watch_failures(WATCHED));
         let failure = match seen {
-            SecretSeen::Present(secret) => match read(&secret) {
+            ObjectSeen::Present(secret) => match read(&secret) {
                 Ok(records) => {
                     are_known = true;
                     sender.send_replace(Some(records));
@@ -41,15 +41,15 @@ pub(super) async fn follow(
                 }
                 Err(reason) => Some(reason),
             },
-            SecretSeen::Absent if are_known => {
+            ObjectSeen::Absent if are_known => {
                 Some("not found; the last tokens remain in use".to_owned())
             }
-            SecretSeen::Absent => Some(
+            ObjectSeen::Absent => Some(
                 "not found: no tokens are known, and pools with access mode enforce answer 503; run the \
                  controller with --access"
                     .to_owned(),
             ),
-            SecretSeen::Unwatched { reason, .. } => Some(format!("cannot be watched: {reason}")),
+            ObjectSeen::Failed(failure) => Some(format!("cannot be watched: {}", failure.reason)),
         };
         Condition::new(thing.clone(), failure).counted_by(failures.as_ref()).report_failure(
             &reporting.status.degraded,

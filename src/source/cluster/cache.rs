@@ -11,7 +11,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +20,8 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::kind::Kind;
-use crate::files::bounded;
+use crate::files::bounded::{entries_if_there, read_if_there};
+use crate::files::owners::Reader;
 use crate::files::replace::{self, FileError, PRIVATE};
 use crate::source::manifest::check_json;
 use crate::store::newest;
@@ -56,16 +56,16 @@ impl Cache {
     /// Reads the files of an earlier server, `None` if there are none.
     pub(super) fn load(&self) -> Result<Option<Snapshot>, FileError> {
         let path = self.objects();
-        let Some(bytes) = read(&path)? else { return Ok(None) };
+        let Some(bytes) = read_if_there(&path)? else { return Ok(None) };
         let mut lists: BTreeMap<String, Vec<Box<RawValue>>> = parse(&path, &bytes)?;
         let mut snapshot = Snapshot::default();
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             if let Some(list) = lists.remove(kind.name()) {
                 snapshot.objects.insert(kind, list);
             }
         }
         for entry in list(&self.machine_configs())? {
-            if let Some(bytes) = read(&entry)? {
+            if let Some(bytes) = read_if_there(&entry)? {
                 snapshot.machine_configs.push(Arc::new(parse(&entry, &bytes)?));
             }
         }
@@ -85,28 +85,27 @@ impl Cache {
     /// Writes changes since the last write.
     fn save(&mut self, snapshot: &Snapshot) -> Result<(), FileError> {
         let directory = self.machine_configs();
-        replace::create_directory(&directory)?;
-        let failed = |path: &Path, error: io::Error| FileError { path: path.to_owned(), error };
+        replace::create_directory(&directory, Reader::Directory)?;
         for config in &snapshot.machine_configs {
             let name = config.name();
             if self.written.get(name).is_some_and(|written| Arc::ptr_eq(written, config)) {
                 continue;
             }
             let path = directory.join(format!("{name}.json"));
-            let json = serde_json::to_vec(&**config).map_err(|e| failed(&path, e.into()))?;
-            replace::replace_own(&path, &json, PRIVATE)?;
+            let json = serde_json::to_vec(&**config).map_err(FileError::at(&path))?;
+            replace::replace(&path, &json, PRIVATE, Reader::Itself)?;
             self.written.insert(name.to_owned(), Arc::clone(config));
         }
         let path = self.objects();
         let lists = snapshot.objects.iter().map(|(kind, list)| (kind.name(), list));
         let json = serde_json::to_vec(&lists.collect::<BTreeMap<_, _>>());
-        replace::replace_own(&path, &json.map_err(|e| failed(&path, e.into()))?, PRIVATE)?;
+        replace::replace(&path, &json.map_err(FileError::at(&path))?, PRIVATE, Reader::Itself)?;
 
         let names = snapshot.machine_configs.iter().map(|config| OsStr::new(config.name()));
         let names: HashSet<_> = names.collect();
         let is_kept = |path: &Path| names.contains(path.file_stem().unwrap_or_default());
         for path in list(&directory)?.iter().filter(|path| !is_kept(path)) {
-            std::fs::remove_file(path).map_err(|error| failed(path, error))?;
+            std::fs::remove_file(path).map_err(FileError::at(path))?;
         }
         self.written.retain(|name, _| is_kept(&directory.join(format!("{name}.json"))));
         Ok(())
@@ -115,32 +114,17 @@ impl Cache {
 
 /// The files of a directory that are not hidden; none if it does not exist.
 fn list(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
-    let failed = |error| FileError { path: directory.to_owned(), error };
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
-    };
-    let paths = entries.map(|entry| Ok(entry.map_err(failed)?.path()));
-    let is_visible = |path: &PathBuf| {
+    let mut paths = entries_if_there(directory)?;
+    paths.retain(|path| {
         path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
-    };
-    paths.filter(|path| path.as_ref().map_or(true, is_visible)).collect()
-}
-
-fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
-    match bounded::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(FileError { path: path.to_owned(), error }),
-    }
+    });
+    Ok(paths)
 }
 
 fn parse<'a, T: Deserialize<'a>>(path: &Path, bytes: &'a [u8]) -> Result<T, FileError> {
-    let failed = |error: io::Error| FileError { path: path.to_owned(), error };
-    let text = std::str::from_utf8(bytes).map_err(|error| failed(io::Error::other(error)))?;
-    check_json(text).map_err(|error| failed(io::Error::other(error)))?;
-    serde_json::from_str(text).map_err(|error| failed(error.into()))
+    let text = std::str::from_utf8(bytes).map_err(|error| FileError::other(path, error))?;
+    check_json(text).map_err(|error| FileError::other(path, error))?;
+    serde_json::from_str(text).map_err(FileError::at(path))
 }
 
 #[cfg(test)]

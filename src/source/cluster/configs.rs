@@ -98,7 +98,6 @@ impl Configs {
         }
     }
 
-    /// Returns `true` if the metadata has been listed once.
     pub(super) fn is_listed(&self) -> bool {
         self.is_listed
     }

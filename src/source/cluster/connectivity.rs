@@ -15,7 +15,6 @@ use crate::kubernetes::client::reason;
 
 /// Interval between requests.
 const PERIOD: Duration = Duration::from_secs(2);
-/// Maximum time for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reports each answer, or its absence, until the receiver is gone.
@@ -40,7 +39,6 @@ pub(super) async fn ask(client: Client, reports: mpsc::Sender<Report>) {
 /// Number of missing answers after which the API server counts as unavailable.
 const FAILURES: u32 = 2;
 
-/// State of the connection to the API server.
 #[derive(Debug)]
 pub(super) struct Connectivity {
     last: SystemTime,
@@ -51,7 +49,6 @@ pub(super) struct Connectivity {
 pub(super) enum Transition {
     /// The API server counts as unavailable; time of its last answer.
     Lost(SystemTime),
-    /// The API server answers again.
     Restored,
 }
 

@@ -14,7 +14,7 @@ use crate::kubernetes::events::Events;
 use crate::kubernetes::{ObjectKind, ObjectName};
 
 /// Publishes each report of a machine of an existing pool, until the sender is gone. A failure is only logged.
-pub(super) async fn publish(
+pub(crate) async fn publish(
     client: Client,
     identity: String,
     mut reports: mpsc::Receiver<FailureReport>,

@@ -15,7 +15,7 @@ use crate::kubernetes::client;
 use crate::kubernetes::object_kind::ObjectKind;
 
 /// A kind that is watched: all objects in one namespace, or a single object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]
 pub(super) enum Kind {
     MachineConfigPool,
     /// Only metadata is watched; see [`super::configs`].
@@ -44,7 +44,6 @@ struct WatchedResource {
     namespace: Option<&'static str>,
     /// Name, if only one object is watched.
     name: Option<&'static str>,
-    /// True if the cluster can lack the kind.
     may_be_absent: bool,
 }
 
@@ -72,19 +71,7 @@ impl WatchedResource {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 11] = [
-        Self::MachineConfigPool,
-        Self::MachineConfig,
-        Self::ControllerConfig,
-        Self::MachineOsConfig,
-        Self::MachineOsBuild,
-        Self::KubeconfigData,
-        Self::Service,
-        Self::Route,
-        Self::RegistryCas,
-        Self::ApiServer,
-        Self::FirstBootMachine,
-    ];
+    pub(super) const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     fn resource(self) -> WatchedResource {
         const MACHINE_CONFIGURATION: &str = "machineconfiguration.openshift.io";
@@ -159,14 +146,12 @@ impl Kind {
         client::api(client, namespace.unwrap_or_default(), &kind)
     }
 
-    /// Name of an object in messages.
     pub(super) fn describe(self, name: &str) -> String {
         let resource = self.resource();
         let slash = if resource.namespace.is_some() { "/" } else { "" };
         format!("{} {}{slash}{name}", resource.kind, resource.namespace.unwrap_or_default())
     }
 
-    /// Reads an object of this kind.
     pub(super) fn decode(self, json: &RawValue) -> Result<Object, ObjectError> {
         let resource = self.resource();
         let mut value: Value = serde_json::from_str(json.get()).unwrap_or_default();
@@ -245,7 +230,7 @@ mod tests {
 
     #[test]
     fn no_two_kinds_have_one_name() {
-        let names: BTreeSet<_> = Kind::ALL.map(Kind::name).into();
+        let names: BTreeSet<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
         assert_eq!(names.len(), Kind::ALL.len());
     }
 }

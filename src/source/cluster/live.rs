@@ -10,12 +10,11 @@ use kube::api::ListParams;
 use tokio::sync::mpsc;
 
 use super::kind::{Kind, RawObject};
-use super::report::{LiveList, LiveRead, LiveRequest, Report, WatchedObject};
+use super::report::{LiveList, LiveRequest, Report, WatchedObject};
 use crate::kubernetes::client::{self, found, reason};
 
 /// Kinds that choose a pool's MachineConfig and its image.
 const KINDS: [Kind; 3] = [Kind::MachineConfigPool, Kind::MachineOsConfig, Kind::MachineOsBuild];
-/// Maximum time of a read.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Lists the objects as the API server stores them, and reports them.
@@ -24,13 +23,10 @@ pub(super) async fn read(
     request: LiveRequest,
     reports: mpsc::Sender<Report>,
 ) {
-    let report = match tokio::time::timeout(TIMEOUT, lists(kubeconfig)).await {
-        Ok(Ok(lists)) => Report::Live(LiveRead { lists, request }),
-        Ok(Err(reason)) => Report::LiveFailed(reason),
-        Err(_) => Report::LiveFailed(format!("no answer within {} s", TIMEOUT.as_secs())),
-    };
+    let read = tokio::time::timeout(TIMEOUT, lists(kubeconfig)).await;
+    let read = read.unwrap_or_else(|_| Err(format!("no answer within {} s", TIMEOUT.as_secs())));
     // The receiver is gone when the server ends.
-    let _ = reports.send(report).await;
+    let _ = reports.send(Report::Live(read, request)).await;
 }
 
 async fn lists(kubeconfig: Option<PathBuf>) -> Result<Vec<LiveList>, String> {

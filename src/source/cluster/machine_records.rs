@@ -19,7 +19,6 @@ use crate::kubernetes::{ControlError, ObjectKind, ObjectName, api_error};
 /// Maximum time for a request: a machine waits for it.
 const LONGEST: Duration = Duration::from_secs(3);
 
-/// Records of a cluster's machines.
 pub struct MachineRecords {
     machines: Api<RawObject>,
     events: Events,
@@ -28,13 +27,10 @@ pub struct MachineRecords {
 /// Reasons why a use is not recorded.
 #[derive(Debug)]
 pub enum RecordError {
-    /// The object has changed since it was read.
     Superseded,
-    /// The object does not exist any longer.
     Gone,
     /// The API server is unreachable or in trouble.
     Unreachable(String),
-    /// The API server refuses the request.
     Refused(String),
 }
 

@@ -10,16 +10,16 @@
 //! Tasks do the I/O and send reports; one loop applies them, and publishes when they pause. While the API server is
 //! unavailable, the last inputs stay in use.
 
-mod access;
+pub(crate) mod access;
 mod cache;
 mod configs;
 mod connectivity;
-mod failure_events;
+pub(crate) mod failure_events;
 mod kind;
 mod kubeconfig;
 mod live;
 mod machine_records;
-mod nodes;
+pub(crate) mod nodes;
 mod registry_cas;
 mod report;
 mod secrets;
@@ -32,10 +32,7 @@ mod watching;
 use std::time::Duration;
 
 use kube::Client;
-use model::access::Records;
 use model::inputs::Inputs;
-use model::ledger::{FailureReport, NodeIndex};
-use model::objects::SecretName;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -47,7 +44,7 @@ use crate::kubernetes::client::{self, ConnectError};
 use crate::telemetry::Reporting;
 
 pub use super::cluster::machine_records::{MachineRecords, RecordError};
-pub use super::cluster::registry_cas::{RegistryCaMap, RegistryCaMapState};
+pub use super::cluster::registry_cas::RegistryCaMap;
 pub use super::cluster::report::LiveRequest;
 pub use super::cluster::secrets::NamedSecret;
 pub use super::cluster::settings::Settings;
@@ -57,12 +54,12 @@ const QUIET: Duration = Duration::from_millis(10);
 /// Maximum wait for quiet.
 const BURST: Duration = Duration::from_millis(50);
 
-/// A connection to a cluster.
 pub struct Cluster {
     client: Client,
     settings: Settings,
     token: TokenFiles,
-    live_requests: Option<mpsc::Receiver<LiveRequest>>,
+    /// Requests to read the pools.
+    pub live_requests: Option<mpsc::Receiver<LiveRequest>>,
 }
 
 impl Cluster {
@@ -73,49 +70,15 @@ impl Cluster {
         Ok(Self { client, settings, token, live_requests: None })
     }
 
-    /// Reads the pools at each of these requests.
-    pub(super) fn take_live_requests(&mut self, requests: mpsc::Receiver<LiveRequest>) {
-        self.live_requests = Some(requests);
-    }
-
-    /// Keeps `nodes` up to date with the cluster's nodes, forever.
-    pub fn follow_nodes(
-        &self,
-        nodes: NodeIndex,
-        reporting: Reporting,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        nodes::follow(self.client.clone(), nodes, reporting)
-    }
-
-    /// Publishes reports of failed first boots as Events, until the sender is gone. `identity` is the name of this process.
-    pub fn publish_failures(
-        &self,
-        identity: String,
-        reports: mpsc::Receiver<FailureReport>,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        failure_events::publish(self.client.clone(), identity, reports)
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
     }
 
     /// The records of uses of machines' tokens, if machines with names are served. `identity` is the name of this process.
     #[must_use]
     pub fn machine_records(&self, identity: &str) -> Option<MachineRecords> {
         self.settings.machines.then(|| MachineRecords::new(self.client.clone(), identity))
-    }
-
-    /// Follows one Secret.
-    #[must_use]
-    pub fn secret(&self, name: SecretName) -> NamedSecret {
-        NamedSecret::new(self.client.clone(), name)
-    }
-
-    /// Sends the records of tokens, forever. With `are_known`, a missing Secret is a lost one.
-    pub fn follow_tokens(
-        &self,
-        are_known: bool,
-        records: watch::Sender<Option<Records>>,
-        reporting: Reporting,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        access::follow(self.client.clone(), are_known, records, reporting)
     }
 
     /// Sends the inputs after each change, forever.

@@ -6,29 +6,33 @@
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1;
+use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt as _};
 use model::ledger::{Node, NodeIndex, Nodes};
 use time::OffsetDateTime;
 
-use crate::kubernetes::watch::{Failure, Watch, WatchEvent};
+use crate::kubernetes::seen::Failure;
+use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Status};
 
 /// Keeps `index` up to date with the cluster, forever; failures are reported and counted.
-pub(super) async fn follow(client: Client, index: NodeIndex, reporting: Reporting) {
+pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reporting) {
     let Reporting { metrics, status: Status { degraded, .. } } = reporting;
     let mut watch = Watch::new(Api::<v1::Node>::all(client), None);
     let mut listed = Nodes::default();
     loop {
         match watch.next().await {
-            WatchEvent::ListBegins => listed = Nodes::default(),
-            WatchEvent::Listed(node) => listed.add(read(&node)),
-            WatchEvent::Synced => {
+            WatchEvent::Seen(Event::Init) => listed = Nodes::default(),
+            WatchEvent::Seen(Event::InitApply(node)) => listed.add(read(&node)),
+            WatchEvent::Seen(Event::InitDone) => {
                 index.set(std::mem::take(&mut listed));
                 Condition::ok("nodes").note(&degraded);
             }
-            WatchEvent::Applied(node) => index.change(|nodes| nodes.add(read(&node))),
-            WatchEvent::Deleted(node) => index.change(|nodes| nodes.remove(&node.name_any())),
+            WatchEvent::Seen(Event::Apply(node)) => index.change(|nodes| nodes.add(read(&node))),
+            WatchEvent::Seen(Event::Delete(node)) => {
+                index.change(|nodes| nodes.remove(&node.name_any()));
+            }
             WatchEvent::Works => {}
             WatchEvent::Failed(Failure { reason: error, .. }) => {
                 let failures = metrics.watch_failures("nodes");

@@ -1,26 +1,24 @@
 //! Reports of the tasks that observe a cluster.
 
 use kube::ResourceExt as _;
-use model::objects::SecretName;
+use model::objects::{Secret, SecretName};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::kind::{Kind, RawObject};
-use crate::kubernetes::watch::Failure;
-use crate::source::secret_seen::SecretSeen;
+use crate::kubernetes::seen::{Failure, ObjectSeen};
 
-/// A report of a task.
 #[derive(Debug)]
 pub(super) enum Report {
     Change(Kind, Change),
     Failed(Kind, Failure),
-    Secret(SecretName, SecretSeen),
+    Secret(SecretName, ObjectSeen<Secret>),
     /// The result of a fetch; `None` if the MachineConfig does not exist.
     Fetched(String, Option<WatchedObject>),
     FetchFailed(String, String),
     Connectivity(Result<(), String>),
-    Live(LiveRead),
-    LiveFailed(String),
+    /// Result of a read on request.
+    Live(Result<Vec<LiveList>, String>, LiveRequest),
 }
 
 /// A request for a read of what chooses configs. It is answered with [`Inputs::live_reads`] of the first inputs that
@@ -28,13 +26,6 @@ pub(super) enum Report {
 ///
 /// [`Inputs::live_reads`]: model::inputs::Inputs::live_reads
 pub type LiveRequest = oneshot::Sender<u64>;
-
-/// Result of a read on request.
-#[derive(Debug)]
-pub(super) struct LiveRead {
-    pub(super) lists: Vec<LiveList>,
-    pub(super) request: LiveRequest,
-}
 
 /// All objects of a kind at one time.
 #[derive(Debug)]
@@ -45,7 +36,6 @@ pub(super) struct LiveList {
     pub(super) items: Vec<WatchedObject>,
 }
 
-/// An object in a list or a change.
 #[derive(Debug)]
 pub(super) struct WatchedObject {
     pub(super) name: String,
@@ -71,14 +61,12 @@ impl WatchedObject {
     }
 }
 
-/// An event of a watch.
 #[derive(Debug)]
 pub(super) enum Change {
     /// A list begins, which replaces all known objects.
     ListBegins,
     Listed(WatchedObject),
     ListEnds,
-    /// An object is new or changed.
     Applied(WatchedObject),
     Deleted(String),
 }

@@ -8,10 +8,9 @@ use model::objects::{Metadata, Secret, SecretName};
 use tokio::sync::mpsc;
 
 use super::report::Report;
-use crate::kubernetes::watch::{Cause, ObjectSeen, ObjectWatch};
-use crate::source::secret_seen::SecretSeen;
+use crate::kubernetes::seen::ObjectSeen;
+use crate::kubernetes::watch::ObjectWatch;
 
-/// A watch of a Secret.
 pub struct NamedSecret {
     name: SecretName,
     watch: ObjectWatch<v1::Secret>,
@@ -31,15 +30,8 @@ impl NamedSecret {
     }
 
     /// Waits for the Secret's present state, for each change, and for failures. It is cancel safe: no change is lost.
-    pub async fn changed(&mut self) -> SecretSeen {
-        match self.watch.next().await {
-            ObjectSeen::Present(secret) => SecretSeen::Present(read(secret)),
-            ObjectSeen::Absent => SecretSeen::Absent,
-            ObjectSeen::Failed(failure) => SecretSeen::Unwatched {
-                reason: failure.reason,
-                is_forbidden: failure.cause == Cause::Forbidden,
-            },
-        }
+    pub async fn changed(&mut self) -> ObjectSeen<Secret> {
+        self.watch.next().await.map(read)
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use kube::{Api, Client};
 use model::inputs::Inputs;
-use model::objects::SecretName;
+use model::objects::{Secret, SecretName};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -20,16 +20,15 @@ use super::connectivity::{Connectivity, Transition};
 use super::kind::{Kind, RawObject};
 use super::kubeconfig;
 use super::live;
-use super::report::{Change, LiveRead, LiveRequest, Report, WatchedObject};
+use super::report::{Change, LiveList, LiveRequest, Report, WatchedObject};
 use super::secrets;
 use super::settings::Settings;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
 use crate::backoff::Backoff;
 use crate::kubernetes::client::{found, reason};
-use crate::kubernetes::watch::{Cause, Failure};
+use crate::kubernetes::seen::{Cause, Failure, ObjectSeen};
 use crate::source::cluster::watching;
-use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
@@ -42,7 +41,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Name of Secrets in metrics of failed watches.
 const SECRETS: &str = "secrets";
 
-/// A session with a cluster.
 pub(super) struct Session {
     client: Client,
     apiserver_url: String,
@@ -66,7 +64,6 @@ pub(super) struct Session {
     inputs: watch::Sender<Option<Inputs>>,
     /// True if the inputs may have changed.
     is_changed: bool,
-    /// Kinds that are watched.
     kinds: Vec<Kind>,
 }
 
@@ -140,8 +137,7 @@ impl Session {
             Report::FetchFailed(name, _) if !self.fetches.contains_key(&name) => {}
             Report::FetchFailed(name, reason) => self.fetch_condition(&name, Some(&reason)),
             Report::Connectivity(answer) => self.take_answer(answer),
-            Report::Live(read) => self.take_live(read),
-            Report::LiveFailed(reason) => self.live_condition(Some(reason)),
+            Report::Live(read, request) => self.take_live(read, request),
         }
     }
 
@@ -171,15 +167,8 @@ impl Session {
         self.live_read = Some(AbortOnDropHandle::new(tokio::spawn(work)));
     }
 
-    fn take_live(&mut self, LiveRead { lists, request }: LiveRead) {
-        self.live_condition(None);
-        self.is_changed |= self.view.read_live(lists);
-        // The machine that asked may be gone.
-        let _ = request.send(self.view.live_reads());
-    }
-
-    fn live_condition(&self, reason: Option<String>) {
-        let condition = Condition::new("live reads", reason);
+    fn take_live(&mut self, read: Result<Vec<LiveList>, String>, request: LiveRequest) {
+        let condition = Condition::new("live reads", read.as_ref().err().cloned());
         condition.report_failure(&self.reporting.status.degraded, |reason| {
             tracing::warn!(
                 reason,
@@ -187,17 +176,21 @@ impl Session {
                 "cannot read the pools before an answer"
             );
         });
+        let Ok(lists) = read else { return };
+        self.is_changed |= self.view.read_live(lists);
+        // The machine that asked may be gone.
+        let _ = request.send(self.view.live_reads());
     }
 
     /// Applies a report about a Secret. Late reports about Secrets that are not needed are dropped.
-    fn take_secret(&mut self, name: SecretName, seen: SecretSeen) {
+    fn take_secret(&mut self, name: SecretName, seen: ObjectSeen<Secret>) {
         if !self.secrets.contains_key(&name) {
             return;
         }
         let secret = name.to_string();
         let metrics = &self.reporting.metrics;
-        let failures = seen.is_unwatched().then(|| metrics.watch_failures(SECRETS));
-        let condition = Condition::new(secret.clone(), self.view.secret_seen(name, seen));
+        let failures = seen.is_failed().then(|| metrics.watch_failures(SECRETS));
+        let condition = Condition::new(secret.clone(), self.view.credentials.seen(name, seen));
         condition.counted_by(failures.as_ref()).report(&self.reporting.status.degraded, |reason| {
             if let Some(reason) = reason {
                 tracing::error!(
@@ -441,7 +434,7 @@ mod tests {
             published.has_changed().unwrap() && published.borrow_and_update().is_some()
         };
         assert!(!is_published(&mut session), "nothing was read yet");
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             session.take(Report::Change(kind, Change::ListBegins));
             session.take(Report::Change(kind, Change::ListEnds));
         }

@@ -1,14 +1,12 @@
 //! The bootstrap token: files of a mounted Secret, followed as they rotate.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::files::bounded::if_there;
 use crate::files::watch::{DirectoryWatch, Scanned};
 
-/// Contents of the token's directory.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Token {
-    /// Contents of the file `token`.
     pub(super) token: String,
     /// Contents of the file `ca.crt` in PEM; `None` if it does not exist.
     pub(super) cas: Option<Vec<u8>>,
@@ -37,7 +35,6 @@ impl BootstrapTokenState {
     }
 }
 
-/// A watch of the token's directory.
 #[derive(Debug)]
 pub(super) struct TokenFiles {
     directory: PathBuf,
@@ -59,28 +56,18 @@ impl TokenFiles {
 
     /// Waits for a change of the token or its problem. It is cancel safe: no change is lost.
     pub(super) async fn changed(&mut self) {
-        loop {
-            self.watch.changed().await;
-            if self.scan() {
-                return;
-            }
-        }
-    }
-
-    /// Returns true if the state has changed.
-    fn scan(&mut self) -> bool {
         let Self { directory, watch, state } = self;
-        let mut is_changed = false;
-        watch.scan(|being_written| {
-            if being_written(&directory.join("token")) {
-                return Scanned::Unsettled;
-            }
-            let next = state.next(read(directory));
-            is_changed = *state != next;
-            *state = next;
-            Scanned::Settled
-        });
-        is_changed
+        let before = state.clone();
+        while *state == before {
+            watch.changed().await;
+            watch.scan(|being_written| {
+                if being_written(&directory.join("token")) {
+                    return Scanned::Unsettled;
+                }
+                *state = state.next(read(directory));
+                Scanned::Settled
+            });
+        }
     }
 }
 
@@ -93,11 +80,7 @@ fn read(directory: &Path) -> Result<Token, String> {
         return Err(problem(&"is empty"));
     }
     let path = directory.join("ca.crt");
-    let cas = match std::fs::read(&path) {
-        Ok(pem) => Some(pem),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(format!("{}: {error}", path.display())),
-    };
+    let cas = if_there(&path, std::fs::read(&path)).map_err(|error| error.to_string())?;
     Ok(Token { token: token.to_owned(), cas })
 }
 

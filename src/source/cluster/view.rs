@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::access::machine::MachineState;
 use model::inputs::{Inputs, Layering, Problem, ServingMode, SharedInputs, served_configuration};
-use model::objects::SecretName;
-use model::objects::{FirstBootMachine, MachineConfigPool, Object, ObjectDefect};
+use model::objects::{
+    ApiServer, FirstBootMachine, MachineConfigPool, Object, ObjectDefect, SecretName,
+};
 use model::registry_ca::{self, Cas, Refused};
 use serde_json::value::RawValue;
 
@@ -17,7 +18,6 @@ use super::configs::Configs;
 use super::kind::Kind;
 use super::report::{Change, LiveList, WatchedObject};
 use crate::source::credentials::SeenCredentials;
-use crate::source::secret_seen::SecretSeen;
 
 /// Last observed objects of the cluster.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct ClusterView {
     kinds: BTreeMap<Kind, Objects>,
     pub(super) configs: Configs,
     registries: Registries,
-    credentials: SeenCredentials,
+    pub(super) credentials: SeenCredentials,
     shared: Arc<SharedInputs>,
     /// Number of reads on request that have changed something.
     live_reads: u64,
@@ -52,9 +52,7 @@ struct Objects {
 struct Entry {
     version: String,
     json: Box<RawValue>,
-    /// Last good object.
     object: Option<Object>,
-    /// State of a machine's object.
     state: Option<Arc<MachineState>>,
     problem: Option<ObjectDefect>,
 }
@@ -65,7 +63,6 @@ impl ClusterView {
         Self { credentials: SeenCredentials::new(registry_credentials), ..Self::default() }
     }
 
-    /// Applies an event of a watch.
     pub(super) fn apply(&mut self, kind: Kind, change: Change) {
         if kind == Kind::MachineConfig {
             self.configs.apply(change);
@@ -82,13 +79,15 @@ impl ClusterView {
             }
             Change::ListEnds => {
                 let listed = objects.listing.take().unwrap_or_default();
-                objects.retain(kind, |name| listed.contains(name));
+                objects.retain(kind, |name, _| listed.contains(name));
                 objects.is_read = true;
             }
             Change::Applied(item) => {
                 objects.keep_newer(kind, item);
             }
-            Change::Deleted(deleted) => objects.retain(kind, |name| name != deleted),
+            Change::Deleted(deleted) => {
+                objects.retain(kind, |name, _| name != deleted);
+            }
         }
         match kind {
             Kind::MachineConfigPool => self.want_configs(),
@@ -123,26 +122,19 @@ impl ClusterView {
         !before.is_some_and(|before| before.is_read && before.by_name.is_empty())
     }
 
-    /// Applies the state of a Secret with registry credentials. Returns the reason why machines do without it, if they
-    /// do.
-    pub(super) fn secret_seen(&mut self, name: SecretName, seen: SecretSeen) -> Option<String> {
-        self.credentials.seen(name, seen)
-    }
-
     /// Secrets with registry credentials that pools need.
     pub(super) fn wanted_secrets(&mut self) -> BTreeSet<SecretName> {
         let pools: Vec<_> = self.pools().cloned().collect();
         self.credentials.wanted(pools.iter().map(|pool| &**pool))
     }
 
-    /// Returns `true` if all objects of the kind were read once.
     pub(super) fn is_read(&self, kind: Kind) -> bool {
         self.kinds.get(&kind).is_some_and(|objects| objects.is_read)
     }
 
     /// Names of unread kinds, without which there are no first inputs.
     pub(super) fn missing(&self) -> Vec<&'static str> {
-        let unread = Kind::ALL.into_iter().filter(|kind| !self.is_read(*kind)).map(Kind::name);
+        let unread = Kind::ALL.iter().filter(|kind| !self.is_read(**kind)).map(|kind| kind.name());
         let mut missing: Vec<_> = unread.collect();
         if missing.is_empty() && !self.configs.all_known() {
             missing.push("contents of machineconfigs");
@@ -152,8 +144,7 @@ impl ClusterView {
 
     /// CAs of the API server in PEM, from the operator's ConfigMap.
     pub(super) fn cas(&self) -> Option<&[u8]> {
-        let entry = self.kinds.get(&Kind::KubeconfigData)?.by_name.values().next()?;
-        let Some(Object::ConfigMap(map)) = &entry.object else { return None };
+        let map = self.objects(Kind::KubeconfigData).find_map(as_kind!(ConfigMap))?;
         map.binary("ca-bundle.crt")
     }
 
@@ -183,11 +174,10 @@ impl ClusterView {
                 pools.insert(pool.name().to_owned(), Arc::clone(pool));
             }
         }
+        let controller_config =
+            self.objects(Kind::ControllerConfig).find_map(as_kind!(ControllerConfig));
         let shared = SharedInputs {
-            controller_config: self.objects(Kind::ControllerConfig).find_map(|object| {
-                let Object::ControllerConfig(config) = object else { return None };
-                Some(config.clone())
-            }),
+            controller_config: controller_config.cloned(),
             kubeconfig: kubeconfig.cloned(),
             registry_cas: self.registries.cas.clone(),
         };
@@ -206,10 +196,11 @@ impl ClusterView {
             machine_states: self.machine_states(),
             layering,
             shared: Arc::clone(&self.shared),
-            tls_profile: self.objects(Kind::ApiServer).find_map(|object| {
-                let Object::ApiServer(api_server) = object else { return None };
-                api_server.tls_profile().cloned()
-            }),
+            tls_profile: self
+                .objects(Kind::ApiServer)
+                .filter_map(as_kind!(ApiServer))
+                .find_map(ApiServer::tls_profile)
+                .cloned(),
             enforced: BTreeSet::new(),
             live_reads: match &self.published {
                 Some(before) if !self.configs.all_known() => before.live_reads,
@@ -231,7 +222,6 @@ impl ClusterView {
         Snapshot { objects: objects.collect(), machine_configs: self.configs.held() }
     }
 
-    /// Restores the objects of an earlier server.
     pub(super) fn restore(&mut self, snapshot: Snapshot) {
         for (kind, items) in snapshot.objects {
             let objects = self.kinds.entry(kind).or_default();
@@ -250,11 +240,8 @@ impl ClusterView {
     }
 
     fn read_registries(&mut self) {
-        let map = self.objects(Kind::RegistryCas).find_map(|object| {
-            let Object::ConfigMap(map) = object else { return None };
-            Some(registry_ca::read(map))
-        });
-        let entries = map.unwrap_or_default();
+        let map = self.objects(Kind::RegistryCas).find_map(as_kind!(ConfigMap));
+        let entries = map.map(registry_ca::read).unwrap_or_default();
         let cas = entries.or_last_good(&self.registries.cas);
         self.registries = Registries { cas, refused: entries.refused };
     }
@@ -275,11 +262,10 @@ impl ClusterView {
     }
 
     fn machines(&self) -> BTreeMap<String, Arc<FirstBootMachine>> {
-        let machine = |object: &Object| {
-            let Object::FirstBootMachine(machine) = object else { return None };
-            Some((machine.name().to_owned(), Arc::clone(machine)))
-        };
-        self.objects(Kind::FirstBootMachine).filter_map(machine).collect()
+        self.objects(Kind::FirstBootMachine)
+            .filter_map(as_kind!(FirstBootMachine))
+            .map(|machine| (machine.name().to_owned(), Arc::clone(machine)))
+            .collect()
     }
 
     fn machine_states(&self) -> BTreeMap<String, Arc<MachineState>> {
@@ -289,10 +275,8 @@ impl ClusterView {
     }
 
     fn pools(&self) -> impl Iterator<Item = &Arc<MachineConfigPool>> {
-        self.objects(Kind::MachineConfigPool).filter_map(|object| {
-            let Object::MachineConfigPool(pool) = object else { return None };
-            Some(pool)
-        })
+        let objects = self.objects(Kind::MachineConfigPool);
+        objects.filter_map(as_kind!(MachineConfigPool))
     }
 
     fn problems(&self) -> Vec<Problem> {
@@ -313,15 +297,18 @@ impl ClusterView {
 }
 
 impl Objects {
-    /// Removes objects that do not exist any longer.
-    fn retain(&mut self, kind: Kind, is_there: impl Fn(&str) -> bool) {
-        if kind.outlives_deletion() {
-            for (_, entry) in self.by_name.iter_mut().filter(|(name, _)| !is_there(name)) {
-                entry.problem = Some("was removed; its last contents are served".into());
+    /// Removes objects that do not exist any longer, and returns true if there are any.
+    fn retain(&mut self, kind: Kind, is_there: impl Fn(&str, &Entry) -> bool) -> bool {
+        let mut is_changed = false;
+        self.by_name.retain(|name, entry| {
+            if is_there(name, entry) {
+                return true;
             }
-        } else {
-            self.by_name.retain(|name, _| is_there(name));
-        }
+            is_changed = true;
+            entry.problem = Some("was removed; its last contents are served".into());
+            kind.outlives_deletion()
+        });
+        is_changed
     }
 
     /// Applies a list that was read apart from the watch, and returns true if it has something new.
@@ -331,17 +318,9 @@ impl Objects {
         for item in items {
             is_changed |= self.keep_newer(kind, item);
         }
-        let is_there = |name: &String, entry: &Entry| {
-            listed.contains(name) || is_newer(&entry.version, version)
-        };
-        let gone: BTreeSet<String> = self
-            .by_name
-            .iter()
-            .filter(|(name, entry)| !is_there(name, entry))
-            .map(|(name, _)| name.clone())
-            .collect();
-        self.retain(kind, |name| !gone.contains(name));
-        is_changed || !gone.is_empty()
+        let is_there =
+            |name: &str, entry: &Entry| listed.contains(name) || is_newer(&entry.version, version);
+        self.retain(kind, is_there) || is_changed
     }
 
     /// Applies an object unless a newer one is known, and returns true if it was applied: a watch and a read on request

@@ -1,6 +1,7 @@
 //! The watches of the kinds, as reports.
 
 use kube::core::{ApiResource, DynamicResourceScope, PartialObjectMeta};
+use kube::runtime::watcher::Event;
 use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
@@ -36,11 +37,11 @@ async fn report<K>(
     let change = |change| Report::Change(kind, change);
     loop {
         let report = match watch.next().await {
-            WatchEvent::ListBegins => change(Change::ListBegins),
-            WatchEvent::Listed(object) => change(Change::Listed(item(object))),
-            WatchEvent::Synced => change(Change::ListEnds),
-            WatchEvent::Applied(object) => change(Change::Applied(item(object))),
-            WatchEvent::Deleted(object) => change(Change::Deleted(object.name_any())),
+            WatchEvent::Seen(Event::Init) => change(Change::ListBegins),
+            WatchEvent::Seen(Event::InitApply(object)) => change(Change::Listed(item(object))),
+            WatchEvent::Seen(Event::InitDone) => change(Change::ListEnds),
+            WatchEvent::Seen(Event::Apply(object)) => change(Change::Applied(item(object))),
+            WatchEvent::Seen(Event::Delete(object)) => change(Change::Deleted(object.name_any())),
             WatchEvent::Works => continue,
             WatchEvent::Failed(failure) => Report::Failed(kind, failure),
         };

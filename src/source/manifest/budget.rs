@@ -6,7 +6,6 @@
 /// Limits for one file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    /// Maximum number of values and keys.
     pub(super) nodes: usize,
     /// Maximum nesting of lists and mappings.
     pub(super) depth: usize,
@@ -18,7 +17,6 @@ impl Budget {
     pub(super) const FILE: Self = Self { nodes: 2_000_000, depth: 100, documents: 100_000 };
 }
 
-/// Exceeded limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
     /// The values and keys would take too much memory.

@@ -16,10 +16,8 @@ use self::unique_keys::{UniqueKeys, is_twice};
 pub use self::budget::TooLarge;
 pub(crate) use self::warnings::of_config as config_warnings;
 
-/// Reasons why a file is no manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The bytes are not UTF-8.
     #[error("not UTF-8 text")]
     NotText,
     /// The text is neither YAML nor JSON.
@@ -28,12 +26,10 @@ pub enum ManifestError {
     /// The contents would take too much memory or stack.
     #[error(transparent)]
     Large(#[from] TooLarge),
-    /// A document is malformed.
     #[error("document {number}: {error}")]
     Object {
         /// Position of the document, from 1.
         number: usize,
-        /// Fault of the document.
         error: ObjectError,
     },
 }
@@ -54,16 +50,13 @@ impl ManifestError {
     }
 }
 
-/// Contents of a file.
 #[derive(Debug, Default)]
 pub struct Manifest {
-    /// Objects of the kinds that are read.
     pub objects: Vec<Object>,
     /// Parts of the objects without effect, one line each, not escaped.
     pub warnings: Vec<String>,
 }
 
-/// Parses all objects of a file.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Object>, ManifestError> {
     read(bytes).map(|manifest| manifest.objects)
 }

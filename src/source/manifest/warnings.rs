@@ -30,19 +30,17 @@ pub(super) fn warnings(document: &Map<String, Value>) -> Vec<String> {
         let reason = || "metadata.name: has capitals, which an API server refuses".to_owned();
         reasons.extend(name.contains(|c: char| c.is_ascii_uppercase()).then(reason));
     }
-    let more = reasons.len().saturating_sub(MAX_NAMED);
-    reasons.truncate(MAX_NAMED);
-    if more > 0 {
-        reasons.push(format!("and {more} more such fields"));
-    }
     let line = |reason: String| format!("{kind} {}: {}", cut(&name, REASON), cut(&reason, REASON));
-    reasons.into_iter().map(line).collect()
+    bounded(reasons).into_iter().map(line).collect()
 }
 
 /// Fields without effect in an Ignition config, for an object that the API server has checked.
 pub(crate) fn of_config(config: &str) -> Vec<String> {
     let config = serde_json::from_str(config).unwrap_or_default();
-    let mut lines = of_ignition(&config);
+    bounded(of_ignition(&config))
+}
+
+fn bounded(mut lines: Vec<String>) -> Vec<String> {
     let more = lines.len().saturating_sub(MAX_NAMED);
     lines.truncate(MAX_NAMED);
     lines.extend((more > 0).then(|| format!("and {more} more such fields")));

@@ -38,7 +38,7 @@ fn list(view: &mut ClusterView, kind: Kind, objects: &[Value]) {
 /// A view in which everything was read, with one pool `worker` at config `one`.
 fn read() -> ClusterView {
     let mut view = ClusterView::default();
-    for kind in Kind::ALL {
+    for &kind in Kind::ALL {
         let pools = [pool("worker", "one")];
         let objects = if kind == Kind::MachineConfigPool { &pools[..] } else { &[] };
         list(&mut view, kind, objects);
@@ -70,9 +70,9 @@ fn worker(config: &str) -> Vec<(String, Option<String>)> {
 
 #[test]
 fn there_are_no_inputs_before_every_kind_and_every_config_was_read() {
-    for missing in Kind::ALL {
+    for &missing in Kind::ALL {
         let mut view = ClusterView::default();
-        for kind in Kind::ALL.into_iter().filter(|kind| *kind != missing) {
+        for &kind in Kind::ALL.iter().filter(|kind| **kind != missing) {
             list(&mut view, kind, &[]);
         }
         assert_eq!(view.missing(), [missing.name()]);
@@ -83,7 +83,7 @@ fn there_are_no_inputs_before_every_kind_and_every_config_was_read() {
         }
     }
     let mut view = ClusterView::default();
-    for kind in Kind::ALL {
+    for &kind in Kind::ALL {
         let pools = [pool("worker", "one")];
         let objects = if kind == Kind::MachineConfigPool { &pools[..] } else { &[] };
         list(&mut view, kind, objects);
