@@ -149,7 +149,7 @@ fn reported(name: &str, place: &str, problem: &Problem<'_>) -> String {
     match problem {
         // It contains the name already.
         Problem::LockedOut(lockout) => lockout.to_string(),
-        Problem::Refused { url, refusal } => {
+        Problem::Refused(Fetch { url, .. }, refusal) => {
             let then = if refusal.may_heal() { "retries until it is" } else { "gives up" };
             let by = format!("according to the tokens of {place}");
             format!("{name}: no config from {url}, {by}: {refusal}: a machine {then}")

@@ -165,7 +165,8 @@ impl World {
         let pointers = self.pointers.iter().enumerate();
         self.stored.pointers = pointers
             .map(|(index, text)| {
-                PointerConfig::read(text).observe(&index.to_string(), &bundle, &known)
+                let (config, name) = (PointerConfig::read(text), index.to_string());
+                config.trust(&name, &name, config.assess(&bundle, &known))
             })
             .collect();
     }

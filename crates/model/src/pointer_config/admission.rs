@@ -57,8 +57,8 @@ pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admis
 
 /// Returns `true` if a credential has the three parts of a JSON Web Token (RFC 7515, section 7.1).
 fn is_signed(credential: &str) -> bool {
-    let mut parts = credential.split('.');
-    parts.by_ref().take(3).filter(|part| !part.is_empty()).count() == 3 && parts.next().is_none()
+    let parts: Vec<_> = credential.split('.').collect();
+    parts.len() == 3 && parts.iter().all(|part| !part.is_empty())
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use super::json_text::{elements, find, place, spliced, string};
 use super::written::WrittenConfig;
 
 pub(super) const AUTHORIZATION: &str = "Authorization";
-/// Field with the headers of a fetch.
 pub(super) const HEADERS: &str = "httpHeaders";
 
 /// A fetch of a pool's config, as written in a pointer config of any spec.
@@ -66,7 +65,7 @@ impl PointerConfig<'_> {
     /// The fetches of pools' configs in the text, in their order.
     #[must_use]
     pub fn written_fetches(&self) -> Vec<WrittenFetch> {
-        let Some(written) = self.written() else { return Vec::new() };
+        let Some(written) = self.written else { return Vec::new() };
         let fetch = |(resource, url): (&str, Uri)| WrittenFetch {
             pool: pool_in(&url).unwrap_or_default().to_owned(),
             authorization: authorization(resource),
@@ -74,18 +73,12 @@ impl PointerConfig<'_> {
         resources(&written).into_iter().map(fetch).collect()
     }
 
-    /// Reason why it cannot carry a token for `pool`.
-    #[must_use]
-    pub fn no_header(&self, pool: &str) -> Option<NoHeader> {
-        self.with_bearer(pool, "").err()
-    }
-
     /// Sets `credential` in the fetches of `pool`'s config. The rest of the text stays the same, byte for byte.
     ///
     /// # Errors
     /// The reason why it cannot carry a token.
     pub fn with_bearer(&self, pool: &str, credential: &str) -> Result<Vec<u8>, NoHeader> {
-        let written = self.written().ok_or(NoHeader::NoFetch)?;
+        let written = self.written.ok_or(NoHeader::NoFetch)?;
         let mut resources = resources(&written);
         resources.retain(|(_, url)| pool_in(url) == Some(pool));
         if resources.is_empty() {
@@ -218,7 +211,6 @@ mod tests {
             (br#"{"ignition":{"version":"3.1.0"}}"#.to_vec(), Err(NoHeader::NoFetch)),
         ] {
             assert_eq!(with_bearer(&text, "worker", "a"), expected);
-            assert_eq!(PointerConfig::read(&text).no_header("worker"), expected.err());
         }
         assert_eq!(with_bearer(&plain(SpecVersion::V3_1), "master", "a"), Err(NoHeader::NoFetch));
     }

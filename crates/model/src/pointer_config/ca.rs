@@ -6,6 +6,7 @@ use std::io::Read as _;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use ignition::{SpecVersion, data_url};
 use pki::Certificate;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256, Sha512};
 
 use super::pem::{BEGIN, Block, block};
@@ -52,24 +53,12 @@ pub enum CaFault {
     Trailing,
 }
 
-/// Subject of a hash. Ignition accepts only lower case digits for a config, and any case for a CA or a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HashOf {
-    Config,
-    Other,
-}
-
-/// The contents of a data URL, unpacked and compared with their hash.
-pub(super) fn contents(
-    source: &str,
-    compression: Option<&str>,
-    hash: Option<&str>,
-    hash_of: HashOf,
-) -> Result<Vec<u8>, ContentsFault> {
+/// The contents of a data URL, unpacked and compared with the hash of their resource.
+pub(super) fn contents(source: &str, resource: &Value) -> Result<Vec<u8>, ContentsFault> {
     let bytes = data_url::decode(source).map_err(ContentsFault::DataUrl)?;
-    let bytes = unpacked(bytes, compression)?;
-    match hash {
-        Some(hash) if !has_hash(&bytes, hash, hash_of) => Err(ContentsFault::Hash),
+    let bytes = unpacked(bytes, resource["compression"].as_str())?;
+    match resource["verification"]["hash"].as_str() {
+        Some(hash) if !has_hash(&bytes, hash) => Err(ContentsFault::Hash),
         _ => Ok(bytes),
     }
 }
@@ -79,29 +68,25 @@ pub(super) fn unpacked(
     bytes: Vec<u8>,
     compression: Option<&str>,
 ) -> Result<Vec<u8>, ContentsFault> {
-    let bytes = if compression == Some("gzip") {
-        let mut unpacked = Vec::new();
-        let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
+    let mut unpacked = bytes;
+    if compression == Some("gzip") {
+        let packed = std::mem::take(&mut unpacked);
+        let decoder = flate2::read::MultiGzDecoder::new(&packed[..]);
         let read = decoder.take(MAX_CONTENTS + 1).read_to_end(&mut unpacked);
         read.map_err(|_| ContentsFault::NotGzip)?;
-        unpacked
-    } else {
-        bytes
-    };
-    if bytes.len() as u64 > MAX_CONTENTS { Err(ContentsFault::TooLarge) } else { Ok(bytes) }
+    }
+    if unpacked.len() as u64 > MAX_CONTENTS { Err(ContentsFault::TooLarge) } else { Ok(unpacked) }
 }
 
 /// Returns `true` if contents have this hash, `sha512-…` or `sha256-…`.
-fn has_hash(bytes: &[u8], hash: &str, hash_of: HashOf) -> bool {
+fn has_hash(bytes: &[u8], hash: &str) -> bool {
     let Some((function, digits)) = hash.split_once('-') else { return false };
     let Ok(sum) = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()) else { return false };
-    let is_lower = || !digits.bytes().any(|digit| digit.is_ascii_uppercase());
-    let is_same = match function {
+    match function {
         "sha512" => Sha512::digest(bytes)[..] == sum[..],
         "sha256" => Sha256::digest(bytes)[..] == sum[..],
         _ => false,
-    };
-    is_same && (hash_of == HashOf::Other || is_lower())
+    }
 }
 
 /// The certificates that Ignition takes from a text, and the number of blocks: the Ignition of spec 2 takes only the

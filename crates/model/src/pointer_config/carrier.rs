@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::bearer::{Authorization, WrittenFetch};
 use super::config::PointerConfig;
-use super::trust::{Assessment, LeftAlone};
+use super::trust::LeftAlone;
 use crate::access::rotation::{FetchCredential, PointerToken, PointerWrite};
 use crate::access::{KnownTokens, Records, Token};
 
@@ -22,12 +22,10 @@ impl PointerConfig<'_> {
         may_be_lifted: bool,
     ) -> Vec<PointerToken> {
         let cannot = |reason: LeftAlone| FetchCredential::Cannot(format!("not updated: {reason}"));
-        let left_alone = match self.assess(bundle, known) {
-            Assessment::Current | Assessment::Stale(_) => None,
-            Assessment::LeftAlone(reason @ (LeftAlone::NameOnly | LeftAlone::OutOfReach)) => {
-                Some(cannot(reason))
-            }
-            Assessment::LeftAlone(_) => return Vec::new(),
+        let left_alone = match self.assess(bundle, known).left_alone() {
+            Some(reason @ (LeftAlone::NameOnly | LeftAlone::OutOfReach)) => Some(cannot(reason)),
+            Some(_) => return Vec::new(),
+            None => None,
         };
         let can_be_lifted = may_be_lifted && self.lifted().is_some();
         let pointer = |pool: String, carries| PointerToken {
@@ -57,11 +55,10 @@ impl PointerConfig<'_> {
                 Token::read(credential).map_or(FetchCredential::Other, FetchCredential::Token)
             }
             Authorization::Missing if can_be_lifted => FetchCredential::Nothing,
-            Authorization::Missing => {
-                self.no_header(&fetch.pool).map_or(FetchCredential::Nothing, |reason| {
-                    FetchCredential::Cannot(reason.to_string())
-                })
-            }
+            Authorization::Missing => match self.with_bearer(&fetch.pool, "") {
+                Ok(_) => FetchCredential::Nothing,
+                Err(reason) => FetchCredential::Cannot(reason.to_string()),
+            },
         }
     }
 

@@ -17,7 +17,8 @@ const NEAR_EC2_LIMIT: usize = 14 * 1024;
 #[derive(Debug)]
 pub struct PointerConfig<'a> {
     bytes: &'a [u8],
-    written: Option<WrittenConfig<'a>>,
+    /// The parsed text; `None` if it is no Ignition config, or too large for user data.
+    pub(super) written: Option<WrittenConfig<'a>>,
     fetches: Vec<Fetch>,
     faults: Vec<Fault>,
     warnings: Vec<Warning>,
@@ -27,26 +28,21 @@ impl<'a> PointerConfig<'a> {
     /// Parses user data of any kind, as written and as Ignition would.
     #[must_use]
     pub fn read(user_data: &'a [u8]) -> Self {
-        let mut warnings = Vec::new();
-        if user_data.len() >= NEAR_EC2_LIMIT {
-            warnings.push(Warning::Size(user_data.len()));
+        let (bytes, written) = (user_data, WrittenConfig::read(user_data));
+        let (fetches, faults, warnings) = (Vec::new(), Vec::new(), Vec::new());
+        let mut read = Self { bytes, written, fetches, faults, warnings };
+        if bytes.len() >= NEAR_EC2_LIMIT {
+            read.warnings.push(Warning::Size(bytes.len()));
         }
-        let (mut fetches, mut faults) = (Vec::new(), Vec::new());
-        match parse(user_data) {
+        match parse(bytes) {
             Ok((spec, config)) => {
                 let walk = IgnitionWalk::through(spec, &config);
-                (fetches, faults) = (walk.fetches, walk.faults);
-                warnings.extend(walk.warnings);
+                (read.fetches, read.faults) = (walk.fetches, walk.faults);
+                read.warnings.extend(walk.warnings);
             }
-            Err(fault) => faults.push(fault),
+            Err(fault) => read.faults.push(fault),
         }
-        Self {
-            bytes: user_data,
-            written: WrittenConfig::read(user_data),
-            fetches,
-            faults,
-            warnings,
-        }
+        read
     }
 
     /// Size in bytes.
@@ -76,11 +72,6 @@ impl<'a> PointerConfig<'a> {
     /// Fetches that Ignition meets, even if there are faults. Empty if the text is too large for user data.
     pub(super) fn found(&self) -> &[Fetch] {
         if self.is_too_large() { &[] } else { &self.fetches }
-    }
-
-    /// The parsed text; `None` if it is no Ignition config, or too large for user data.
-    pub(super) fn written(&self) -> Option<WrittenConfig<'a>> {
-        self.written
     }
 
     pub(super) fn is_too_large(&self) -> bool {
@@ -169,7 +160,6 @@ pub(super) fn holders_of(name: &str, fetches: &[Fetch]) -> Vec<TrustHolder> {
     holders
 }
 
-/// Parses the config in its own spec.
 fn parse(user_data: &[u8]) -> Result<(SpecVersion, serde_json::Value), Fault> {
     let start = user_data.trim_ascii_start();
     match start {

@@ -30,15 +30,12 @@ pub enum Fault {
     /// The file is no JSON, has an unknown spec, or violates its rules.
     #[error("{0}")]
     Invalid(ignition::Error),
-    /// The config has no pointer.
+    /// The config has no pointer, neither in this list nor elsewhere.
     #[error(
-        "not a pointer config: neither ignition.config.{list} nor ignition.config.replace has \
+        "not a pointer config: neither ignition.config.{0} nor ignition.config.replace has \
             https://HOST:22623/config/POOL"
     )]
-    NoPointer {
-        /// Name of the list in its spec.
-        list: &'static str,
-    },
+    NoPointer(&'static str),
     /// The config is fetched by plain HTTP.
     #[error(
         "{0} has no TLS: others on the network can read the machine's secrets and change its config"
@@ -59,14 +56,9 @@ pub enum Fault {
     /// The URL cannot be requested.
     #[error("{0} is not the URL of a config")]
     BadUrl(String),
-    /// The port is invalid.
-    #[error("{url} has port {port}, which no server can use")]
-    Port {
-        /// URL of the fetch.
-        url: http::Uri,
-        /// Port as written.
-        port: String,
-    },
+    /// The port is invalid, as it is written.
+    #[error("{0} has port {1}, which no server can use")]
+    Port(http::Uri, String),
     /// The path is not that of a pool's config.
     #[error("{0} is not served: pools' configs are at /config/POOL")]
     NotServed(http::Uri),
@@ -79,43 +71,21 @@ pub enum Fault {
             Ignition that reads another spec: remove the verification"
     )]
     Hashed(http::Uri),
-    /// Ignition does not send a header, or the server does not accept it.
-    #[error("header {name:?} of {url} {fault}")]
-    Header {
-        /// URL of the fetch.
-        url: Box<http::Uri>,
-        /// Name of the header.
-        name: String,
-        /// Fault of the header.
-        fault: HeaderFault,
-    },
-    /// The headers are larger than a server reads.
-    #[error("the headers of {url} take {bytes} bytes, and the server reads {MAX_HEAD} at most")]
-    HeadersTooLarge {
-        /// URL of the fetch.
-        url: http::Uri,
-        /// Size in bytes, with the headers that Ignition adds.
-        bytes: usize,
-    },
-    /// The headers are more than a server reads.
-    #[error("{url} has {count} headers, and the server reads {MAX_HEADERS} at most")]
-    TooManyHeaders {
-        /// URL of the fetch.
-        url: http::Uri,
-        /// Number of headers, without those that Ignition adds.
-        count: usize,
-    },
+    /// Ignition does not send the header with this name, or the server does not accept it.
+    #[error("header {0:?} of {1} {2}")]
+    Header(String, Box<http::Uri>, HeaderFault),
+    /// The headers, with those that Ignition adds, have more bytes than a server reads.
+    #[error("the headers of {0} take {1} bytes, and the server reads {MAX_HEAD} at most")]
+    HeadersTooLarge(http::Uri, usize),
+    /// The headers, without those that Ignition adds, are more than a server reads.
+    #[error("{0} has {1} headers, and the server reads {MAX_HEADERS} at most")]
+    TooManyHeaders(http::Uri, usize),
     /// A source is empty. Ignition reads it as an empty config, and stops.
     #[error("{0} has an empty source, so that a machine boots without the config of its pool")]
     NoSource(String),
-    /// A config in a data URL is faulty.
-    #[error("the config in {place} cannot be read: {fault}")]
-    Nested {
-        /// Place of the data URL.
-        place: String,
-        /// Fault of the config.
-        fault: Box<Fault>,
-    },
+    /// The config in the data URL at this place is faulty.
+    #[error("the config in {0} cannot be read: {1}")]
+    Nested(String, Box<Fault>),
     /// A data URL or its contents are faulty.
     #[error("it {0}")]
     Contents(ContentsFault),
@@ -127,33 +97,18 @@ pub enum Fault {
         /// Spec of the outer config.
         expected: SpecVersion,
     },
-    /// The contents of a file do not match their description.
-    #[error("the file {path}, in a data URL, {fault}: a machine fails when it writes it")]
-    File {
-        /// Path of the file.
-        path: String,
-        /// Fault of its contents.
-        fault: ContentsFault,
-    },
+    /// The contents of the file with this path do not match their description.
+    #[error("the file {0}, in a data URL, {1}: a machine fails when it writes it")]
+    File(String, ContentsFault),
     /// Configs are nested too deeply.
     #[error("configs are nested too deeply")]
     TooDeep,
-    /// A timeout expires before the first request.
-    #[error("ignition.timeouts.{field} is {seconds}: a machine gives up before its first request")]
-    Timeout {
-        /// Name of the field.
-        field: &'static str,
-        /// Value in seconds.
-        seconds: i64,
-    },
-    /// An entry of the CAs is unreadable, which ends Ignition.
-    #[error("ignition.security.tls.certificateAuthorities[{index}] {fault}")]
-    Ca {
-        /// Index of the entry.
-        index: usize,
-        /// Fault of the entry.
-        fault: CaFault,
-    },
+    /// The timeout in seconds expires before the first request.
+    #[error("ignition.timeouts.httpTotal is {0}: a machine gives up before its first request")]
+    Timeout(i64),
+    /// The entry of the CAs with this index is unreadable, which ends Ignition.
+    #[error("ignition.security.tls.certificateAuthorities[{0}] {1}")]
+    Ca(usize, CaFault),
 }
 
 /// Remarks that keep no machine from booting at present. Each message is one line.
@@ -203,12 +158,7 @@ pub enum HeaderFault {
     /// The value violates RFC 9110, section 5.5.
     #[error("has a value that HTTP forbids")]
     Value,
-    /// The header replaces Ignition's own `Accept`.
-    #[error("requests {asked}, which Ignition does not read from a config of spec {spec}")]
-    Accept {
-        /// Spec that a server reads from it.
-        asked: String,
-        /// Spec of the pointer config.
-        spec: SpecVersion,
-    },
+    /// The header replaces Ignition's own `Accept`, and requests something else than the pointer config's spec.
+    #[error("requests {0}, which Ignition does not read from a config of spec {1}")]
+    Accept(String, SpecVersion),
 }

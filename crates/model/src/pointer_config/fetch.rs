@@ -73,7 +73,7 @@ pub(super) fn fetch(
     };
     let mut faults = Vec::new();
     if let Some(port) = bad_port(&url) {
-        faults.push(Fault::Port { url: url.clone(), port });
+        faults.push(Fault::Port(url.clone(), port));
     }
     if resource["compression"] == "gzip" {
         faults.push(Fault::Compressed(url.clone()));
@@ -105,7 +105,7 @@ fn headers(
         let name = header["name"].as_str().unwrap_or_default();
         let value = header["value"].as_str();
         if let Some(fault) = header_fault(name, value, spec) {
-            faults.push(Fault::Header { url: Box::new(url.clone()), name: name.to_owned(), fault });
+            faults.push(Fault::Header(name.to_owned(), Box::new(url.clone()), fault));
         }
         let value = value.unwrap_or_default().trim_matches([' ', '\t']).to_owned();
         sent.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
@@ -123,10 +123,10 @@ fn headers(
     let target = url.path_and_query().map_or(0, |target| target.as_str().len());
     let bytes = bytes + target + OTHER_BYTES;
     if bytes > MAX_HEAD {
-        faults.push(Fault::HeadersTooLarge { url: url.clone(), bytes });
+        faults.push(Fault::HeadersTooLarge(url.clone(), bytes));
     }
     if sent.len() > MAX_HEADERS {
-        faults.push(Fault::TooManyHeaders { url: url.clone(), count: sent.len() });
+        faults.push(Fault::TooManyHeaders(url.clone(), sent.len()));
     }
     sent
 }
@@ -146,5 +146,5 @@ fn header_fault(name: &str, value: Option<&str>, spec: SpecVersion) -> Option<He
         Ok(asked) => format!("spec {asked}"),
         Err(_) => "no spec that is served".to_owned(),
     };
-    Some(HeaderFault::Accept { asked, spec })
+    Some(HeaderFault::Accept(asked, spec))
 }

@@ -11,7 +11,7 @@ impl PointerConfig<'_> {
     /// Returns `true` if it has the form that [`pointer()`] makes, with or without a token.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        let Some(written) = self.written() else { return false };
+        let Some(written) = self.written else { return false };
         let Ok(mut present) = serde_json::from_str::<Value>(written.text) else { return false };
         without_bearer(&mut present);
         let section = &present["ignition"];
@@ -28,7 +28,7 @@ impl PointerConfig<'_> {
     /// A plain config of an old spec, converted to the oldest spec with headers.
     #[must_use]
     pub fn lifted(&self) -> Option<Vec<u8>> {
-        let written = self.written()?;
+        let written = self.written?;
         if has_headers(&written.version()?) || !self.is_plain() {
             return None;
         }
@@ -39,7 +39,6 @@ impl PointerConfig<'_> {
     }
 }
 
-/// Removes the token from a plain pointer config.
 fn without_bearer(pointer: &mut Value) {
     let Some(resource) = pointer.pointer_mut("/ignition/config/merge/0") else { return };
     let is_token_alone = resource

@@ -90,7 +90,7 @@ impl PointerConfig<'_> {
         let is_ours = |certificate: &Certificate| {
             bundle.iter().chain(known).any(|own| certificate.has_key_of(own))
         };
-        let assessed = self.written().map_or(Assessment::LeftAlone(LeftAlone::NoIgnition), |it| {
+        let assessed = self.written.map_or(Assessment::LeftAlone(LeftAlone::NoIgnition), |it| {
             assess_written(&it, bundle, is_ours)
         });
         let is_out_of_reach = match &assessed {
@@ -116,18 +116,8 @@ impl PointerConfig<'_> {
         })
     }
 
-    /// Observes the config `name` for a rotation of certificates, judged as [`Self::assess`] does.
-    #[must_use]
-    pub fn observe(
-        &self,
-        name: &str,
-        bundle: &[Certificate],
-        known: &[Certificate],
-    ) -> PointerTrust {
-        self.trust(name, name, self.assess(bundle, known))
-    }
-
-    /// The observation of a config that is assessed already; messages call it `title`. Faults are not checked.
+    /// The observation of an assessed config for a rotation of certificates; messages call it `title`. Faults are not
+    /// checked.
     #[must_use]
     pub fn trust(&self, name: &str, title: &str, assessed: Assessment) -> PointerTrust {
         let state = match assessed {
@@ -144,7 +134,6 @@ impl PointerConfig<'_> {
     }
 }
 
-/// Assesses the text of the config.
 fn assess_written(
     written: &WrittenConfig<'_>,
     bundle: &[Certificate],
@@ -181,7 +170,6 @@ fn assess_written(
     Assessment::Stale(spliced(written.text, &changes).into_bytes())
 }
 
-/// An entry of the CAs.
 struct Entry {
     /// Certificates of the machine config server.
     ours: Vec<Certificate>,

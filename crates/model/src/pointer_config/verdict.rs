@@ -33,22 +33,16 @@ pub enum Problem<'a> {
     /// The served certificates are refused.
     #[error("{0}")]
     LockedOut(Lockout),
-    /// The pool does not exist.
-    #[error("no config from {url}: pool {pool} not found: a machine retries until the pool exists")]
-    UnknownPool {
-        /// URL of the fetch.
-        url: http::Uri,
-        /// Pool in the URL.
-        pool: String,
-    },
-    /// The token is refused.
-    #[error("no config from {url}: {refusal}")]
-    Refused {
-        /// URL of the fetch.
-        url: http::Uri,
-        /// Reason for the refusal.
-        refusal: Refusal,
-    },
+    /// The pool of the fetch does not exist.
+    #[error(
+        "no config from {url}: pool {pool} not found: a machine retries until the pool exists",
+        url = .0.url,
+        pool = .0.pool
+    )]
+    UnknownPool(&'a Fetch),
+    /// The token of the fetch is refused.
+    #[error("no config from {url}: {1}", url = .0.url)]
+    Refused(&'a Fetch, Refusal),
 }
 
 /// Verdict about a pointer config.
@@ -73,13 +67,12 @@ impl PointerConfig<'_> {
         }
         let mut fetches = Vec::new();
         for fetch in self.fetches() {
-            let url = fetch.url.clone();
             if !known.pools.is_empty() && !known.pools.contains(&fetch.pool) {
-                problems.push(Problem::UnknownPool { url: url.clone(), pool: fetch.pool.clone() });
+                problems.push(Problem::UnknownPool(fetch));
             }
             let admission = known.records.map_or(Admission::Open, |it| admission(fetch, it, now));
             if let Admission::Refused(refusal) = admission {
-                problems.push(Problem::Refused { url, refusal });
+                problems.push(Problem::Refused(fetch, refusal));
             }
             fetches.push((fetch, admission));
         }
@@ -91,12 +84,13 @@ impl PointerConfig<'_> {
     pub fn lockouts(&self, name: &str, pools: &BTreeSet<String>) -> Vec<Lockout> {
         let known = ServerState { chain: None, records: None, pools };
         let problems = self.verdict(name, known, OffsetDateTime::UNIX_EPOCH).problems;
+        if problems.is_empty() {
+            return Vec::new();
+        }
         // A URL can contain a password.
-        let lines: Vec<_> =
-            problems.iter().map(|problem| redacted(&problem.to_string()).into_owned()).collect();
-        let reason = LockoutReason::Pointer(lines.join("; "));
-        let lockout = Lockout { holder: name.to_owned(), reason };
-        if lines.is_empty() { Vec::new() } else { vec![lockout] }
+        let lines = problems.iter().map(|problem| redacted(&problem.to_string()).into_owned());
+        let reason = LockoutReason::Pointer(lines.collect::<Vec<_>>().join("; "));
+        vec![Lockout { holder: name.to_owned(), reason }]
     }
 }
 

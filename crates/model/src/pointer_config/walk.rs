@@ -7,7 +7,7 @@ use ignition::{Config, SpecVersion};
 use pki::Certificate;
 use serde_json::Value;
 
-use super::ca::{self, ContentsFault, HashOf};
+use super::ca::{CaFault, ContentsFault, certificates, contents};
 use super::fault::{Fault, Warning};
 use super::fetch::{Fetch, fetch, is_of_server};
 
@@ -82,7 +82,7 @@ impl IgnitionWalk {
         let missing: Vec<_> = walk.others.iter().filter(is_served).cloned().collect();
         walk.faults.extend(missing.into_iter().map(Fault::NotServed));
         if walk.fetches.is_empty() && walk.faults.is_empty() {
-            walk.faults.push(Fault::NoPointer { list: walk.list() });
+            walk.faults.push(Fault::NoPointer(walk.list()));
         }
         walk
     }
@@ -94,7 +94,7 @@ impl IgnitionWalk {
 
     /// Applies CAs and timeouts; a config without CAs keeps the previous ones.
     fn update(&mut self, settings: &Settings) {
-        self.check_timeout("httpTotal", settings.http_total);
+        self.check_timeout(settings.http_total);
         if settings.has_proxy && !self.warnings.contains(&Warning::Proxy) {
             self.warnings.push(Warning::Proxy);
         }
@@ -115,16 +115,13 @@ impl IgnitionWalk {
     }
 
     /// Checks a timeout. Go counts in nanoseconds, in 64 bits; 0 is no limit.
-    fn check_timeout(&mut self, field: &'static str, seconds: Option<i64>) {
+    fn check_timeout(&mut self, seconds: Option<i64>) {
         const SECOND: i64 = 1_000_000_000;
         let Some(seconds) = seconds else { return };
         let nanoseconds = seconds.wrapping_mul(SECOND);
-        if nanoseconds != 0 && nanoseconds < SECOND {
-            let fault = Fault::Timeout { field, seconds };
-            let is_reported = |it: &Fault| matches!(it, Fault::Timeout { seconds: reported, .. } if *reported == seconds);
-            if !self.faults.iter().any(is_reported) {
-                self.faults.push(fault);
-            }
+        let is_reported = |it: &Fault| matches!(it, Fault::Timeout(it) if *it == seconds);
+        if nanoseconds != 0 && nanoseconds < SECOND && !self.faults.iter().any(is_reported) {
+            self.faults.push(Fault::Timeout(seconds));
         }
     }
 
@@ -134,10 +131,8 @@ impl IgnitionWalk {
             self.warnings.push(Warning::RemoteCa(index));
             return Vec::new();
         };
-        let certificates = contents_of(source, entry, HashOf::Other)
-            .map_err(Into::into)
-            .and_then(|pem| ca::certificates(&pem, self.spec));
-        match certificates {
+        let pem = contents(source, entry).map_err(CaFault::from);
+        match pem.and_then(|pem| certificates(&pem, self.spec)) {
             Ok((read, present)) => {
                 if read.len() < present {
                     self.warnings.push(Warning::OnlyFirst { index, present });
@@ -145,7 +140,7 @@ impl IgnitionWalk {
                 read
             }
             Err(fault) => {
-                self.faults.push(Fault::Ca { index, fault });
+                self.faults.push(Fault::Ca(index, fault));
                 Vec::new()
             }
         }
@@ -184,11 +179,11 @@ impl IgnitionWalk {
             let appended = file["append"].as_array().into_iter().flatten();
             for resource in iter::once(&file["contents"]).chain(appended) {
                 let source = resource["source"].as_str().filter(|it| it.starts_with("data:"));
-                let contents = source.map(|it| contents_of(it, resource, HashOf::Other));
+                let contents = source.map(|it| contents(it, resource));
                 if let Some(Err(fault @ (ContentsFault::NotGzip | ContentsFault::Hash))) = contents
                 {
                     let path = file["path"].as_str().unwrap_or_default().to_owned();
-                    self.faults.push(Fault::File { path, fault });
+                    self.faults.push(Fault::File(path, fault));
                 }
             }
         }
@@ -213,14 +208,9 @@ impl IgnitionWalk {
             return None;
         }
         if source.starts_with("data:") {
-            return match self.nested_config(source, resource) {
-                Ok(config) => Some(config),
-                Err(fault) => {
-                    let (place, fault) = (place.to_owned(), Box::new(fault));
-                    self.faults.push(Fault::Nested { place, fault });
-                    None
-                }
-            };
+            let nested = self.nested_config(source, resource);
+            let faulty = |fault| Fault::Nested(place.to_owned(), Box::new(fault));
+            return nested.map_err(|fault| self.faults.push(faulty(fault))).ok();
         }
         if is_of_server(source) {
             self.of_server(source, resource);
@@ -253,7 +243,12 @@ impl IgnitionWalk {
     }
 
     fn nested_config(&self, source: &str, resource: &Value) -> Result<Value, Fault> {
-        let contents = contents_of(source, resource, HashOf::Config).map_err(Fault::Contents)?;
+        let contents = contents(source, resource).map_err(Fault::Contents)?;
+        // Digits in the hash of a CA or a file can be upper case, and those of a config cannot.
+        let hash = resource["verification"]["hash"].as_str().unwrap_or_default();
+        if hash.contains(|digit: char| digit.is_ascii_uppercase()) {
+            return Err(Fault::Contents(ContentsFault::Hash));
+        }
         if contents.is_empty() {
             return Err(Fault::Empty);
         }
@@ -267,12 +262,6 @@ impl IgnitionWalk {
             Err(Fault::OtherSpec { found, expected })
         }
     }
-}
-
-/// The contents of a data URL, unpacked and compared with the resource's hash.
-fn contents_of(source: &str, resource: &Value, of: HashOf) -> Result<Vec<u8>, ContentsFault> {
-    let compression = resource["compression"].as_str();
-    ca::contents(source, compression, resource["verification"]["hash"].as_str(), of)
 }
 
 /// A source, shortened to fit into a line.

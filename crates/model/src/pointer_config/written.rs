@@ -49,14 +49,12 @@ impl<'a> WrittenConfig<'a> {
         ders.filter_map(|der| Certificate::from_der(&der)).collect()
     }
 
-    /// Configs that it fetches.
     pub(super) fn resources(&self) -> impl Iterator<Item = &'a str> {
         let section = find(self.section, &["config"]).unwrap_or("{}");
         let lists = ["merge", "append"].into_iter().filter_map(move |verb| find(section, &[verb]));
         lists.filter_map(elements).flatten().chain(find(section, &["replace"]))
     }
 
-    /// Sources of the configs that it fetches.
     pub(super) fn sources(&self) -> impl Iterator<Item = String> {
         self.resources().filter_map(|resource| string(find(resource, &["source"])?))
     }
@@ -75,7 +73,6 @@ impl<'a> WrittenConfig<'a> {
         self.urls().filter_map(|url| url.host()?.parse().ok()).collect()
     }
 
-    /// Hosts of the URLs with TLS.
     pub(super) fn https_hosts(&self) -> Vec<Host> {
         self.https_urls().filter_map(|url| url.host()?.parse().ok()).collect()
     }
@@ -95,7 +92,6 @@ pub(super) fn certificates(entry: &str) -> Vec<CertificateDer<'static>> {
     certificates
 }
 
-/// The contents of an entry's data URL.
 pub(super) fn pem(entry: &str) -> Option<Vec<u8>> {
     let bytes = data_url::decode(&string(find(entry, &["source"])?)?).ok()?;
     let compression = find(entry, &["compression"]).and_then(string);

@@ -454,7 +454,7 @@ fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
     {
         assert_eq!(assess(&text, &bundle, &known), out_of_reach);
         let config = PointerConfig::read(&text);
-        let pointer = config.observe("a", &bundle, &known);
+        let pointer = config.trust("a", "a", config.assess(&bundle, &known));
         assert_eq!(pointer.state, PointerState::OutOfReach);
         assert_eq!(pointer.holders.len(), 1);
         assert_eq!(pointer.holders[0].trusted, known);
