@@ -77,10 +77,8 @@ pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result
         let served: Vec<_> =
             SpecVersion::ALL.into_iter().filter(|spec| render(*spec).is_ok()).collect();
         let reported = error.to_string();
-        let is_unsayable = matches!(
-            error,
-            RenderError::Ignition { error: ignition::Error::Unsupported { .. }, .. }
-        );
+        let is_unsayable =
+            matches!(error, RenderError::Ignition(_, ignition::Error::Unsupported { .. }));
         if is_unsayable || !served.is_empty() {
             Cause::NotInSpec { requested: spec, served, reported, is_received: false }
         } else {

@@ -15,24 +15,20 @@ use super::unmergeable::{Conflict, Unmergeable};
 /// Spec that the render controller writes. Configs that need a newer one are written in that.
 const SPEC: SpecVersion = SpecVersion::V3_5;
 
-/// An Ignition config merged from several.
-pub(super) struct IgnitionConfig {
-    pub(super) text: Box<RawValue>,
-    /// Fault that keeps machines from booting, and the names of the MachineConfigs that cause it.
-    pub(super) conflict: Option<(Vec<String>, Conflict)>,
-}
+/// A fault that keeps machines from booting, with the names of the MachineConfigs that cause it.
+type NamedConflict = (Vec<String>, Conflict);
 
 /// Merges the Ignition configs of a pool's MachineConfigs, given in their order.
 pub(super) fn ignition_config(
     pool: &str,
     sources: &[&ParsedMachineConfig],
-) -> Result<IgnitionConfig, Unmergeable> {
+) -> Result<(Box<RawValue>, Option<NamedConflict>), Unmergeable> {
     let (sources, parts) = parts(sources)?;
     let mut config = merged(&parts).config()?;
     let conflict =
         if conflict(pool, &parts, &config).is_some() { fewest(pool, sources, parts) } else { None };
     config.finish_files();
-    Ok(IgnitionConfig { text: RawValue::from_string(config.write()?)?, conflict })
+    Ok((RawValue::from_string(config.write()?)?, conflict))
 }
 
 /// Finds the conflict of configs that conflict, and the names of the fewest that have it: shares of the configs, half
@@ -41,7 +37,7 @@ fn fewest(
     pool: &str,
     mut sources: Vec<&ParsedMachineConfig>,
     mut parts: Vec<&MergeInput>,
-) -> Option<(Vec<String>, Conflict)> {
+) -> Option<NamedConflict> {
     let found = |parts: &[&MergeInput]| conflict(pool, parts, &merged(parts).config().ok()?);
     let mut share = parts.len().div_ceil(2);
     loop {
@@ -79,7 +75,6 @@ pub(super) fn parts<'a>(
     Ok(found)
 }
 
-/// Merges Ignition configs with the pool's minimum spec.
 pub(super) fn merged<'a>(parts: &[&'a MergeInput]) -> Merged<'a> {
     ignition::merge(parts, SPEC)
 }
@@ -116,8 +111,7 @@ fn other_hash(parts: &[&MergeInput], config: &Config) -> Option<Conflict> {
             alone.is_ok_and(|config| of_other_hash(&config).any(|it| it == path))
         })
     };
-    let path = of_other_hash(config).find(|path| !has_alone(path))?.to_owned();
-    Some(Conflict::OtherHash { path })
+    of_other_hash(config).find(|path| !has_alone(path)).map(str::to_owned).map(Conflict::OtherHash)
 }
 
 /// Paths of files with contents that do not have their hash.
@@ -146,7 +140,7 @@ fn of_other_hash(config: &Config) -> impl Iterator<Item = &str> {
 fn no_contents(config: &Config) -> Option<Conflict> {
     let mut files = config.body().storage.files.iter();
     let file = files.find(|file| file.overwrite.is_none() && file.contents.source.is_none())?;
-    Some(Conflict::NoContents { path: file.path.clone() })
+    Some(Conflict::NoContents(file.path.clone()))
 }
 
 /// Finds a reference to the pool's own config, by its path: a server has many names.
@@ -158,6 +152,6 @@ fn fetches_itself(pool: &str, config: &Config) -> Option<Conflict> {
         .iter()
         .chain([&referred.replace])
         .filter_map(|resource| resource.source.as_deref()?.split(['?', '#']).next());
-    let url = urls.find(|url| url.trim_end_matches('/').ends_with(&own))?.to_owned();
-    Some(Conflict::FetchesItself { url })
+    let url = urls.find(|url| url.trim_end_matches('/').ends_with(&own))?;
+    Some(Conflict::FetchesItself(url.to_owned()))
 }

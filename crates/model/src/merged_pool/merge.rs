@@ -29,7 +29,7 @@ pub fn merge(
 ) -> Result<MachineConfig, Unmergeable> {
     let sources = ordered(sources)?;
     let kernel_type = kernel_type(&sources)?.to_owned();
-    let config = ignition_config(pool, &sources)?;
+    let (config, conflict) = ignition_config(pool, &sources)?;
     let base = controller_config.map_or("", |it| &it.spec.base_os_image);
     let base_extensions = controller_config.map_or("", |it| &it.spec.base_os_extensions_image);
     let image = |image: Image, base: &str| {
@@ -41,7 +41,7 @@ pub fn merge(
     let merged = MachineConfigSpec {
         os_image_url: image(OS_IMAGE, base),
         base_os_extensions_container_image: image(EXTENSIONS_IMAGE, base_extensions),
-        config: Some(config.text),
+        config: Some(config),
         kernel_arguments: all(|spec| &spec.kernel_arguments),
         extensions: all(|spec| &spec.extensions),
         fips: sources.iter().any(|source| source.spec().fips),
@@ -52,7 +52,7 @@ pub fn merge(
     let annotations = is_overridden.then(|| (IMAGE_OVERRIDDEN.to_owned(), "true".to_owned()));
     let name = format!("rendered-{pool}-{digest}");
     let merged = MachineConfig::new(&name, annotations.into_iter().collect(), merged);
-    match config.conflict {
+    match conflict {
         Some((names, conflict)) => {
             Err(Unmergeable::Conflict { names, conflict, merged: Arc::new(merged) })
         }
@@ -88,7 +88,7 @@ fn kernel_type<'a>(sources: &[&'a ParsedMachineConfig]) -> Result<&'a str, Unmer
     let has_kernel = |source: &&&ParsedMachineConfig| source.special_kernel() == Some(kernel_type);
     let concerned = sources.iter().filter(|source| has_kernel(source) || wants_headers(source));
     let names = concerned.map(|source| source.name().to_owned()).collect();
-    Err(Unmergeable::KernelDevel { names, kernel_type: kernel_type.to_owned() })
+    Err(Unmergeable::KernelDevel(names, kernel_type.to_owned()))
 }
 
 /// Getter of a field with an image's pull spec.

@@ -29,7 +29,7 @@ pub use origins::{Member, Origin, origins};
 pub use parsed::ParsedMachineConfig;
 pub use pools::MergedPools;
 pub use select::{select, unselected};
-pub use unmergeable::{Conflict, Unmergeable};
+pub use unmergeable::{Conflict, MachineConfigFault, Unmergeable};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ignition::{Config, MergeInput, SpecVersion};
 
-use super::unmergeable::Unmergeable;
+use super::unmergeable::{MachineConfigFault, Unmergeable};
 use crate::objects::{MachineConfig, MachineConfigSpec};
 
 /// Kernel type of machines without a MachineConfig that sets one.
@@ -32,7 +32,7 @@ const PERMISSIONS: i64 = 0o777;
 #[derive(Debug)]
 pub struct ParsedMachineConfig {
     machine_config: Arc<MachineConfig>,
-    part: Result<Option<MergeInput>, Unmergeable>,
+    part: Result<Option<MergeInput>, MachineConfigFault>,
 }
 
 impl ParsedMachineConfig {
@@ -58,7 +58,9 @@ impl ParsedMachineConfig {
 
     /// Parsed Ignition config, `None` if it has none.
     pub(super) fn part(&self) -> Result<Option<&MergeInput>, Unmergeable> {
-        self.part.as_ref().map(Option::as_ref).map_err(Clone::clone)
+        let faulty =
+            |fault: &MachineConfigFault| Unmergeable::Faulty(self.name().to_owned(), fault.clone());
+        self.part.as_ref().map(Option::as_ref).map_err(faulty)
     }
 
     /// The kernel type, if it is not the default one.
@@ -68,18 +70,17 @@ impl ParsedMachineConfig {
     }
 }
 
-fn part(machine_config: &MachineConfig) -> Result<Option<MergeInput>, Unmergeable> {
-    let name = || machine_config.name().to_owned();
+fn part(machine_config: &MachineConfig) -> Result<Option<MergeInput>, MachineConfigFault> {
     let kernel_type = &machine_config.spec.kernel_type;
     if !kernel_type.is_empty()
         && kernel_type != DEFAULT_KERNEL
         && !KERNELS.contains(&&**kernel_type)
     {
-        return Err(Unmergeable::KernelType { name: name(), kernel_type: kernel_type.clone() });
+        return Err(MachineConfigFault::KernelType(kernel_type.clone()));
     }
     // The render controller does not check extensions without an Ignition config either.
     let Some(text) = machine_config.ignition() else { return Ok(None) };
-    let refused = |error| Unmergeable::Ignition { name: name(), error: Arc::new(error) };
+    let refused = |error| MachineConfigFault::Ignition(Arc::new(error));
     let mut config = Config::parse(text).map_err(refused)?;
     let has_special_bits =
         |mode: Option<i64>| mode.is_some_and(|mode| !(0..=PERMISSIONS).contains(&mode));
@@ -87,11 +88,11 @@ fn part(machine_config: &MachineConfig) -> Result<Option<MergeInput>, Unmergeabl
     if config.declared() < SpecVersion::V3_6
         && let Some(index) = modes.position(has_special_bits)
     {
-        return Err(Unmergeable::SpecialMode { name: name(), index });
+        return Err(MachineConfigFault::SpecialMode(index));
     }
     let mut extensions = machine_config.spec.extensions.iter().flatten();
     if let Some(unknown) = extensions.find(|name| !EXTENSIONS.contains(&name.as_str())) {
-        return Err(Unmergeable::Extension { name: name(), extension: unknown.clone() });
+        return Err(MachineConfigFault::Extension(unknown.clone()));
     }
     config.prepare_files();
     MergeInput::new(&config).map(Some).map_err(refused)

@@ -17,27 +17,18 @@ pub struct MergedPools {
     merges: u64,
 }
 
+/// A pool's configuration with its inputs.
 #[derive(Debug)]
 struct MergedPool {
-    made_of: MadeOf,
-    outcome: Outcome,
-}
-
-type Outcome = Result<Arc<MachineConfig>, Unmergeable>;
-
-/// Inputs of a pool's configuration.
-#[derive(Debug)]
-struct MadeOf {
     selected: Vec<Arc<MachineConfig>>,
     images: [String; 2],
+    outcome: Result<Arc<MachineConfig>, Unmergeable>,
 }
 
-impl MadeOf {
-    fn same(&self, other: &Self) -> bool {
-        let pairs = || self.selected.iter().zip(&other.selected);
-        self.images == other.images
-            && self.selected.len() == other.selected.len()
-            && pairs().all(|(ours, theirs)| Arc::ptr_eq(ours, theirs))
+impl MergedPool {
+    fn is_made_of(&self, selected: &[Arc<MachineConfig>], images: &[String; 2]) -> bool {
+        let same = || self.selected.iter().map(Arc::as_ptr).eq(selected.iter().map(Arc::as_ptr));
+        self.images == *images && same()
     }
 }
 
@@ -66,7 +57,7 @@ impl MergedPools {
 
     /// Names of the MachineConfigs that pools are made of, once for each of their pools.
     pub fn selected(&self) -> impl Iterator<Item = &str> {
-        let selected = self.pools.values().flat_map(|pool| &pool.made_of.selected);
+        let selected = self.pools.values().flat_map(|pool| &pool.selected);
         selected.map(|config| config.name())
     }
 
@@ -80,7 +71,7 @@ impl MergedPools {
     /// The names of the MachineConfigs that a pool is made of, sorted.
     #[must_use]
     pub fn sources(&self, pool: &str) -> BTreeSet<&str> {
-        let selected = self.pools.get(pool).map(|pool| &pool.made_of.selected);
+        let selected = self.pools.get(pool).map(|pool| &pool.selected);
         selected.into_iter().flatten().map(|config| config.name()).collect()
     }
 
@@ -100,28 +91,24 @@ impl MergedPools {
         let images = controller_config.map_or_else(Default::default, |config| {
             [config.spec.base_os_image.clone(), config.spec.base_os_extensions_image.clone()]
         });
-        let selected = match machine_configs.select(pool) {
+        let selected: Vec<_> = match machine_configs.select(pool) {
             Ok(selected) => selected.into_iter().cloned().collect(),
-            Err(error) => {
-                let made_of = MadeOf { selected: Vec::new(), images };
-                return MergedPool { made_of, outcome: Err(error) };
-            }
+            Err(error) => return MergedPool { selected: Vec::new(), images, outcome: Err(error) },
         };
-        let made_of = MadeOf { selected, images };
         let last = match last {
-            Some(last) if last.made_of.same(&made_of) => return last,
+            Some(last) if last.is_made_of(&selected, &images) => return last,
             last => last.and_then(|last| last.outcome.ok()),
         };
         self.merges += 1;
-        self.parse(&made_of.selected);
-        let parsed = made_of.selected.iter().filter_map(|config| self.parsed.get(config.name()));
+        self.parse(&selected);
+        let parsed = selected.iter().filter_map(|config| self.parsed.get(config.name()));
         let outcome = merge(pool.name(), &parsed.collect::<Vec<_>>(), controller_config);
         // The name contains a hash of the contents.
         let outcome = outcome.map(|merged| match last {
             Some(last) if last.same_metadata(&merged) => last,
             _ => Arc::new(merged),
         });
-        MergedPool { made_of, outcome }
+        MergedPool { selected, images, outcome }
     }
 
     /// Parses new and changed MachineConfigs.

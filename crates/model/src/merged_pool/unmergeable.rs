@@ -16,56 +16,16 @@ pub enum Unmergeable {
     /// A MachineConfig has no labels, so its role is unknown. Only a selector with NotIn or DoesNotExist selects one.
     #[error("MachineConfig {0} has no labels, so its role is not known")]
     NoLabels(String),
-    /// The Ignition config of a MachineConfig is unreadable or invalid.
-    #[error("MachineConfig {name}: spec.config: {error}")]
-    Ignition {
-        /// Name of the MachineConfig.
-        name: String,
-        /// Fault of its Ignition config.
-        error: Arc<ignition::Error>,
-    },
-    /// A file has setuid, setgid or sticky bits, which have no effect in its spec.
+    /// The MachineConfig with this name is faulty by itself.
+    #[error("MachineConfig {0}: {1}")]
+    Faulty(String, MachineConfigFault),
+    /// The extension `kernel-devel`, which is for the default kernel, is combined with this other one, by these
+    /// MachineConfigs.
     #[error(
-        "MachineConfig {name}: spec.config: storage.files[{index}].mode: special bits have no effect before Ignition \
-         spec 3.6.0"
+        "MachineConfigs {names}: extension kernel-devel needs kernelType default, not {1}",
+        names = .0.join(", ")
     )]
-    SpecialMode {
-        /// Name of the MachineConfig.
-        name: String,
-        /// Index of the file.
-        index: usize,
-    },
-    /// The kernel type is unknown.
-    #[error(
-        "MachineConfig {name}: spec.kernelType: {kernel_type:?} is not default, realtime or 64k-pages"
-    )]
-    KernelType {
-        /// Name of the MachineConfig.
-        name: String,
-        /// Kernel type.
-        kernel_type: String,
-    },
-    /// The extension is unknown.
-    #[error(
-        "MachineConfig {name}: spec.extensions: {extension:?} is not an extension of the operating system"
-    )]
-    Extension {
-        /// Name of the MachineConfig.
-        name: String,
-        /// Name of the extension.
-        extension: String,
-    },
-    /// The extension `kernel-devel`, which is for the default kernel, is combined with another kernel.
-    #[error(
-        "MachineConfigs {}: extension kernel-devel needs kernelType default, not {kernel_type}",
-        names.join(", ")
-    )]
-    KernelDevel {
-        /// Names of the MachineConfigs with either.
-        names: Vec<String>,
-        /// Kernel type.
-        kernel_type: String,
-    },
+    KernelDevel(Vec<String>, String),
     /// A value has no JSON form.
     #[error("cannot be written as JSON: {0}")]
     Json(Arc<ignition::Error>),
@@ -79,6 +39,25 @@ pub enum Unmergeable {
         /// MachineConfig that the render controller would write.
         merged: Arc<MachineConfig>,
     },
+}
+
+/// Faults of one MachineConfig.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum MachineConfigFault {
+    /// The Ignition config is unreadable or invalid.
+    #[error("spec.config: {0}")]
+    Ignition(Arc<ignition::Error>),
+    /// The file with this index has setuid, setgid or sticky bits, which have no effect in its spec.
+    #[error(
+        "spec.config: storage.files[{0}].mode: special bits have no effect before Ignition spec 3.6.0"
+    )]
+    SpecialMode(usize),
+    /// The kernel type is unknown.
+    #[error("spec.kernelType: {0:?} is not default, realtime or 64k-pages")]
+    KernelType(String),
+    /// The extension is unknown.
+    #[error("spec.extensions: {0:?} is not an extension of the operating system")]
+    Extension(String),
 }
 
 /// Faults of a merged config.
@@ -95,28 +74,20 @@ pub enum Conflict {
         /// Path of the file.
         parent: String,
     },
-    /// A file has the contents of one MachineConfig and the hash of another.
+    /// The file with this path has the contents of one MachineConfig and the hash of another.
     #[error(
-        "file {path} has contents without its verification.hash: set or remove the hash where the contents are set"
+        "file {0} has contents without its verification.hash: set or remove the hash where the contents are set"
     )]
-    OtherHash {
-        /// Path of the file.
-        path: String,
-    },
-    /// A file has no contents. Files of a pool overwrite existing ones, and Ignition cannot overwrite with nothing.
+    OtherHash(String),
+    /// The file with this path has no contents. Files of a pool overwrite existing ones, and Ignition cannot overwrite
+    /// with nothing.
     #[error(
-        "file {path} has no contents.source to overwrite with: give it one, or set overwrite to false"
+        "file {0} has no contents.source to overwrite with: give it one, or set overwrite to false"
     )]
-    NoContents {
-        /// Path of the file.
-        path: String,
-    },
-    /// The config fetches the one of its pool, as a pointer config does. Machines would fetch forever.
-    #[error("the config fetches {url}, which is this pool's own: it is a pointer config")]
-    FetchesItself {
-        /// URL without its query.
-        url: String,
-    },
+    NoContents(String),
+    /// The config fetches the one of its pool by this URL, as a pointer config does. Machines would fetch forever.
+    #[error("the config fetches {0}, which is this pool's own: it is a pointer config")]
+    FetchesItself(String),
 }
 
 impl From<ignition::Error> for Unmergeable {

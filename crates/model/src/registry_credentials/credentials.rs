@@ -106,7 +106,6 @@ pub enum MalformedCredentials {
     NoAuths,
 }
 
-/// The members of a file.
 pub(super) fn members(text: &[u8]) -> Result<Map<String, Value>, MalformedCredentials> {
     let value: Value = serde_json::from_slice(text).map_err(|error| {
         MalformedCredentials::NoJson { line: error.line(), column: error.column() }

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::credentials::{Credentials, Entries};
-use crate::objects::SecretName;
-use crate::objects::{MachineConfigPool, Secret};
+use crate::objects::{MachineConfigPool, Secret, SecretName};
 
 /// Annotation of a pool that names a Secret with credentials of its machines, as `NAMESPACE/NAME`.
 pub const POOL_ANNOTATION: &str = "machineconfiguration.openshift.io/registry-auth";
@@ -68,10 +67,9 @@ impl RegistryCredentials {
         };
         Ok(match (known(secret)?, own) {
             (Some(all), Some(own)) => {
-                let all = all.iter().chain(&*own);
-                let merged =
-                    all.map(|(registry, credential)| (registry.clone(), credential.clone()));
-                Some(Arc::new(merged.collect()))
+                let mut merged = Credentials::clone(&all);
+                merged.append(&mut Credentials::clone(&own));
+                Some(Arc::new(merged))
             }
             (all, own) => own.or(all),
         })

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use ignition::{Config, data_url};
+use ignition::data_url;
 use sha2::{Digest as _, Sha256};
 
 /// Cache of compressed contents.
@@ -23,15 +23,9 @@ pub struct CompressedContents {
     known: Mutex<BTreeMap<[u8; 32], Option<String>>>,
 }
 
-/// Compresses the file contents of `config`.
-///
-/// The same config always gives the same bytes.
-pub(super) fn compact(config: &mut Config, compressed: &CompressedContents) {
-    config.compress_files(|url| compressed.gzipped(url));
-}
-
 impl CompressedContents {
-    fn gzipped(&self, url: &str) -> Option<String> {
+    /// Result of [`gzipped()`], which is kept.
+    pub(super) fn gzipped(&self, url: &str) -> Option<String> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = Sha256::digest(url).into();
         if let Some(gzipped) = known().get(&digest) {
@@ -51,8 +45,8 @@ const FIELD: &str = r#""compression":"gzip","#;
 /// takes a hundred times as long and saves five.
 const LEVEL: u32 = 6;
 
-/// The data URL of the gzipped contents of `url`, if it is shorter.
-fn gzipped(url: &str) -> Option<String> {
+/// The data URL of the gzipped contents of `url`, if it is shorter. The same URL always gives the same bytes.
+pub(super) fn gzipped(url: &str) -> Option<String> {
     let contents = data_url::decode(url).ok()?;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
     // Writing to a vector does not fail.
@@ -66,7 +60,7 @@ mod tests {
     use std::io::Read as _;
 
     use flate2::read::GzDecoder;
-    use ignition::SpecVersion;
+    use ignition::{Config, SpecVersion};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -176,12 +170,12 @@ mod tests {
             let json = json!({"ignition": {"version": "3.1.0"}, "storage": {"files": files}});
             let mut config = Config::parse(&json.to_string()).unwrap();
             let plain = lowered(&config);
-            compact(&mut config, &CompressedContents::default());
+            config.compress_files(gzipped);
             let compacted = lowered(&config);
             prop_assert_eq!(unpacked(&compacted), unpacked(&plain));
             let (before, after) = (plain.to_string().len(), compacted.to_string().len());
             prop_assert!(after < before || compacted == plain);
-            compact(&mut config, &CompressedContents::default());
+            config.compress_files(gzipped);
             prop_assert_eq!(lowered(&config), compacted);
         }
 

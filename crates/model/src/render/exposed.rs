@@ -1,6 +1,7 @@
 //! Secrets in a rendered config, which every client with access can read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use ignition::contents::{Contents, UnpackBudget};
 use ignition::secrets::{Secret, SecretKind, SecretPlace, in_arguments, secrets};
@@ -34,18 +35,13 @@ pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
 /// Ignition.
 pub(crate) fn kernel_arguments(config: &Config) -> Vec<String> {
     let file = config.body().storage.files.iter().find(|file| file.path == ENCAPSULATED);
-    file.into_iter()
-        .flat_map(|file| std::iter::once(&file.contents).chain(&file.append))
-        .filter_map(|resource| {
-            let Contents::Bytes(bytes) = Contents::read(resource, &mut UnpackBudget::default())
-            else {
-                return None;
-            };
-            let machine_config: MachineConfig = serde_json::from_slice(&bytes).ok()?;
-            machine_config.spec.kernel_arguments
-        })
-        .flatten()
-        .collect()
+    let resources = file.map(|file| iter::once(&file.contents).chain(&file.append));
+    let read = |resource| match Contents::read(resource, &mut UnpackBudget::default()) {
+        Contents::Bytes(bytes) => serde_json::from_slice::<MachineConfig>(&bytes).ok(),
+        _ => None,
+    };
+    let machine_configs = resources.into_iter().flatten().filter_map(read);
+    machine_configs.filter_map(|it| it.spec.kernel_arguments).flatten().collect()
 }
 
 /// One line about a pool's config for administrators, without values: the first few places, and the number of the

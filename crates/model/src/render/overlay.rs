@@ -11,7 +11,7 @@ use bytes::Bytes;
 use ignition::spec3::{Body, Unit};
 use ignition::{Config, FileSources, Form, MergeInput, SpecVersion, merge};
 
-use super::compact::{CompressedContents, compact};
+use super::compact::{CompressedContents, gzipped};
 use super::select::PoolInputs;
 use super::steps::{RenderError, is_of_server, prepare};
 
@@ -96,11 +96,11 @@ impl MergeBase {
         // Members that the overlay does not have must not stay. Units and drop-ins are merged member by member.
         let is_replaced = |path: &&String| of_overlay.has(path) && self.nodes.has(path);
         let taken_over: Vec<_> = replaces.iter().filter(is_replaced).collect();
-        check(&self.nodes.without(&taken_over), &of_overlay, replaces)?;
+        check(&self.nodes.without(&taken_over), &of_overlay)?;
         check_units(self.config.body(), overlay.body(), replaces)?;
         check_kernel_arguments(self.config.body(), overlay.body())?;
         if self.form == Form::Compact && self.version.has_compressed_data() {
-            compact(&mut overlay, &CompressedContents::default());
+            overlay.compress_files(gzipped);
         }
         let overlay = MergeInput::new(&overlay).map_err(OverlayError::Overlay)?;
         let part = self.without(&taken_over).map_err(OverlayError::Merged)?;
@@ -128,7 +128,6 @@ impl MergeBase {
 /// Directory of units and drop-ins.
 const UNITS: &str = "/etc/systemd/system/";
 
-/// Paths that a config writes.
 #[derive(Debug, Clone)]
 struct Nodes {
     /// Files, links, units and drop-ins, below which nothing can be.
@@ -184,9 +183,9 @@ fn path_of(unit: &Unit) -> String {
 }
 
 /// Refuses paths that both write, or that one writes below a leaf of the other.
-fn check(pool: &Nodes, overlay: &Nodes, replaces: &BTreeSet<String>) -> Result<(), OverlayError> {
+fn check(pool: &Nodes, overlay: &Nodes) -> Result<(), OverlayError> {
     for path in overlay.leaves.iter().chain(&overlay.directories) {
-        if pool.has(path) && !replaces.contains(path) {
+        if pool.has(path) {
             let path = path.clone();
             return Err(if is_of_server(&path) {
                 OverlayError::OfServer(path)

@@ -70,13 +70,7 @@ impl SelectError {
     /// Only then is the last good answer dropped.
     #[must_use]
     pub fn is_meant(&self) -> bool {
-        match self {
-            Self::UnknownPool | Self::NotInBootstrap | Self::NoConfiguration => true,
-            Self::NoMachineConfig(_)
-            | Self::NoControllerConfig
-            | Self::NoKubeconfig
-            | Self::NoCredentials(_) => false,
-        }
+        matches!(self, Self::UnknownPool | Self::NotInBootstrap | Self::NoConfiguration)
     }
 
     /// Code of the answer.

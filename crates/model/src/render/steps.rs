@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::compact::{CompressedContents, compact};
+use super::compact::CompressedContents;
 use super::credentials::add_credentials;
 use super::select::PoolInputs;
 use crate::inputs::ServingMode;
@@ -42,33 +42,18 @@ pub enum RenderError {
     /// The MachineConfig has no Ignition config.
     #[error("MachineConfig {0} has no Ignition config")]
     NoIgnition(String),
-    /// The Ignition config is invalid, or the spec cannot express it.
-    #[error("MachineConfig {name}: {error}")]
-    Ignition {
-        /// Name of the MachineConfig.
-        name: String,
-        /// Fault of the config, or missing feature of the spec.
-        error: ignition::Error,
-    },
+    /// The Ignition config of the MachineConfig is invalid, or the spec cannot express it.
+    #[error("MachineConfig {0}: {1}")]
+    Ignition(String, ignition::Error),
     /// The MachineConfig has a file of registry credentials that cannot be merged.
     #[error(
-        "MachineConfig {name}: {}: {error}, so that registry credentials cannot be added",
-        registry_credentials::PATH
+        "MachineConfig {0}: {path}: {1}, so that registry credentials cannot be added",
+        path = registry_credentials::PATH
     )]
-    Credentials {
-        /// Name of the MachineConfig.
-        name: String,
-        /// Fault of the file.
-        error: Unmergeable,
-    },
-    /// A value has no JSON form.
-    #[error("MachineConfig {name}: {error}")]
-    Json {
-        /// Name of the MachineConfig.
-        name: String,
-        /// Error of the serializer.
-        error: serde_json::Error,
-    },
+    Credentials(String, Unmergeable),
+    /// A value of the MachineConfig has no JSON form.
+    #[error("MachineConfig {0}: {1}")]
+    Json(String, serde_json::Error),
 }
 
 /// Renders the Ignition config for machines of a pool in `version`, as JSON.
@@ -82,13 +67,12 @@ pub fn render(
 ) -> Result<Bytes, RenderError> {
     let name = &inputs.configuration;
     let config = prepare(inputs, version, form, compressed)?;
-    let lowered = config
-        .lower(version)
-        .map_err(|error| RenderError::Ignition { name: name.clone(), error })?;
+    let lowered =
+        config.lower(version).map_err(|error| RenderError::Ignition(name.clone(), error))?;
     // The result is kept for long, so spare capacity is released.
     serde_json::to_vec(&lowered)
         .map(|json| json.into_boxed_slice().into())
-        .map_err(|error| RenderError::Json { name: name.clone(), error })
+        .map_err(|error| RenderError::Json(name.clone(), error))
 }
 
 /// The config that [`render`] writes in `version`, before it is lowered.
@@ -99,8 +83,8 @@ pub(super) fn prepare(
     compressed: &CompressedContents,
 ) -> Result<Config, RenderError> {
     let name = &inputs.configuration;
-    let ignition = |error| RenderError::Ignition { name: name.clone(), error };
-    let json = |error| RenderError::Json { name: name.clone(), error };
+    let ignition = |error| RenderError::Ignition(name.clone(), error);
+    let json = |error| RenderError::Json(name.clone(), error);
 
     let text =
         inputs.machine_config.ignition().ok_or_else(|| RenderError::NoIgnition(name.clone()))?;
@@ -146,14 +130,14 @@ pub(super) fn prepare(
 
     if let Some(credentials) = &inputs.credentials {
         add_credentials(&mut config, credentials)
-            .map_err(|error| RenderError::Credentials { name: name.clone(), error })?;
+            .map_err(|error| RenderError::Credentials(name.clone(), error))?;
     }
 
     let encapsulated = encapsulate(machine_config, inputs.mode, version).map_err(json)?;
     config.append_file(ENCAPSULATED, &encapsulated);
 
     if form == Form::Compact && version.has_compressed_data() {
-        compact(&mut config, compressed);
+        config.compress_files(|url| compressed.gzipped(url));
     }
     Ok(config)
 }

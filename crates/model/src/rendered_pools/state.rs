@@ -59,11 +59,9 @@ impl Origin<'_> {
 }
 
 fn is_rendered_name(name: &str, pool: &str) -> bool {
-    let digits = name.strip_prefix("rendered-").and_then(|rest| rest.strip_prefix(pool));
-    let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
-    digits
-        .and_then(|rest| rest.strip_prefix('-'))
-        .is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(is_digit))
+    let rest = name.strip_prefix("rendered-").and_then(|rest| rest.strip_prefix(pool));
+    let digits = rest.and_then(|rest| rest.strip_prefix('-')).unwrap_or_default();
+    digits.len() == DIGITS && digits.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// A MachineConfig that is made for a pool or might be, by its metadata.
