@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use model::access::machine::Window;
-use model::objects::{ApiServer, Object};
+use model::objects::Object;
 use model::registry_ca::RegistryHost;
 
 use super::server::{AccessSettings, PairFiles, ServerSettings, run as serve};
@@ -123,7 +123,7 @@ fn read_profile(bytes: &[u8]) -> anyhow::Result<(TlsPolicy, Vec<String>)> {
             _ => None,
         })
         .ok_or_else(|| anyhow!("has no APIServer object"))?;
-    Ok(match ApiServer::tls_profile(&api_server) {
+    Ok(match &api_server.spec.tls_security_profile {
         Some(profile) => TlsPolicy::from_profile(profile)?,
         None => TlsPolicy::new("VersionTLS12", &[])?,
     })

@@ -135,12 +135,15 @@ fn overlay_problems(inputs: &Inputs) -> Vec<Finding> {
     let of_pools: BTreeMap<_, _> = inputs.pools.keys().map(|pool| (pool, base(pool))).collect();
     let problem = |machine: &Arc<FirstBootMachine>| {
         let place = format!("FirstBootMachine {}", machine.name());
-        let Some(of_pool) = of_pools.get(&machine.pool().to_owned()) else {
-            return Some(Finding { place, reason: format!("there is no pool {}", machine.pool()) });
+        let Some(of_pool) = of_pools.get(&machine.spec.pool) else {
+            return Some(Finding {
+                place,
+                reason: format!("there is no pool {}", machine.spec.pool),
+            });
         };
         // A pool that cannot be rendered is reported already.
-        let (of_pool, overlay) = (of_pool.as_ref()?, machine.overlay()?);
-        let merged = of_pool.with(overlay.as_str(), machine.replaces());
+        let (of_pool, overlay) = (of_pool.as_ref()?, machine.spec.overlay.as_ref()?);
+        let merged = of_pool.with(overlay.as_str(), &machine.spec.replaces);
         Some(Finding { place, reason: merged.err()?.to_string() })
     };
     inputs.machines.values().filter_map(problem).collect()

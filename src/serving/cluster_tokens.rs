@@ -159,7 +159,7 @@ impl ClusterTokens {
             let used = entry.known();
             // Without a readable object its restrictions are unknown. With another pool the token is about to be replaced.
             let is_revoked =
-                used.is_deleted() || object.is_none_or(|object| object.pool() != used.pool);
+                used.is_deleted() || object.is_none_or(|object| object.spec.pool != used.pool);
             known.push((used.token, used.machine(name, object.map(|it| &**it), is_revoked)));
         }
         known.into_iter().collect()

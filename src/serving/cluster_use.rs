@@ -133,7 +133,7 @@ impl ClusterUse {
         KnownMachine {
             name: Arc::clone(name),
             pool: self.pool.clone(),
-            networks: object.map(|it| it.networks().to_vec()).unwrap_or_default(),
+            networks: object.map(|it| it.spec.networks.clone()).unwrap_or_default(),
             is_revoked,
             needs_approval: object.is_some_and(FirstBootMachine::needs_approval),
         }

@@ -152,7 +152,7 @@ impl MachineKeeper {
 
     fn keep_one(&self, machine: &FirstBootMachine) -> Result<(), StateError> {
         let name = machine.name();
-        let wanted = WantedMachine { name, pool: machine.pool(), rearm: machine.rearm() };
+        let wanted = WantedMachine { name, pool: &machine.spec.pool, rearm: machine.rearm() };
         let place = (&self.host, self.port);
         let now = OffsetDateTime::now_utc();
         self.tokens.change(name, |known| {
@@ -227,7 +227,7 @@ impl MachineKeeper {
             let machine = |is_revoked| KnownMachine {
                 name: Arc::clone(&name),
                 pool: pool.clone(),
-                networks: object.map(|it| it.networks().to_vec()).unwrap_or_default(),
+                networks: object.map(|it| it.spec.networks.clone()).unwrap_or_default(),
                 is_revoked,
                 needs_approval: object.is_some_and(|it| it.needs_approval()),
             };

@@ -88,7 +88,7 @@ impl Overlays {
         (version, form): (SpecVersion, Form),
     ) -> Result<Arc<Answer>, String> {
         let object = self.machines.load().get(&**machine).cloned();
-        let Some(object) = object.filter(|object| object.overlay().is_some()) else {
+        let Some(object) = object.filter(|object| object.spec.overlay.is_some()) else {
             return Ok(of_pool);
         };
         let key = Key { machine: Arc::clone(machine), version, form: form.index() };

@@ -108,7 +108,7 @@ impl Layering {
 }
 
 /// Values that the rendered configs of all pools share.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct SharedInputs {
     /// ControllerConfig with the cluster's CAs, `None` if it does not exist.
     pub controller_config: Option<ControllerConfig>,
@@ -140,7 +140,7 @@ pub fn served_configuration(mode: ServingMode, pool: &MachineConfigPool) -> &str
     let has_status = !pool.status_configuration().is_empty();
     match mode {
         ServingMode::Cluster | ServingMode::Manifests
-            if pool.updated_machine_count() > 0 || !has_status =>
+            if pool.status.updated_machine_count > 0 || !has_status =>
         {
             pool.spec_configuration()
         }

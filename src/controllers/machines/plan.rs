@@ -93,7 +93,7 @@ fn due(
 ) -> Result<Option<Step>, Fault> {
     let ObservedMachine { machine, secret, pending, refused } = seen;
     let object = expected(machine, *secret, shared)?;
-    let (pool, status) = (object.pool(), &machine.status);
+    let (pool, status) = (object.spec.pool.as_str(), &machine.status);
     let expect_pool = || {
         let missing = || ("PoolNotFound", format!("MachineConfigPool {pool} not found"));
         shared.pools.contains(pool).then_some(()).ok_or_else(missing)

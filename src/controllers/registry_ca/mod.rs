@@ -97,7 +97,8 @@ impl Reconciler for RegistryCaController {
         let map = async |namespace, name| {
             read::<StoredMap>(&self.client, &ObjectName::config_map(namespace, name)).await
         };
-        let administrators = match image.as_ref().map(ImageConfig::additional_trusted_ca) {
+        let named = image.as_ref().map(|it| it.spec.additional_trusted_ca.name.as_str());
+        let administrators = match named {
             None | Some("") => None,
             Some(name) => map(ADMINISTRATOR_NAMESPACE, name).await?,
         };

@@ -97,10 +97,10 @@ mod tests {
         for object in
             [json!({}), json!({"spec": null}), json!({"spec": {"additionalTrustedCA": null}})]
         {
-            assert_eq!(image(object).unwrap().additional_trusted_ca(), "");
+            assert_eq!(image(object).unwrap().spec.additional_trusted_ca.name, "");
         }
         let named = json!({"spec": {"additionalTrustedCA": {"name": "registry-cas"}}});
-        assert_eq!(image(named).unwrap().additional_trusted_ca(), "registry-cas");
+        assert_eq!(image(named).unwrap().spec.additional_trusted_ca.name, "registry-cas");
     }
 
     #[test]

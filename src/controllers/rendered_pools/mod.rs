@@ -141,7 +141,7 @@ impl PoolController {
     fn state(&self, pool: &Pool, all: &AllMetadata) -> PoolState {
         let Pool { object: pool, is_paused, precondition, .. } = pool;
         let name = pool.name();
-        let unread = self.sources.unread(pool.machine_config_selector(), all);
+        let unread = self.sources.unread(&pool.spec.machine_config_selector, all);
         let merged = self.merged.get(name);
         // A pool with an empty selector and a configuration is meant to keep that one.
         let is_meant = matches!(merged, Some(Err(Unmergeable::Selector(InvalidSelector::Empty))))

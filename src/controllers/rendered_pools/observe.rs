@@ -161,7 +161,7 @@ impl Sources {
         let mut selected = unread.filter(|(name, _)| {
             let labels = all.get(*name).and_then(|metadata| metadata.labels.clone());
             let labels = labels.unwrap_or_default().into_iter().map(|(key, it)| (key, it.into()));
-            selector.check().is_ok() && selector.matches(&labels.collect::<Map<_, _>>())
+            selector.check().is_ok() && selector.matches(Some(&labels.collect::<Map<_, _>>()))
         });
         selected.next().map(|(name, reason)| format!("MachineConfig {name}: {reason}"))
     }

@@ -65,8 +65,8 @@ impl Answer {
     /// # Errors
     /// The reason why the overlay cannot be merged, one line.
     pub(crate) fn with_overlay(&self, machine: &FirstBootMachine) -> Result<Self, String> {
-        let overlay = machine.overlay().map_or("{}", |overlay| overlay.as_str());
-        let body = self.base.prepared()?.with(overlay, machine.replaces());
+        let overlay = machine.spec.overlay.as_ref().map_or("{}", |overlay| overlay.as_str());
+        let body = self.base.prepared()?.with(overlay, &machine.spec.replaces);
         let body = body.map_err(|error| error.to_string())?;
         let etag = etag(&body).map_err(|error| error.to_string())?;
         Ok(Self { length: body.len().into(), body: body.into(), etag, ..self.clone() })

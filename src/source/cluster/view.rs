@@ -199,8 +199,7 @@ impl ClusterView {
             tls_profile: self
                 .objects(Kind::ApiServer)
                 .filter_map(as_kind!(ApiServer))
-                .find_map(ApiServer::tls_profile)
-                .cloned(),
+                .find_map(|it| it.spec.tls_security_profile.clone()),
             enforced: BTreeSet::new(),
             live_reads: match &self.published {
                 Some(before) if !self.configs.all_known() => before.live_reads,

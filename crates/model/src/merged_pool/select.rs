@@ -1,6 +1,6 @@
 //! Selects the MachineConfigs of a pool by their labels.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -21,13 +21,12 @@ pub fn unselected<'a>(
     pools: impl IntoIterator<Item = &'a MachineConfigPool>,
     machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>,
 ) -> Vec<&'a str> {
-    let mut left = ByLabels::new(machine_configs).0;
-    let none = Map::new();
+    let mut left: Vec<_> = ByLabels::new(machine_configs).0.into_values().collect();
     let mut referred = HashSet::new();
     for pool in pools {
-        let selector = pool.machine_config_selector();
+        let selector = &pool.spec.machine_config_selector;
         if selector.check().is_ok() {
-            left.retain(|it| !selector.matches(it.labels.unwrap_or(&none)));
+            left.retain(|it| !selector.matches(it.labels));
         }
         referred.extend([pool.spec_configuration(), pool.status_configuration()]);
     }
@@ -40,7 +39,9 @@ pub fn unselected<'a>(
 
 /// MachineConfigs grouped by their labels: thousands have only a few dozen sets of labels, and each pool checks each
 /// set once.
-pub(super) struct ByLabels<'a>(Vec<LabelGroup<'a>>);
+pub(super) struct ByLabels<'a>(BTreeMap<LabelSet<'a>, LabelGroup<'a>>);
+
+type LabelSet<'a> = Option<Vec<(&'a str, Option<&'a str>)>>;
 
 struct LabelGroup<'a> {
     labels: Option<&'a Map<String, Value>>,
@@ -49,19 +50,15 @@ struct LabelGroup<'a> {
 
 impl<'a> ByLabels<'a> {
     pub(super) fn new(machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>) -> Self {
-        let mut found: Vec<LabelGroup<'a>> = Vec::new();
-        let mut places = HashMap::new();
+        let mut groups = BTreeMap::new();
         for config in machine_configs {
             let labels = config.labels();
             let texts = |(name, value): (&'a String, &'a Value)| (name.as_str(), value.as_str());
-            let set: Option<Vec<_>> = labels.map(|labels| labels.iter().map(texts).collect());
-            let place = *places.entry(set).or_insert(found.len());
-            match found.get_mut(place) {
-                Some(labelled) => labelled.machine_configs.push(config),
-                None => found.push(LabelGroup { labels, machine_configs: vec![config] }),
-            }
+            let set: LabelSet<'_> = labels.map(|labels| labels.iter().map(texts).collect());
+            let empty = || LabelGroup { labels, machine_configs: Vec::new() };
+            groups.entry(set).or_insert_with(empty).machine_configs.push(config);
         }
-        Self(found)
+        Self(groups)
     }
 
     /// The MachineConfigs that `pool` selects, at least one.
@@ -69,10 +66,9 @@ impl<'a> ByLabels<'a> {
         &self,
         pool: &MachineConfigPool,
     ) -> Result<Vec<&'a Arc<MachineConfig>>, Unmergeable> {
-        let selector = pool.machine_config_selector();
+        let selector = &pool.spec.machine_config_selector;
         selector.check()?;
-        let none = Map::new();
-        let selected = self.0.iter().filter(|it| selector.matches(it.labels.unwrap_or(&none)));
+        let selected = self.0.values().filter(|it| selector.matches(it.labels));
         let selected: Vec<_> = selected.flat_map(|it| it.machine_configs.iter().copied()).collect();
         if selected.is_empty() { Err(Unmergeable::NoneSelected) } else { Ok(selected) }
     }

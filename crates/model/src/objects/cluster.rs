@@ -1,4 +1,4 @@
-//! Objects that describe the cluster rather than one pool: CAs, kubeconfig, ConfigMaps and Secrets.
+//! Objects that describe the cluster rather than one pool: CAs, TLS profile, kubeconfig, ConfigMaps and Secrets.
 
 use std::collections::BTreeMap;
 
@@ -6,54 +6,69 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Deserializer};
 
-use super::metadata::{Metadata, null_as_default};
+use super::metadata::{Metadata, Resource, null_as_default};
 
 /// The object `ControllerConfig machine-config-controller`, with values for all pools.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct ControllerConfig {
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub(crate) spec: ControllerConfigSpec,
-}
+pub type ControllerConfig = Resource<ControllerConfigSpec>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct ControllerConfigSpec {
+#[serde(default)]
+pub struct ControllerConfigSpec {
     /// CA in PEM by which kubelet verifies clients of the API server; empty if it is not set.
-    #[serde(default, rename = "kubeAPIServerServingCAData", deserialize_with = "base64_bytes")]
+    #[serde(rename = "kubeAPIServerServingCAData", deserialize_with = "base64_bytes")]
     pub(crate) kube_api_server_serving_ca: Vec<u8>,
     /// CA in PEM of the cloud's API; empty if it is not set.
-    #[serde(default, rename = "cloudProviderCAData", deserialize_with = "base64_bytes")]
+    #[serde(rename = "cloudProviderCAData", deserialize_with = "base64_bytes")]
     pub(crate) cloud_provider_ca: Vec<u8>,
     /// Pull spec of the operating system's image for pools without one in a MachineConfig; empty if it is not set.
-    #[serde(default, rename = "baseOSContainerImage", deserialize_with = "null_as_default")]
+    #[serde(rename = "baseOSContainerImage", deserialize_with = "null_as_default")]
     pub(crate) base_os_image: String,
     /// Image with extensions for pools without one in a MachineConfig.
-    #[serde(
-        default,
-        rename = "baseOSExtensionsContainerImage",
-        deserialize_with = "null_as_default"
-    )]
+    #[serde(rename = "baseOSExtensionsContainerImage", deserialize_with = "null_as_default")]
     pub(crate) base_os_extensions_image: String,
 }
 
 /// The object `Image cluster`, with settings for image registries.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct ImageConfig {
-    #[serde(default, deserialize_with = "null_as_default")]
-    spec: ImageConfigSpec,
-}
+pub type ImageConfig = Resource<ImageConfigSpec>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct ImageConfigSpec {
+pub struct ImageConfigSpec {
+    /// The administrator's ConfigMap of registry CAs, with an empty name if there is none.
     #[serde(default, rename = "additionalTrustedCA", deserialize_with = "null_as_default")]
-    additional_trusted_ca: Metadata,
+    pub additional_trusted_ca: Metadata,
 }
 
-impl ImageConfig {
-    /// Name of the administrator's ConfigMap of registry CAs, empty if there is none.
-    #[must_use]
-    pub fn additional_trusted_ca(&self) -> &str {
-        &self.spec.additional_trusted_ca.name
-    }
+/// The object `APIServer cluster`, with the cluster's TLS profile.
+pub type ApiServer = Resource<ApiServerSpec>;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiServerSpec {
+    /// The chosen profile, `None` for the default.
+    pub tls_security_profile: Option<TlsProfile>,
+}
+
+/// A TLS profile: a named or a custom one.
+///
+/// The names are those of Mozilla's recommendations, which OpenShift's profiles follow.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct TlsProfile {
+    /// Value `Old`, `Intermediate`, `Modern` or `Custom`; empty is `Intermediate`.
+    #[serde(default, rename = "type", deserialize_with = "null_as_default")]
+    pub kind: String,
+    /// Settings of a `Custom` profile.
+    pub custom: Option<CustomTlsProfile>,
+}
+
+/// Settings of a `Custom` profile.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct CustomTlsProfile {
+    /// Cipher suites by their OpenSSL names.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub ciphers: Vec<String>,
+    /// Minimum version, `VersionTLS10` to `VersionTLS13`.
+    #[serde(default, rename = "minTLSVersion", deserialize_with = "null_as_default")]
+    pub min_tls_version: String,
 }
 
 /// The kind `v1 ConfigMap`.

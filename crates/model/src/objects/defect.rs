@@ -20,15 +20,9 @@ impl ObjectDefect {
     }
 }
 
-impl From<String> for ObjectDefect {
-    fn from(reason: String) -> Self {
-        Self { reason, outline: None }
-    }
-}
-
-impl From<&str> for ObjectDefect {
-    fn from(reason: &str) -> Self {
-        reason.to_owned().into()
+impl<T: Into<String>> From<T> for ObjectDefect {
+    fn from(reason: T) -> Self {
+        Self { reason: reason.into(), outline: None }
     }
 }
 

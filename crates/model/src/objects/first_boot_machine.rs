@@ -30,7 +30,8 @@ const MAX_REARM_BYTES: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct FirstBootMachine {
     metadata: MachineMetadata,
-    spec: Spec,
+    /// Wanted state.
+    pub spec: MachineSpec,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -41,19 +42,21 @@ struct MachineMetadata {
     annotations: Map<String, Value>,
 }
 
-/// A field that is not known is an error: a misspelt restriction must not be none.
+/// Wanted state of a machine. A field that is not known is an error: a misspelt restriction must not be none.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Spec {
+pub struct MachineSpec {
+    /// Pool whose config it gets.
     #[serde(deserialize_with = "object_name")]
-    pool: String,
-    #[serde(default, deserialize_with = "networks")]
-    addresses: Vec<Network>,
-    #[serde(default)]
-    overlay: Option<Overlay>,
+    pub pool: String,
+    /// Networks that it may ask from; empty for all.
+    #[serde(default, rename = "addresses", deserialize_with = "networks")]
+    pub networks: Vec<Network>,
+    /// Config that is merged into the pool's.
+    pub overlay: Option<Overlay>,
+    /// Paths of the pool's config that the overlay replaces.
     #[serde(default, deserialize_with = "paths")]
-    replaces: BTreeSet<String>,
-    #[serde(default)]
+    pub replaces: BTreeSet<String>,
     approval: Option<Approval>,
 }
 
@@ -70,30 +73,6 @@ impl FirstBootMachine {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.metadata.name
-    }
-
-    /// Pool whose config it gets.
-    #[must_use]
-    pub fn pool(&self) -> &str {
-        &self.spec.pool
-    }
-
-    /// Networks that it may ask from; empty for all.
-    #[must_use]
-    pub fn networks(&self) -> &[Network] {
-        &self.spec.addresses
-    }
-
-    /// Config that is merged into the pool's.
-    #[must_use]
-    pub fn overlay(&self) -> Option<&Overlay> {
-        self.spec.overlay.as_ref()
-    }
-
-    /// Paths of the pool's config that the overlay replaces.
-    #[must_use]
-    pub fn replaces(&self) -> &BTreeSet<String> {
-        &self.spec.replaces
     }
 
     /// True if it needs approval, regardless of its pool.
@@ -176,8 +155,8 @@ mod tests {
     fn a_machine_has_a_name_a_pool_and_networks() {
         let spec = json!({"pool": "worker", "addresses": ["192.0.2.7", "2001:db8::/64"]});
         let machine = read("rack-7.example.com", &spec).unwrap();
-        assert_eq!((machine.name(), machine.pool()), ("rack-7.example.com", "worker"));
-        let networks: Vec<_> = machine.networks().iter().map(ToString::to_string).collect();
+        assert_eq!((machine.name(), machine.spec.pool.as_str()), ("rack-7.example.com", "worker"));
+        let networks: Vec<_> = machine.spec.networks.iter().map(ToString::to_string).collect();
         assert_eq!(networks, ["192.0.2.7/32", "2001:db8::/64"]);
         assert_eq!(machine.rearm(), None);
         assert!(!machine.needs_approval());

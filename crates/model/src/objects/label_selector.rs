@@ -10,11 +10,11 @@ use super::object_name::is_object_name;
 
 /// Requirements for an object's labels, all of which must be met.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 pub struct LabelSelector {
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default")]
     match_labels: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default")]
     match_expressions: Vec<Requirement>,
 }
 
@@ -37,16 +37,9 @@ pub enum InvalidSelector {
     /// The operator is unknown.
     #[error("operator {0:?} is not In, NotIn, Exists or DoesNotExist")]
     Operator(String),
-    /// In or NotIn lacks values, or Exists or DoesNotExist has some.
-    #[error("operator {operator} of {key:?} {}", if *has_values { "takes no values" } else { "needs values" })]
-    Values {
-        /// Name of the label.
-        key: String,
-        /// Operator of the expression.
-        operator: String,
-        /// True if the expression has values.
-        has_values: bool,
-    },
+    /// The expression of this label has an operator that needs values and lacks them, or takes none and has some.
+    #[error("operator {1} of {0:?} {2}")]
+    Values(String, String, &'static str),
     /// The label name is invalid.
     #[error("{0:?} is not a valid name of a label")]
     Key(String),
@@ -78,10 +71,9 @@ impl LabelSelector {
                 "Exists" | "DoesNotExist" => false,
                 _ => return Err(InvalidSelector::Operator(operator.clone())),
             };
-            let has_values = !values.is_empty();
-            if takes_values != has_values {
-                let (key, operator) = (key.clone(), operator.clone());
-                return Err(InvalidSelector::Values { key, operator, has_values });
+            if takes_values == values.is_empty() {
+                let rule = if takes_values { "needs values" } else { "takes no values" };
+                return Err(InvalidSelector::Values(key.clone(), operator.clone(), rule));
             }
             check_label(key, values)?;
         }
@@ -90,8 +82,8 @@ impl LabelSelector {
 
     /// Returns `true` if an object with these labels is selected. [`Self::check`] must have accepted the selector.
     #[must_use]
-    pub fn matches(&self, labels: &Map<String, Value>) -> bool {
-        let label = |key: &String| labels.get(key).and_then(Value::as_str);
+    pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
+        let label = |key: &String| labels?.get(key)?.as_str();
         let has_labels = self.match_labels.iter().all(|(key, value)| label(key) == Some(value));
         has_labels
             && self.match_expressions.iter().all(|Requirement { key, operator, values }| {
@@ -167,7 +159,7 @@ mod tests {
         ] {
             let selector = selector(&requirements);
             assert_eq!(selector.check(), Ok(()), "{requirements}");
-            assert_eq!(selector.matches(labels.as_object().unwrap()), is_met, "{requirements}");
+            assert_eq!(selector.matches(labels.as_object()), is_met, "{requirements}");
         }
     }
 

@@ -3,68 +3,50 @@
 
 use serde::Deserialize;
 
-use super::metadata::{Metadata, null_as_default};
+use super::metadata::{Metadata, Resource, null_as_default};
 
 /// The kind `machineconfiguration.openshift.io/v1 MachineOSConfig`, which requests a layered image for a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct MachineOsConfig {
-    /// Name of the object.
-    pub metadata: Metadata,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub(crate) spec: MachineOsConfigSpec,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub(crate) status: MachineOsConfigStatus,
-}
+pub type MachineOsConfig = Resource<MachineOsConfigSpec, MachineOsConfigStatus>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct MachineOsConfigSpec {
-    /// Reference to the pool.
-    #[serde(default, deserialize_with = "null_as_default")]
+#[serde(default, rename_all = "camelCase")]
+pub struct MachineOsConfigSpec {
+    #[serde(deserialize_with = "null_as_default")]
     pub(crate) machine_config_pool: Metadata,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct MachineOsConfigStatus {
+#[serde(default, rename_all = "camelCase")]
+pub struct MachineOsConfigStatus {
     /// Pull spec of the last built image; empty before the first.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default")]
     pub(crate) current_image_pull_spec: String,
 }
 
 /// The kind `machineconfiguration.openshift.io/v1 MachineOSBuild`, one build of a layered image.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct MachineOsBuild {
-    /// Name of the object.
-    pub metadata: Metadata,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub(crate) spec: MachineOsBuildSpec,
-    #[serde(default, deserialize_with = "null_as_default")]
-    status: MachineOsBuildStatus,
-}
+pub type MachineOsBuild = Resource<MachineOsBuildSpec, MachineOsBuildStatus>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct MachineOsBuildSpec {
-    /// Reference to the MachineConfig in the image.
-    #[serde(default, deserialize_with = "null_as_default")]
+#[serde(default, rename_all = "camelCase")]
+pub struct MachineOsBuildSpec {
+    #[serde(deserialize_with = "null_as_default")]
     pub(crate) machine_config: Metadata,
-    /// Reference to the MachineOSConfig of the build.
-    #[serde(default, rename = "machineOSConfig", deserialize_with = "null_as_default")]
+    #[serde(rename = "machineOSConfig", deserialize_with = "null_as_default")]
     pub(crate) machine_os_config: Metadata,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct MachineOsBuildStatus {
+pub struct MachineOsBuildStatus {
     #[serde(default, deserialize_with = "null_as_default")]
     conditions: Vec<Condition>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 struct Condition {
-    #[serde(default, rename = "type", deserialize_with = "null_as_default")]
+    #[serde(rename = "type", deserialize_with = "null_as_default")]
     kind: String,
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default")]
     status: String,
 }
 
@@ -80,16 +62,10 @@ impl MachineOsBuild {
 pub const REGISTRY_NAMESPACE: &str = "openshift-image-registry";
 
 /// The kind `v1 Service`, of which those of the cluster's own image registry are read.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Service {
-    /// Name and namespace.
-    pub metadata: Metadata,
-    #[serde(default, deserialize_with = "null_as_default")]
-    spec: ServiceSpec,
-}
+pub type Service = Resource<ServiceSpec>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct ServiceSpec {
+pub struct ServiceSpec {
     #[serde(default, deserialize_with = "null_as_default")]
     ports: Vec<ServicePort>,
 }
@@ -112,16 +88,10 @@ impl Service {
 }
 
 /// The kind `route.openshift.io/v1 Route`, of which those of the cluster's own image registry are read.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Route {
-    /// Name and namespace.
-    pub metadata: Metadata,
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub(crate) spec: RouteSpec,
-}
+pub type Route = Resource<RouteSpec>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub(crate) struct RouteSpec {
+pub struct RouteSpec {
     /// Host of the route, empty if it has none yet.
     #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) host: String,

@@ -4,49 +4,41 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::label_selector::LabelSelector;
-use super::metadata::null_as_default;
+use super::metadata::{Metadata, Resource, null_as_default};
 
 /// Label of a MachineConfig with the role of its machines.
 pub const ROLE_LABEL: &str = "machineconfiguration.openshift.io/role";
 
 /// A pool of machines that share one rendered config.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct MachineConfigPool {
-    metadata: PoolMetadata,
-    #[serde(default, deserialize_with = "null_as_default")]
-    spec: Spec,
-    #[serde(default, deserialize_with = "null_as_default")]
-    status: Status,
-}
+pub type MachineConfigPool = Resource<PoolSpec, PoolStatus, PoolMetadata>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct PoolMetadata {
-    #[serde(default, deserialize_with = "null_as_default")]
+#[serde(default)]
+pub struct PoolMetadata {
+    #[serde(deserialize_with = "null_as_default")]
     name: String,
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default")]
     annotations: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct Spec {
-    #[serde(default, deserialize_with = "null_as_default")]
-    configuration: Configuration,
-    #[serde(default, rename = "machineConfigSelector", deserialize_with = "null_as_default")]
-    machine_config_selector: LabelSelector,
+#[serde(default, rename_all = "camelCase")]
+pub struct PoolSpec {
+    #[serde(deserialize_with = "null_as_default")]
+    configuration: Metadata,
+    /// Selector of the MachineConfigs that are merged for the pool.
+    #[serde(deserialize_with = "null_as_default")]
+    pub machine_config_selector: LabelSelector,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct Status {
-    #[serde(default, deserialize_with = "null_as_default")]
-    configuration: Configuration,
-    #[serde(default, rename = "updatedMachineCount", deserialize_with = "null_as_default")]
-    updated_machine_count: i64,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-struct Configuration {
-    #[serde(default, deserialize_with = "null_as_default")]
-    name: String,
+#[serde(default, rename_all = "camelCase")]
+pub struct PoolStatus {
+    #[serde(deserialize_with = "null_as_default")]
+    configuration: Metadata,
+    /// Number of machines that run the spec's configuration.
+    #[serde(deserialize_with = "null_as_default")]
+    pub updated_machine_count: i64,
 }
 
 impl MachineConfigPool {
@@ -98,15 +90,9 @@ impl MachineConfigPool {
         let selector = LabelSelector::of_label(ROLE_LABEL, name);
         Self {
             metadata: PoolMetadata { name: name.to_owned(), ..PoolMetadata::default() },
-            spec: Spec { machine_config_selector: selector, ..Spec::default() },
-            status: Status::default(),
+            spec: PoolSpec { machine_config_selector: selector, ..PoolSpec::default() },
+            status: PoolStatus::default(),
         }
-    }
-
-    /// Selector of the MachineConfigs that are merged for the pool.
-    #[must_use]
-    pub fn machine_config_selector(&self) -> &LabelSelector {
-        &self.spec.machine_config_selector
     }
 
     /// A copy of the pool with `configuration` in its spec and status.
@@ -117,11 +103,5 @@ impl MachineConfigPool {
             configuration.clone_into(&mut held.name);
         }
         pool
-    }
-
-    /// Number of machines that run [`Self::spec_configuration`].
-    #[must_use]
-    pub fn updated_machine_count(&self) -> i64 {
-        self.status.updated_machine_count
     }
 }

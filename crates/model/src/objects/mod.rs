@@ -3,7 +3,6 @@
 //! Each type is deserialized from a JSON value, for manifests and the Kubernetes API alike. A field that is absent or
 //! null has its Go zero value, as in the reference server.
 
-mod api_server;
 mod cluster;
 mod defect;
 mod first_boot_machine;
@@ -14,12 +13,12 @@ mod machine_config_pool;
 mod metadata;
 mod object_name;
 mod overlay;
-mod secret_name;
 mod unread;
 
 pub use self::defect::ObjectDefect;
-pub use api_server::{ApiServer, TlsProfile};
-pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
+pub use cluster::{
+    ApiServer, ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret, TlsProfile,
+};
 pub use first_boot_machine::{
     APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES,
     MAX_NETWORKS, REARM_ANNOTATION,
@@ -29,13 +28,13 @@ pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, S
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::{MachineConfigPool, ROLE_LABEL};
 pub use metadata::Metadata;
-pub use object_name::is_object_name;
+pub use object_name::{InvalidName, SecretName, is_object_name};
 pub use overlay::{MAX_OVERLAY_BYTES, Overlay};
-pub use secret_name::{InvalidName, SecretName};
 pub use unread::{is_misspelt, unread_fields, unread_kind, unread_version};
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Namespace of OpenShift's machine-config-operator, and of this project's servers, controller and objects.
@@ -113,78 +112,58 @@ impl Object {
         let Value::Object(fields) = &value else {
             return Err(ObjectError::NotAMapping(type_name(&value)));
         };
-        let kind = match fields.get("kind") {
-            Some(Value::String(kind)) if !kind.is_empty() => kind.clone(),
-            _ => return Err(ObjectError::NoKind),
-        };
-        let group = fields.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-        let core = group == "v1";
-        let object = match kind.as_str() {
-            "MachineConfigPool" => Self::MachineConfigPool(Arc::new(decode(&kind, value)?)),
-            "MachineConfig" => Self::MachineConfig(Arc::new(decode(&kind, value)?)),
-            "ControllerConfig" => Self::ControllerConfig(decode(&kind, value)?),
-            "MachineOSConfig" => Self::MachineOsConfig(decode(&kind, value)?),
-            "MachineOSBuild" => Self::MachineOsBuild(decode(&kind, value)?),
-            "APIServer" => Self::ApiServer(decode(&kind, value)?),
-            "Image" if group.starts_with("config.openshift.io/") => {
-                Self::ImageConfig(decode(&kind, value)?)
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let kind = text(fields.get("kind")).filter(|kind| !kind.is_empty());
+        let kind = kind.ok_or(ObjectError::NoKind)?;
+        let api_version = text(fields.get("apiVersion")).unwrap_or_default();
+        let name = text(value.pointer("/metadata/name")).unwrap_or_default();
+        Self::of_kind(&kind, &api_version, value).map_err(|defect| ObjectError::Malformed {
+            kind,
+            name,
+            defect,
+        })
+    }
+
+    fn of_kind(kind: &str, api_version: &str, value: Value) -> Result<Option<Self>, ObjectDefect> {
+        let is_core = api_version == "v1";
+        let is_of = |group: &str| api_version.starts_with(group);
+        Ok(Some(match kind {
+            "MachineConfigPool" => Self::MachineConfigPool(Arc::new(decode(kind, value)?)),
+            "MachineConfig" => Self::MachineConfig(Arc::new(decode(kind, value)?)),
+            "ControllerConfig" => Self::ControllerConfig(decode(kind, value)?),
+            "MachineOSConfig" => Self::MachineOsConfig(decode(kind, value)?),
+            "MachineOSBuild" => Self::MachineOsBuild(decode(kind, value)?),
+            "APIServer" => Self::ApiServer(decode(kind, value)?),
+            "Image" if is_of("config.openshift.io/") => Self::ImageConfig(decode(kind, value)?),
+            "Route" if is_of("route.openshift.io/") => Self::Route(decode(kind, value)?),
+            "FirstBootMachine" if api_version == FIRST_BOOT_MACHINE_VERSION => {
+                Self::FirstBootMachine(Arc::new(decode(kind, value)?))
             }
-            "Route" if group.starts_with("route.openshift.io/") => {
-                Self::Route(decode(&kind, value)?)
+            "FirstBootMachine" if is_of("machine-config-server.io/") => {
+                return Err(format!("apiVersion: expected {FIRST_BOOT_MACHINE_VERSION}").into());
             }
-            "FirstBootMachine" if group.starts_with("machine-config-server.io/") => {
-                Self::FirstBootMachine(Arc::new(first_boot_machine(
-                    &kind,
-                    group == FIRST_BOOT_MACHINE_VERSION,
-                    value,
-                )?))
-            }
-            "Service" if core => Self::Service(decode(&kind, value)?),
-            "ConfigMap" if core => Self::ConfigMap(decode(&kind, value)?),
-            "Secret" if core => Self::Secret(decode(&kind, value)?),
-            "Config" if core => Self::Kubeconfig(decode(&kind, value)?),
+            "Service" if is_core => Self::Service(decode(kind, value)?),
+            "ConfigMap" if is_core => Self::ConfigMap(decode(kind, value)?),
+            "Secret" if is_core => Self::Secret(decode(kind, value)?),
+            "Config" if is_core => Self::Kubeconfig(decode(kind, value)?),
             _ => return Ok(None),
-        };
-        Ok(Some(object))
+        }))
     }
 }
 
-fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectError> {
-    let name =
-        value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let malformed = |defect: ObjectDefect| ObjectError::Malformed {
-        kind: kind.to_owned(),
-        name: name.clone(),
-        defect,
-    };
+fn decode<T: DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectDefect> {
+    let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     // The names of MachineConfigs are in no path. The render controller's library accepts capitals, an API server does not.
     let has_capitals = kind == "MachineConfig" && is_object_name(&name.to_ascii_lowercase());
-    if !name.is_empty() && !is_object_name(&name) && !has_capitals {
-        return Err(malformed("metadata.name is not a valid name".into()));
+    if !name.is_empty() && !is_object_name(name) && !has_capitals {
+        return Err("metadata.name is not a valid name".into());
     }
     if name.is_empty() && kind != "Config" && kind != "ControllerConfig" {
-        return Err(malformed("metadata.name is missing".into()));
+        return Err("metadata.name is missing".into());
     }
-    defect::read(value).map_err(|defect| {
-        // Values of a Secret are never shown.
-        malformed(if kind == "Secret" { defect.without_values() } else { defect })
-    })
-}
-
-fn first_boot_machine(
-    kind: &str,
-    is_known: bool,
-    value: Value,
-) -> Result<FirstBootMachine, ObjectError> {
-    if is_known {
-        return decode(kind, value);
-    }
-    let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    Err(ObjectError::Malformed {
-        kind: kind.to_owned(),
-        name: name.to_owned(),
-        defect: format!("apiVersion: expected {FIRST_BOOT_MACHINE_VERSION}").into(),
-    })
+    // Values of a Secret are never shown.
+    let is_secret = kind == "Secret";
+    defect::read(value).map_err(|it| if is_secret { it.without_values() } else { it })
 }
 
 fn type_name(value: &Value) -> &'static str {

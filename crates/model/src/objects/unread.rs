@@ -15,16 +15,11 @@ struct Kind {
 }
 
 const MACHINE_CONFIGURATION: &str = "machineconfiguration.openshift.io/";
-const SPEC: &[&str] = &["spec", "status"];
+const CONFIG: &str = "config.openshift.io/";
 
-/// Fields that most kinds have.
-const KIND: Kind = Kind { name: "", group: "", versions: &["v1"], top: SPEC, fields: &[] };
-
-const KINDS: [Kind; 13] = [
-    Kind {
-        name: "MachineConfigPool",
-        group: MACHINE_CONFIGURATION,
-        fields: &[
+const KINDS: [Kind; 13] =
+    [
+        Kind::new(MACHINE_CONFIGURATION, "MachineConfigPool").fields(&[
             "metadata.annotations",
             "spec.configuration.name",
             "spec.machineConfigSelector.matchExpressions.key",
@@ -36,78 +31,59 @@ const KINDS: [Kind; 13] = [
             "spec.paused",
             "status.configuration.name",
             "status.updatedMachineCount",
-        ],
-        ..KIND
-    },
-    Kind {
-        name: "MachineConfig",
-        group: MACHINE_CONFIGURATION,
-        fields: &["metadata.annotations", "metadata.labels"],
-        ..KIND
-    },
-    Kind {
-        name: "ControllerConfig",
-        group: MACHINE_CONFIGURATION,
-        fields: &[
+        ]),
+        Kind::new(MACHINE_CONFIGURATION, "MachineConfig")
+            .fields(&["metadata.annotations", "metadata.labels"]),
+        Kind::new(MACHINE_CONFIGURATION, "ControllerConfig").fields(&[
             "spec.baseOSContainerImage",
             "spec.baseOSExtensionsContainerImage",
             "spec.cloudProviderCAData",
             "spec.kubeAPIServerServingCAData",
-        ],
-        ..KIND
-    },
-    Kind {
-        name: "MachineOSConfig",
-        group: MACHINE_CONFIGURATION,
-        versions: &["v1", "v1alpha1"],
-        fields: &["spec.machineConfigPool.name", "status.currentImagePullSpec"],
-        ..KIND
-    },
-    Kind {
-        name: "MachineOSBuild",
-        group: MACHINE_CONFIGURATION,
-        versions: &["v1", "v1alpha1"],
-        fields: &[
+        ]),
+        Kind::new(MACHINE_CONFIGURATION, "MachineOSConfig")
+            .versions(&["v1", "v1alpha1"])
+            .fields(&["spec.machineConfigPool.name", "status.currentImagePullSpec"]),
+        Kind::new(MACHINE_CONFIGURATION, "MachineOSBuild").versions(&["v1", "v1alpha1"]).fields(&[
             "spec.machineConfig.name",
             "spec.machineOSConfig.name",
             "status.conditions.status",
             "status.conditions.type",
-        ],
-        ..KIND
-    },
-    Kind {
-        name: "APIServer",
-        group: "config.openshift.io/",
-        fields: &[
+        ]),
+        Kind::new(CONFIG, "APIServer").fields(&[
             "spec.tlsSecurityProfile.custom.ciphers",
             "spec.tlsSecurityProfile.custom.minTLSVersion",
             "spec.tlsSecurityProfile.type",
-        ],
-        ..KIND
-    },
-    Kind {
-        name: "Image",
-        group: "config.openshift.io/",
-        fields: &["spec.additionalTrustedCA.name"],
-        ..KIND
-    },
-    Kind { name: "Route", group: "route.openshift.io/", fields: &["spec.host"], ..KIND },
-    Kind { name: "Service", fields: &["spec.ports.port"], ..KIND },
-    Kind { name: "ConfigMap", top: &["binaryData", "data", "immutable"], ..KIND },
-    Kind { name: "Secret", top: &["data", "immutable", "stringData", "type"], ..KIND },
-    Kind {
-        name: "FirstBootMachine",
-        group: "machine-config-server.io/",
-        versions: &["v1alpha1"],
-        fields: &["metadata.annotations", "spec.addresses", "spec.pool", "spec.replaces"],
-        ..KIND
-    },
-    Kind { name: "Config", top: &[], ..KIND },
-];
+        ]),
+        Kind::new(CONFIG, "Image").fields(&["spec.additionalTrustedCA.name"]),
+        Kind::new("route.openshift.io/", "Route").fields(&["spec.host"]),
+        Kind::new("", "Service").fields(&["spec.ports.port"]),
+        Kind::new("", "ConfigMap").top(&["binaryData", "data", "immutable"]),
+        Kind::new("", "Secret").top(&["data", "immutable", "stringData", "type"]),
+        Kind::new("machine-config-server.io/", "FirstBootMachine")
+            .versions(&["v1alpha1"])
+            .fields(&["metadata.annotations", "spec.addresses", "spec.pool", "spec.replaces"]),
+        Kind::new("", "Config").top(&[]),
+    ];
 
 const EVERYWHERE: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
 impl Kind {
+    const fn new(group: &'static str, name: &'static str) -> Self {
+        Self { name, group, versions: &["v1"], top: &["spec", "status"], fields: &[] }
+    }
+
+    const fn versions(self, versions: &'static [&'static str]) -> Self {
+        Self { versions, ..self }
+    }
+
+    const fn top(self, top: &'static [&'static str]) -> Self {
+        Self { top, ..self }
+    }
+
+    const fn fields(self, fields: &'static [&'static str]) -> Self {
+        Self { fields, ..self }
+    }
+
     /// The version in an `apiVersion`, if it is of this kind's group.
     fn version<'a>(&self, api_version: &'a str) -> Option<&'a str> {
         api_version.strip_prefix(self.group).filter(|version| !version.contains('/'))

@@ -125,7 +125,6 @@ impl Entries {
     }
 }
 
-/// Display name of a ConfigMap.
 pub(super) fn place(map: &ConfigMap) -> String {
     format!("ConfigMap {}/{}", map.metadata.namespace, map.metadata.name)
 }

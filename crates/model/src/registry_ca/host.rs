@@ -19,7 +19,6 @@ impl RegistryHost {
     ///
     /// Only letters, digits, `-`, `_` and single dots are allowed, so that no key is a path outside of its directory.
     pub fn parse(key: &str) -> Result<Self, InvalidHost> {
-        let invalid = || InvalidHost(key.chars().take(LONGEST).collect());
         let name = key.replacen("..", ":", 1);
         let (host, port) = match name.split_once(':') {
             Some((host, port)) => (host, Some(port)),
@@ -29,14 +28,11 @@ impl RegistryHost {
             !label.is_empty()
                 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
         };
-        if name.len() > LONGEST || !host.split('.').all(label) {
-            return Err(invalid());
-        }
         let is_port = |port: &str| {
             port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|p| p > 0)
         };
-        if port.is_some_and(|port| !is_port(port)) {
-            return Err(invalid());
+        if name.len() > LONGEST || !host.split('.').all(label) || !port.is_none_or(is_port) {
+            return Err(InvalidHost(key.chars().take(LONGEST).collect()));
         }
         Ok(Self(name))
     }

@@ -6,9 +6,16 @@ use bytes::Bytes;
 
 use super::entries::{self, Cas, Reason, Refused};
 use super::host::RegistryHost;
-use super::names::{ADMINISTRATOR_NAMESPACE, MANAGED_NAMESPACE, MERGED_MAP, OPERATOR_MAP};
 use crate::objects::{ConfigMap, ImageConfig};
 
+/// Namespace of the administrator's ConfigMap.
+pub const ADMINISTRATOR_NAMESPACE: &str = "openshift-config";
+/// Namespace of the registry operator's and of the merged ConfigMap.
+pub const MANAGED_NAMESPACE: &str = "openshift-config-managed";
+/// Name of the registry operator's ConfigMap.
+pub const OPERATOR_MAP: &str = "image-registry-ca";
+/// Name of the merged ConfigMap.
+pub const MERGED_MAP: &str = "merged-trusted-image-registry-ca";
 /// Maximum size of all values of a ConfigMap together, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
@@ -30,7 +37,7 @@ impl<'a> Administrators<'a> {
         image: Option<&'a ImageConfig>,
         find: impl FnOnce(&str) -> Option<&'a ConfigMap>,
     ) -> Self {
-        match image.map(ImageConfig::additional_trusted_ca) {
+        match image.map(|it| it.spec.additional_trusted_ca.name.as_str()) {
             None | Some("") => Self::Unnamed,
             Some(name) => find(name).map_or(Self::Missing(name), Self::Found),
         }
@@ -86,13 +93,10 @@ impl Contents {
         let mut contents = Self::default();
         for (host, value) in cas {
             let key = host.config_map_key();
-            match std::str::from_utf8(value) {
-                Ok(text) => {
-                    contents.data.insert(key, text.to_owned());
-                }
-                Err(_) => {
-                    contents.binary_data.insert(key, value.clone());
-                }
+            if let Ok(text) = std::str::from_utf8(value) {
+                contents.data.insert(key, text.to_owned());
+            } else {
+                contents.binary_data.insert(key, value.clone());
             }
         }
         contents
@@ -125,41 +129,40 @@ type Candidates = BTreeMap<String, Candidate>;
 #[must_use]
 pub fn plan(observed: RegistryCaMaps<'_>) -> MergePlan {
     let last_good = observed.merged.map(|map| entries::read(map).good).unwrap_or_default();
-    let Merge { cas, refused, missing } = merge(observed, last_good);
+    let (cas, refused) = merge(observed, last_good);
     let write = write(&cas, observed.merged);
-    MergePlan { cas, write, refused, missing: missing.map(str::to_owned) }
-}
-
-struct Merge<'a> {
-    cas: Cas,
-    refused: Vec<Refused>,
-    missing: Option<&'a str>,
-}
-
-/// Merges the administrator's and the operator's entries with the last good values.
-fn merge(observed: RegistryCaMaps<'_>, last_good: Cas) -> Merge<'_> {
-    let RegistryCaMaps { administrators, operators, merged } = observed;
-    let read = |map: Option<&ConfigMap>| map.map(entries::read).unwrap_or_default();
-    let (administrators, missing) = match administrators {
-        Administrators::Unnamed => (None, None),
-        Administrators::Missing(name) => (None, Some(name)),
-        Administrators::Found(map) => (Some(map), None),
+    let missing = match observed.administrators {
+        Administrators::Missing(name) => Some(name.to_owned()),
+        Administrators::Unnamed | Administrators::Found(_) => None,
     };
-    let operators_entries = read(operators);
-    let administrators_entries = read(administrators);
-    let last_good = by_identity(last_good, Source::Merged);
+    MergePlan { cas, write, refused, missing }
+}
 
-    let mut candidates = by_identity(operators_entries.good, Source::Operators);
-    candidates.extend(by_identity(administrators_entries.good, Source::Administrators));
-    let spoilt = operators_entries.spoilt.iter().chain(&administrators_entries.spoilt);
-    let spoilt: Vec<String> = spoilt.map(RegistryHost::identity).collect();
+/// Merges the administrator's and the operator's entries with the last good values. Returns the refused ones too.
+fn merge(observed: RegistryCaMaps<'_>, last_good: Cas) -> (Cas, Vec<Refused>) {
+    let RegistryCaMaps { administrators, operators, merged } = observed;
+    let (administrators, is_missing) = match administrators {
+        Administrators::Unnamed => (None, false),
+        Administrators::Missing(_) => (None, true),
+        Administrators::Found(map) => (Some(map), false),
+    };
+    let mut candidates = Candidates::new();
+    let (mut refused, mut spoilt) = (Vec::new(), Vec::new());
+    // The administrator's entries override the operator's.
+    for (map, source) in [(operators, Source::Operators), (administrators, Source::Administrators)]
+    {
+        let entries = map.map(entries::read).unwrap_or_default();
+        candidates.extend(by_identity(entries.good, source));
+        spoilt.extend(entries.spoilt.iter().map(RegistryHost::identity));
+        refused.extend(entries.refused);
+    }
+    let last_good = by_identity(last_good, Source::Merged);
     for (identity, candidate) in &last_good {
-        if missing.is_some() || spoilt.contains(identity) {
+        if is_missing || spoilt.contains(identity) {
             candidates.entry(identity.clone()).or_insert_with(|| candidate.clone());
         }
     }
 
-    let mut refused = [operators_entries.refused, administrators_entries.refused].concat();
     let place = |source| {
         let map = match source {
             Source::Operators => operators,
@@ -175,7 +178,7 @@ fn merge(observed: RegistryCaMaps<'_>, last_good: Cas) -> Merge<'_> {
         reason: Reason::TooLarge,
     }));
     refused.sort();
-    Merge { cas, refused, missing }
+    (cas, refused)
 }
 
 fn by_identity(cas: Cas, source: Source) -> Candidates {
@@ -223,13 +226,9 @@ fn choose(wanted: &Candidates, last_good: &Candidates) -> (Cas, Vec<(Source, Reg
 /// Compares values regardless of their place in `data` or `binaryData`, which does not matter to readers.
 fn write(cas: &Cas, merged: Option<&ConfigMap>) -> Write {
     let Some(merged) = merged else { return Write::Create(Contents::of(cas)) };
-    let present = merged.entries();
-    let is_same = present.len() == cas.len()
-        && cas.iter().all(|(host, value)| {
-            present
-                .get(host.config_map_key().as_str())
-                .is_some_and(|present| *present == &value[..])
-        });
+    let wanted = cas.iter().map(|(host, value)| (host.config_map_key(), &value[..]));
+    let wanted: BTreeMap<_, _> = wanted.collect();
+    let is_same = merged.entries().into_iter().eq(wanted.iter().map(|(key, it)| (&key[..], *it)));
     if is_same { Write::Nothing } else { Write::Update(Contents::of(cas)) }
 }
 
@@ -261,9 +260,9 @@ pub fn collect(
     }
     let last_good = entries.map_or_else(|| before.clone(), |entries| entries.good);
     let observed = RegistryCaMaps { administrators, operators, merged };
-    let Merge { cas, refused, missing } = merge(observed, last_good);
+    let (cas, refused) = merge(observed, last_good);
     let mut problems = reported(&refused);
-    if let (Some(name), None) = (missing, merged) {
+    if let (Administrators::Missing(name), None) = (administrators, merged) {
         problems.push((
             "Image cluster".to_owned(),
             format!(

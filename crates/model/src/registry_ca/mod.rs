@@ -31,14 +31,13 @@
 mod entries;
 mod host;
 mod merge;
-mod names;
 
 pub use entries::{Cas, Entries, Reason, Refused, read};
 pub use host::{InvalidHost, RegistryHost};
 pub use merge::{
-    Administrators, Contents, MAX_BYTES, MergePlan, RegistryCaMaps, Write, collect, plan,
+    ADMINISTRATOR_NAMESPACE, Administrators, Contents, MANAGED_NAMESPACE, MAX_BYTES, MERGED_MAP,
+    MergePlan, OPERATOR_MAP, RegistryCaMaps, Write, collect, plan,
 };
-pub use names::{ADMINISTRATOR_NAMESPACE, MANAGED_NAMESPACE, MERGED_MAP, OPERATOR_MAP};
 
 use crate::objects::is_misspelt;
 

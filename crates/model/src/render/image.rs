@@ -21,7 +21,7 @@ pub(super) fn layered_image(
         .values()
         .find(|config| config.spec.machine_config_pool.name == pool.name())?;
     let image = &os_config.status.current_image_pull_spec;
-    if image.is_empty() || pool.updated_machine_count() == 0 {
+    if image.is_empty() || pool.status.updated_machine_count == 0 {
         return None;
     }
     let build = layering.os_builds.values().find(|build| {
