@@ -63,10 +63,9 @@ pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs
 /// Config of machines of `pool` in `spec`, in the plain form.
 pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result<Bytes, Cause> {
     let selected = select(inputs, pool).map_err(|reason| match reason {
-        SelectError::UnknownPool => Cause::PoolUnknown {
-            pool: pool.to_owned(),
-            known: inputs.pools.keys().cloned().collect(),
-        },
+        SelectError::UnknownPool => {
+            Cause::PoolUnknown(pool.to_owned(), inputs.pools.keys().cloned().collect())
+        }
         reason => {
             let problem = inputs.problem_of_pool(pool).map(str::to_owned);
             Cause::NoConfigYet(problem.unwrap_or_else(|| reason.to_string()))

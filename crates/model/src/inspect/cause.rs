@@ -2,38 +2,45 @@
 
 use ignition::SpecVersion;
 use pki::Host;
+use strum::{EnumMessage, IntoStaticStr, VariantNames};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 /// Cause why a machine does not come up, as far as it is visible from outside, in one line. Foreign text in it is not
 /// escaped.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, thiserror::Error, EnumMessage, IntoStaticStr, VariantNames,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Cause {
     /// The host name does not resolve.
     #[error("the host name does not resolve: {0}")]
+    #[strum(message = "check the DNS entry, and the name in the pointer config")]
     NameUnknown(String),
     /// The connection is refused: a server, or a balancer in front of it, is down.
     #[error("the server is down: {0}")]
+    #[strum(message = "start the server, or check the load balancer and the firewall")]
     ServerDown(String),
     /// The port answers without TLS.
     #[error("the port answers without TLS: {0}")]
+    #[strum(message = "use port 22623, which has TLS; port 22624 has none")]
     NoTls(String),
     /// The served chain leads to no CA that the machine trusts.
     #[error("certificate signed by unknown authority: {0}")]
-    UnknownCa(String),
-    /// The serving certificate lacks the requested name.
-    #[error(
-        "the name {requested} is not in the serving certificate, which {}",
-        named_in_certificate(named)
+    #[strum(serialize = "unknown-authority")]
+    #[strum(
+        message = "give the machine the newest pointer config: its present one trusts other CAs"
     )]
-    WrongName {
-        /// Requested host.
-        requested: Host,
-        /// Names in the certificate.
-        named: Vec<String>,
-    },
+    UnknownCa(String),
+    /// The serving certificate lacks the requested name, and has these.
+    #[error("the name {0} is not in the serving certificate, which {named}", named = named(.1))]
+    #[strum(message = "add the name to --host of the server, or use a name of the certificate")]
+    WrongName(Host, Vec<String>),
     /// The serving certificate has expired.
     #[error("the serving certificate {0}")]
+    #[strum(
+        message = "renew the serving certificate with `certs rotate`; if that fails, run `certs check` for the reason"
+    )]
     ServingPairExpired(String),
     /// The machine's clock is wrong, and the certificates are valid by the server's.
     #[error(
@@ -41,6 +48,7 @@ pub enum Cause {
         date(*machine),
         date(*right)
     )]
+    #[strum(message = "set the machine's clock")]
     WrongClock {
         /// Time of the machine's clock.
         machine: OffsetDateTime,
@@ -51,26 +59,31 @@ pub enum Cause {
     },
     /// The certificates are refused for another reason.
     #[error("the machine refuses the serving certificate: {0}")]
+    #[strum(serialize = "certificate-refused")]
+    #[strum(message = "run `certs check --pointer FILE --connect HOST:PORT` for details")]
     Refused(String),
     /// Access is refused, with this HTTP status.
     #[error("the server's access rules refuse the machine: status {0}")]
+    #[strum(message = "allow the machine's network, or give it a token for this pool")]
     AccessRefused(u16),
-    /// No pool has the requested name.
-    #[error("no pool has the name {pool}{}", known_pools(known))]
-    PoolUnknown {
-        /// Requested pool.
-        pool: String,
-        /// Pools that exist, if they are known.
-        known: Vec<String>,
-    },
+    /// No pool has the requested name, but these, if they are known.
+    #[error("no pool has the name {0}{known}", known = known(.1))]
+    #[strum(message = "check the name of the pool in the URL of the pointer config")]
+    PoolUnknown(String, Vec<String>),
     /// The pool has no rendered config yet.
     #[error("the pool has no config yet: {0}")]
+    #[strum(
+        message = "correct the MachineConfigs that /readyz names; in a cluster, also run `oc get mcp`"
+    )]
     NoConfigYet(String),
     /// The config cannot be expressed in the requested spec.
     #[error(
         "the config cannot be expressed in the machine's spec {requested}{}{}",
         after_colon(reported),
         served_specs(served)
+    )]
+    #[strum(
+        message = "boot the machine from a newer image, or remove what its spec cannot express from the config"
     )]
     NotInSpec {
         /// Requested spec.
@@ -84,59 +97,41 @@ pub enum Cause {
     },
     /// Ignition would refuse the config, or it cannot be rendered.
     #[error("the config is invalid: {reported}")]
+    #[strum(message = "correct the MachineConfig; the server's log names the field")]
     InvalidConfig {
         /// Fault of the config.
         reported: String,
         /// True if the machine receives the config and gives up.
         is_received: bool,
     },
-    /// The server cannot answer at present.
-    #[error("the server has no answer now: status {status}: {reported}")]
-    NotNow {
-        /// HTTP status.
-        status: u16,
-        /// Text of the answer.
-        reported: String,
-    },
-    /// The machine gives up at this status.
-    #[error("the server refuses the request: status {status}: {reported}")]
-    GivenUp {
-        /// HTTP status.
-        status: u16,
-        /// Text of the answer.
-        reported: String,
-    },
+    /// The server cannot answer at present: status and text of its answer.
+    #[error("the server has no answer now: status {0}: {1}")]
+    #[strum(message = "read the reason in /readyz or in the log of the server")]
+    NotNow(u16, String),
+    /// The machine gives up at this answer: its status and text.
+    #[error("the server refuses the request: status {0}: {1}")]
+    #[strum(message = "correct what the answer names")]
+    GivenUp(u16, String),
     /// The answer is a redirect to this URL.
     #[error("the server redirects the request to {0}")]
+    #[strum(message = "use that URL in the pointer config, if the machine trusts that server")]
     Redirected(String),
     /// The server accepts the connection and sends no readable answer.
     #[error("the server sends no valid answer: {0}")]
+    #[strum(
+        message = "check which program listens on that port, and the load balancer in front of it"
+    )]
     NoAnswer(String),
 }
 
 impl Cause {
+    /// Names of all causes.
+    pub const LABELS: &[&str] = <Self as VariantNames>::VARIANTS;
+
     /// Name in JSON output and in the runbook.
     #[must_use]
     pub fn label(&self) -> &'static str {
-        match self {
-            Self::NameUnknown(_) => "name-unknown",
-            Self::ServerDown(_) => "server-down",
-            Self::NoTls(_) => "no-tls",
-            Self::UnknownCa(_) => "unknown-authority",
-            Self::WrongName { .. } => "wrong-name",
-            Self::ServingPairExpired(_) => "serving-pair-expired",
-            Self::WrongClock { .. } => "wrong-clock",
-            Self::Refused(_) => "certificate-refused",
-            Self::AccessRefused(_) => "access-refused",
-            Self::PoolUnknown { .. } => "pool-unknown",
-            Self::NoConfigYet(_) => "no-config-yet",
-            Self::NotInSpec { .. } => "not-in-spec",
-            Self::InvalidConfig { .. } => "invalid-config",
-            Self::NotNow { .. } => "not-now",
-            Self::GivenUp { .. } => "given-up",
-            Self::Redirected(_) => "redirected",
-            Self::NoAnswer(_) => "no-answer",
-        }
+        self.into()
     }
 
     /// Returns `true` if a machine retries until the cause is gone; otherwise it gives up, and must be booted again.
@@ -144,7 +139,7 @@ impl Cause {
     pub fn is_retried(&self) -> bool {
         !matches!(
             self,
-            Self::GivenUp { .. }
+            Self::GivenUp(..)
                 | Self::AccessRefused(_)
                 | Self::Redirected(_)
                 | Self::InvalidConfig { is_received: true, .. }
@@ -155,53 +150,16 @@ impl Cause {
     /// Action for the administrator.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
-        match self {
-            Self::NameUnknown(_) => "check the DNS entry, and the name in the pointer config",
-            Self::ServerDown(_) => "start the server, or check the load balancer and the firewall",
-            Self::NoTls(_) => "use port 22623, which has TLS; port 22624 has none",
-            Self::UnknownCa(_) => {
-                "give the machine the newest pointer config: its present one trusts other CAs"
-            }
-            Self::WrongName { .. } => {
-                "add the name to --host of the server, or use a name of the certificate"
-            }
-            Self::ServingPairExpired(_) => {
-                "renew the serving certificate with `certs rotate`; if that fails, run `certs check` for the reason"
-            }
-            Self::WrongClock { .. } => "set the machine's clock",
-            Self::Refused(_) => "run `certs check --pointer FILE --connect HOST:PORT` for details",
-            Self::AccessRefused(_) => {
-                "allow the machine's network, or give it a token for this pool"
-            }
-            Self::PoolUnknown { .. } => {
-                "check the name of the pool in the URL of the pointer config"
-            }
-            Self::NoConfigYet(_) => {
-                "correct the MachineConfigs that /readyz names; in a cluster, also run `oc get mcp`"
-            }
-            Self::NotInSpec { .. } => {
-                "boot the machine from a newer image, or remove what its spec cannot express from the config"
-            }
-            Self::InvalidConfig { .. } => {
-                "correct the MachineConfig; the server's log names the field"
-            }
-            Self::NotNow { .. } => "read the reason in /readyz or in the log of the server",
-            Self::GivenUp { .. } => "correct what the answer names",
-            Self::Redirected(_) => {
-                "use that URL in the pointer config, if the machine trusts that server"
-            }
-            Self::NoAnswer(_) => {
-                "check which program listens on that port, and the load balancer in front of it"
-            }
-        }
+        // Each variant has a message.
+        self.get_message().unwrap_or_default()
     }
 }
 
-fn named_in_certificate(names: &[String]) -> String {
+fn named(names: &[String]) -> String {
     if names.is_empty() { "has no name".to_owned() } else { format!("is for {}", names.join(", ")) }
 }
 
-fn known_pools(pools: &[String]) -> String {
+fn known(pools: &[String]) -> String {
     if pools.is_empty() { String::new() } else { format!("; known pools: {}", pools.join(", ")) }
 }
 
@@ -219,7 +177,6 @@ fn served_specs(served: &[SpecVersion]) -> String {
     }
 }
 
-/// Formats a time to the second.
 pub(super) fn date(time: OffsetDateTime) -> String {
     let time = time.truncate_to_second();
     time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())

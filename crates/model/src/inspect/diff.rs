@@ -10,7 +10,8 @@ use serde_json::Value;
 use similar::DiffOp;
 use similar::algorithms::{Capture, Compact, Replace, myers};
 
-use super::machine::{Machine, NamedEntry};
+use super::machine::{DiskEntry, Machine, NamedEntry};
+use super::sections::fact_as_text;
 use super::text::bytes;
 use crate::escape::{cut, escaped};
 use crate::table::{Color, TerminalStyle};
@@ -50,7 +51,6 @@ pub struct Change {
     pub diff: Option<String>,
 }
 
-/// An item of a machine, for comparison.
 #[derive(Default)]
 struct ComparedItem<'a> {
     /// Properties that can be shown.
@@ -88,14 +88,7 @@ fn items(machine: &Machine) -> ComparedItems<'_> {
     let mut items = ComparedItems::new();
     let mut add = |what, name: &str, item| items.insert((what, name.to_owned()), item);
     for (name, value) in &machine.facts {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Array(values) => {
-                values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
-            }
-            other => other.to_string(),
-        };
-        add("fact", name, ComparedItem::new([("value", text)]));
+        add("fact", name, ComparedItem::new([("value", fact_as_text(value))]));
     }
     for file in &machine.files {
         let attributes = [
@@ -123,17 +116,13 @@ fn items(machine: &Machine) -> ComparedItems<'_> {
         let hash = user.password_hash.as_deref().map(str::as_bytes);
         add("user", &user.name, ComparedItem::new(attributes).with(hash, true));
     }
-    let named = |what, entries: &[NamedEntry]| {
-        entries.iter().map(move |it| (what, it.name.clone(), it.what.clone())).collect::<Vec<_>>()
-    };
-    let disks = machine
-        .disks
-        .iter()
-        .map(|it| ("disk", format!("{} {}", it.kind, it.name), it.what.clone()));
-    let nodes = named("link or directory", &machine.nodes);
-    for (what, name, text) in nodes.into_iter().chain(named("group", &machine.groups)).chain(disks)
-    {
-        add(what, &name, ComparedItem::new([("what", text)]));
+    for (what, entries) in [("link or directory", &machine.nodes), ("group", &machine.groups)] {
+        for NamedEntry { name, what: text } in entries {
+            add(what, name, ComparedItem::new([("what", text.clone())]));
+        }
+    }
+    for DiskEntry { kind, name, what } in &machine.disks {
+        add("disk", &format!("{kind} {name}"), ComparedItem::new([("what", what.clone())]));
     }
     items
 }

@@ -5,8 +5,7 @@ use ignition::SpecVersion;
 use pki::{Certificate, Host, LockoutReason, TrustHolder, locked_out};
 use time::{Duration, OffsetDateTime};
 
-use super::cause::Cause;
-use super::cause::date;
+use super::cause::{Cause, date};
 use crate::pointer_config::Fetch;
 use crate::refusal::RefusalCode;
 
@@ -109,10 +108,7 @@ fn cause(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
     match reason {
         LockoutReason::Host(requested) => {
             let hosts = leaf.into_iter().flat_map(|leaf| &leaf.hosts);
-            Cause::WrongName {
-                requested: requested.clone(),
-                named: hosts.map(Host::to_string).collect(),
-            }
+            Cause::WrongName(requested.clone(), hosts.map(Host::to_string).collect())
         }
         LockoutReason::Expired { certificate, at }
             if leaf.is_some_and(|leaf| leaf.not_after == *at) =>
@@ -143,7 +139,8 @@ pub struct ServerAnswer {
 /// tried.
 fn judge_answer(fetch: &Fetch, answered: &ServerAnswer, served: &[SpecVersion]) -> Option<Cause> {
     let ServerAnswer { status, line, location, .. } = answered;
-    let reported = if line.is_empty() { reason_of(*status) } else { line.clone() };
+    let reason = status.canonical_reason().unwrap_or("no details");
+    let reported = if line.is_empty() { reason } else { line.as_str() }.to_owned();
     let code = status.as_u16();
     Some(match status {
         &StatusCode::OK => return None,
@@ -152,9 +149,7 @@ fn judge_answer(fetch: &Fetch, answered: &ServerAnswer, served: &[SpecVersion]) 
         }
         &StatusCode::UNAUTHORIZED | &StatusCode::FORBIDDEN => Cause::AccessRefused(code),
         status if status.is_server_error() => match answered.code {
-            Some(RefusalCode::PoolUnknown) => {
-                Cause::PoolUnknown { pool: fetch.pool.clone(), known: Vec::new() }
-            }
+            Some(RefusalCode::PoolUnknown) => Cause::PoolUnknown(fetch.pool.clone(), Vec::new()),
             Some(
                 RefusalCode::NoConfigYet
                 | RefusalCode::NotInBootstrap
@@ -170,9 +165,9 @@ fn judge_answer(fetch: &Fetch, answered: &ServerAnswer, served: &[SpecVersion]) 
                 reported: format!("{reported}, nor in any other spec"),
                 is_received: false,
             },
-            _ => Cause::NotNow { status: code, reported },
+            _ => Cause::NotNow(code, reported),
         },
-        _ => Cause::GivenUp { status: code, reported },
+        _ => Cause::GivenUp(code, reported),
     })
 }
 
@@ -194,10 +189,6 @@ impl ServerAnswer {
         self.status.is_server_error()
             && matches!(self.code, None | Some(RefusalCode::NotRenderable))
     }
-}
-
-fn reason_of(status: StatusCode) -> String {
-    status.canonical_reason().unwrap_or("no details").to_owned()
 }
 
 #[cfg(test)]

@@ -12,13 +12,10 @@ pub(super) fn kind(
     certificates: &[Certificate],
 ) -> String {
     let mut parts: Vec<String> = secret.iter().map(|kind| format!("SECRET: {kind}")).collect();
-    if !certificates.is_empty() {
-        let many = certificates.len();
-        parts.push(if many == 1 {
-            "1 certificate".to_owned()
-        } else {
-            format!("{many} certificates")
-        });
+    match certificates.len() {
+        0 => {}
+        1 => parts.push("1 certificate".to_owned()),
+        many => parts.push(format!("{many} certificates")),
     }
     if parts.is_empty() {
         parts.push(shape(bytes));

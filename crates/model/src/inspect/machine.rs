@@ -1,8 +1,8 @@
 //! A machine as a value. Its fields are the output of `--json`.
 
-use ignition::secrets::{SecretKind, SecretPlace};
+use ignition::secrets::Secret;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// A machine configured by a config. Lists are sorted by path or name; empty values are omitted from the JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -27,7 +27,8 @@ pub struct Machine {
     /// Certificates in files.
     pub certificates: Vec<CertificateEntry>,
     /// Places and kinds of secrets, without values.
-    pub secrets: Vec<SecretEntry>,
+    #[serde(serialize_with = "as_labels")]
+    pub secrets: Vec<Secret>,
     /// Parts that were not searched, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passed_over: Vec<String>,
@@ -138,24 +139,9 @@ pub struct CertificateEntry {
     pub(super) ends: i64,
 }
 
-/// A secret, without its value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SecretEntry {
-    /// Place in the config.
-    #[serde(serialize_with = "as_text")]
-    pub place: SecretPlace,
-    /// Kind of the secret.
-    #[serde(serialize_with = "as_label")]
-    pub kind: SecretKind,
-}
-
-fn as_text<S: serde::Serializer>(place: &SecretPlace, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(place)
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn as_label<S: serde::Serializer>(kind: &SecretKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(kind.label())
+fn as_labels<S: serde::Serializer>(secrets: &[Secret], serializer: S) -> Result<S::Ok, S::Error> {
+    let labels = |it: &Secret| json!({"place": it.place.to_string(), "kind": it.kind.label()});
+    serializer.collect_seq(secrets.iter().map(labels))
 }
 
 impl Machine {

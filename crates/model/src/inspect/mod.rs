@@ -23,7 +23,7 @@ pub use cause::Cause;
 pub use diff::{Change, ChangeKind, changes, changes_as_text};
 pub use judge::{Clocks, Judgement, ServerAnswer, ServerEvidence, judge};
 pub use machine::{
-    CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, SecretEntry, UnitEntry, UserEntry,
+    CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, UnitEntry, UserEntry,
 };
 pub use read::machine;
 pub use sections::{Section, facts, sections};

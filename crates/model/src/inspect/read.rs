@@ -1,13 +1,13 @@
 //! Reads a machine out of a config.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
 use ignition::Config;
 use ignition::contents::{Contents, UnpackBudget};
-use ignition::secrets::{SecretKind, SecretPlace, in_arguments, secrets};
+use ignition::secrets::{Secret, SecretKind, SecretPlace, in_arguments};
 use ignition::spec3::{Body, File, Owner, Resource, Storage, Unit, User};
 use pki::Certificate;
 use serde_json::{Map, Value, json};
@@ -16,9 +16,9 @@ use sha2::{Digest as _, Sha256};
 use super::cause::date;
 use super::kind::kind;
 use super::machine::{
-    CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, SecretEntry, UnitEntry, UserEntry,
+    CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, UnitEntry, UserEntry,
 };
-use crate::objects::MachineConfig;
+use crate::objects::{MachineConfig, MachineConfigSpec};
 use crate::render::{ENCAPSULATED, kernel_arguments};
 
 /// Maximum number of listed certificates of one file; a bundle of all public CAs has some 150.
@@ -30,11 +30,11 @@ const REGISTRIES: [&str; 2] = ["/etc/docker/certs.d/", "/etc/containers/certs.d/
 #[must_use]
 pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machine {
     let body = config.body();
-    let found = ConfigSecrets::of(config, machine_config);
     let mut made = Machine::default();
+    let (secrets, unsearched) = secrets(config, machine_config);
     let mut budget = UnpackBudget::default();
     for file in &body.storage.files {
-        let secret = found.kinds(&SecretPlace::File(file.path.clone()));
+        let secret = kinds(&secrets, &SecretPlace::File(file.path.clone()));
         let contents = contents(file, &mut budget);
         let read = contents.as_deref().map(certificates).unwrap_or_default();
         let (certificates, passed_over) = read;
@@ -46,50 +46,40 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
     made.files.sort_by(|one, other| one.path.cmp(&other.path));
     made.certificates.sort_by(|one, other| one.path.cmp(&other.path));
     made.nodes = nodes(&body.storage);
-    made.units = body.systemd.units.iter().map(|it| unit(it, &found)).collect();
+    made.units = body.systemd.units.iter().map(|it| unit(it, &secrets)).collect();
     made.units.sort_by(|one, other| one.name.cmp(&other.name));
     made.users = body.passwd.users.iter().map(user).collect();
     made.groups = groups(body);
     made.disks = disks(&body.storage);
     let registries = made.files.iter().filter_map(|file| registry(&file.path));
     made.registries = registries.collect::<BTreeSet<_>>().into_iter().collect();
-    made.passed_over.extend(found.passed_over);
-    made.secrets = found.secrets;
+    made.passed_over.extend(unsearched);
+    made.secrets = secrets;
     made.facts = facts(config, machine_config, &made.files);
     made
 }
 
-struct ConfigSecrets {
-    secrets: Vec<SecretEntry>,
-    kinds: BTreeMap<SecretPlace, BTreeSet<SecretKind>>,
-    /// Parts that were not searched, one line each.
-    passed_over: Vec<String>,
+/// All secrets, and parts that were not searched, one line each.
+fn secrets(config: &Config, machine_config: Option<&MachineConfig>) -> (Vec<Secret>, Vec<String>) {
+    let arguments = machine_config.and_then(|it| it.spec.kernel_arguments.as_deref());
+    let found: BTreeSet<_> = ignition::secrets::secrets(config, &mut UnpackBudget::default())
+        .into_iter()
+        .chain(in_arguments(arguments.unwrap_or_default()))
+        .chain(in_arguments(&kernel_arguments(config)))
+        .collect();
+    let (mut secrets, mut passed_over) = (Vec::new(), Vec::new());
+    for secret in found {
+        if let SecretKind::Unsearched(what) = secret.kind {
+            passed_over.push(format!("{}: {what}", secret.place));
+        } else {
+            secrets.push(secret);
+        }
+    }
+    (secrets, passed_over)
 }
 
-impl ConfigSecrets {
-    fn of(config: &Config, machine_config: Option<&MachineConfig>) -> Self {
-        let mut kinds: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        let (mut entries, mut passed_over) = (Vec::new(), Vec::new());
-        let arguments = machine_config.and_then(|it| it.spec.kernel_arguments.as_deref());
-        let found: BTreeSet<_> = secrets(config, &mut UnpackBudget::default())
-            .into_iter()
-            .chain(in_arguments(arguments.unwrap_or_default()))
-            .chain(in_arguments(&kernel_arguments(config)))
-            .collect();
-        for secret in found {
-            if let SecretKind::Unsearched(what) = secret.kind {
-                passed_over.push(format!("{}: {what}", secret.place));
-                continue;
-            }
-            kinds.entry(secret.place.clone()).or_default().insert(secret.kind);
-            entries.push(SecretEntry { place: secret.place, kind: secret.kind });
-        }
-        Self { secrets: entries, kinds, passed_over }
-    }
-
-    fn kinds(&self, place: &SecretPlace) -> BTreeSet<SecretKind> {
-        self.kinds.get(place).cloned().unwrap_or_default()
-    }
+fn kinds(secrets: &[Secret], place: &SecretPlace) -> BTreeSet<SecretKind> {
+    secrets.iter().filter(|secret| secret.place == *place).map(|secret| secret.kind).collect()
 }
 
 fn resources(file: &File) -> impl Iterator<Item = &Resource> {
@@ -229,14 +219,14 @@ fn nodes(storage: &Storage) -> Vec<NamedEntry> {
     nodes
 }
 
-fn unit(unit: &Unit, found: &ConfigSecrets) -> UnitEntry {
+fn unit(unit: &Unit, secrets: &[Secret]) -> UnitEntry {
     let state = match (unit.mask, unit.enabled) {
         (Some(true), _) => "masked",
         (_, Some(true)) => "enabled",
         (_, Some(false)) => "disabled",
         (_, None) => "as it is",
     };
-    let is_secret = |place: &SecretPlace| !found.kinds(place).is_empty();
+    let is_secret = |place: &SecretPlace| !kinds(secrets, place).is_empty();
     let name = &unit.name;
     let own = unit
         .contents
@@ -258,19 +248,20 @@ fn unit(unit: &Unit, found: &ConfigSecrets) -> UnitEntry {
 }
 
 fn user(user: &User) -> UserEntry {
-    let mut what = Vec::new();
-    what.extend(user.uid.map(|uid| format!("uid {uid}")));
-    what.extend(user.primary_group.as_ref().map(|group| format!("primary group {group}")));
-    what.extend(user.home_dir.as_ref().map(|home| format!("home {home}")));
-    what.extend(user.shell.as_ref().map(|shell| format!("shell {shell}")));
-    what.extend((user.system == Some(true)).then(|| "system".to_owned()));
-    what.extend((user.should_exist == Some(false)).then(|| "removed".to_owned()));
+    let what = [
+        user.uid.map(|uid| format!("uid {uid}")),
+        user.primary_group.as_ref().map(|group| format!("primary group {group}")),
+        user.home_dir.as_ref().map(|home| format!("home {home}")),
+        user.shell.as_ref().map(|shell| format!("shell {shell}")),
+        if_true(user.system, "system"),
+        if_removed(user.should_exist),
+    ];
     UserEntry {
         name: user.name.clone(),
         groups: user.groups.clone(),
         ssh_keys: user.ssh_authorized_keys.len(),
         has_password: user.password_hash.as_ref().is_some_and(|hash| !hash.is_empty()),
-        what: what.join(", "),
+        what: listed(what),
         password_hash: user.password_hash.clone(),
         keys: user.ssh_authorized_keys.clone(),
     }
@@ -279,59 +270,59 @@ fn user(user: &User) -> UserEntry {
 fn groups(body: &Body) -> Vec<NamedEntry> {
     let groups = body.passwd.groups.iter().map(|group| {
         let gid = group.gid.map(|gid| format!("gid {gid}"));
-        let removed = (group.should_exist == Some(false)).then(|| "removed".to_owned());
-        let what: Vec<_> = gid.into_iter().chain(removed).collect();
-        NamedEntry { name: group.name.clone(), what: what.join(", ") }
+        let what = listed([gid, if_removed(group.should_exist)]);
+        NamedEntry { name: group.name.clone(), what }
     });
     groups.collect()
 }
 
+fn if_true(flag: Option<bool>, what: &str) -> Option<String> {
+    (flag == Some(true)).then(|| what.to_owned())
+}
+
+fn if_removed(should_exist: Option<bool>) -> Option<String> {
+    (should_exist == Some(false)).then(|| "removed".to_owned())
+}
+
+/// The known parts of a description.
+fn listed(parts: impl IntoIterator<Item = Option<String>>) -> String {
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
 fn disks(storage: &Storage) -> Vec<DiskEntry> {
     let mut disks = Vec::new();
-    let mut add = |kind, name: &str, what: Vec<String>| {
-        disks.push(DiskEntry { kind, name: name.to_owned(), what: what.join(", ") });
+    let mut add = |kind, name: &str, what: Vec<Option<String>>| {
+        disks.push(DiskEntry { kind, name: name.to_owned(), what: listed(what) });
     };
     let size = |mib: Option<i64>, what: &str| mib.map(|mib| format!("{what} {mib} MiB"));
-    let flag = |flag: Option<bool>, what: &str| (flag == Some(true)).then(|| what.to_owned());
     for disk in &storage.disks {
-        add(
-            "disk",
-            &disk.device,
-            flag(disk.wipe_table, "partition table wiped").into_iter().collect(),
-        );
+        add("disk", &disk.device, vec![if_true(disk.wipe_table, "partition table wiped")]);
         for part in &disk.partitions {
             let label = part.label.as_deref().unwrap_or_default();
             let name = format!("{} {} {label}", disk.device, part.number);
-            let what = [size(part.start_mib, "from"), size(part.size_mib, "size")];
-            let gone = (part.should_exist == Some(false)).then(|| "removed".to_owned());
-            add("partition", name.trim_end(), what.into_iter().flatten().chain(gone).collect());
+            let (start, size) = (size(part.start_mib, "from"), size(part.size_mib, "size"));
+            add("partition", name.trim_end(), vec![start, size, if_removed(part.should_exist)]);
         }
     }
     for raid in &storage.raid {
         let level = raid.level.clone().unwrap_or_default();
-        add("RAID", &raid.name, vec![level, format!("of {}", raid.devices.join(" "))]);
+        let devices = format!("of {}", raid.devices.join(" "));
+        add("RAID", &raid.name, vec![Some(level), Some(devices)]);
     }
     for luks in &storage.luks {
-        let device = luks.device.clone().unwrap_or_default();
-        let mut what = vec![format!("on {device}")];
-        what.extend(
-            luks.clevis
-                .tang
-                .iter()
-                .map(|tang| format!("opened by {}", without_credential(&tang.url))),
-        );
-        what.extend(flag(luks.clevis.tpm2, "opened by the TPM"));
-        what.extend(
-            luks.key_file.source.as_ref().map(|_| "opened by a key in the config".to_owned()),
-        );
+        let opened_by = |what: &str| format!("opened by {what}");
+        let mut what = vec![Some(format!("on {}", luks.device.as_deref().unwrap_or_default()))];
+        let servers = luks.clevis.tang.iter().map(|tang| without_credential(&tang.url));
+        what.extend(servers.map(|server| Some(opened_by(&server))));
+        what.push(if_true(luks.clevis.tpm2, "opened by the TPM"));
+        what.push(luks.key_file.source.as_ref().map(|_| opened_by("a key in the config")));
         add("encrypted", &luks.name, what);
     }
     for system in &storage.filesystems {
-        let mut what: Vec<String> = system.format.iter().cloned().collect();
-        what.extend(system.path.as_ref().map(|path| format!("at {path}")));
-        what.extend(system.label.as_ref().map(|label| format!("label {label}")));
-        what.extend(flag(system.wipe_filesystem, "wiped"));
-        add("file system", &system.device, what);
+        let path = system.path.as_ref().map(|path| format!("at {path}"));
+        let label = system.label.as_ref().map(|label| format!("label {label}"));
+        let wiped = if_true(system.wipe_filesystem, "wiped");
+        add("file system", &system.device, vec![system.format.clone(), path, label, wiped]);
     }
     disks
 }
@@ -361,30 +352,19 @@ fn facts(
     let contents = file.and_then(|file| file.contents.as_deref()).unwrap_or_default();
     let within = serde_json::from_slice::<MachineConfig>(contents).ok();
     let machine_config = within.as_ref().or(machine_config);
+    let none = MachineConfigSpec::default();
+    let spec = machine_config.map_or(&none, |it| &it.spec);
     let body = config.body();
-    if let Some(machine_config) = machine_config {
-        add("machineConfig", machine_config.name().into());
-    }
+    add("machineConfig", machine_config.map_or("", MachineConfig::name).into());
     add("ignition", config.declared().as_str().into());
-    if let Some(machine_config) = machine_config {
-        add("osImage", machine_config.spec.os_image_url[..].into());
-    }
-    let own = machine_config.and_then(|it| it.spec.kernel_arguments.clone());
-    let arguments: Vec<_> = body
-        .kernel_arguments
-        .should_exist
-        .iter()
-        .cloned()
-        .chain(own.into_iter().flatten())
-        .collect();
+    add("osImage", spec.os_image_url[..].into());
+    let own = spec.kernel_arguments.iter().flatten();
+    let arguments: Vec<_> = body.kernel_arguments.should_exist.iter().chain(own).collect();
     add("kernelArguments", json!(arguments));
     add("kernelArgumentsRemoved", json!(body.kernel_arguments.should_not_exist));
-    if let Some(machine_config) = machine_config {
-        let spec = &machine_config.spec;
-        add("kernelType", spec.kernel_type[..].into());
-        add("extensions", json!(spec.extensions.clone().unwrap_or_default()));
-        add("fips", spec.fips.into());
-    }
+    add("kernelType", spec.kernel_type[..].into());
+    add("extensions", json!(spec.extensions.as_deref().unwrap_or_default()));
+    add("fips", spec.fips.into());
     let references = body.ignition.config.merge.iter().chain([&body.ignition.config.replace]);
     let urls = references.filter_map(|it| it.source.as_deref()).map(|source| {
         if source.starts_with("data:") {

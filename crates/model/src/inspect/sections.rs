@@ -35,16 +35,20 @@ pub struct Section {
 pub fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     let facts = FACTS.iter().filter_map(|(key, name)| {
         let text = match machine.facts.get(*key)? {
-            Value::String(text) => text.clone(),
             Value::Bool(true) => "on".to_owned(),
-            Value::Array(items) => {
-                items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
-            }
-            other => other.to_string(),
+            value => fact_as_text(value),
         };
         Some((*name, redacted(&text).into_owned()))
     });
     facts.collect()
+}
+
+pub(super) fn fact_as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    }
 }
 
 /// Lists the parts of a machine that are not empty. `now` decides which certificates are shown as expired.

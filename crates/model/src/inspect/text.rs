@@ -12,12 +12,18 @@ use crate::table::{Color, TerminalStyle, table};
 /// Formats a machine. `now` decides which certificates are shown as expired.
 #[must_use]
 pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTime) -> Vec<String> {
-    let mut page = Page { look, lines: Vec::new() };
-    page.facts(machine);
-    for Section { heading, columns, rows } in sections(machine, now) {
-        page.table(heading, columns, &rows);
+    let mut lines = Vec::new();
+    for (name, text) in facts(machine) {
+        let name = look.paint(Color::Heading, &format!("{name:<18}"));
+        lines.extend(hanging(&name, 18, wrapped(&escaped(&text), look, 18)));
     }
-    page.lines
+    for Section { heading, columns, rows } in sections(machine, now) {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        lines.extend(table_with_heading(heading, columns, &rows, look));
+    }
+    lines
 }
 
 /// Formats a number of bytes.
@@ -26,48 +32,27 @@ pub fn bytes(count: usize) -> String {
     if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
 }
 
-/// Formats parts without effect; no lines if there are none.
+/// Formats parts without effect, below an empty line; no lines if there are none.
 #[must_use]
 pub fn warnings_as_text(warnings: &[String], look: TerminalStyle) -> Vec<String> {
-    // An empty line separates it from the text above.
-    let mut page = Page { look, lines: vec![String::new()] };
+    if warnings.is_empty() {
+        return Vec::new();
+    }
     let rows: Vec<_> = warnings.iter().map(|it| vec![redacted(it).into_owned()]).collect();
-    page.table("Without effect", &["WHERE AND WHY"], &rows);
-    page.lines.split_off(1)
+    let mut lines = vec![String::new()];
+    lines.extend(table_with_heading("Without effect", &["WHERE AND WHY"], &rows, look));
+    lines
 }
 
-struct Page {
+fn table_with_heading(
+    heading: &str,
+    columns: &[&str],
+    rows: &[Vec<String>],
     look: TerminalStyle,
-    lines: Vec<String>,
-}
-
-impl Page {
-    fn facts(&mut self, machine: &Machine) {
-        for (name, text) in facts(machine) {
-            let text = escaped(&text).into_owned();
-            let name = self.look.paint(Color::Heading, &format!("{name:<18}"));
-            for (index, line) in wrapped(&text, self.look, 18).into_iter().enumerate() {
-                let start = if index == 0 { name.clone() } else { " ".repeat(18) };
-                self.lines.push(format!("{start}{line}"));
-            }
-        }
-    }
-
-    fn heading(&mut self, text: &str) {
-        if !self.lines.is_empty() {
-            self.lines.push(String::new());
-        }
-        self.lines.push(self.look.paint(Color::Heading, text));
-    }
-
-    /// Adds a table, unless it has no rows.
-    fn table(&mut self, heading: &str, names: &[&str], rows: &[Vec<String>]) {
-        if rows.is_empty() {
-            return;
-        }
-        self.heading(&format!("{heading}: {}", rows.len()));
-        self.lines.extend(table(names, rows, self.look));
-    }
+) -> Vec<String> {
+    let mut lines = vec![look.paint(Color::Heading, &format!("{heading}: {}", rows.len()))];
+    lines.extend(table(columns, rows, look));
+    lines
 }
 
 /// Formats the steps to a machine's config, and the cause of a failed boot.
@@ -75,27 +60,21 @@ impl Page {
 pub fn trace_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
     let mut lines = vec![look.paint(Color::Heading, &escaped(&cut(&redacted(&trace.url), REASON)))];
     lines.extend(trace.steps.iter().flat_map(|step| step_as_text(step, look)));
-    let verdict = match &trace.cause {
-        None => vec![look.paint(Color::Good, "A machine gets this config.")],
-        Some(cause) => {
-            let text = cause.to_string();
-            let then = if cause.is_retried() {
-                "The machine retries, and boots when this is done."
-            } else {
-                "The machine has given up: boot it again when this is done."
-            };
-            let text =
-                format!("A machine does not boot: {}", escaped(&cut(&redacted(&text), REASON)));
-            let verdict = wrapped(&text, look, 0);
-            let mut lines: Vec<_> =
-                verdict.iter().map(|line| look.paint(Color::Bad, line)).collect();
-            lines.extend(wrapped(&format!("Next step: {}. {then}", cause.remedy()), look, 0));
-            let section = format!("Runbook, \"A machine does not come up\": {}", cause.label());
-            lines.push(look.paint(Color::Faint, &section));
-            lines
-        }
+    let Some(cause) = &trace.cause else {
+        lines.push(look.paint(Color::Good, "A machine gets this config."));
+        return lines;
     };
-    lines.extend(verdict);
+    let text = cause.to_string();
+    let text = format!("A machine does not boot: {}", escaped(&cut(&redacted(&text), REASON)));
+    lines.extend(wrapped(&text, look, 0).iter().map(|line| look.paint(Color::Bad, line)));
+    let then = if cause.is_retried() {
+        "The machine retries, and boots when this is done."
+    } else {
+        "The machine has given up: boot it again when this is done."
+    };
+    lines.extend(wrapped(&format!("Next step: {}. {then}", cause.remedy()), look, 0));
+    let section = format!("Runbook, \"A machine does not come up\": {}", cause.label());
+    lines.push(look.paint(Color::Faint, &section));
     lines
 }
 
@@ -105,20 +84,29 @@ fn step_as_text(step: &Step, look: TerminalStyle) -> Vec<String> {
         Outcome::Noted => ("--", Color::Notable),
         Outcome::Failed => ("NO", Color::Bad),
     };
-    let took = step.took.map(|took| format!("  {:.1} ms", took.as_secs_f64() * 1e3));
-    let start = format!("  {} {:<9}", look.paint(ink, mark), step.name);
-    let mut lines = Vec::new();
-    for (index, seen) in step.seen.iter().enumerate() {
-        let seen = escaped(&cut(&redacted(seen), REASON)).into_owned();
-        let last = took.as_deref().filter(|_| index + 1 == step.seen.len()).unwrap_or_default();
-        for (part, line) in wrapped(&format!("{seen}{last}"), look, 14).into_iter().enumerate() {
-            let is_first = index == 0 && part == 0;
-            let start = if is_first { start.clone() } else { " ".repeat(14) };
-            lines.push(format!("{start}{line}"));
+    let shown = |seen: &String| escaped(&cut(&redacted(seen), REASON)).into_owned();
+    let mut seen: Vec<_> = step.seen.iter().map(shown).collect();
+    if let Some(took) = step.took.map(|took| format!("{:.1} ms", took.as_secs_f64() * 1e3)) {
+        match seen.last_mut() {
+            Some(last) => *last = format!("{last}  {took}"),
+            None => seen.push(took),
         }
     }
-    if lines.is_empty() {
-        lines.push(format!("{start}{}", took.unwrap_or_default().trim_start()));
+    let start = format!("  {} {:<9}", look.paint(ink, mark), step.name);
+    hanging(&start, 14, seen.iter().flat_map(|seen| wrapped(seen, look, 14)))
+}
+
+/// Lines after a start, which is as wide as their indentation.
+fn hanging(
+    start: &str,
+    indentation: usize,
+    lines: impl IntoIterator<Item = String>,
+) -> Vec<String> {
+    let mut lines: Vec<_> =
+        lines.into_iter().map(|line| format!("{:indentation$}{line}", "")).collect();
+    match lines.first_mut() {
+        Some(first) => first.replace_range(..indentation, start),
+        None => lines.push(start.to_owned()),
     }
     lines
 }
