@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::objects::ImageConfig;
 use model::registry_ca::{
     ADMINISTRATOR_NAMESPACE, Administrators, MANAGED_NAMESPACE, MERGED_MAP, MergePlan,
     OPERATOR_MAP, Refused, RegistryCaMaps, plan,

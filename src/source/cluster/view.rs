@@ -7,9 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::access::machine::MachineState;
 use model::inputs::{Inputs, Layering, Problem, ServingMode, SharedInputs, served_configuration};
-use model::objects::{
-    ApiServer, FirstBootMachine, MachineConfigPool, Object, ObjectDefect, SecretName,
-};
+use model::objects::{FirstBootMachine, MachineConfigPool, Object, ObjectDefect, SecretName};
 use model::registry_ca::{self, Cas, Refused};
 use serde_json::value::RawValue;
 
