@@ -35,7 +35,7 @@ use crate::serving::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::peers;
 use crate::serving::peers::LedgerPart;
 use crate::serving::publish::ServedInputs;
-use crate::serving::serving_pair::ServedChain;
+use crate::serving::serving_pair::ActivePair;
 use crate::telemetry::conditions::Status;
 
 /// Judges the known pointer configs at a time; `None` if they cannot be read. It may block.
@@ -61,7 +61,7 @@ pub(super) struct Sources {
     pub(super) named: NamedMachines,
     pub(super) nodes: NodeIndex,
     pub(super) history: History,
-    pub(super) chain: ServedChain,
+    pub(super) pair: Arc<ActivePair>,
     pub(super) pointers: Option<JudgePointers>,
     /// Name of the other servers, `HOST:PORT`.
     pub(super) peers: Option<String>,
@@ -274,7 +274,7 @@ impl Sources {
             .flatten()
             .map(|(host, pools)| RegistryInUse { host, pools: pools.into_iter().collect() });
         let (changes, older_changes) = self.history.changes();
-        let chain = (self.chain)();
+        let chain = self.pair.certificates();
         let without_pointers =
             || PointerVerdicts { pointers: Vec::new(), trust: TrustMap::new(&chain, &[], &[]) };
         let judged = self.pointers.as_ref().and_then(judge).unwrap_or_else(without_pointers);

@@ -36,7 +36,7 @@ use crate::serving::ledger_file::LedgerFile;
 use crate::serving::live_reads::LiveReads;
 use crate::serving::pair_secret::until_mounted;
 use crate::serving::publish::{Publisher, ServedInputs};
-use crate::serving::serving_pair::{ServedChain, ServingPair};
+use crate::serving::serving_pair::{ActivePair, ServingPair};
 use crate::source::cluster::{NamedSecret, failure_events, nodes};
 use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
@@ -106,7 +106,7 @@ impl Server {
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
-        let chain = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
+        let pair = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
         let mut local = local_state(settings.local, settings.window, ports, &publisher);
         add_cluster_machines(&mut local.named, &mut tasks, &source, settings.window, &publisher);
         let named = local.named.clone();
@@ -123,7 +123,7 @@ impl Server {
             named: named.clone(),
             nodes,
             history,
-            chain,
+            pair,
             pointers: settings.pointers,
             peers: settings.peers,
             since: OffsetDateTime::now_utc(),
@@ -241,24 +241,23 @@ fn keep_ledger(
     Some(file)
 }
 
-/// Follows the files of the serving certificate, and the cluster's Secret until they exist. Returns the reader of
-/// the chain.
+/// Follows the files of the serving certificate, and the Secret until they exist. Returns the served pair.
 fn follow_pair(
     tasks: &mut Tasks,
     pair: ServingPair,
     secret: Option<SecretName>,
     source: &Source,
     reporting: &Reporting,
-) -> ServedChain {
-    let chain = pair.served_chain();
-    let secret = secret.filter(|_| !pair.active().has_files());
+) -> Arc<ActivePair> {
+    let active = pair.active();
+    let secret = secret.filter(|_| !active.has_files());
     if let Some((name, cluster)) = secret.zip(source.cluster()) {
         let secret = NamedSecret::new(cluster.client(), name);
-        let follow = until_mounted(secret, pair.active(), reporting.clone());
+        let follow = until_mounted(secret, Arc::clone(&active), reporting.clone());
         tasks.spawn("the task that waits for the serving certificate", follow);
     }
     tasks.spawn("the task that follows the serving certificate", pair.follow());
-    chain
+    active
 }
 
 /// Waits for a signal, and then for the shutdown delay. An error is the reason why a task has ended before.

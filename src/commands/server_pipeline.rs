@@ -18,7 +18,7 @@ use crate::serving::machine_keeper::MachineKeeper;
 use crate::serving::machine_tokens::MachineTokens;
 use crate::serving::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::overlays::Overlays;
-use crate::serving::pipeline::{Changes, LocalState, Pipeline};
+use crate::serving::pipeline::{LocalState, Pipeline};
 use crate::serving::pointer_writer::PointerWriter;
 use crate::serving::publish::Publisher;
 use crate::serving::token_cache::TokenCache;
@@ -35,7 +35,7 @@ pub(super) fn local_state(
     ports: Ports,
     publisher: &Publisher,
 ) -> LocalState {
-    let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
+    let (reporting, history) = (publisher.reporting.clone(), publisher.history.clone());
     let mut named = NamedMachines::default();
     let keep = |state| {
         let (approvals, history) = (Arc::clone(&named.approvals), history.clone());
@@ -70,7 +70,7 @@ pub(super) fn add_cluster_machines(
     let identity = super::process_name('_');
     let records = source.cluster().and_then(|cluster| cluster.machine_records(&identity));
     let Some(records) = records else { return };
-    let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
+    let (reporting, history) = (publisher.reporting.clone(), publisher.history.clone());
     named.overlays = Some(Arc::new(Overlays::new(reporting.status.degraded.clone())));
     let tokens = Arc::new(ClusterTokens::new(records, window, reporting, history));
     tasks.spawn("the task that records uses of tokens", Arc::clone(&tokens).keep());
@@ -115,13 +115,9 @@ pub(super) fn follow_source(
         let keep = cache.keep(pipeline.known_tokens(), reporting.clone());
         tasks.spawn("the task that manages tokens", keep);
     }
-    let (keys, records, inputs) =
-        (watch::Sender::default(), watch::Sender::default(), watch::Sender::default());
-    let changes = Changes {
-        inputs: inputs.subscribe(),
-        records: records.subscribe(),
-        keys: keys.subscribe(),
-    };
+    let (inputs, of_inputs) = watch::channel(None);
+    let (records, of_records) = watch::channel(None);
+    let (keys, of_keys) = watch::channel(None);
     if let Some(issuer) = issuer {
         let follow = issuer.follow(keys, reporting.status.degraded.clone());
         tasks.spawn("the task that follows the keys of signed tokens", follow);
@@ -136,5 +132,5 @@ pub(super) fn follow_source(
         });
     }
     tasks.spawn("the task that follows the inputs", source.follow(inputs, reporting.clone()));
-    tasks.spawn("the pipeline", pipeline.run(changes));
+    tasks.spawn("the pipeline", pipeline.run(of_inputs, of_records, of_keys));
 }

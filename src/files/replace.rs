@@ -110,7 +110,8 @@ fn give_directory(path: &Path, user: User, process: Process) -> io::Result<()> {
     Ok(())
 }
 
-fn directory_of(path: &Path) -> &Path {
+/// The directory of a file.
+pub(crate) fn directory_of(path: &Path) -> &Path {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     directory.unwrap_or(if path.is_absolute() { path } else { Path::new(".") })
 }

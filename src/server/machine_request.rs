@@ -60,7 +60,7 @@ impl http_body::Body for FollowedBody {
             _ => false,
         };
         if is_whole && let Some(MachineRequest { tokens, name }) = self.machine.take() {
-            tokens.take(&name);
+            tokens.take_whole(&name);
         }
         frame
     }

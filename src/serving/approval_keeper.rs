@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use model::access::BootRules;
 use model::access::approval::{Approvals, Ended, Yeses, yeses};
 use model::access::machine::Window;
@@ -157,29 +158,19 @@ impl ApprovalKeeper {
 
     /// Waits until the approvals must be looked at again: the command has given one, one ends, or something could not
     /// be written. Forever if no machine needs approval. It is cancel safe.
-    pub(super) async fn due(keeper: Option<&mut Self>) {
-        let Some(keeper) = keeper.filter(|it| it.is_needed) else {
+    pub(super) async fn due(&mut self) {
+        if !self.is_needed {
             return std::future::pending().await;
+        }
+        let end = self.given.next_end().and_then(|up| self.approvals.instant(up));
+        let at = [self.retry_at, end.map(Instant::from_std)].into_iter().flatten().min();
+        let command = async |state: &StateDirectory| {
+            self.listed.changed(&state.approvals_path()).await;
         };
-        let end = keeper.given.next_end().and_then(|up| keeper.approvals.instant(up));
-        let at = [keeper.retry_at, end.map(Instant::from_std)].into_iter().flatten().min();
         tokio::select! {
-            () = sleep_until(at) => {}
-            () = keeper.given_by_command() => {}
+            Some(()) = OptionFuture::from(at.map(tokio::time::sleep_until)) => {}
+            Some(()) = OptionFuture::from(self.state.as_ref().map(command)) => {}
+            else => std::future::pending().await,
         }
-    }
-
-    async fn given_by_command(&mut self) {
-        match &self.state {
-            Some(state) => self.listed.changed(&state.approvals_path()).await,
-            None => std::future::pending().await,
-        }
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }

@@ -1,7 +1,7 @@
 //! Tokens of single machines in a cluster, while they are used.
 //!
 //! ```text
-//!  watch ─────> take ──> Entry <── begin, take whole ── request
+//!  watch ───> update ──> Entry <── begin, take whole ── request
 //!                          │
 //!  status of the object <──┴── a use that others must know: written before its answer
 //! ```
@@ -12,12 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use model::access::machine::{
-    ClockReading, KnownMachine, MachineState, Stage, UsageChange, Window,
+    ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
 };
 use model::access::{KnownMachines, Refusal, TokenHash};
 use model::objects::FirstBootMachine;
@@ -26,7 +25,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::cluster_use::ClusterUse;
-use super::shared_tokens::{report_shared, report_shared_use, shared_line, shared_note};
+use super::token_set::{Entry, TokenSet, UsedToken, shared_note};
 use crate::source::cluster::{MachineRecords, RecordError};
 use crate::sync::lock;
 use crate::telemetry::Reporting;
@@ -44,25 +43,34 @@ const RETRY: Duration = Duration::from_secs(2);
 type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
 type States = BTreeMap<String, Arc<MachineState>>;
 
-/// Tokens of a cluster's machines with their use.
+type ClusterEntry = Entry<ClusterUse, tokio::sync::Mutex<()>>;
+
+/// Tokens of a cluster's machines, whose uses are written to their objects.
 pub(crate) struct ClusterTokens {
-    entries: ArcSwap<BTreeMap<Arc<str>, Arc<Entry>>>,
+    pub(super) set: TokenSet<ClusterUse, tokio::sync::Mutex<()>>,
     /// Tokens that were revoked or replaced while this process runs, the latest last.
     revoked: Mutex<VecDeque<(TokenHash, KnownMachine)>>,
-    window: Window,
     records: Arc<MachineRecords>,
-    started: Instant,
-    reporting: Reporting,
-    history: History,
     unsaved: Notify,
 }
 
-/// Token of one machine.
-struct Entry {
-    name: Arc<str>,
-    known: Mutex<ClusterUse>,
-    /// Locked while a use is written. The other lock is held for moments only.
-    writing: tokio::sync::Mutex<()>,
+impl UsedToken for ClusterUse {
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    fn usage_mut(&mut self) -> &mut Usage {
+        &mut self.usage
+    }
+
+    /// A revoked token has no entry.
+    fn is_revoked(&self) -> bool {
+        false
+    }
+
+    fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine {
+        NamedMachine::used(name, &self.pool, &self.usage, (window, now))
+    }
 }
 
 /// Result of an attempt to write a use.
@@ -90,46 +98,37 @@ impl ClusterTokens {
         history: History,
     ) -> Self {
         Self {
-            entries: ArcSwap::default(),
+            set: TokenSet::new(window, reporting, history),
             revoked: Mutex::default(),
-            window,
             records: Arc::new(records),
-            started: Instant::now(),
-            reporting,
-            history,
             unsaved: Notify::new(),
         }
     }
 
     /// Uses these objects from this call on, and returns their tokens.
-    pub(super) fn take(&self, machines: &Machines, states: &States) -> KnownMachines {
-        let before = self.entries.load_full();
+    pub(super) fn update(&self, machines: &Machines, states: &States) -> KnownMachines {
+        let before = self.set.entries.load_full();
         let mut entries = BTreeMap::new();
         for (name, state) in states {
-            match before.get(&**name) {
-                Some(entry) => {
-                    self.see(entry, state);
-                    entries.insert(Arc::clone(&entry.name), Arc::clone(entry));
-                }
-                None => {
-                    if let Some(known) = ClusterUse::of(state) {
-                        let name: Arc<str> = name.as_str().into();
-                        entries.insert(Arc::clone(&name), Entry::new(name, known));
-                    }
-                }
+            if let Some(entry) = before.get(&**name) {
+                self.see(entry, state);
+                entries.insert(Arc::clone(&entry.name), Arc::clone(entry));
+            } else {
+                let used = ClusterUse::of(state);
+                entries.extend(used.map(|used| Entry::keyed(name.as_str().into(), used)));
             }
         }
         for (name, entry) in before.iter().filter(|(name, _)| !entries.contains_key(*name)) {
-            self.revoke(name, &entry.known());
+            self.revoke(name, &entry.token());
         }
-        self.entries.store(Arc::new(entries));
-        self.report_shared();
+        self.set.entries.store(Arc::new(entries));
+        self.set.report_shared();
         self.known(machines)
     }
 
     /// Takes in a state of a machine's object, which may come from the watch before a use that waits is written.
-    fn see(&self, entry: &Entry, state: &Arc<MachineState>) {
-        let mut known = entry.known();
+    fn see(&self, entry: &ClusterEntry, state: &Arc<MachineState>) {
+        let mut known = entry.token();
         let waiting = known.unsaved.map(|since| (since, known.clone()));
         if let Some(replaced) = known.see(state) {
             self.revoke(&entry.name, &replaced);
@@ -154,9 +153,9 @@ impl ClusterTokens {
     /// The tokens by their hashes.
     fn known(&self, machines: &Machines) -> KnownMachines {
         let mut known: Vec<_> = lock(&self.revoked).iter().cloned().collect();
-        for (name, entry) in self.entries.load().iter() {
+        for (name, entry) in self.set.entries.load().iter() {
             let object = machines.get(&**name);
-            let used = entry.known();
+            let used = entry.token();
             // Without a readable object its restrictions are unknown. With another pool the token is about to be replaced.
             let is_revoked =
                 used.is_deleted() || object.is_none_or(|object| object.spec.pool != used.pool);
@@ -165,30 +164,13 @@ impl ClusterTokens {
         known.into_iter().collect()
     }
 
-    fn now(&self) -> ClockReading {
-        ClockReading { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
-    }
-
-    fn entry(&self, name: &str) -> Result<Arc<Entry>, Refusal> {
-        self.entries.load().get(name).cloned().ok_or(Refusal::Revoked)
-    }
-
-    fn stage(&self, known: &ClusterUse) -> Stage {
-        known.usage.stage(self.window, self.now())
-    }
-
-    /// Returns `true` if [`Self::check`] would return at once.
-    pub(crate) fn is_open(&self, name: &str) -> bool {
-        self.entry(name).is_ok_and(|entry| self.stage(&entry.known()) != Stage::Spent)
-    }
-
     /// Checks that a machine's token is open. A token that has just been found spent is recorded as spent.
     ///
     /// # Errors
     /// The token is spent, or gone.
     pub(crate) async fn check(&self, name: &str) -> Result<(), Refusal> {
-        let entry = self.entry(name)?;
-        if self.stage(&entry.known()) != Stage::Spent {
+        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
+        if !self.set.is_spent(&entry.token()) {
             return Ok(());
         }
         let _writing = entry.writing.lock().await;
@@ -198,10 +180,10 @@ impl ClusterTokens {
 
     /// Has it recorded that a token is spent, while the lock for writing is held: for other servers, and for clocks that
     /// are set back.
-    fn spend(&self, entry: &Entry) {
-        let is_new = entry.known().spend();
+    fn spend(&self, entry: &ClusterEntry) {
+        let is_new = entry.token().spend();
         if is_new {
-            entry.known().keep_for_later(OffsetDateTime::now_utc());
+            entry.token().keep_for_later(OffsetDateTime::now_utc());
             self.unsaved.notify_one();
         }
     }
@@ -211,20 +193,20 @@ impl ClusterTokens {
     /// # Errors
     /// The token is spent or gone meanwhile, or the API server refuses the record.
     pub(crate) async fn begin(&self, name: &str, address: IpAddr) -> Result<(), Refusal> {
-        let entry = self.entry(name)?;
+        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
         let _writing = entry.writing.lock().await;
-        let token = entry.known().token;
+        let token = entry.token().token;
         for _ in 0..MAX_TRIES {
-            let (now, mut next) = (self.now(), entry.known().clone());
+            let (now, mut next) = (self.set.now(), entry.token().clone());
             if next.is_deleted() || next.token != token {
                 return Err(Refusal::Revoked);
             }
-            if self.stage(&next) == Stage::Spent {
+            if self.set.is_spent(&next) {
                 self.spend(&entry);
                 return Err(Refusal::Spent);
             }
             let UsageChange { is_newly_shared, .. } = next.usage.begin(address, now);
-            let written = if next.is_due(self.window) {
+            let written = if next.is_due(self.set.window) {
                 self.write(&entry, &next).await?
             } else {
                 RecordOutcome::Done(None)
@@ -233,34 +215,30 @@ impl ClusterTokens {
                 continue;
             }
             // An answer can have been taken whole while this was written, so the copy is not put back.
-            entry.known().usage.begin(address, now);
+            entry.token().usage.begin(address, now);
             match written {
                 RecordOutcome::Done(Some(state)) => self.see(&entry, &state),
                 RecordOutcome::Later => {
-                    entry.known().keep_for_later(now.wall);
+                    entry.token().keep_for_later(now.wall);
                     self.unsaved.notify_one();
                 }
                 RecordOutcome::Done(None) | RecordOutcome::Again => {}
             }
             if is_newly_shared {
-                report_shared_use(&self.history, name, address);
-                self.report_shared();
+                self.set.report_shared_use(name, address);
             }
             return Ok(());
         }
         Err(Refusal::NotStored)
     }
 
-    /// Records that an answer was taken whole, in memory: other servers count its beginning as that.
-    pub(crate) fn take_whole(&self, name: &str) {
-        if let Ok(entry) = self.entry(name) {
-            entry.known().usage.take(self.now());
-        }
-    }
-
     /// Writes a use to the status of the machine's object.
-    async fn write(&self, entry: &Entry, next: &ClusterUse) -> Result<RecordOutcome, Refusal> {
-        let Some(recorded) = next.usage.record(self.window) else {
+    async fn write(
+        &self,
+        entry: &ClusterEntry,
+        next: &ClusterUse,
+    ) -> Result<RecordOutcome, Refusal> {
+        let Some(recorded) = next.usage.record(self.set.window) else {
             return Ok(RecordOutcome::Done(None));
         };
         let name = &*entry.name;
@@ -269,31 +247,32 @@ impl ClusterTokens {
         if let Err(RecordError::Superseded) = result {
             result = self.records.read(name).await;
         }
-        let failure = match result {
+        match result {
             Ok(state) if is_written => {
                 self.report_unrecorded(None);
                 self.report_added(name, next, &recorded.addresses);
-                return Ok(RecordOutcome::Done(Some(Arc::new(state))));
+                Ok(RecordOutcome::Done(Some(Arc::new(state))))
             }
             Ok(state) => {
                 self.see(entry, &Arc::new(state));
-                return Ok(RecordOutcome::Again);
+                Ok(RecordOutcome::Again)
             }
-            Err(RecordError::Superseded) => return Ok(RecordOutcome::Again),
-            Err(RecordError::Gone) => return Err(Refusal::Revoked),
+            Err(RecordError::Superseded) => Ok(RecordOutcome::Again),
+            Err(RecordError::Gone) => Err(Refusal::Revoked),
             Err(RecordError::Unreachable(reason)) => {
                 self.report_unrecorded(Some(reason));
-                return Ok(RecordOutcome::Later);
+                Ok(RecordOutcome::Later)
             }
-            Err(RecordError::Refused(reason)) => reason,
-        };
-        self.report_refused(name, failure);
-        Err(Refusal::NotStored)
+            Err(RecordError::Refused(reason)) => {
+                self.report_refused(name, reason);
+                Err(Refusal::NotStored)
+            }
+        }
     }
 
     fn report_unrecorded(&self, reason: Option<String>) {
         let condition = Condition::new(USES, reason);
-        condition.report_failure(&self.reporting.status.degraded, |reason| {
+        condition.report_failure(&self.set.reporting.status.degraded, |reason| {
             tracing::warn!(
                 reason,
                 fix = "check the API server and the network to it",
@@ -304,7 +283,7 @@ impl ClusterTokens {
 
     fn report_refused(&self, name: &str, reason: String) {
         let condition = Condition::failed(USES, reason);
-        condition.report_failure(&self.reporting.status.degraded, |reason| {
+        condition.report_failure(&self.set.reporting.status.degraded, |reason| {
             tracing::error!(
                 machine = name,
                 reason,
@@ -344,9 +323,9 @@ impl ClusterTokens {
 
     /// Writes all uses that wait. Returns `true` if none is left.
     async fn save_all(&self) -> bool {
-        let entries = self.entries.load_full();
+        let entries = self.set.entries.load_full();
         let mut is_done = true;
-        for entry in entries.values().filter(|entry| entry.known().unsaved.is_some()) {
+        for entry in entries.values().filter(|entry| entry.token().unsaved.is_some()) {
             let _writing = entry.writing.lock().await;
             match self.save(entry).await {
                 RecordOutcome::Done(_) => {}
@@ -359,15 +338,15 @@ impl ClusterTokens {
     }
 
     /// Writes a use that waits.
-    async fn save(&self, entry: &Entry) -> RecordOutcome {
+    async fn save(&self, entry: &ClusterEntry) -> RecordOutcome {
         for _ in 0..MAX_TRIES {
-            let next = entry.known().clone();
+            let next = entry.token().clone();
             if next.unsaved.is_none() {
                 return RecordOutcome::Done(None);
             }
             match self.write(entry, &next).await {
                 Ok(RecordOutcome::Done(state)) => {
-                    entry.known().unsaved = None;
+                    entry.token().unsaved = None;
                     if let Some(state) = state {
                         self.see(entry, &state);
                     }
@@ -377,7 +356,7 @@ impl ClusterTokens {
                 Ok(RecordOutcome::Later) => return RecordOutcome::Later,
                 // Its object is gone.
                 Err(Refusal::Revoked) => {
-                    entry.known().unsaved = None;
+                    entry.token().unsaved = None;
                     return RecordOutcome::Done(None);
                 }
                 Err(_) => return RecordOutcome::Again,
@@ -399,10 +378,9 @@ impl ClusterTokens {
         if let Some(address) = own.first().filter(|it| own.len() == 1 && !known.was_recorded(it))
             && is_shared
         {
-            report_shared_use(&self.history, name, *address);
-            self.report_shared();
+            self.set.report_shared_use(name, *address);
         }
-        if known.others_ended_before(since, self.window) && !waiting.is_spent() {
+        if known.others_ended_before(since, self.set.window) && !waiting.is_spent() {
             let note = format!(
                 "machine {name}: its token was used again after it was spent, while the API server was unreachable"
             );
@@ -412,41 +390,9 @@ impl ClusterTokens {
                        its FirstBootMachine",
                 "the token of a machine was used after it was spent, while the API server was unreachable"
             );
-            self.history.note(note.clone(), OffsetDateTime::now_utc());
+            self.set.history.note(note.clone(), OffsetDateTime::now_utc());
             self.warn(name, known, "token-used-again", note);
         }
-    }
-
-    /// Reports the tokens that were used from several addresses.
-    fn report_shared(&self) {
-        let entries = self.entries.load();
-        let lines = entries.iter().filter_map(|(name, entry)| {
-            let known = entry.known();
-            let addresses = known.usage.addresses();
-            (addresses.len() > 1).then(|| shared_line(name, addresses))
-        });
-        report_shared(&self.reporting, &lines.collect::<Vec<_>>());
-    }
-
-    /// The machines by name, for people.
-    pub(crate) fn list(&self) -> Vec<NamedMachine> {
-        let now = (self.window, self.now());
-        let entries = self.entries.load();
-        let line = |(name, entry): (&Arc<str>, &Arc<Entry>)| {
-            let known = entry.known();
-            NamedMachine::used(name, &known.pool, &known.usage, now)
-        };
-        entries.iter().map(line).collect()
-    }
-}
-
-impl Entry {
-    fn new(name: Arc<str>, known: ClusterUse) -> Arc<Self> {
-        Arc::new(Self { name, known: Mutex::new(known), writing: tokio::sync::Mutex::default() })
-    }
-
-    fn known(&self) -> MutexGuard<'_, ClusterUse> {
-        lock(&self.known)
     }
 }
 
@@ -483,13 +429,13 @@ mod tests {
         let records = MachineRecords::unreachable();
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
         let tokens = ClusterTokens::new(records, Window(WINDOW), reporting, History::default());
-        tokens.take(&Machines::new(), &state(None));
+        tokens.update(&Machines::new(), &state(None));
         tokens.begin("n", [192, 0, 2, 1].into()).await.unwrap();
         tokens
     }
 
     fn reports(tokens: &ClusterTokens) -> usize {
-        let (changes, _) = tokens.history.changes();
+        let (changes, _) = tokens.set.history.changes();
         changes.iter().filter(|it| it.what.contains("again after it was spent")).count()
     }
 
@@ -497,11 +443,11 @@ mod tests {
     async fn a_use_after_the_end_is_reported_once_also_if_the_watch_is_first() {
         let tokens = used_without_the_api_server().await;
         let ended = state(Some(spent(Duration::from_secs(60))));
-        tokens.take(&Machines::new(), &ended);
+        tokens.update(&Machines::new(), &ended);
         assert_eq!(reports(&tokens), 1);
         assert_eq!(tokens.check("n").await, Err(Refusal::Spent));
         // Read again after a conflict, it is another value.
-        tokens.take(&Machines::new(), &state(Some(spent(Duration::from_secs(60)))));
+        tokens.update(&Machines::new(), &state(Some(spent(Duration::from_secs(60)))));
         assert_eq!(reports(&tokens), 1);
     }
 
@@ -510,7 +456,7 @@ mod tests {
         let tokens = used_without_the_api_server().await;
         let last = OffsetDateTime::now_utc();
         let recorded = RecordedUse { first: last, last, spent: false, ..spent(Duration::ZERO) };
-        tokens.take(&Machines::new(), &state(Some(recorded)));
+        tokens.update(&Machines::new(), &state(Some(recorded)));
         assert_eq!(reports(&tokens), 0);
     }
 }

@@ -30,8 +30,7 @@ pub struct LiveReads {
 
 impl LiveReads {
     /// Creates a bound, and the requests for its reads.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         after: Duration,
         published: watch::Receiver<u64>,
     ) -> (Self, mpsc::Receiver<LiveRequest>) {

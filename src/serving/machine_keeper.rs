@@ -42,14 +42,6 @@ pub(crate) struct MachineKeeper {
     retry_at: Option<Instant>,
 }
 
-/// Result of a look at the machines.
-#[derive(Debug, Default)]
-pub(super) struct MachinesOutcome {
-    pub(super) known: KnownMachines,
-    /// Faults for administrators, one line each.
-    pub(super) attention: Vec<String>,
-}
-
 impl MachineKeeper {
     /// Creates a keeper that has not looked yet. Its pointer configs send machines to `host`, at its `port` for TLS.
     pub(crate) fn new(
@@ -72,27 +64,24 @@ impl MachineKeeper {
         }
     }
 
-    /// Brings the tokens up to date with the objects. It may block.
-    pub(super) fn keep(&mut self, machines: &Machines) -> MachinesOutcome {
+    /// Brings the tokens up to date with the objects. Returns them, with faults for administrators, one line each. It may
+    /// block.
+    pub(super) fn keep(&mut self, machines: &Machines) -> (KnownMachines, Vec<String>) {
         self.retry_at = None;
-        let mut attention = Vec::new();
         if !self.is_loaded {
-            match self.load(machines) {
-                Ok(()) => self.is_loaded = true,
-                Err(error) => {
-                    self.retry_at = Some(Instant::now() + RETRY);
-                    attention.push(error.to_string());
-                    return MachinesOutcome { known: KnownMachines::default(), attention };
-                }
+            if let Err(error) = self.load(machines) {
+                self.retry_at = Some(Instant::now() + RETRY);
+                return (KnownMachines::default(), vec![error.to_string()]);
             }
+            self.is_loaded = true;
         }
         self.requests.read(&self.state.arm_path());
-        attention.extend(self.keep_present(machines));
+        let mut attention = self.keep_present(machines);
         attention.extend(self.revoke_absent(machines));
         attention
             .extend(self.unreadable.iter().map(|(name, why)| format!("machine {name}: {why}")));
-        self.tokens.report_shared();
-        MachinesOutcome { known: self.known(machines), attention }
+        self.tokens.set.report_shared();
+        (self.known(machines), attention)
     }
 
     /// Reads the tokens of an earlier process.
@@ -240,13 +229,11 @@ impl MachineKeeper {
 
     /// Waits until the machines must be looked at again: a command asks for it, or something could not be written.
     /// Forever without machines. It is cancel safe.
-    pub(super) async fn due(keeper: Option<&mut Self>) {
-        let Some(keeper) = keeper.filter(|it| it.retry_at.is_some() || !it.kept.is_empty()) else {
-            return std::future::pending().await;
-        };
-        if let Some(at) = keeper.retry_at {
-            return tokio::time::sleep_until(at).await;
+    pub(super) async fn due(&mut self) {
+        match self.retry_at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None if self.kept.is_empty() => std::future::pending().await,
+            None => self.requests.changed(&self.state.arm_path()).await,
         }
-        keeper.requests.changed(&keeper.state.arm_path()).await;
     }
 }

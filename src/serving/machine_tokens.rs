@@ -5,35 +5,42 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwap;
-use model::access::machine::{ClockReading, Stage, UsageChange, Window};
+use model::access::machine::{ClockReading, Usage, UsageChange, Window};
 use model::access::{MachineToken, Refusal};
 use model::overview::{History, NamedMachine};
-use time::OffsetDateTime;
 
-use super::shared_tokens::{report_shared, report_shared_use, shared_line};
+use super::token_set::{Entries, Entry, TokenSet, UsedToken};
 use crate::store::state_directory::StateDirectory;
 use crate::sync::lock;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
-/// Tokens of machines with their use, shared by their keeper and by requests.
+type MachineEntry = Entry<MachineToken, Mutex<()>>;
+
+/// Tokens of machines, whose uses are stored in a state directory.
 pub(crate) struct MachineTokens {
-    entries: ArcSwap<BTreeMap<Arc<str>, Arc<Entry>>>,
-    window: Window,
+    pub(super) set: TokenSet<MachineToken, Mutex<()>>,
     state: StateDirectory,
-    started: Instant,
-    reporting: Reporting,
-    history: History,
 }
 
-struct Entry {
-    token: Mutex<MachineToken>,
-    /// Locked while a change of the token is stored. The token's own lock is held for moments only.
-    writing: Mutex<()>,
+impl UsedToken for MachineToken {
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    fn usage_mut(&mut self) -> &mut Usage {
+        &mut self.usage
+    }
+
+    fn is_revoked(&self) -> bool {
+        self.revoked.is_some()
+    }
+
+    fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine {
+        NamedMachine::of(name, self, window, now)
+    }
 }
 
 impl std::fmt::Debug for MachineTokens {
@@ -50,31 +57,16 @@ impl MachineTokens {
         reporting: Reporting,
         history: History,
     ) -> Self {
-        Self {
-            entries: ArcSwap::default(),
-            window,
-            state,
-            started: Instant::now(),
-            reporting,
-            history,
-        }
-    }
-
-    fn now(&self) -> ClockReading {
-        ClockReading { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
-    }
-
-    fn entry(&self, name: &str) -> Option<Arc<Entry>> {
-        self.entries.load().get(name).cloned()
+        Self { set: TokenSet::new(window, reporting, history), state }
     }
 
     /// A copy of a machine's token with its present use.
     pub(super) fn get(&self, name: &str) -> Option<MachineToken> {
-        Some(self.entry(name)?.token().clone())
+        Some(self.set.entry(name)?.token().clone())
     }
 
     pub(super) fn names(&self) -> Vec<Arc<str>> {
-        self.entries.load().keys().cloned().collect()
+        self.set.entries.load().keys().cloned().collect()
     }
 
     /// Replaces a machine's token with the result of `change`, which is called while no use is stored and can store one
@@ -84,14 +76,18 @@ impl MachineTokens {
         name: &str,
         change: impl FnOnce(Option<&MachineToken>) -> Result<Option<MachineToken>, E>,
     ) -> Result<(), E> {
-        let entry = self.entry(name);
+        let entry = self.set.entry(name);
         let writing = entry.as_ref().map(|entry| lock(&entry.writing));
         let known = entry.as_ref().map(|entry| entry.token().clone());
         let changed = change(known.as_ref())?;
         match (&entry, changed) {
             (Some(entry), Some(token)) => *entry.token() = token,
-            (None, Some(token)) => self.insert(name, token),
-            (_, None) => self.remove(name),
+            (_, changed) => {
+                let mut entries = Entries::clone(&self.set.entries.load());
+                entries.remove(name);
+                entries.extend(changed.map(|token| Entry::keyed(name.into(), token)));
+                self.set.entries.store(Arc::new(entries));
+            }
         }
         drop(writing);
         Ok(())
@@ -99,20 +95,8 @@ impl MachineTokens {
 
     /// Adds the tokens that an earlier process has stored.
     pub(super) fn load(&self, tokens: BTreeMap<String, MachineToken>) {
-        let entries = tokens.into_iter().map(|(name, token)| (name.into(), Entry::new(token)));
-        self.entries.store(Arc::new(entries.collect()));
-    }
-
-    fn insert(&self, name: &str, token: MachineToken) {
-        let mut entries = BTreeMap::clone(&self.entries.load());
-        entries.insert(name.into(), Entry::new(token));
-        self.entries.store(Arc::new(entries));
-    }
-
-    fn remove(&self, name: &str) {
-        let mut entries = BTreeMap::clone(&self.entries.load());
-        entries.remove(name);
-        self.entries.store(Arc::new(entries));
+        let entries = tokens.into_iter().map(|(name, token)| Entry::keyed(name.into(), token));
+        self.set.entries.store(Arc::new(entries.collect()));
     }
 
     /// Checks that a machine's token is open. A token that has just been found spent is stored as spent; it may block.
@@ -120,31 +104,24 @@ impl MachineTokens {
     /// # Errors
     /// The token is spent, or gone.
     pub(crate) fn check(&self, name: &str) -> Result<(), Refusal> {
-        let entry = self.entry(name).ok_or(Refusal::Revoked)?;
-        let now = self.now();
-        if entry.token().usage.stage(self.window, now) != Stage::Spent {
+        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
+        if !self.set.is_spent(&entry.token()) {
             return Ok(());
         }
         let _writing = lock(&entry.writing);
         let token = entry.token().clone();
-        if token.usage.stage(self.window, now) == Stage::Spent {
-            self.spend(name, &entry, token);
+        if self.set.is_spent(&token) {
+            self.spend(&entry, token);
         }
         Err(Refusal::Spent)
     }
 
     /// Stores that a token is spent, while the lock for writing is held.
-    fn spend(&self, name: &str, entry: &Entry, mut token: MachineToken) {
+    fn spend(&self, entry: &MachineEntry, mut token: MachineToken) {
         // It is refused anyway, and stored at the next request where that fails now.
-        if token.usage.spend() && self.store(name, &token).is_ok() {
+        if token.usage.spend() && self.store(&entry.name, &token).is_ok() {
             *entry.token() = token;
         }
-    }
-
-    /// Returns `true` if [`Self::check`] would return at once.
-    pub(crate) fn is_open(&self, name: &str) -> bool {
-        let stage = |entry: Arc<Entry>| entry.token().usage.stage(self.window, self.now());
-        self.entry(name).is_some_and(|entry| stage(entry) != Stage::Spent)
     }
 
     /// Records that an answer begins for `address`, on disk before it returns. It may block.
@@ -152,11 +129,11 @@ impl MachineTokens {
     /// # Errors
     /// The token is spent meanwhile, or its use cannot be stored.
     pub(crate) fn begin(&self, name: &str, address: IpAddr) -> Result<(), Refusal> {
-        let entry = self.entry(name).ok_or(Refusal::Revoked)?;
+        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
         let writing = lock(&entry.writing);
-        let (now, mut token) = (self.now(), entry.token().clone());
-        if token.usage.stage(self.window, now) == Stage::Spent {
-            self.spend(name, &entry, token);
+        let (now, mut token) = (self.set.now(), entry.token().clone());
+        if self.set.is_spent(&token) {
+            self.spend(&entry, token);
             return Err(Refusal::Spent);
         }
         if token.revoked.is_some() {
@@ -170,16 +147,9 @@ impl MachineTokens {
         }
         drop(writing);
         if is_newly_shared {
-            self.report_shared_use(name, address);
+            self.set.report_shared_use(name, address);
         }
         Ok(())
-    }
-
-    /// Records that an answer was taken whole, in memory: what is stored of its beginning is enough for later.
-    pub(crate) fn take(&self, name: &str) {
-        if let Some(entry) = self.entry(name) {
-            entry.token().usage.take(self.now());
-        }
     }
 
     fn store(&self, name: &str, token: &MachineToken) -> Result<(), Refusal> {
@@ -187,7 +157,7 @@ impl MachineTokens {
         let reason = stored.err().map(|error| error.to_string());
         let is_stored = reason.is_none();
         Condition::new("use of machines' tokens", reason).report_failure(
-            &self.reporting.status.degraded,
+            &self.set.reporting.status.degraded,
             |reason| {
                 tracing::error!(
                     machine = name,
@@ -198,42 +168,5 @@ impl MachineTokens {
             },
         );
         if is_stored { Ok(()) } else { Err(Refusal::NotStored) }
-    }
-
-    fn report_shared_use(&self, name: &str, address: IpAddr) {
-        report_shared_use(&self.history, name, address);
-        self.report_shared();
-    }
-
-    /// Reports the tokens that were used from several addresses.
-    pub(super) fn report_shared(&self) {
-        let entries = self.entries.load();
-        let lines = entries.iter().filter_map(|(name, entry)| {
-            let token = entry.token();
-            let addresses = token.usage.addresses();
-            let is_shared = addresses.len() > 1 && token.revoked.is_none();
-            is_shared.then(|| shared_line(name, addresses))
-        });
-        report_shared(&self.reporting, &lines.collect::<Vec<_>>());
-    }
-
-    /// The machines by name, for people.
-    pub(crate) fn list(&self) -> Vec<NamedMachine> {
-        let now = self.now();
-        let entries = self.entries.load();
-        let line = |(name, entry): (&Arc<str>, &Arc<Entry>)| {
-            NamedMachine::of(name, &entry.token(), self.window, now)
-        };
-        entries.iter().map(line).collect()
-    }
-}
-
-impl Entry {
-    fn new(token: MachineToken) -> Arc<Self> {
-        Arc::new(Self { token: Mutex::new(token), writing: Mutex::default() })
-    }
-
-    fn token(&self) -> MutexGuard<'_, MachineToken> {
-        lock(&self.token)
     }
 }

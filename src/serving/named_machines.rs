@@ -32,10 +32,9 @@ impl UsedTokens {
     /// Checks that a machine's token is open.
     pub(crate) async fn check(&self, name: &Arc<str>) -> Result<(), Refusal> {
         match self {
-            Self::Directory(tokens) if tokens.is_open(name) => Ok(()),
+            Self::Directory(tokens) if tokens.set.is_open(name) => Ok(()),
             // It is stored that the token is spent.
             Self::Directory(tokens) => blocking(tokens, name, MachineTokens::check).await,
-            Self::Cluster(tokens) if tokens.is_open(name) => Ok(()),
             Self::Cluster(tokens) => tokens.check(name).await,
         }
     }
@@ -51,18 +50,18 @@ impl UsedTokens {
     }
 
     /// Records that an answer was taken whole.
-    pub(crate) fn take(&self, name: &str) {
+    pub(crate) fn take_whole(&self, name: &str) {
         match self {
-            Self::Directory(tokens) => tokens.take(name),
-            Self::Cluster(tokens) => tokens.take_whole(name),
+            Self::Directory(tokens) => tokens.set.take_whole(name),
+            Self::Cluster(tokens) => tokens.set.take_whole(name),
         }
     }
 
     /// The machines by name, for people.
     pub(crate) fn list(&self) -> Vec<NamedMachine> {
         match self {
-            Self::Directory(tokens) => tokens.list(),
-            Self::Cluster(tokens) => tokens.list(),
+            Self::Directory(tokens) => tokens.set.list(),
+            Self::Cluster(tokens) => tokens.set.list(),
         }
     }
 }

@@ -38,12 +38,8 @@ struct OverlayCache {
     bytes: usize,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Key {
-    machine: Arc<str>,
-    version: SpecVersion,
-    form: usize,
-}
+/// Name of the machine, and the variant of its config, with the number of its form.
+type Key = (Arc<str>, SpecVersion, usize);
 
 /// A merged config, with what it was merged from.
 #[derive(Debug)]
@@ -91,7 +87,7 @@ impl Overlays {
         let Some(object) = object.filter(|object| object.spec.overlay.is_some()) else {
             return Ok(of_pool);
         };
-        let key = Key { machine: Arc::clone(machine), version, form: form.index() };
+        let key = (Arc::clone(machine), version, form.index());
         if let Some(answer) = lock(&self.cache).get(&key, &object, &of_pool.etag) {
             return Ok(answer);
         }

@@ -47,18 +47,17 @@ pub(crate) struct Answers {
 /// Asks all servers behind a name, `HOST:PORT`, concurrently.
 pub(crate) async fn ask(name: &str) -> Answers {
     let mut answers = Answers::default();
-    let addresses: BTreeSet<SocketAddr> =
-        match tokio::time::timeout(TIMEOUT, lookup_host(name)).await {
-            Ok(Ok(addresses)) => addresses.collect(),
-            Ok(Err(error)) => {
-                answers.silent.push(format!("{name}: {error}"));
-                return answers;
-            }
-            Err(_) => {
-                answers.silent.push(format!("{name}: name not resolved in time"));
-                return answers;
-            }
-        };
+    let resolved = match tokio::time::timeout(TIMEOUT, lookup_host(name)).await {
+        Ok(resolved) => resolved.map_err(|error| error.to_string()),
+        Err(_) => Err("name not resolved in time".to_owned()),
+    };
+    let addresses: BTreeSet<SocketAddr> = match resolved {
+        Ok(addresses) => addresses.collect(),
+        Err(reason) => {
+            answers.silent.push(format!("{name}: {reason}"));
+            return answers;
+        }
+    };
     let mut requests = JoinSet::new();
     for address in addresses {
         requests.spawn(async move { (address, get(address, PATH).await) });

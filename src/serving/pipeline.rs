@@ -13,21 +13,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures_util::future::OptionFuture;
 use model::access::{AccessMode, BootRules, Modes, Policy, Records, SignedTokens, WantedModes};
 use model::inputs::Inputs;
-use model::overview::History;
 use model::snapshot::{AccessRules, Snapshot, SnapshotParts};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
 use super::access_faults::AccessFault;
 use super::approval_keeper::ApprovalKeeper;
-use super::machine_keeper::{MachineKeeper, MachinesOutcome};
+use super::machine_keeper::MachineKeeper;
 use super::named_machines::{NamedMachines, UsedTokens};
 use super::pointer_writer::PointerWriter;
 use super::publish::{Publisher, ServedInputs};
-use super::token_keeper::{TokenKeeper, TokensOutcome};
-use crate::telemetry::Reporting;
+use super::token_keeper::TokenKeeper;
 use crate::telemetry::conditions::Condition;
 
 /// Receives changes, and publishes the resulting snapshot.
@@ -41,8 +40,6 @@ pub(crate) struct Pipeline {
     policy: Arc<ArcSwap<Policy>>,
     needs_tokens: watch::Sender<bool>,
     known_tokens: watch::Sender<Option<Records>>,
-    reporting: Reporting,
-    history: History,
 }
 
 /// State that this process manages: approvals, the contents of a state directory, and those of a cluster's machines.
@@ -56,13 +53,6 @@ pub(crate) struct LocalState {
     pub(crate) named: NamedMachines,
 }
 
-/// Sources of changes: the newest state of each part, `None` before it was read.
-pub(crate) struct Changes {
-    pub(crate) inputs: watch::Receiver<Option<Inputs>>,
-    pub(crate) records: watch::Receiver<Option<Records>>,
-    pub(crate) keys: watch::Receiver<Option<SignedTokens>>,
-}
-
 impl Pipeline {
     /// Creates a pipeline without inputs. `known` has the records of tokens of an earlier process, and the keys of
     /// another issuer. Requests are judged by `policy`.
@@ -73,7 +63,6 @@ impl Pipeline {
         policy: Arc<ArcSwap<Policy>>,
         publisher: Publisher,
     ) -> Self {
-        let (reporting, history) = (publisher.reporting().clone(), publisher.history().clone());
         Self {
             rules,
             known,
@@ -84,14 +73,19 @@ impl Pipeline {
             policy,
             needs_tokens: watch::Sender::new(false),
             known_tokens: watch::Sender::default(),
-            reporting,
-            history,
         }
     }
 
-    pub(crate) async fn run(mut self, changes: Changes) {
-        let Changes { mut inputs, mut records, mut keys } = changes;
+    /// Receives the newest state of each part from its source, `None` before it was read, forever.
+    pub(crate) async fn run(
+        mut self,
+        mut inputs: watch::Receiver<Option<Inputs>>,
+        mut records: watch::Receiver<Option<Records>>,
+        mut keys: watch::Receiver<Option<SignedTokens>>,
+    ) {
         loop {
+            let LocalState { approvals, keeper, pointers, machines, .. } = &mut self.local;
+            let pointers_at = pointers.as_ref().and_then(|pointers| pointers.retry_at);
             // A sender that is gone sends nothing more.
             tokio::select! {
                 Ok(()) = inputs.changed() => {
@@ -106,21 +100,22 @@ impl Pipeline {
                     let keys = keys.borrow_and_update().clone();
                     tokio::task::block_in_place(|| keys.map(|it| self.take_keys(it)));
                 }
-                () = TokenKeeper::due(self.local.keeper.as_mut()) => {
+                Some(()) = OptionFuture::from(keeper.as_mut().map(TokenKeeper::due)) => {
                     tokio::task::block_in_place(|| self.keep_tokens());
                 }
-                () = MachineKeeper::due(self.local.machines.as_mut()) => {
+                Some(()) = OptionFuture::from(machines.as_mut().map(MachineKeeper::due)) => {
                     tokio::task::block_in_place(|| {
                         self.keep_machines();
                         self.apply(false);
                     });
                 }
-                () = ApprovalKeeper::due(self.local.approvals.as_mut()) => {
+                Some(()) = OptionFuture::from(approvals.as_mut().map(ApprovalKeeper::due)) => {
                     tokio::task::block_in_place(|| self.keep_approvals());
                 }
-                () = PointerWriter::due(self.local.pointers.as_ref()) => {
+                Some(()) = OptionFuture::from(pointers_at.map(tokio::time::sleep_until)) => {
                     tokio::task::block_in_place(|| self.write_pointers());
                 }
+                else => std::future::pending().await,
             }
         }
     }
@@ -141,10 +136,10 @@ impl Pipeline {
             overlays.take(&inputs.machines);
         }
         if let Some(UsedTokens::Cluster(tokens)) = &local.named.tokens {
-            known.machines = tokens.take(&inputs.machines, &inputs.machine_states);
+            known.machines = tokens.update(&inputs.machines, &inputs.machine_states);
         }
         let Some(keeper) = &mut local.machines else { return };
-        let MachinesOutcome { known: machines, attention } = keeper.keep(&inputs.machines);
+        let (machines, attention) = keeper.keep(&inputs.machines);
         known.machines = machines;
         self.degrade(AccessFault::Machines, &attention);
     }
@@ -154,7 +149,7 @@ impl Pipeline {
         let Self { local, known, boot_rules, .. } = self;
         let (Some(keeper), Some(inputs)) = (&mut local.approvals, &known.inputs) else { return };
         let condition = Condition::of_all("approvals", &keeper.keep(inputs, boot_rules));
-        condition.report_failure(&self.reporting.status.degraded, |reason| {
+        condition.report_failure(&self.publisher.reporting.status.degraded, |reason| {
             tracing::warn!(
                 reason,
                 fix = "correct the annotation or file that the reason names",
@@ -214,11 +209,10 @@ impl Pipeline {
                 SnapshotParts { records: Some(records.clone()), signed, machines, inputs: None };
             policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
         };
-        let TokensOutcome { records, attention } =
-            local.keeper.as_mut()?.keep(&wanted.understood(), accept);
+        let (records, attention) = local.keeper.as_mut()?.keep(&wanted.understood(), accept);
         self.degrade(AccessFault::Tokens, &attention);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
-        self.reporting.metrics.tokens_attention.set(count);
+        self.publisher.reporting.metrics.tokens_attention.set(count);
         records
     }
 
@@ -281,22 +275,23 @@ impl Pipeline {
         });
         self.degrade(AccessFault::Unknown, &waiting.collect::<Vec<_>>());
         let label = |(pool, asked): (_, AccessMode)| (pool, asked.label(), now.of(pool).label());
-        self.reporting.metrics.access_modes(self.wanted.restricted().map(label));
+        self.publisher.reporting.metrics.access_modes(self.wanted.restricted().map(label));
         let (before, now) = (before.enforced(), now.enforced());
         let at = OffsetDateTime::now_utc();
         for pool in now.difference(&before) {
             tracing::info!(pool, "access is enforced");
-            self.history.note(format!("pool {pool}: access is enforced"), at);
+            self.publisher.history.note(format!("pool {pool}: access is enforced"), at);
         }
         for pool in before.difference(&now) {
             tracing::info!(pool, "access is no longer enforced");
-            self.history.note(format!("pool {pool}: access is no longer enforced"), at);
+            self.publisher.history.note(format!("pool {pool}: access is no longer enforced"), at);
         }
     }
 
     fn degrade(&self, fault: AccessFault, reasons: &[String]) {
         let condition = Condition::of_all(fault.thing(), reasons);
-        condition.report_failure(&self.reporting.status.degraded, |reason| fault.log(reason));
+        condition
+            .report_failure(&self.publisher.reporting.status.degraded, |reason| fault.log(reason));
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct PointerWriter {
     /// Reasons why a pool has no pointer config.
     failed: BTreeMap<String, String>,
     /// Time of the next attempt, if there is one.
-    retry_at: Option<Instant>,
+    pub(super) retry_at: Option<Instant>,
 }
 
 impl PointerWriter {
@@ -65,14 +65,5 @@ impl PointerWriter {
             }
         }
         written
-    }
-
-    /// Waits until pointer configs that could not be written are due again; forever if there are none. It is cancel
-    /// safe.
-    pub(super) async fn due(writer: Option<&Self>) {
-        match writer.and_then(|writer| writer.retry_at) {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None => std::future::pending().await,
-        }
     }
 }

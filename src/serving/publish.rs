@@ -26,7 +26,8 @@ pub(crate) struct ServedInputs {
 
 pub(crate) struct Publisher {
     answers: Arc<Answers>,
-    reporting: Reporting,
+    pub(crate) reporting: Reporting,
+    pub(crate) history: History,
     /// Follower of the inputs' TLS profile, if servers use it.
     profile: Option<ProfileFollower>,
     known: Vec<Problem>,
@@ -34,7 +35,6 @@ pub(crate) struct Publisher {
     served: watch::Sender<Option<Arc<ServedInputs>>>,
     checked: watch::Sender<Option<Arc<ServedInputs>>>,
     live_reads: watch::Sender<u64>,
-    history: History,
 }
 
 impl Publisher {
@@ -45,15 +45,7 @@ impl Publisher {
         history: History,
     ) -> Self {
         let (known, warned, served, checked, live_reads) = Default::default();
-        Self { answers, reporting, profile, known, warned, served, checked, live_reads, history }
-    }
-
-    pub(crate) fn reporting(&self) -> &Reporting {
-        &self.reporting
-    }
-
-    pub(crate) fn history(&self) -> &History {
-        &self.history
+        Self { answers, reporting, history, profile, known, warned, served, checked, live_reads }
     }
 
     /// Served inputs, after each change.

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::tls::{Pair, PairError};
 use super::tls_policy::{TlsPolicy, warn_ignored_suites};
+use crate::files::replace::directory_of;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::flags::TLS;
 use crate::sync::lock;
@@ -36,27 +37,10 @@ pub(crate) struct PairFiles {
     pub key: PathBuf,
 }
 
-impl PairFiles {
-    /// The directories in which replaced files appear.
-    fn directories(&self) -> Vec<PathBuf> {
-        let directory = |path: &Path| match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        let mut directories = vec![directory(&self.certificate), directory(&self.key)];
-        directories.dedup();
-        directories
-    }
-}
-
-/// Reads the certificates that are served at present.
-pub(crate) type ServedChain = Box<dyn Fn() -> Vec<Certificate> + Send + Sync>;
-
 /// The serving certificate and its files.
 pub(crate) struct ServingPair {
     files: PairFiles,
     active: Arc<ActivePair>,
-    reporting: Reporting,
 }
 
 /// The pair that is served.
@@ -89,13 +73,13 @@ impl ServingPair {
             tls_state: Mutex::new(TlsState { policy, pair: None }),
             tls: Arc::default(),
             is_of_files: watch::Sender::new(false),
-            reporting: reporting.clone(),
+            reporting,
             history,
         });
-        let pair = Self { files, active, reporting };
+        let pair = Self { files, active };
         match pair.take_over() {
             Err(error) if may_come_later && error.is_missing() => {
-                let out_of_service = &pair.reporting.status.out_of_service;
+                let out_of_service = &pair.active.reporting.status.out_of_service;
                 Condition::failed(THING, format!("not found yet: {error}")).report_failure(
                     out_of_service,
                     |reason| {
@@ -121,25 +105,19 @@ impl ServingPair {
         Arc::clone(&self.active)
     }
 
-    /// A reader of the certificates that are served at present, leaf first.
-    pub(crate) fn served_chain(&self) -> ServedChain {
-        let active = Arc::clone(&self.active);
-        Box::new(move || {
-            let tls_state = active.tls_state();
-            let chain = tls_state.pair.iter().flat_map(Pair::chain);
-            chain.filter_map(Certificate::from_der).collect()
-        })
-    }
-
     /// A follower of the inputs' TLS profile; without one, `flags` apply.
     pub(crate) fn profile_follower(&self, flags: TlsPolicy) -> ProfileFollower {
-        let degraded = self.reporting.status.degraded.clone();
+        let degraded = self.active.reporting.status.degraded.clone();
         ProfileFollower { active: Arc::clone(&self.active), degraded, flags, known: None }
     }
 
     /// Loads the pair whenever its files change, forever.
     pub(crate) async fn follow(self) {
-        let watch = DirectoryWatch::new(self.files.directories());
+        let PairFiles { certificate, key } = &self.files;
+        let mut directories =
+            vec![directory_of(certificate).to_owned(), directory_of(key).to_owned()];
+        directories.dedup();
+        let watch = DirectoryWatch::new(directories);
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             if being_written(&self.files.certificate) || being_written(&self.files.key) {
                 return Scanned::Unsettled;
@@ -149,7 +127,7 @@ impl ServingPair {
             // A missing file is expected, and reported already.
             let failed = failed.filter(|error| !error.is_missing() || self.active.has_files());
             let reason = failed.map(|error| error.to_string());
-            let Reporting { metrics, status } = &self.reporting;
+            let Reporting { metrics, status } = &self.active.reporting;
             Condition::new(THING, reason).report_failure(&status.not_ready, |reason| {
                 metrics.certificate_failures.inc();
                 tracing::error!(
@@ -212,6 +190,13 @@ impl ProfileFollower {
 }
 
 impl ActivePair {
+    /// The certificates that are served at present, leaf first.
+    pub(crate) fn certificates(&self) -> Vec<Certificate> {
+        let tls_state = self.tls_state();
+        let chain = tls_state.pair.iter().flat_map(Pair::chain);
+        chain.filter_map(Certificate::from_der).collect()
+    }
+
     /// Serves the pair that `read` returns, if it has changed. An error keeps the previous one.
     pub(crate) fn take(
         &self,

@@ -34,18 +34,9 @@ pub(crate) struct Pair {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PairError {
     #[error("{}: {error}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        /// Error of the operating system.
-        error: io::Error,
-    },
+    Unreadable { path: PathBuf, error: io::Error },
     #[error("{}: {reason}", path.display())]
-    Malformed {
-        path: PathBuf,
-        /// Fault of the file.
-        reason: String,
-    },
-    /// Certificate and key do not match.
+    Malformed { path: PathBuf, reason: String },
     #[error("{}: the key does not belong to the certificate in {}", key.display(), cert.display())]
     Mismatch { cert: PathBuf, key: PathBuf },
     /// The build is for FIPS 140-3, and its TLS configuration is not fully approved.

@@ -10,47 +10,6 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
-/// IANA's name, OpenSSL's name and the number of every suite that rustls has.
-const SUITES: [(&str, &str, CipherSuite); 9] = [
-    ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
-    ("TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", CipherSuite::TLS13_AES_256_GCM_SHA384),
-    (
-        "TLS_CHACHA20_POLY1305_SHA256",
-        "TLS_CHACHA20_POLY1305_SHA256",
-        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
-    ),
-    (
-        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        "ECDHE-ECDSA-AES128-GCM-SHA256",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    ),
-    (
-        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-        "ECDHE-RSA-AES128-GCM-SHA256",
-        CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-    ),
-    (
-        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        "ECDHE-ECDSA-AES256-GCM-SHA384",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    ),
-    (
-        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-        "ECDHE-RSA-AES256-GCM-SHA384",
-        CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-    ),
-    (
-        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        "ECDHE-ECDSA-CHACHA20-POLY1305",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    ),
-    (
-        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        "ECDHE-RSA-CHACHA20-POLY1305",
-        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-    ),
-];
-
 static SINCE_TLS12: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
 static SINCE_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
 
@@ -64,14 +23,12 @@ pub(crate) struct TlsPolicy {
 /// A policy that is not supported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PolicyError {
-    /// The name of a version is unknown.
     #[error(
         "TLS version {0:?} is not one of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13"
     )]
     UnknownVersion(String),
     #[error("TLS profile {0:?} is not one of Old, Intermediate, Modern, Custom")]
     UnknownProfile(String),
-    /// None of the named suites is available.
     #[error("none of the cipher suites is available: {}", .0.join(","))]
     NoSuite(Vec<String>),
 }
@@ -175,13 +132,25 @@ fn is_aes_256(suite: SupportedCipherSuite) -> bool {
     suite.suite().as_str().is_some_and(|name| name.contains("AES_256"))
 }
 
+/// The suite of this name, IANA's or OpenSSL's.
 fn suite(name: &str) -> Option<CipherSuite> {
-    // Go's library has a shorter name for these two as well.
+    // Go's library has a shorter name for the two of ChaCha20 and TLS 1.2 as well.
     let legacy = format!("{name}_SHA256");
-    SUITES
-        .iter()
-        .find(|(iana, openssl, _)| *iana == name || *openssl == name || *iana == legacy)
-        .map(|(_, _, suite)| *suite)
+    let suite = aws_lc_rs::ALL_CIPHER_SUITES.iter().find(|suite| {
+        let iana = iana_name(suite.suite());
+        iana == name || iana == legacy || (!is_tls13(**suite) && openssl_name(&iana) == name)
+    });
+    suite.map(SupportedCipherSuite::suite)
+}
+
+fn iana_name(suite: CipherSuite) -> String {
+    suite.as_str().unwrap_or_default().replace("TLS13_", "TLS_")
+}
+
+/// OpenSSL's name of a suite of TLS 1.2; those of TLS 1.3 have one name.
+fn openssl_name(iana: &str) -> String {
+    let name = iana.replace("TLS_", "").replace("_WITH", "").replace("AES_", "AES");
+    name.replace("POLY1305_SHA256", "POLY1305").replace('_', "-")
 }
 
 #[cfg(test)]
@@ -198,12 +167,57 @@ mod tests {
         policy.provider.cipher_suites.iter().map(SupportedCipherSuite::suite).collect()
     }
 
+    /// IANA's name, OpenSSL's name and the number of every suite that rustls has.
+    const SUITES: [(&str, &str, CipherSuite); 9] = [
+        ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
+        ("TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", CipherSuite::TLS13_AES_256_GCM_SHA384),
+        (
+            "TLS_CHACHA20_POLY1305_SHA256",
+            "TLS_CHACHA20_POLY1305_SHA256",
+            CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+        ),
+        (
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            "ECDHE-ECDSA-AES128-GCM-SHA256",
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        ),
+        (
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            "ECDHE-RSA-AES128-GCM-SHA256",
+            CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        ),
+        (
+            "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+            "ECDHE-ECDSA-AES256-GCM-SHA384",
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        ),
+        (
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            "ECDHE-RSA-AES256-GCM-SHA384",
+            CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        ),
+        (
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+            "ECDHE-ECDSA-CHACHA20-POLY1305",
+            CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        ),
+        (
+            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+            "ECDHE-RSA-CHACHA20-POLY1305",
+            CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+        ),
+    ];
+
     #[test]
     fn every_suite_of_the_library_has_its_names() {
-        for suite in aws_lc_rs::ALL_CIPHER_SUITES {
-            let known = SUITES.iter().any(|(_, _, known)| *known == suite.suite());
-            assert!(known, "{suite:?}");
+        assert_eq!(aws_lc_rs::ALL_CIPHER_SUITES.len(), SUITES.len());
+        for (iana, openssl, number) in SUITES {
+            assert_eq!((suite(iana), suite(openssl)), (Some(number), Some(number)), "{iana}");
         }
+        let go = "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305";
+        assert_eq!(suite(go), Some(CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256));
+        // OpenSSL's name of one with static RSA.
+        assert_eq!(suite("AES128-GCM-SHA256"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use model::access::signed::Settings;
 use tokio::sync::watch;
 
 use crate::files::bounded;
+use crate::files::replace::directory_of;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::conditions::{Condition, Conditions};
 
@@ -39,9 +40,7 @@ impl TokenIssuer {
         keys: watch::Sender<Option<SignedTokens>>,
         degraded: Conditions,
     ) {
-        let directory = self.path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        let directory = directory.map_or_else(|| PathBuf::from("."), PathBuf::from);
-        let watch = DirectoryWatch::new(vec![directory]);
+        let watch = DirectoryWatch::new(vec![directory_of(&self.path).to_owned()]);
         watch
             .follow(|_| {
                 let reason = self.reload(&keys).err().map(|error| format!("{error:#}"));

@@ -30,15 +30,6 @@ pub(crate) struct TokenKeeper {
     requeue_at: Option<OffsetDateTime>,
 }
 
-/// Result of a look at the tokens.
-#[derive(Debug, Default)]
-pub(super) struct TokensOutcome {
-    /// Records of tokens, `None` if they cannot be determined.
-    pub(super) records: Option<Records>,
-    /// Faults for administrators, one line each.
-    pub(super) attention: Vec<String>,
-}
-
 impl TokenKeeper {
     /// Creates a manager that has not looked yet.
     pub(crate) fn new(state: StateDirectory, policy: RotationPolicy) -> Self {
@@ -46,12 +37,13 @@ impl TokenKeeper {
     }
 
     /// Applies due steps for pools with these modes. `accept` is called with the records before pointer configs carry
-    /// new tokens. It may block.
+    /// new tokens. Returns the records, `None` if they cannot be determined, with faults for administrators, one line
+    /// each. It may block.
     pub(super) fn keep(
         &mut self,
         wanted: &BTreeMap<String, AccessMode>,
         accept: &mut dyn FnMut(&Records),
-    ) -> TokensOutcome {
+    ) -> (Option<Records>, Vec<String>) {
         let now = OffsetDateTime::now_utc();
         // Stamps are taken before the look: the next one sees later changes.
         self.seen = self.state.token_stamps(SystemTime::now());
@@ -59,15 +51,12 @@ impl TokenKeeper {
             Ok(TokensReconciled { done, attention, requeue_at, records }) => {
                 log_token_steps(&done);
                 self.requeue_at = requeue_at;
-                TokensOutcome { records: Some(records), attention }
+                (Some(records), attention)
             }
             Err(error) => {
                 // The error can pass without a change of these files: a full disk may have room later.
                 self.requeue_at = Some(now + RETRY);
-                TokensOutcome {
-                    records: self.unwritten(wanted, now),
-                    attention: vec![error.to_string()],
-                }
+                (self.unwritten(wanted, now), vec![error.to_string()])
             }
         }
     }
@@ -82,26 +71,23 @@ impl TokenKeeper {
         standing.ok().filter(|records| !records.tokens.is_empty())
     }
 
-    /// Waits until the tokens must be looked at: their files have changed, or something is due. Forever without a
-    /// manager. It is cancel safe.
-    pub(super) async fn due(keeper: Option<&mut Self>) {
-        let Some(keeper) = keeper else { return std::future::pending().await };
-        let directory = keeper.state.path();
+    /// Waits until the tokens must be looked at: their files have changed, or something is due. It is cancel safe.
+    pub(super) async fn due(&mut self) {
+        let directory = self.state.path();
         let files =
-            keeper.files.get_or_insert_with(|| DirectoryWatch::new(vec![directory.to_owned()]));
+            self.files.get_or_insert_with(|| DirectoryWatch::new(vec![directory.to_owned()]));
         loop {
-            let left =
-                keeper.requeue_at.map(|at| Duration::try_from(at - OffsetDateTime::now_utc()));
+            let left = self.requeue_at.map(|at| Duration::try_from(at - OffsetDateTime::now_utc()));
             let wait = left.and_then(Result::ok).unwrap_or(LONGEST_WAIT);
             tokio::select! {
                 () = files.changed() => {}
                 () = tokio::time::sleep(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT)) => {}
             }
-            let mut is_due = keeper.requeue_at.is_some_and(|at| at <= OffsetDateTime::now_utc());
+            let mut is_due = self.requeue_at.is_some_and(|at| at <= OffsetDateTime::now_utc());
             tokio::task::block_in_place(|| {
                 files.scan(|_| {
-                    let stamps = keeper.state.token_stamps(SystemTime::now());
-                    is_due |= stamps.is_none() || stamps != keeper.seen;
+                    let stamps = self.state.token_stamps(SystemTime::now());
+                    is_due |= stamps.is_none() || stamps != self.seen;
                     Scanned::Settled
                 });
             });

@@ -17,21 +17,21 @@ use super::variant::Variant;
 
 /// A config in one spec and form, ready to send.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Config as JSON.
-    pub body: Segments,
+    pub(crate) body: Segments,
     /// Value of `Content-Length`.
-    pub length: HeaderValue,
+    pub(crate) length: HeaderValue,
     /// Value of `ETag`, strong: the body's SHA-256.
-    pub etag: HeaderValue,
+    pub(crate) etag: HeaderValue,
     /// Name of the MachineConfig.
-    pub configuration: Arc<str>,
+    pub(crate) configuration: Arc<str>,
     /// Name of the pool's present configuration, if it cannot be rendered and this is an older one.
-    pub pending: Option<HeaderValue>,
+    pub(crate) pending: Option<HeaderValue>,
     /// True if only clients with a proof get it.
-    pub is_restricted: bool,
+    pub(crate) is_restricted: bool,
     /// Counter of the requests with this answer.
-    pub requests: Counter,
+    pub(crate) requests: Counter,
     /// The config that overlays of machines are merged into.
     pub(super) base: Arc<OverlayBase>,
 }
@@ -73,15 +73,14 @@ impl Answer {
     }
 
     /// SHA-256 of the body in hexadecimal.
-    #[must_use]
-    pub fn sha256(&self) -> &str {
+    pub(crate) fn sha256(&self) -> &str {
         // It consists of digits and quotes.
         self.etag.to_str().unwrap_or_default().trim_matches('"')
     }
 }
 
 /// Header with the configuration that cannot be rendered, in an answer with the last good one.
-pub const PENDING: HeaderName = HeaderName::from_static("machine-config-server-pending");
+pub(crate) const PENDING: HeaderName = HeaderName::from_static("machine-config-server-pending");
 
 pub(super) fn etag(body: &[u8]) -> Result<HeaderValue, InvalidHeaderValue> {
     HeaderValue::try_from(format!("\"{}\"", HEXLOWER.encode(&Sha256::digest(body))))
@@ -89,11 +88,9 @@ pub(super) fn etag(body: &[u8]) -> Result<HeaderValue, InvalidHeaderValue> {
 
 /// Reasons for no answer, for clients. Details of a config's fault are in the log and in readiness.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// No inputs have been read yet.
+pub(crate) enum Refusal {
     #[error("the inputs have not been read yet")]
     NotRead,
-    /// The pool has nothing to serve.
     #[error("{0}")]
     Unselected(#[from] SelectError),
     /// The config is invalid, or cannot be expressed in this spec.
@@ -102,8 +99,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    #[must_use]
-    pub fn code(&self) -> RefusalCode {
+    pub(crate) fn code(&self) -> RefusalCode {
         match self {
             Self::NotRead => RefusalCode::InputsNotRead,
             Self::Unselected(unselected) => unselected.code(),

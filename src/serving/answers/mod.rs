@@ -16,8 +16,7 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
 
-pub use self::answer::{Answer, PENDING, Refusal};
-pub use self::segments::Segments;
+pub(crate) use self::answer::{Answer, PENDING, Refusal};
 
 use ignition::secrets::Secret;
 use ignition::{Form, SpecVersion};
@@ -25,7 +24,7 @@ use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
 use model::render::{self, CompressedContents, ExposedPlaces, SelectError};
 
 use self::pool::Pool;
-pub use self::pool::{PoolConfigs, PoolState};
+pub(crate) use self::pool::{PoolConfigs, PoolState};
 use self::variant::Variant;
 use crate::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
@@ -56,7 +55,7 @@ impl Answers {
     }
 
     /// The answer for a machine of `pool` that reads `version`, in the best possible form.
-    pub async fn answer(
+    pub(crate) async fn answer(
         &self,
         pool: &str,
         version: SpecVersion,
@@ -73,20 +72,18 @@ impl Answers {
             }
             Arc::clone(pool)
         };
-        pool.first_answer(variant, &self.metrics).await
+        pool.first_answer(variant).await
     }
 
     /// Label of a pool in metrics, which is common to all unknown names.
-    #[must_use]
-    pub fn label(&self, pool: &str) -> PoolLabel {
+    pub(crate) fn label(&self, pool: &str) -> PoolLabel {
         let table = self.table.load();
         let known = table.as_ref().and_then(|table| table.pools.get_key_value(pool));
         known.map_or(PoolLabel::Unknown, |(name, _)| PoolLabel::Known(Arc::clone(name)))
     }
 
     /// States of all pools, sorted by name.
-    #[must_use]
-    pub fn pools(&self) -> Vec<PoolState> {
+    pub(crate) fn pools(&self) -> Vec<PoolState> {
         let table = self.table.load();
         let pools = table.iter().flat_map(|table| table.pools.values());
         let mut pools: Vec<_> = pools.map(|pool| pool.state()).collect();
@@ -94,36 +91,30 @@ impl Answers {
         pools
     }
 
-    /// Returns `true` if there is a pool of this name.
-    #[must_use]
-    pub fn has_pool(&self, pool: &str) -> bool {
+    pub(crate) fn has_pool(&self, pool: &str) -> bool {
         self.table.load().as_ref().is_some_and(|table| table.pools.contains_key(pool))
     }
 
     /// Renders the present and the former config of a pool in the newest spec; `None` if there is no such
     /// pool. Blocks while it renders.
-    #[must_use]
-    pub fn configs(&self, pool: &str) -> Option<PoolConfigs> {
+    pub(crate) fn configs(&self, pool: &str) -> Option<PoolConfigs> {
         let table = self.table.load();
         let pool = Arc::clone(table.as_ref()?.pools.get(pool)?);
         Some(pool.configs())
     }
 
     /// Returns `true` if inputs were read, by this or an earlier process.
-    #[must_use]
-    pub fn have_inputs(&self) -> bool {
+    pub(crate) fn have_inputs(&self) -> bool {
         self.table.load().is_some()
     }
 
     /// Reasons why the server is not ready, one line each; empty if it is ready.
-    #[must_use]
-    pub fn unready(&self) -> Vec<String> {
+    pub(crate) fn unready(&self) -> Vec<String> {
         self.unready_lines(Problem::to_string, |_, reason| reason.to_owned())
     }
 
     /// Reasons for unauthenticated clients: names of pools and objects, no contents.
-    #[must_use]
-    pub fn unready_to_strangers(&self) -> Vec<String> {
+    pub(crate) fn unready_to_strangers(&self) -> Vec<String> {
         self.unready_lines(Problem::to_strangers, |pool, _| match &pool.inputs {
             Ok(_) => "its config cannot be rendered".to_owned(),
             Err(unselected) => unselected.to_string(),
@@ -157,8 +148,7 @@ impl Answers {
     }
 
     /// Number of pools that are known not to render.
-    #[must_use]
-    pub fn failing(&self) -> usize {
+    pub(crate) fn failing(&self) -> usize {
         let table = self.table.load();
         let pools = table.iter().flat_map(|table| table.pools.values());
         pools.filter(|pool| pool.failure().is_some()).count()
@@ -166,16 +156,14 @@ impl Answers {
 
     /// Secrets in the configs of pools that are not enforced, one line for each pool. They are known after the pool's
     /// check, and cost nothing otherwise.
-    #[must_use]
-    pub fn exposed(&self) -> Vec<String> {
+    pub(crate) fn exposed(&self) -> Vec<String> {
         let mut lines = self.of_open_pools(render::exposed_line);
         lines.sort();
         lines
     }
 
     /// The places of these secrets by pool.
-    #[must_use]
-    pub fn exposed_places(&self) -> BTreeMap<String, ExposedPlaces> {
+    pub(crate) fn exposed_places(&self) -> BTreeMap<String, ExposedPlaces> {
         let places =
             |pool: &str, secrets: &[Secret]| Some((pool.to_owned(), ExposedPlaces::of(secrets)?));
         self.of_open_pools(places).into_iter().collect()
@@ -192,8 +180,7 @@ impl Answers {
     }
 
     /// Parts of the served objects that have no effect, one line each.
-    #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let table = self.table.load();
         table.iter().flat_map(|table| &table.warnings).map(Problem::to_string).collect()
     }
@@ -201,7 +188,7 @@ impl Answers {
     /// Serves `inputs` from this call on.
     ///
     /// Blocks while it renders the cached variants. Returns true if anything changed.
-    pub fn publish(&self, inputs: &Inputs, now: SystemTime) -> bool {
+    pub(crate) fn publish(&self, inputs: &Inputs, now: SystemTime) -> bool {
         let old = self.table.load_full();
         let names: Vec<&String> = inputs.pools.keys().collect();
         let compressed = CompressedContents::default();
@@ -228,10 +215,10 @@ impl Answers {
 
     /// Renders all pools for the readiness report, and searches them for secrets. Blocks while it renders them one by
     /// one, so that requests go first.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         // The table can change after each pool.
         while let Some(pool) = self.unchecked() {
-            pool.check(&self.metrics);
+            pool.check();
         }
     }
 

@@ -31,6 +31,7 @@ pub(super) struct Pool {
     pieces: SharedSegments,
     /// Result of rendering the present inputs in the newest version, once it is known.
     pub(super) check: OnceLock<Result<RenderCheck, String>>,
+    metrics: Arc<Metrics>,
 }
 
 /// Facts about inputs that render.
@@ -44,23 +45,23 @@ pub(super) struct RenderCheck {
 
 /// State of a pool's answers.
 #[derive(Debug)]
-pub struct PoolState {
-    pub name: Arc<str>,
+pub(crate) struct PoolState {
+    pub(crate) name: Arc<str>,
     /// Served MachineConfig: an older one if the present one cannot be rendered.
-    pub configuration: Option<String>,
+    pub(crate) configuration: Option<String>,
     /// Reason why its machines get nothing or an older config.
-    pub problem: Option<String>,
+    pub(crate) problem: Option<String>,
     /// Specs that are ready to send.
-    pub versions: Vec<SpecVersion>,
+    pub(crate) versions: Vec<SpecVersion>,
 }
 
 /// Configs of a pool in the newest spec, for people.
 #[derive(Debug)]
-pub struct PoolConfigs {
+pub(crate) struct PoolConfigs {
     /// Served machine config, rendered.
-    pub served: Option<(String, Bytes)>,
+    pub(crate) served: Option<(String, Bytes)>,
     /// Machine config served before, rendered.
-    pub before: Option<(String, Bytes)>,
+    pub(crate) before: Option<(String, Bytes)>,
 }
 
 #[derive(Debug, Clone)]
@@ -77,7 +78,7 @@ impl Pool {
         inputs: Result<PoolInputs, SelectError>,
         old: Option<&Arc<Self>>,
         compressed: &CompressedContents,
-        metrics: &Metrics,
+        metrics: &Arc<Metrics>,
     ) -> Arc<Self> {
         if let Some(old) = old {
             let same = match (&old.inputs, &inputs) {
@@ -89,15 +90,17 @@ impl Pool {
                 return Arc::clone(old);
             }
         }
-        let was_failing = old.is_some_and(|old| !old.is_good(metrics));
+        let was_failing = old.is_some_and(|old| !old.is_good());
         let is_meant = matches!(&inputs, Err(reason) if reason.is_meant());
         let old = old.filter(|_| !is_meant);
         let good_before = old.map(|old| old.good_inputs()).unwrap_or_default();
         let name = Arc::from(name);
         let (outcomes, pieces, check) = Default::default();
-        let pool = Self { name, inputs, good_before, was_failing, outcomes, pieces, check };
+        let metrics = Arc::clone(metrics);
+        let pool =
+            Self { name, inputs, good_before, was_failing, outcomes, pieces, check, metrics };
         for variant in Variant::all().filter(|it| old.is_some_and(|old| old.good(*it).is_some())) {
-            let outcome = pool.outcome(variant, compressed, metrics);
+            let outcome = pool.outcome(variant, compressed);
             // The cell is empty: this pool is not shared yet, and each variant is set once.
             let _ = pool.outcomes[variant.index()].set(outcome);
         }
@@ -189,9 +192,9 @@ impl Pool {
     }
 
     /// Returns `true` if the present inputs render; renders them if that is unknown.
-    fn is_good(&self, metrics: &Metrics) -> bool {
+    fn is_good(&self) -> bool {
         if self.inputs.is_ok() && self.check.get().is_none() {
-            self.check(metrics);
+            self.check();
         }
         self.failure().is_none()
     }
@@ -218,16 +221,11 @@ impl Pool {
     }
 
     /// Renders a variant at its first request.
-    pub(super) async fn first_answer(
-        self: Arc<Self>,
-        variant: Variant,
-        metrics: &Arc<Metrics>,
-    ) -> Outcome {
+    pub(super) async fn first_answer(self: Arc<Self>, variant: Variant) -> Outcome {
         let pool = Arc::clone(&self);
-        let metrics = Arc::clone(metrics);
         let render = || async move {
             let work = tokio::task::spawn_blocking(move || {
-                pool.outcome(variant, &CompressedContents::default(), &metrics)
+                pool.outcome(variant, &CompressedContents::default())
             });
             // The task is not cancelled, and a panic ends the process.
             work.await.unwrap_or(Err(Refusal::Unrenderable(variant.version)))
@@ -236,16 +234,11 @@ impl Pool {
     }
 
     /// Renders the present inputs, or else the newest earlier ones that render in this version.
-    fn outcome(
-        &self,
-        variant: Variant,
-        compressed: &CompressedContents,
-        metrics: &Metrics,
-    ) -> Outcome {
+    fn outcome(&self, variant: Variant, compressed: &CompressedContents) -> Outcome {
         let version = variant.version;
         let rendered = self.inputs.as_ref().map_err(|reason| reason.clone().into());
         let rendered = rendered.and_then(|inputs| {
-            self.render(inputs, variant, compressed, metrics).map_err(|reason| {
+            self.render(inputs, variant, compressed).map_err(|reason| {
                 tracing::error!(
                     pool = %self.name, spec = %version, reason,
                     fix = "correct the object that the reason names",
@@ -257,7 +250,7 @@ impl Pool {
         rendered.or_else(|refusal| {
             let good = self.good_before.iter().find(|it| it.oldest <= version);
             let good = good.ok_or_else(|| refusal.clone())?;
-            let before = self.render(&good.inputs, variant, compressed, metrics);
+            let before = self.render(&good.inputs, variant, compressed);
             let before = before.map_err(|_| refusal.clone())?;
             tracing::error!(
                 pool = %self.name, spec = %version, reason = %refusal, served = %before.configuration,
@@ -268,9 +261,9 @@ impl Pool {
         })
     }
 
-    pub(super) fn check(&self, metrics: &Metrics) {
+    pub(super) fn check(&self) {
         let result = match &self.inputs {
-            Ok(inputs) => self.checked(inputs, metrics),
+            Ok(inputs) => self.checked(inputs),
             Err(reason) => Err(reason.to_string()),
         };
         match &result {
@@ -289,10 +282,10 @@ impl Pool {
         let _ = self.check.set(result);
     }
 
-    fn checked(&self, inputs: &PoolInputs, metrics: &Metrics) -> Result<RenderCheck, String> {
+    fn checked(&self, inputs: &PoolInputs) -> Result<RenderCheck, String> {
         let compressed = CompressedContents::default();
         let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
-        let body = self.body(inputs, newest, &compressed, metrics)?;
+        let body = self.body(inputs, newest, &compressed)?;
         let secrets = render::exposed(&body).map_err(|error| error.to_string())?;
         let renders = |version: &SpecVersion| {
             render::render(inputs, *version, Form::Plain, &compressed).is_ok()
@@ -306,14 +299,13 @@ impl Pool {
         inputs: &PoolInputs,
         Variant { version, form }: Variant,
         compressed: &CompressedContents,
-        metrics: &Metrics,
     ) -> Result<Bytes, String> {
         let started = Instant::now();
         let body = render::render(inputs, version, form, compressed).map_err(|error| {
-            metrics.render_failed(&self.name, version);
+            self.metrics.render_failed(&self.name, version);
             error.to_string()
         })?;
-        metrics.render_seconds.observe(started.elapsed().as_secs_f64());
+        self.metrics.render_seconds.observe(started.elapsed().as_secs_f64());
         Ok(body)
     }
 
@@ -322,13 +314,12 @@ impl Pool {
         inputs: &PoolInputs,
         variant: Variant,
         compressed: &CompressedContents,
-        metrics: &Metrics,
     ) -> Result<Arc<Answer>, String> {
-        let body = self.body(inputs, variant, compressed, metrics)?;
+        let body = self.body(inputs, variant, compressed)?;
         let etag = etag(&body).map_err(|error| error.to_string())?;
         let body = self.pieces.segments(&body);
         let label = PoolLabel::Known(Arc::clone(&self.name));
-        let requests = metrics.requests(label, Some(variant.version), 200);
+        let requests = self.metrics.requests(label, Some(variant.version), 200);
         let configuration = inputs.configuration.as_str().into();
         let (length, is_restricted) = (body.len().into(), inputs.credentials.is_some());
         let base = Arc::new(OverlayBase::new(inputs, variant));

@@ -55,27 +55,20 @@ impl SharedSegments {
 
 /// Bytes of a body, in one or several pieces.
 #[derive(Debug, Clone, Default)]
-pub struct Segments {
+pub(crate) struct Segments {
     pieces: Arc<[Bytes]>,
     len: usize,
 }
 
 impl Segments {
     /// Total number of bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns `true` if the body has no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Copies the body into one piece, unless it is one.
-    #[must_use]
-    pub fn to_bytes(&self) -> Bytes {
+    #[cfg(test)]
+    pub(crate) fn to_bytes(&self) -> Bytes {
         match &*self.pieces {
             [piece] => piece.clone(),
             pieces => pieces.concat().into(),
@@ -83,8 +76,7 @@ impl Segments {
     }
 
     /// The body of a response.
-    #[must_use]
-    pub fn body(&self) -> Body {
+    pub(crate) fn body(&self) -> Body {
         Body { segments: self.clone(), sent: 0 }
     }
 }
@@ -153,7 +145,7 @@ fn texts(json: &[u8]) -> impl Iterator<Item = Range<usize>> {
 
 /// Sends [`Segments`] piece by piece.
 #[derive(Debug)]
-pub struct Body {
+pub(crate) struct Body {
     segments: Segments,
     sent: usize,
 }

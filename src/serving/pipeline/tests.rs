@@ -13,6 +13,7 @@ use model::access::rotation::{Issued, RotationPolicy};
 use model::access::{ACCESS_ANNOTATION, Credential, Refusal, Request, decide};
 use model::inputs::{self, Layering, SharedInputs};
 use model::objects::MachineConfigPool;
+use model::overview::History;
 use model::registry_credentials::RegistryCredentials;
 use pki::{Host, RotationRequest};
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ use super::*;
 use crate::files::lock::LOCK;
 use crate::serving::answers::Answers;
 use crate::store::state_directory::{StateDirectory, StateError};
+use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Status;
 
 const WORKER: &str = "worker";
