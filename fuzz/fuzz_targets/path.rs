@@ -7,7 +7,9 @@ use axum::Router;
 use axum::body::Body;
 use http::{Request, StatusCode, Uri};
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::server::machines::{Machines, router};
+use machine_config_server::server::auth::Authorizer;
+use machine_config_server::server::machines::router;
+use machine_config_server::server::state::Machines;
 use machine_config_server::serving::answers::Answers;
 use machine_config_server::serving::named_machines::NamedMachines;
 use machine_config_server::telemetry::Metrics;
@@ -29,7 +31,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         metrics,
         status: Status::default(),
         ledger: Ledger::default(),
-        auth: Arc::default(),
+        auth: Authorizer::default(),
         reports: None,
     }));
     (runtime, router)

@@ -26,8 +26,9 @@ use super::tasks::Tasks;
 use crate::server::administrators::router;
 use crate::server::auth::Authorizer;
 use crate::server::listener::{any_address, processors};
-use crate::server::machines::{self, Machines};
+use crate::server::machines;
 use crate::server::readiness::Readiness;
+use crate::server::state::Machines;
 use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::approvals::WaitingCount;
@@ -134,7 +135,7 @@ impl Server {
         let pages = pages(&answers, &reporting, &ledger, sources);
         let connections = metrics.administrators.clone();
         let administrators = options.listen.administrators.serving(pages, connections);
-        let auth = Arc::new(Authorizer::new(policy, named.clone()));
+        let auth = Authorizer::new(policy, named.clone());
         let of = Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
         Ok(Self {
             ports,

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Phase {
+pub(crate) enum Phase {
     /// The TLS handshake is in progress.
     Handshake,
     /// The client must begin its first request.
@@ -40,7 +39,7 @@ impl Phase {
 
 /// Activity of a connection, shared by TLS and HTTP, which set it, the timeouts, and the connection limiter.
 #[derive(Debug, Clone)]
-pub struct Activity(Arc<State>);
+pub(crate) struct Activity(Arc<State>);
 
 #[derive(Debug)]
 struct State {
@@ -57,9 +56,7 @@ struct State {
 }
 
 impl Activity {
-    /// Activity of a connection that was opened at this time.
-    #[must_use]
-    pub fn new(opened: Instant) -> Self {
+    pub(crate) fn new(opened: Instant) -> Self {
         Self(Arc::new(State {
             opened,
             phase: AtomicU8::new(Phase::Handshake as u8),
@@ -71,67 +68,54 @@ impl Activity {
         }))
     }
 
-    /// Sets the phase.
-    pub fn begin(&self, phase: Phase, now: Instant) {
+    pub(crate) fn begin(&self, phase: Phase, now: Instant) {
         self.0.since.store(self.milliseconds(now), Ordering::Relaxed);
         self.0.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// Counts bytes written to the kernel.
-    pub fn write(&self, bytes: usize) {
+    pub(crate) fn write(&self, bytes: usize) {
         self.0.written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Bytes written to the kernel since the handshake.
-    #[must_use]
-    pub fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.0.written.load(Ordering::Relaxed)
     }
 
     /// Bytes written of the present answer.
-    #[must_use]
-    pub fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         self.written().saturating_sub(self.0.written_before.load(Ordering::Relaxed))
     }
 
     /// Sets the size of the present answer's body.
-    pub fn answer(&self, bytes: u64) {
+    pub(crate) fn answer(&self, bytes: u64) {
         self.0.written_before.store(self.written(), Ordering::Relaxed);
         self.0.answer_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Size of the last answer's body.
-    #[must_use]
-    pub fn answer_bytes(&self) -> u64 {
+    pub(crate) fn answer_bytes(&self) -> u64 {
         self.0.answer_bytes.load(Ordering::Relaxed)
     }
 
     /// Counts a request, and returns the number of requests.
-    pub fn count_request(&self) -> u32 {
+    pub(crate) fn count_request(&self) -> u32 {
         self.0.requests.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
-
-    #[must_use]
-    pub fn requests(&self) -> u32 {
+    pub(crate) fn requests(&self) -> u32 {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// Present phase.
-    #[must_use]
-    pub fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> Phase {
         // Only `begin` stores the number, so that it is valid.
         Phase::ALL[usize::from(self.0.phase.load(Ordering::Relaxed))]
     }
 
-    /// Beginning of the phase.
-    #[must_use]
-    pub fn since(&self) -> Instant {
+    pub(crate) fn since(&self) -> Instant {
         self.0.opened + Duration::from_millis(self.0.since.load(Ordering::Relaxed))
     }
 
-    /// Time of the connection's beginning.
-    #[must_use]
-    pub fn opened(&self) -> Instant {
+    pub(crate) fn opened(&self) -> Instant {
         self.0.opened
     }
 

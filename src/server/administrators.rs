@@ -20,24 +20,27 @@ const OPEN_METRICS: HeaderValue =
 
 /// Routes of `/metrics` with the output of `encode`, `/healthz`, `/livez`, and `/readyz` by `readiness`: 503 while the
 /// process is not ready, otherwise 200.
-pub fn router<E, R>(encode: E, readiness: R) -> Router
+pub(crate) fn router<E, R>(encode: E, readiness: R) -> Router
 where
     E: Fn() -> Result<String, std::fmt::Error> + Clone + Send + Sync + 'static,
     R: Fn() -> Readiness + Clone + Send + Sync + 'static,
 {
-    let health = || get(async || StatusCode::OK).fallback(answer::only_read);
-    let metrics = async move || metrics(encode());
+    let health = || get(async || StatusCode::OK).fallback(answer::method_not_allowed);
+    let metrics = async move || match encode() {
+        Ok(text) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    };
     let readiness = async move || readiness().response();
     Router::new()
-        .route("/metrics", get(metrics).fallback(answer::only_read))
+        .route("/metrics", get(metrics).fallback(answer::method_not_allowed))
         .route("/healthz", health())
         .route("/livez", health())
-        .route("/readyz", get(readiness).fallback(answer::only_read))
+        .route("/readyz", get(readiness).fallback(answer::method_not_allowed))
         .fallback(async || StatusCode::NOT_FOUND)
 }
 
 /// Protects pages: requests must use a name of this listener, and other sites can neither show nor embed them.
-pub fn protected(pages: Router, hosts: KnownHosts) -> Router {
+pub(crate) fn protected(pages: Router, hosts: KnownHosts) -> Router {
     let check = from_fn_with_state(HostCheck::new(hosts), check_host);
     let share = from_fn_with_state(Renderings::default(), share);
     pages.layer(share).layer(check).layer(map_response(with_headers))
@@ -59,15 +62,4 @@ async fn with_headers(mut response: Response) -> Response {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
-}
-
-fn metrics(encoded: Result<String, std::fmt::Error>) -> Response {
-    match encoded {
-        Ok(text) => {
-            let mut response = text.into_response();
-            response.headers_mut().insert(CONTENT_TYPE, OPEN_METRICS);
-            response
-        }
-        Err(error) => answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-    }
 }

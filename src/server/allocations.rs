@@ -15,7 +15,9 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::json;
 
-use super::machines::{Machines, router};
+use super::auth::Authorizer;
+use super::machines::router;
+use super::state::Machines;
 use super::{Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::answers::tests::inputs;
@@ -82,7 +84,7 @@ fn serve() -> (Serving, Machine) {
         metrics: Arc::clone(&metrics),
         status: Status::default(),
         ledger: Ledger::default(),
-        auth: Arc::default(),
+        auth: Authorizer::default(),
         reports: None,
     };
     let connections = metrics.connections.clone();

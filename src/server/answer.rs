@@ -19,7 +19,7 @@ pub(super) fn text(status: StatusCode, text: String) -> Response {
 }
 
 /// An answer with 503 for a temporary cause, after which a machine retries.
-pub(super) fn soon(why: String) -> Response {
+pub(super) fn retry_later(why: String) -> Response {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, why);
     response.headers_mut().insert(RETRY_AFTER, SOON);
     response
@@ -28,14 +28,17 @@ pub(super) fn soon(why: String) -> Response {
 /// An answer without a config, with the code of the cause.
 pub(super) fn refused(code: RefusalCode, why: String) -> Response {
     let status = code.status();
-    let mut response =
-        if status == StatusCode::SERVICE_UNAVAILABLE { soon(why) } else { text(status, why) };
+    let mut response = if status == StatusCode::SERVICE_UNAVAILABLE {
+        retry_later(why)
+    } else {
+        text(status, why)
+    };
     response.headers_mut().insert(REFUSAL, code.header());
     response
 }
 
 /// The answer to a method that modifies, for a path that can be read.
-pub(super) async fn only_read() -> Response {
+pub(super) async fn method_not_allowed() -> Response {
     let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
     response.headers_mut().insert(ALLOW, READ_METHODS);
     response

@@ -19,25 +19,23 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use model::ledger::{Failed, Ledger};
 use model::refusal::RefusalCode;
-use rustls::{AlertDescription, ServerConfig};
+use rustls::ServerConfig;
 use time::OffsetDateTime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use super::activity::{Activity, Phase};
+use super::activity::Phase;
 use super::answer;
-use super::connection_limiter::{Permit, Source, Transport};
+use super::connection_limiter::{Source, Transport};
+use super::handshake::{classify, handshake};
 use super::limits::Limits;
 use super::proxy_protocol;
 use super::send_buffer_limit::{Allowance, SendBufferLimit};
 use super::timeout_stream::TimeoutStream;
 use super::tracked_body::TrackedBody;
-use super::turn_stream::TurnStream;
 use super::turns::Turns;
 use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
@@ -46,11 +44,9 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Peer of a connection, for the router in the extensions of requests.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer {
-    /// Client's address.
-    pub address: SocketAddr,
-    /// Port of the connection.
-    pub transport: Transport,
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) transport: Transport,
 }
 
 #[derive(Debug)]
@@ -58,9 +54,8 @@ pub(super) struct Caller {
     pub(super) peer: SocketAddr,
     /// True if a PROXY header must follow.
     pub(super) is_balancer: bool,
-    pub(super) activity: Activity,
-    /// Permit that is held until the connection ends.
-    pub(super) permit: Permit,
+    /// Memory that the connection may use, with the permit that is held until it ends.
+    pub(super) allowance: Arc<Allowance>,
 }
 
 #[derive(Debug, Clone)]
@@ -68,7 +63,6 @@ pub(super) struct Context {
     pub(super) router: Router,
     pub(super) limits: Limits,
     pub(super) metrics: ConnectionMetrics,
-    /// Scheduler of handshakes.
     pub(super) turns: Turns,
     pub(super) room: SendBufferLimit,
     pub(super) failures: Arc<LogRateLimiter<Source>>,
@@ -87,63 +81,51 @@ pub(super) async fn serve(
     tls: Option<Arc<ServerConfig>>,
     context: Context,
 ) {
-    let Caller { peer, is_balancer, activity, permit } = caller;
-    let (room, metrics) = (context.room.clone(), context.metrics.clone());
-    let allowance = Arc::new(Allowance::new(room, permit, activity.clone(), metrics));
+    let allowance = &caller.allowance;
     let transport = if tls.is_some() { Transport::Tls } else { Transport::Plain };
-    if transport == Transport::Plain && !is_balancer {
-        activity.begin(Phase::FirstHead, Instant::now());
+    if transport == Transport::Plain && !caller.is_balancer {
+        allowance.activity.begin(Phase::FirstHead, Instant::now());
     }
-    let mut stream =
-        TimeoutStream::new(stream, activity.clone(), context.limits, Arc::clone(&allowance));
+    let mut stream = TimeoutStream::new(stream, context.limits, Arc::clone(allowance));
     // A silent connection costs almost nothing. If it stays silent, reading fails below.
-    if stream.readable().await.is_ok() && allowance.begin(transport).await.is_err() {
+    if stream.readable().await.is_ok() && allowance.reserve_connection(transport).await.is_err() {
         return;
     }
-    let begun = ActiveConnection { stream, peer, is_balancer, activity, allowance };
-    Box::pin(begun.serve(tls, context)).await;
+    Box::pin(serve_active(stream, caller, tls, context)).await;
 }
 
-/// A connection whose client has sent something.
-struct ActiveConnection {
-    stream: TimeoutStream,
-    peer: SocketAddr,
-    is_balancer: bool,
-    activity: Activity,
-    allowance: Arc<Allowance>,
-}
-
-impl ActiveConnection {
-    async fn serve(self, tls: Option<Arc<ServerConfig>>, context: Context) {
-        let Self { mut stream, peer, is_balancer, activity, allowance } = self;
-        let client = if is_balancer {
-            let behind = behind(&mut stream, peer, &allowance, &context);
-            let Ok(client) = behind.await else { return };
-            client
-        } else {
-            Some(peer)
-        };
-        let (address, is_own) = (client.unwrap_or(peer), client.is_none());
-        let Some(tls) = tls else {
-            activity.begin(Phase::FirstHead, Instant::now());
-            let peer = Peer { address, transport: Transport::Plain };
-            return http(stream, Requester { peer, activity, allowance }, context).await;
-        };
-        let stream = TurnStream::new(stream, address.into(), context.turns.clone());
-        match Box::pin(handshake(stream, tls, allowance.encrypt_ahead())).await {
-            Ok(stream) => {
-                activity.begin(Phase::FirstHead, Instant::now());
-                let peer = Peer { address, transport: Transport::Tls };
-                let asked = Requester { peer, activity, allowance };
-                Box::pin(http(stream, asked, context)).await;
-            }
-            Err(error) => handshake_failed(&error, address, is_own, &context),
+/// Serves a connection whose client has sent something.
+async fn serve_active(
+    mut stream: TimeoutStream,
+    Caller { peer, is_balancer, allowance }: Caller,
+    tls: Option<Arc<ServerConfig>>,
+    context: Context,
+) {
+    let client = if is_balancer {
+        let client = client_behind(&mut stream, peer, &allowance, &context).await;
+        let Ok(client) = client else { return };
+        client
+    } else {
+        Some(peer)
+    };
+    let address = client.unwrap_or(peer);
+    let Some(tls) = tls else {
+        let peer = Peer { address, transport: Transport::Plain };
+        return http(stream, Requester { peer, allowance }, context).await;
+    };
+    let ahead = allowance.encrypt_ahead();
+    let accepting = handshake(stream, tls, ahead, address.into(), &context.turns);
+    match Box::pin(accepting).await {
+        Ok(stream) => {
+            let peer = Peer { address, transport: Transport::Tls };
+            Box::pin(http(stream, Requester { peer, allowance }, context)).await;
         }
+        Err(error) => handshake_failed(&error, address, client.is_none(), &context),
     }
 }
 
 fn handshake_failed(error: &io::Error, peer: SocketAddr, is_own: bool, context: &Context) {
-    let failed = failed(error);
+    let failed = classify(error);
     if is_own && failed == Failed::Connection {
         // A balancer's health check is no failed machine.
         return;
@@ -157,19 +139,14 @@ fn handshake_failed(error: &io::Error, peer: SocketAddr, is_own: bool, context: 
     }
 }
 
-/// A connection that must be closed.
-struct NotKept;
-
-/// The client behind a balancer, for which the permit is counted from here on; `None` if the balancer names none.
-async fn behind<S>(
-    stream: &mut S,
+/// The client behind a balancer, for which the permit is counted from here on; `None` if the balancer names none. An
+/// error closes the connection.
+async fn client_behind(
+    stream: &mut TimeoutStream,
     balancer: SocketAddr,
     allowance: &Allowance,
     context: &Context,
-) -> Result<Option<SocketAddr>, NotKept>
-where
-    S: AsyncRead + Unpin,
-{
+) -> Result<Option<SocketAddr>, ()> {
     let client = match proxy_protocol::read(stream).await {
         Ok(None) => return Ok(None),
         Ok(Some(client)) => client,
@@ -178,10 +155,10 @@ where
             if context.unnamed.may_log(balancer.into()) {
                 tracing::info!(%balancer, %error, "a load balancer sent no client address");
             }
-            return Err(NotKept);
+            return Err(());
         }
     };
-    match allowance.permit.pass_to(client.into(), Instant::now()) {
+    match allowance.permit.reassign(client.into(), Instant::now()) {
         Ok(shed) => {
             if let Some(shed) = shed {
                 context.metrics.shed(shed.label());
@@ -191,56 +168,21 @@ where
         // Ignition retries.
         Err(shed) => {
             context.metrics.shed(shed.label());
-            Err(NotKept)
+            Err(())
         }
     }
 }
 
-/// Classifies a failed handshake. Clients differ in the alert for an untrusted certificate: Go, and so Ignition, always
-/// sends `bad_certificate`.
-fn failed(error: &io::Error) -> Failed {
-    use AlertDescription as Alert;
-    let tls = error.get_ref().and_then(|error| error.downcast_ref());
-    match (tls, error.kind()) {
-        (
-            Some(rustls::Error::AlertReceived(
-                Alert::BadCertificate
-                | Alert::UnknownCA
-                | Alert::CertificateUnknown
-                | Alert::CertificateExpired
-                | Alert::CertificateRevoked
-                | Alert::UnsupportedCertificate,
-            )),
-            _,
-        ) => Failed::Untrusted,
-        (_, io::ErrorKind::TimedOut) => Failed::Timeout,
-        (_, io::ErrorKind::InvalidData) => Failed::Tls,
-        _ => Failed::Connection,
-    }
-}
-
-/// Handles TLS from its first byte to the beginning of HTTP.
-async fn handshake(
-    stream: TurnStream,
-    tls: Arc<ServerConfig>,
-    ahead: usize,
-) -> io::Result<TlsStream<TurnStream>> {
-    let accepting =
-        TlsAcceptor::from(tls).accept_with(stream, |tls| tls.set_buffer_limit(Some(ahead)));
-    let mut stream = accepting.await?;
-    stream.get_mut().0.end_handshake();
-    Ok(stream)
-}
-
-async fn http<S>(stream: S, asked: Requester, context: Context)
+async fn http<S>(stream: S, requester: Requester, context: Context)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (limits, stop, peer) = (context.limits, context.stop.clone(), asked.peer.address);
+    let (limits, stop, peer) = (context.limits, context.stop.clone(), requester.peer.address);
+    requester.allowance.activity.begin(Phase::FirstHead, Instant::now());
     let context = Arc::new(context);
     let service = service_fn(move |request| {
-        let (asked, context) = (asked.clone(), Arc::clone(&context));
-        async move { Ok::<_, Infallible>(asked.answered(request, &context).await) }
+        let (requester, context) = (requester.clone(), Arc::clone(&context));
+        async move { Ok::<_, Infallible>(requester.answer(request, &context).await) }
     });
     let mut http = http1::Builder::new();
     // `TimeoutStream` enforces timeouts; hyper's timer would not distinguish a head from an idle connection.
@@ -262,17 +204,13 @@ where
 #[derive(Clone)]
 struct Requester {
     peer: Peer,
-    activity: Activity,
     allowance: Arc<Allowance>,
 }
 
 impl Requester {
-    async fn answered(
-        self,
-        request: Request<Incoming>,
-        context: &Context,
-    ) -> Response<TrackedBody> {
-        let Self { peer, activity, allowance } = self;
+    async fn answer(self, request: Request<Incoming>, context: &Context) -> Response<TrackedBody> {
+        let Self { peer, allowance } = self;
+        let activity = allowance.activity.clone();
         let now = Instant::now();
         activity.begin(Phase::Answer, now);
         let is_last = activity.count_request() >= context.limits.requests
@@ -281,8 +219,10 @@ impl Requester {
         request.extensions_mut().insert(peer);
         let Ok(mut response) = context.router.clone().call(request).await;
         // A stream has no size; it goes out in parts, as what is too large to go out at once.
-        let is_scarce =
-            allowance.answer(size(&response).unwrap_or(u64::MAX)).await.unwrap_or_else(|_| {
+        let is_scarce = allowance
+            .reserve_answer(size(&response).unwrap_or(u64::MAX))
+            .await
+            .unwrap_or_else(|_| {
                 response = answer::refused(RefusalCode::Overloaded, NO_MEMORY.to_owned());
                 true
             });

@@ -10,38 +10,37 @@
 //! A connection through a balancer counts for the client behind it, as soon as that client is known; the balancer
 //! itself has no share.
 
-mod queue;
+mod client_wait;
 mod shares;
 mod source;
-mod turn;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use self::queue::{Position, Queue};
+pub(crate) use self::client_wait::Shed;
+use self::client_wait::{ClientWait, GRACE};
 use self::shares::Shares;
 pub(super) use self::source::Group;
-pub use self::source::{Source, Transport};
-pub use self::turn::Shed;
-use self::turn::{GRACE, Turn};
+pub(crate) use self::source::{Source, Transport};
 use super::activity::{Activity, Phase};
 use super::limits::ConnectionLimits;
+use crate::sync::lock;
 
 /// Memory of a connection without a received byte, in bytes.
 const SILENT: u64 = 4 << 10;
 /// Maximum number of sources that are searched for a connection to close, those with the most memory first.
 const SOURCES: usize = 16;
 /// Maximum number of connections that are checked for each source.
-const LOOKS: usize = 256;
+const CHECKS: usize = 256;
 /// Maximum number of connections that are closed for one that needs memory.
-const VICTIMS: usize = 64;
+const EVICTIONS: usize = 64;
 
 /// Grants permits for the connections of one or more listeners.
 #[derive(Debug, Clone)]
-pub struct ConnectionLimiter {
+pub(crate) struct ConnectionLimiter {
     limits: ConnectionLimits,
     slots: Arc<Mutex<Slots>>,
 }
@@ -50,9 +49,19 @@ pub struct ConnectionLimiter {
 struct Slots {
     all: HashMap<u64, Slot>,
     shares: Shares,
-    queues: HashMap<(Source, bool), Queue>,
+    /// Numbers of the connections of a source, in the order of closing. Connections change without notice, always to a
+    /// later time, so that the first one is checked again.
+    queues: HashMap<(Source, Transport), BTreeSet<(Position, u64)>>,
     plain: usize,
     next: u64,
+}
+
+/// Position of a connection in the queue of its source: idle ones come first, and then all others by the earliest time
+/// since which they can wait for their client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Position {
+    is_busy: bool,
+    since: Instant,
 }
 
 #[derive(Debug)]
@@ -68,36 +77,34 @@ struct Slot {
 
 /// Permission to serve one connection. Dropping it returns it.
 #[derive(Debug)]
-pub struct Permit {
+pub(crate) struct Permit {
     limiter: ConnectionLimiter,
     id: ConnectionId,
 }
 
 /// Number of a permit, for code that does not hold it.
 #[derive(Debug, Clone, Copy)]
-pub struct ConnectionId(u64);
+pub(crate) struct ConnectionId(u64);
 
 /// A permit, with the reason why another connection was closed for it, if one was.
-pub type Permitted = (Permit, Option<Shed>);
+pub(crate) type Permitted = (Permit, Option<Shed>);
 
 /// Result of counting more or fewer bytes for a connection.
 #[derive(Debug)]
-pub struct MemoryUse {
+pub(crate) struct MemoryUse {
     /// Reasons why other connections were closed.
-    pub shed: Vec<Shed>,
+    pub(crate) shed: Vec<Shed>,
     /// True if more than half of all memory is in use.
-    pub is_scarce: bool,
+    pub(crate) is_scarce: bool,
 }
 
 impl ConnectionLimiter {
-    /// Creates a limiter without connections.
-    #[must_use]
-    pub fn new(limits: ConnectionLimits) -> Self {
+    pub(crate) fn new(limits: ConnectionLimits) -> Self {
         Self { limits, slots: Arc::default() }
     }
 
     /// Grants a permit to a new connection; closes another one if necessary.
-    pub fn take(
+    pub(crate) fn acquire(
         &self,
         source: Source,
         transport: Transport,
@@ -106,23 +113,23 @@ impl ConnectionLimiter {
     ) -> Result<Permitted, Shed> {
         let mut slots = lock(&self.slots);
         let most_plain = self.limits.all - self.limits.all / 4;
-        let crowded = self.crowded(&slots, source, 1, SILENT);
+        let crowded = self.exhausted_group(&slots, source, 1, SILENT);
         let shed = if let Some(group) = crowded {
-            Some(slots.make_room(group, None, now)?)
+            Some(slots.evict(group, None, now)?)
         } else if transport == Transport::Plain && slots.plain >= most_plain {
-            Some(slots.make_room(Group::Everyone, Some(transport), now)?)
+            Some(slots.evict(Group::Everyone, Some(transport), now)?)
         } else {
             None
         };
         let id = ConnectionId(slots.next);
         slots.next += 1;
-        let position = Position { is_idle: false, since: activity.opened() };
+        let position = Position { is_busy: true, since: activity.opened() };
         slots.add(id, Slot { source, transport, activity, bytes: SILENT, position, task: None });
         Ok((Permit { limiter: self.clone(), id }, shed))
     }
 
     /// The largest group of a source that cannot have so much more.
-    fn crowded(
+    fn exhausted_group(
         &self,
         slots: &Slots,
         source: Source,
@@ -147,7 +154,7 @@ impl ConnectionLimiter {
     }
 
     /// Sets the task of a permit's connection, which is aborted when the permit is withdrawn.
-    pub fn served_by(&self, id: ConnectionId, task: AbortHandle) {
+    pub(crate) fn set_task(&self, id: ConnectionId, task: AbortHandle) {
         let mut slots = lock(&self.slots);
         match slots.all.get_mut(&id.0) {
             Some(slot) => slot.task = Some(task),
@@ -158,19 +165,17 @@ impl ConnectionLimiter {
 }
 
 impl Permit {
-    /// Number of the permit.
-    #[must_use]
-    pub fn id(&self) -> ConnectionId {
+    pub(crate) fn id(&self) -> ConnectionId {
         self.id
     }
 
     /// Counts the connection for this source from here on, if necessary in place of another one of the source, and
     /// returns the reason why that one was closed. An error means that the source has its maximum.
-    pub fn pass_to(&self, source: Source, now: Instant) -> Result<Option<Shed>, Shed> {
+    pub(crate) fn reassign(&self, source: Source, now: Instant) -> Result<Option<Shed>, Shed> {
         let mut slots = lock(&self.limiter.slots);
         let Some(slot) = slots.remove(self.id) else { return Ok(None) };
-        let crowded = self.limiter.crowded(&slots, source, 1, slot.bytes);
-        let shed = crowded.map(|group| slots.make_room(group, None, now)).transpose();
+        let crowded = self.limiter.exhausted_group(&slots, source, 1, slot.bytes);
+        let shed = crowded.map(|group| slots.evict(group, None, now)).transpose();
         let source = if shed.is_ok() { source } else { slot.source };
         slots.add(self.id, Slot { source, ..slot });
         shed
@@ -178,7 +183,7 @@ impl Permit {
 
     /// Counts so many bytes for the connection, and closes others if necessary. An error means that its source, or all
     /// together, have the maximum.
-    pub fn weigh(&self, bytes: u64, now: Instant) -> Result<MemoryUse, Shed> {
+    pub(crate) fn set_memory(&self, bytes: u64, now: Instant) -> Result<MemoryUse, Shed> {
         let mut slots = lock(&self.limiter.slots);
         let mut shed = Vec::new();
         loop {
@@ -186,21 +191,21 @@ impl Permit {
             let Some(slot) = slots.all.get(&self.id.0) else { return Err(Shed::Full) };
             let (source, before) = (slot.source, slot.bytes);
             let more = bytes.saturating_sub(before);
-            let crowded = (more > 0).then(|| self.limiter.crowded(&slots, source, 0, more));
+            let crowded = (more > 0).then(|| self.limiter.exhausted_group(&slots, source, 0, more));
             let Some(group) = crowded.flatten() else { break };
-            if shed.len() == VICTIMS {
+            if shed.len() == EVICTIONS {
                 return Err(Shed::Full);
             }
-            shed.push(slots.make_room(group, None, now)?);
+            shed.push(slots.evict(group, None, now)?);
         }
-        slots.weigh(self.id, bytes);
+        slots.set_memory(self.id, bytes);
         let taken = slots.shares.of(Group::Everyone).bytes;
         Ok(MemoryUse { shed, is_scarce: taken > self.limiter.limits.bytes / 2 })
     }
 
     /// Marks the connection as idle since `now`.
-    pub fn idle(&self, now: Instant) {
-        lock(&self.limiter.slots).look(self.id, now);
+    pub(crate) fn idle(&self, now: Instant) {
+        lock(&self.limiter.slots).requeue(self.id, now);
     }
 }
 
@@ -214,14 +219,14 @@ impl Slots {
     fn add(&mut self, id: ConnectionId, slot: Slot) {
         self.plain += usize::from(slot.transport == Transport::Plain);
         self.shares.add(slot.source, slot.bytes);
-        self.queues.entry(slot.queue()).or_default().insert(id.0, slot.position);
+        self.queues.entry(slot.queue()).or_default().insert((slot.position, id.0));
         self.all.insert(id.0, slot);
     }
 
     fn remove(&mut self, id: ConnectionId) -> Option<Slot> {
         let slot = self.all.remove(&id.0)?;
         if let Some(queue) = self.queues.get_mut(&slot.queue()) {
-            queue.remove(id.0, slot.position);
+            queue.remove(&(slot.position, id.0));
             if queue.is_empty() {
                 self.queues.remove(&slot.queue());
             }
@@ -231,21 +236,21 @@ impl Slots {
         Some(slot)
     }
 
-    fn weigh(&mut self, id: ConnectionId, bytes: u64) {
+    fn set_memory(&mut self, id: ConnectionId, bytes: u64) {
         if let Some(slot) = self.all.get_mut(&id.0) {
-            self.shares.weigh(slot.source, slot.bytes, bytes);
+            self.shares.set_memory(slot.source, slot.bytes, bytes);
             slot.bytes = bytes;
         }
     }
 
     /// Closes the first connection of this group, and of this transport if one is given. Returns the reason.
-    fn make_room(
+    fn evict(
         &mut self,
         group: Group,
         transport: Option<Transport>,
         now: Instant,
     ) -> Result<Shed, Shed> {
-        let sources: Vec<Source> = self.shares.heaviest(group).take(SOURCES).collect();
+        let sources: Vec<Source> = self.shares.by_memory(group).take(SOURCES).collect();
         for source in sources {
             if let Some((number, shed)) = self.first(source, transport, now) {
                 if let Some(task) = self.remove(ConnectionId(number)).and_then(|slot| slot.task) {
@@ -264,50 +269,46 @@ impl Slots {
         transport: Option<Transport>,
         now: Instant,
     ) -> Option<(u64, Shed)> {
-        let doors = [Transport::Plain, Transport::Tls].into_iter();
-        doors.filter(|it| transport.is_none_or(|transport| transport == *it)).find_map(
-            |transport| {
-                let key = (source, transport == Transport::Plain);
-                for _ in 0..LOOKS {
-                    let number = self.queues.get(&key)?.first(now.checked_sub(GRACE))?;
-                    let slot = self.all.get(&number)?;
-                    let turn = Turn::of(&slot.activity, now);
-                    let turn = turn.filter(|turn| turn.is_over(&slot.activity, now));
-                    let is_idle = slot.activity.phase() == Phase::Idle;
-                    let is_as_queued = |turn: &Turn| {
-                        is_idle == slot.position.is_idle && turn.since <= slot.position.since
-                    };
-                    if let Some(turn) = turn.filter(is_as_queued) {
-                        return Some((number, turn.why));
-                    }
-                    self.look(ConnectionId(number), now);
+        let mut transports = [Transport::Plain, Transport::Tls]
+            .into_iter()
+            .filter(|it| transport.is_none_or(|transport| transport == *it));
+        transports.find_map(|transport| {
+            for _ in 0..CHECKS {
+                let &(position, number) = self.queues.get(&(source, transport))?.first()?;
+                if position.is_busy && Some(position.since) > now.checked_sub(GRACE) {
+                    return None;
                 }
-                None
-            },
-        )
+                let activity = &self.all.get(&number)?.activity;
+                let is_busy = activity.phase() != Phase::Idle;
+                let wait = ClientWait::of(activity, now).filter(|wait| {
+                    let is_as_queued = is_busy == position.is_busy && wait.since <= position.since;
+                    is_as_queued && wait.is_over(activity, now)
+                });
+                if let Some(wait) = wait {
+                    return Some((number, wait.why));
+                }
+                self.requeue(ConnectionId(number), now);
+            }
+            None
+        })
     }
 
-    /// Updates the queue position of a connection.
-    fn look(&mut self, id: ConnectionId, now: Instant) {
+    fn requeue(&mut self, id: ConnectionId, now: Instant) {
         let Some(slot) = self.all.get_mut(&id.0) else { return };
-        let since = Turn::of(&slot.activity, now).map_or(now, |turn| turn.since);
-        let position = Position { is_idle: slot.activity.phase() == Phase::Idle, since };
+        let since = ClientWait::of(&slot.activity, now).map_or(now, |wait| wait.since);
+        let position = Position { is_busy: slot.activity.phase() != Phase::Idle, since };
         if let Some(queue) = self.queues.get_mut(&slot.queue()) {
-            queue.remove(id.0, slot.position);
-            queue.insert(id.0, position);
+            queue.remove(&(slot.position, id.0));
+            queue.insert((position, id.0));
         }
         slot.position = position;
     }
 }
 
 impl Slot {
-    fn queue(&self) -> (Source, bool) {
-        (self.source, self.transport == Transport::Plain)
+    fn queue(&self) -> (Source, Transport) {
+        (self.source, self.transport)
     }
-}
-
-fn lock(slots: &Mutex<Slots>) -> MutexGuard<'_, Slots> {
-    slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

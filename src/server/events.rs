@@ -29,7 +29,7 @@ const LIFETIME: Duration = Duration::from_secs(300);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The stream of changes of what `stamp` returns.
-pub fn router<S, F>(stamp: F) -> Router
+pub(crate) fn router<S, F>(stamp: F) -> Router
 where
     S: PartialEq + Send + 'static,
     F: Fn() -> S + Clone + Send + Sync + 'static,
@@ -37,9 +37,9 @@ where
     let places = Arc::new(Semaphore::new(MAX_STREAMS));
     let events = async move || match Arc::clone(&places).try_acquire_owned() {
         Ok(place) => response(changes(stamp.clone(), place)),
-        Err(_) => answer::soon(format!("too many live pages: the limit is {MAX_STREAMS}\n")),
+        Err(_) => answer::retry_later(format!("too many live pages: the limit is {MAX_STREAMS}\n")),
     };
-    Router::new().route(PATH, get(events).fallback(answer::only_read))
+    Router::new().route(PATH, get(events).fallback(answer::method_not_allowed))
 }
 
 fn response(changes: impl Stream<Item = ()> + Send + 'static) -> Response {

@@ -29,20 +29,17 @@ const LOCALHOST: &str = "localhost";
 /// Suffixes of a cluster's services. Such names cannot be registered.
 const OF_SERVICES: [&str; 2] = [".svc", ".svc.cluster.local"];
 
-/// Names of a listener.
 #[derive(Debug, Clone)]
-pub struct KnownHosts(BTreeSet<String>);
+pub(crate) struct KnownHosts(BTreeSet<String>);
 
 /// Reasons for refusing a request by its host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnknownHost {
-    /// The request has no `Host` header.
+pub(crate) enum UnknownHost {
     #[error("the request has no Host header")]
     Missing,
     /// The request has several `Host` headers, or a malformed one.
     #[error("the request's Host header is malformed")]
     Malformed,
-    /// The host is not a name of this listener.
     #[error("Host {} is not a name of this listener", quoted(.0))]
     Unknown(String),
 }
@@ -50,8 +47,7 @@ pub enum UnknownHost {
 impl KnownHosts {
     /// Names of this machine by its hostname, and `further` ones. All addresses, `localhost` and the names of a
     /// cluster's services are always known.
-    #[must_use]
-    pub fn new(machine: Option<String>, further: &[Host]) -> Self {
+    pub(crate) fn new(machine: Option<String>, further: &[Host]) -> Self {
         let machine = machine.and_then(|name| name.parse().ok());
         let mut names = BTreeSet::from([LOCALHOST.to_owned()]);
         if let Some(Host::Name(name)) = machine {
@@ -66,9 +62,9 @@ impl KnownHosts {
     }
 
     /// Checks every host in a request.
-    fn judge(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), UnknownHost> {
+    fn check(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), UnknownHost> {
         if let Some(authority) = uri.authority() {
-            self.judge_authority(authority)?;
+            self.check_authority(authority)?;
         }
         let mut values = headers.get_all(HOST).iter();
         match (values.next(), values.next()) {
@@ -78,13 +74,13 @@ impl KnownHosts {
             (Some(value), None) if value.is_empty() => Err(UnknownHost::Missing),
             (Some(value), None) => {
                 let authority = Authority::try_from(value.as_bytes());
-                self.judge_authority(&authority.map_err(|_| UnknownHost::Malformed)?)
+                self.check_authority(&authority.map_err(|_| UnknownHost::Malformed)?)
             }
             (Some(_), Some(_)) => Err(UnknownHost::Malformed),
         }
     }
 
-    fn judge_authority(&self, authority: &Authority) -> Result<(), UnknownHost> {
+    fn check_authority(&self, authority: &Authority) -> Result<(), UnknownHost> {
         let host = authority.host();
         // User information is not allowed in a request.
         let port = authority.as_str().strip_prefix(host);
@@ -129,8 +125,8 @@ pub(super) async fn check_host(
     request: Request,
     next: Next,
 ) -> Response {
-    let judged = check.known.judge(request.version(), request.uri(), request.headers());
-    let Err(error) = judged else { return next.run(request).await };
+    let checked = check.known.check(request.version(), request.uri(), request.headers());
+    let Err(error) = checked else { return next.run(request).await };
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address);
     if let Some(peer) = peer.filter(|peer| check.refused.may_log((*peer).into())) {
         tracing::warn!(
@@ -156,12 +152,12 @@ mod tests {
         KnownHosts::new(Some("Node-1.cluster.example".to_owned()), &further)
     }
 
-    fn judge(version: Version, target: &str, hosts: &[&[u8]]) -> Result<(), UnknownHost> {
+    fn check(version: Version, target: &str, hosts: &[&[u8]]) -> Result<(), UnknownHost> {
         let mut headers = HeaderMap::new();
         for host in hosts {
             headers.append(HOST, HeaderValue::from_bytes(host).unwrap());
         }
-        known().judge(version, &target.parse().unwrap(), &headers)
+        known().check(version, &target.parse().unwrap(), &headers)
     }
 
     #[test]
@@ -181,7 +177,7 @@ mod tests {
             "metrics.openshift-machine-config-operator.svc:9623",
             "metrics.openshift-machine-config-operator.svc.cluster.local",
         ] {
-            assert_eq!(judge(Version::HTTP_11, "/", &[host.as_bytes()]), Ok(()), "{host}");
+            assert_eq!(check(Version::HTTP_11, "/", &[host.as_bytes()]), Ok(()), "{host}");
         }
         for host in [
             "evil.example",
@@ -200,8 +196,8 @@ mod tests {
             "2130706433",
             "0x7f.0.0.1",
         ] {
-            let judged = judge(Version::HTTP_11, "/", &[host.as_bytes()]);
-            assert!(matches!(judged, Err(UnknownHost::Unknown(_))), "{host}: {judged:?}");
+            let checked = check(Version::HTTP_11, "/", &[host.as_bytes()]);
+            assert!(matches!(checked, Err(UnknownHost::Unknown(_))), "{host}: {checked:?}");
         }
     }
 
@@ -219,19 +215,19 @@ mod tests {
             b"\xff\xfe",
             b":8797",
         ] {
-            let judged = judge(Version::HTTP_11, "/", &[host]);
-            assert_eq!(judged, Err(UnknownHost::Malformed), "{}", host.escape_ascii());
+            let checked = check(Version::HTTP_11, "/", &[host]);
+            assert_eq!(checked, Err(UnknownHost::Malformed), "{}", host.escape_ascii());
         }
-        assert_eq!(judge(Version::HTTP_11, "/", &[]), Err(UnknownHost::Missing));
-        assert_eq!(judge(Version::HTTP_11, "/", &[b""]), Err(UnknownHost::Missing));
-        assert_eq!(judge(Version::HTTP_10, "/", &[]), Ok(()));
-        let twice = judge(Version::HTTP_11, "/", &[b"localhost", b"evil.example"]);
+        assert_eq!(check(Version::HTTP_11, "/", &[]), Err(UnknownHost::Missing));
+        assert_eq!(check(Version::HTTP_11, "/", &[b""]), Err(UnknownHost::Missing));
+        assert_eq!(check(Version::HTTP_10, "/", &[]), Ok(()));
+        let twice = check(Version::HTTP_11, "/", &[b"localhost", b"evil.example"]);
         assert_eq!(twice, Err(UnknownHost::Malformed));
         let unknown = Err(UnknownHost::Unknown("evil.example".to_owned()));
-        assert_eq!(judge(Version::HTTP_10, "/", &[b"evil.example"]), unknown);
+        assert_eq!(check(Version::HTTP_10, "/", &[b"evil.example"]), unknown);
         let absolute = "http://evil.example:8797/api/v1/overview";
-        assert_eq!(judge(Version::HTTP_11, absolute, &[b"localhost"]), unknown);
-        assert_eq!(judge(Version::HTTP_11, "http://localhost/", &[b"evil.example"]), unknown);
-        assert_eq!(judge(Version::HTTP_11, "http://[::1]:8797/", &[b"localhost"]), Ok(()));
+        assert_eq!(check(Version::HTTP_11, absolute, &[b"localhost"]), unknown);
+        assert_eq!(check(Version::HTTP_11, "http://localhost/", &[b"evil.example"]), unknown);
+        assert_eq!(check(Version::HTTP_11, "http://[::1]:8797/", &[b"localhost"]), Ok(()));
     }
 }

@@ -31,21 +31,21 @@ impl MachineRequest {
     }
 
     /// The response, which records when it was taken whole.
-    pub(super) fn following(self, response: Response) -> Response {
-        response.map(|body| Body::new(FollowedBody { body, machine: Some(self) }))
+    pub(super) fn track(self, response: Response) -> Response {
+        response.map(|body| Body::new(DeliveredBody { body, machine: Some(self) }))
     }
 }
 
 /// Body of an answer to a machine. It counts as taken whole when its last piece is handed to the connection: a client
 /// that loses the rest on the way asks again.
 #[derive(Debug)]
-struct FollowedBody {
+struct DeliveredBody {
     body: Body,
     /// The machine, until the body has ended.
     machine: Option<MachineRequest>,
 }
 
-impl http_body::Body for FollowedBody {
+impl http_body::Body for DeliveredBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -1,8 +1,9 @@
 //! Listeners, connections and HTTP.
 //!
 //! ```text
-//! accept ── connection_limiter ── timeout_stream ── proxy_protocol ── turn_stream ── TLS ── HTTP/1.1 ── layers ── auth ── machines ── Answers
-//! listener.rs                                                        connection.rs            layers.rs auth.rs machines.rs
+//! accept ── connection_limiter ── timeout_stream ── proxy_protocol ── handshake ── HTTP/1.1 ── layers ── machines ── Answers
+//! listener.rs                                                      handshake.rs connection.rs   │    machines.rs
+//!                                                                                               ├─ auth.rs
 //!                                                                                hosts.rs ─┬─ renderings.rs ── administrators
 //!                                                                                          └─ events.rs
 //! ```
@@ -14,33 +15,34 @@
 //! good on anything else. Temporary causes are 5xx.
 
 mod activity;
-pub mod administrators;
+pub(crate) mod administrators;
 #[cfg(test)]
 mod allocations;
 mod answer;
 pub mod auth;
-pub mod connection;
-pub mod connection_limiter;
-pub mod events;
-pub mod hosts;
+mod connection;
+mod connection_limiter;
+pub(crate) mod events;
+mod handshake;
+pub(crate) mod hosts;
 mod layers;
 mod limits;
-pub mod listener;
+pub(crate) mod listener;
 mod machine_request;
 pub mod machines;
 mod node_failure;
 mod outcome;
 mod pool_name;
 pub mod proxy_protocol;
-pub mod readiness;
+pub(crate) mod readiness;
 mod renderings;
 mod send_buffer_limit;
 mod source_buckets;
+pub mod state;
 mod timeout_stream;
 mod tracked_body;
-mod turn_stream;
 mod turns;
 
-pub use crate::server::limits::{ConnectionLimits, Limits};
-pub use crate::server::listener::{Listener, Serving};
-pub use crate::server::proxy_protocol::Balancers;
+pub(crate) use crate::server::limits::{ConnectionLimits, Limits};
+pub(crate) use crate::server::listener::{Listener, Serving};
+pub(crate) use crate::server::proxy_protocol::Balancers;

@@ -6,23 +6,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
 use http::header::{ALLOW, AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use model::escape::{NAME, cut_escaped};
-use model::ledger::{FailureReport, Ledger};
+use model::ledger::FailureReport;
 use time::OffsetDateTime;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::answer::text;
-use super::auth::{Authorizer, CHALLENGE};
+use super::auth::CHALLENGE;
 use super::connection::Peer;
 use super::source_buckets::SourceBuckets;
-use crate::serving::answers::Answers;
-use crate::telemetry::Metrics;
+use super::state::Machines;
 
 /// Maximum size of a report in bytes.
 const MAX_REPORT: usize = 16 << 10;
@@ -38,46 +38,33 @@ const LOGGED: usize = 512;
 const UNKNOWN: &str =
     "no config was given to this address within a day, and no token opens the pool\n";
 
-/// Reports that were received lately, by source.
-#[derive(Debug)]
-pub(super) struct NodeFailures(SourceBuckets);
+/// State of the route, with the reports that were received lately by source.
+type ReportState = State<(Arc<Machines>, Arc<SourceBuckets>)>;
 
-impl Default for NodeFailures {
-    fn default() -> Self {
-        Self(SourceBuckets::new(BURST, REFILL))
-    }
-}
-
-/// State of the route.
-#[derive(Debug, Clone)]
-pub(super) struct ReportState {
-    pub(super) answers: Arc<Answers>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) ledger: Ledger,
-    pub(super) auth: Arc<Authorizer>,
-    /// Receiver of the reports.
-    pub(super) reports: mpsc::Sender<FailureReport>,
-    pub(super) received: Arc<NodeFailures>,
+/// The route of reports.
+pub(super) fn router(machines: Arc<Machines>) -> Router {
+    let received = Arc::new(SourceBuckets::new(BURST, REFILL));
+    let route = post(report).fallback(method_not_allowed);
+    Router::new().route("/v1/node-failure", route).with_state((machines, received))
 }
 
 /// The answer to another method.
-pub(super) async fn only_post() -> Response {
+async fn method_not_allowed() -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "POST")]).into_response()
 }
 
 /// Takes a report.
-pub(super) async fn report(State(state): State<ReportState>, request: Request) -> Response {
-    let ReportState { ledger, auth, received, .. } = &state;
+async fn report(State((machines, received)): ReportState, request: Request) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return refuse(StatusCode::UNAUTHORIZED, UNKNOWN);
     };
     let (source, now) = (peer.address.into(), Instant::now());
-    if received.0.are_used_up(source, now) {
+    if received.is_exhausted(source, now) {
         return refuse(StatusCode::TOO_MANY_REQUESTS, "too many reports from this address\n");
     }
-    received.0.count(source, now);
+    received.count(source, now);
     let now = OffsetDateTime::now_utc();
-    let was_served = ledger.was_served(peer.address.ip(), now);
+    let was_served = machines.ledger.was_served(peer.address.ip(), now);
     if !was_served && !request.headers().contains_key(AUTHORIZATION) {
         return refuse(StatusCode::UNAUTHORIZED, UNKNOWN);
     }
@@ -93,18 +80,19 @@ pub(super) async fn report(State(state): State<ReportState>, request: Request) -
         Ok(report) => report,
         Err(error) => return refuse(StatusCode::BAD_REQUEST, &format!("no report: {error}\n")),
     };
-    let is_proven = || auth.judge(&report.pool, peer, &parts.headers).is_proven();
+    let is_proven = || machines.auth.evaluate(&report.pool, peer, &parts.headers).is_proven();
     if !was_served && !is_proven() {
         return refuse(StatusCode::UNAUTHORIZED, UNKNOWN);
     }
-    note(&state, peer, report, now);
+    record(&machines, peer, report, now);
     StatusCode::ACCEPTED.into_response()
 }
 
-fn note(state: &ReportState, peer: Peer, report: FailureReport, now: OffsetDateTime) {
+fn record(machines: &Machines, peer: Peer, report: FailureReport, now: OffsetDateTime) {
+    let Machines { answers, metrics, ledger, reports, .. } = machines;
     let address = peer.address.ip();
-    state.ledger.failed(address, &report, now);
-    state.metrics.node_failed(state.answers.label(&report.pool), &report.stage);
+    ledger.failed(address, &report, now);
+    metrics.node_failed(answers.label(&report.pool), &report.stage);
     let short = |text: &str, most| cut_escaped(text, most);
     tracing::warn!(
         pool = short(&report.pool, NAME),
@@ -117,7 +105,9 @@ fn note(state: &ReportState, peer: Peer, report: FailureReport, now: OffsetDateT
         "a machine reports that its first boot failed"
     );
     // While earlier ones wait for the API server, this one has no Event.
-    let _ = state.reports.try_send(report);
+    if let Some(reports) = reports {
+        let _ = reports.try_send(report);
+    }
 }
 
 fn refuse(status: StatusCode, line: &str) -> Response {

@@ -29,17 +29,16 @@ const LONGEST_BLOCK: usize = 4 << 10;
 
 /// Networks of balancers, whose connections begin with a header.
 #[derive(Debug, Clone, Default)]
-pub struct Balancers(Vec<Network>);
+pub(crate) struct Balancers(Vec<Network>);
 
 impl Balancers {
     /// Sets the networks of balancers.
-    pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
+    pub(crate) fn new(networks: impl IntoIterator<Item = Network>) -> Self {
         Self(networks.into_iter().collect())
     }
 
     /// Returns `true` if a connection from this address is a balancer's.
-    #[must_use]
-    pub fn contain(&self, address: IpAddr) -> bool {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
     }
 }
@@ -61,12 +60,10 @@ pub enum Progress {
 /// Reasons why a header is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
-    /// The bytes are no header.
     #[error("the connection does not begin with a PROXY header")]
     Absent,
     #[error("the PROXY header is malformed")]
     Malformed,
-    /// The header is longer than the maximum.
     #[error("the PROXY header is too long")]
     TooLong,
     /// The connection ended, or the header came too late.
@@ -75,9 +72,7 @@ pub enum HeaderError {
 }
 
 impl HeaderError {
-    /// Value of the label in metrics.
-    #[must_use]
-    pub fn label(&self) -> &'static str {
+    pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Absent => "absent",
             Self::Malformed => "malformed",
@@ -115,14 +110,14 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, HeaderError> {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(is, should)| is == should);
     match bytes {
         [] => Ok(Progress::Missing(SHORTEST)),
-        _ if begins(SIGNATURE) => binary(bytes),
-        _ if begins(WORD) => text(bytes),
+        _ if begins(SIGNATURE) => parse_version_2(bytes),
+        _ if begins(WORD) => parse_version_1(bytes),
         _ => Err(HeaderError::Absent),
     }
 }
 
 /// Parses version 1: `PROXY TCP4 SOURCE DESTINATION PORT PORT`, or TCP6, or UNKNOWN and anything.
-fn text(bytes: &[u8]) -> Result<Progress, HeaderError> {
+fn parse_version_1(bytes: &[u8]) -> Result<Progress, HeaderError> {
     let seen = &bytes[..bytes.len().min(LONGEST_LINE)];
     let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
         let least = if seen.ends_with(b"\r") { 1 } else { 2 };
@@ -158,7 +153,7 @@ fn address(family: &str, address: &str, port: &str) -> Result<SocketAddr, Header
 }
 
 /// Parses version 2: the signature, version and command, family, the length of the rest, and the rest.
-fn binary(bytes: &[u8]) -> Result<Progress, HeaderError> {
+fn parse_version_2(bytes: &[u8]) -> Result<Progress, HeaderError> {
     let Some((head, rest)) = bytes.split_first_chunk::<16>() else {
         return Ok(Progress::Missing(16 - bytes.len()));
     };

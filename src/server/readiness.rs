@@ -12,25 +12,23 @@ use crate::telemetry::conditions::Status;
 
 /// Readiness with reasons, one line each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Readiness {
+pub(crate) struct Readiness {
     /// Reasons why the server is not ready.
-    pub not_ready: Vec<String>,
+    pub(crate) not_ready: Vec<String>,
     /// Other faults for administrators.
-    pub degraded: Vec<String>,
+    pub(crate) degraded: Vec<String>,
 }
 
 impl Readiness {
     /// Readiness of a process without answers, with all reasons.
-    #[must_use]
-    pub fn of_status(status: &Status) -> Self {
+    pub(crate) fn of_status(status: &Status) -> Self {
         let Status { out_of_service, not_ready, degraded } = status;
         let not_ready = [out_of_service.lines(), not_ready.lines()].concat();
         Self { not_ready, degraded: degraded.lines() }
     }
 
     /// Readiness of a server, with all reasons.
-    #[must_use]
-    pub fn of_server(status: &Status, answers: &Answers) -> Self {
+    pub(crate) fn of_server(status: &Status, answers: &Answers) -> Self {
         let Self { mut not_ready, mut degraded } = Self::of_status(status);
         not_ready.extend(answers.unready());
         degraded.extend(answers.exposed());
@@ -39,8 +37,7 @@ impl Readiness {
     }
 
     /// The same for unauthenticated clients.
-    #[must_use]
-    pub fn to_strangers(status: &Status, answers: &Answers) -> Self {
+    pub(crate) fn to_strangers(status: &Status, answers: &Answers) -> Self {
         let Status { out_of_service, not_ready, degraded } = status;
         let things = [out_of_service.things(), not_ready.things(), answers.unready_to_strangers()];
         Self { not_ready: things.concat(), degraded: degraded.things() }
@@ -48,8 +45,7 @@ impl Readiness {
 
     /// Readiness for balancers and kubelet: ready if the server can serve machines. A pool that does not render does not
     /// take the server out of service for the others.
-    #[must_use]
-    pub fn in_service(status: &Status, answers: &Answers) -> Self {
+    pub(crate) fn in_service(status: &Status, answers: &Answers) -> Self {
         let mut not_ready = status.out_of_service.things();
         if !answers.have_inputs() {
             not_ready.push(Refusal::NotRead.to_string());
@@ -58,14 +54,13 @@ impl Readiness {
     }
 
     /// The answer with all lines: 200, or 503 if the server is not ready.
-    #[must_use]
-    pub fn response(mut self) -> Response {
+    pub(crate) fn response(mut self) -> Response {
         let is_ready = self.not_ready.is_empty();
         self.not_ready.append(&mut self.degraded);
         let text: String = self.not_ready.into_iter().map(|line| line + "\n").collect();
         if is_ready {
             return answer::text(StatusCode::OK, text);
         }
-        answer::soon(text)
+        answer::retry_later(text)
     }
 }

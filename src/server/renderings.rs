@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,12 +15,14 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::response::Parts;
+use http::{Method, StatusCode};
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::{answer, events};
 use crate::serving::latest::Latest;
+use crate::sync::lock;
 
 /// Maximum size of all large answers together, in bytes.
 const MAX_BYTES: usize = 32 << 20;
@@ -41,8 +43,7 @@ struct SharedRenderings {
 
 #[derive(Debug)]
 struct Rendering {
-    status: StatusCode,
-    headers: HeaderMap,
+    head: Parts,
     length: usize,
     made: Instant,
     /// `None` after it was dropped.
@@ -60,14 +61,14 @@ pub(super) async fn share(
     }
     let latest = renderings.latest(&request.uri().to_string());
     let is_enough = |last: &Rendering| {
-        !last.has_ended() && renderings.is_full_of_young(last.length, Instant::now())
+        !last.has_ended() && renderings.would_evict_early(last.length, Instant::now())
     };
     let make = async || Rendering::of(next.run(request).await, Instant::now()).await;
     let rendering = latest.get_unless(is_enough, make).await;
     if rendering.has_ended() {
-        return answer::soon(format!("{Dropped}\n"));
+        return answer::retry_later(format!("{Dropped}\n"));
     }
-    renderings.keep(&rendering);
+    renderings.insert(&rendering);
     rendering.response()
 }
 
@@ -84,7 +85,7 @@ impl Renderings {
     }
 
     /// Returns `true` if another answer of this length would end one that was not readable for the minimum time.
-    fn is_full_of_young(&self, length: usize, now: Instant) -> bool {
+    fn would_evict_early(&self, length: usize, now: Instant) -> bool {
         let large: Vec<_> = lock(&self.0.large).iter().filter_map(Weak::upgrade).collect();
         let bytes: usize = large.iter().map(|it| it.length).sum();
         let oldest = large.first().map(|it| now.saturating_duration_since(it.made));
@@ -92,7 +93,7 @@ impl Renderings {
     }
 
     /// Counts a new answer, and drops the oldest if the limit is exceeded.
-    fn keep(&self, rendering: &Arc<Rendering>) {
+    fn insert(&self, rendering: &Arc<Rendering>) {
         if rendering.length <= PIECE {
             return;
         }
@@ -116,20 +117,15 @@ impl Renderings {
 impl Rendering {
     async fn of(response: Response, made: Instant) -> Self {
         let (head, body) = response.into_parts();
-        match to_bytes(body, usize::MAX).await {
-            Ok(body) => {
-                let (length, body) = (body.len(), Mutex::new(Some(body)));
-                Self { status: head.status, headers: head.headers, length, made, body }
-            }
+        let (head, body) = match to_bytes(body, usize::MAX).await {
+            Ok(body) => (head, body),
             // Bodies of pages come from memory.
             Err(error) => {
-                let text = format!("{error}\n");
-                let (head, _) =
-                    answer::text(StatusCode::INTERNAL_SERVER_ERROR, String::new()).into_parts();
-                let (length, body) = (text.len(), Mutex::new(Some(text.into())));
-                Self { status: head.status, headers: head.headers, length, made, body }
+                let empty = answer::text(StatusCode::INTERNAL_SERVER_ERROR, String::new());
+                (empty.into_parts().0, format!("{error}\n").into())
             }
-        }
+        };
+        Self { head, length: body.len(), made, body: Mutex::new(Some(body)) }
     }
 
     fn has_ended(&self) -> bool {
@@ -137,16 +133,13 @@ impl Rendering {
     }
 
     fn response(self: Arc<Self>) -> Response {
-        let (status, headers) = (self.status, self.headers.clone());
+        let head = self.head.clone();
         let body = if self.length <= PIECE {
             Body::from(lock(&self.body).clone().unwrap_or_default())
         } else {
             Body::new(RenderingBody { rendering: self, sent: 0 })
         };
-        let mut response = Response::new(body);
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
-        response
+        Response::from_parts(head, body)
     }
 }
 
@@ -194,10 +187,6 @@ impl http_body::Body for RenderingBody {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,18 +208,18 @@ mod tests {
         let mut kept = Vec::new();
         for _ in 0..3 {
             kept.push(rendering(LARGE, now).await);
-            renderings.keep(&kept[kept.len() - 1]);
+            renderings.insert(&kept[kept.len() - 1]);
             // Each time that it is shared.
-            renderings.keep(&kept[0]);
+            renderings.insert(&kept[0]);
         }
-        assert!(renderings.is_full_of_young(LARGE, now + TIME_TO_READ / 2));
-        assert!(!renderings.is_full_of_young(LARGE, now + TIME_TO_READ));
-        assert!(!renderings.is_full_of_young(LARGE / 2, now), "there is room for it");
+        assert!(renderings.would_evict_early(LARGE, now + TIME_TO_READ / 2));
+        assert!(!renderings.would_evict_early(LARGE, now + TIME_TO_READ));
+        assert!(!renderings.would_evict_early(LARGE / 2, now), "there is room for it");
         for it in &kept {
             assert_eq!(read(it).await, Ok(LARGE));
         }
         kept.push(rendering(LARGE, now).await);
-        renderings.keep(&kept[3]);
+        renderings.insert(&kept[3]);
         assert!(read(&kept[0]).await.unwrap_err().contains("not read in time"));
         assert!(kept[0].has_ended() && !kept[1].has_ended());
         for it in &kept[1..] {
@@ -239,12 +228,12 @@ mod tests {
         // Unused answers take no room, and one larger than the limit is sent.
         kept.truncate(1);
         let huge = rendering(MAX_BYTES + 1, now).await;
-        renderings.keep(&huge);
+        renderings.insert(&huge);
         assert_eq!(read(&huge).await, Ok(MAX_BYTES + 1));
         assert_eq!(lock(&renderings.0.large).len(), 1);
         for small in [0, 1, PIECE] {
             let small = rendering(small, now).await;
-            renderings.keep(&small);
+            renderings.insert(&small);
             assert_eq!(read(&small).await, Ok(small.length));
         }
         assert_eq!(lock(&renderings.0.large).len(), 1);

@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 use super::connection_limiter::{MemoryUse, Permit, Shed, Transport};
+use crate::sync::lock;
 use crate::telemetry::ConnectionMetrics;
 
 /// Maximum size of first answers that are sent at once, in KiB: 37 of 440 KB, 135 compact ones.
@@ -26,7 +27,7 @@ const ROOM: usize = 16 << 10;
 /// Size up to which all answers of a connection together are not counted.
 const SMALL: u64 = 16 << 10;
 /// Memory of a connection with and without TLS, once its client has sent something.
-const BEGUN: [u64; 2] = [24 << 10, 20 << 10];
+const ACTIVE: [u64; 2] = [24 << 10, 20 << 10];
 /// Maximum memory of TLS and HTTP for a large, incomplete handshake, or head and TLS record.
 const INCOMPLETE: u64 = 64 << 10;
 /// Send buffer of a bounded connection; the kernel doubles it for its own data.
@@ -43,7 +44,7 @@ const AHEAD_BOUNDED: u64 = 32 << 10;
 /// Maximum wait of a connection or an answer for memory.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Intervals between attempts: the first and the longest.
-const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(320)];
+const WAITS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(320)];
 
 /// Room for first answers that are sent at once, one semaphore permit for each KiB.
 #[derive(Debug, Clone)]
@@ -54,7 +55,7 @@ pub(super) struct SendBufferLimit(Arc<Semaphore>);
 pub(super) struct Allowance {
     room: SendBufferLimit,
     pub(super) permit: Permit,
-    activity: Activity,
+    pub(super) activity: Activity,
     metrics: ConnectionMetrics,
     /// Bytes that are counted for the connection without its answers.
     begun: AtomicU64,
@@ -95,16 +96,16 @@ impl Allowance {
 
     /// Counts the memory of a connection whose client has sent something. Waits for free memory, and fails after the
     /// maximum wait.
-    pub(super) async fn begin(&self, transport: Transport) -> Result<(), Shed> {
-        let begun = BEGUN[usize::from(transport == Transport::Plain)];
-        self.counted(patiently(|now| self.weigh(begun, 0, now)).await).map(|_| ())
+    pub(super) async fn reserve_connection(&self, transport: Transport) -> Result<(), Shed> {
+        let begun = ACTIVE[usize::from(transport == Transport::Plain)];
+        self.count_closed(retry(|now| self.set_memory(begun, 0, now)).await).map(|_| ())
     }
 
     /// Counts the memory of a larger handshake or head than machines send.
-    pub(super) fn keep_incomplete(&self) -> Result<(), Shed> {
+    pub(super) fn reserve_incomplete(&self) -> Result<(), Shed> {
         let begun = self.begun.load(Ordering::Relaxed) + INCOMPLETE;
         let answers = self.answers.load(Ordering::Relaxed);
-        self.counted(self.weigh(begun, answers, Instant::now())).map(|_| ())
+        self.count_closed(self.set_memory(begun, answers, Instant::now())).map(|_| ())
     }
 
     /// Number of bytes that may be encrypted ahead.
@@ -117,22 +118,22 @@ impl Allowance {
 
     /// Waits until an answer of so many bytes may be sent. Returns true if memory is scarce, and fails after the
     /// maximum wait.
-    pub(super) async fn answer(&self, bytes: u64) -> Result<bool, Shed> {
+    pub(super) async fn reserve_answer(&self, bytes: u64) -> Result<bool, Shed> {
         if self.activity.written().saturating_add(bytes) <= SMALL {
             return Ok(false);
         }
-        self.counted(patiently(|now| self.take(bytes, now)).await)
+        self.count_closed(retry(|now| self.try_reserve(bytes, now)).await)
     }
 
     /// Takes the memory for an answer that is sent at once, or else for one in parts.
-    fn take(&self, bytes: u64, now: Instant) -> Result<MemoryUse, Shed> {
+    fn try_reserve(&self, bytes: u64, now: Instant) -> Result<MemoryUse, Shed> {
         let begun = self.begun.load(Ordering::Relaxed);
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
         let is_first = self.activity.requests() == 1;
         let permit = is_first.then(|| Arc::clone(&self.room.0).try_acquire_many_owned(kib).ok());
-        let mut at_once = self.at_once.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at_once = lock(&self.at_once);
         if let Some(permit) = permit.flatten()
-            && let Ok(weighed) = self.weigh(begun, bytes, now)
+            && let Ok(weighed) = self.set_memory(begun, bytes, now)
         {
             *at_once = Some(permit);
             return Ok(weighed);
@@ -140,31 +141,27 @@ impl Allowance {
         self.is_bounded.store(true, Ordering::Relaxed);
         *at_once = None;
         let ahead = self.ahead.load(Ordering::Relaxed);
-        self.weigh(begun, ahead + BOUNDED, now)
+        self.set_memory(begun, ahead + BOUNDED, now)
     }
 
-    fn weigh(&self, begun: u64, answers: u64, now: Instant) -> Result<MemoryUse, Shed> {
-        let weighed = self.permit.weigh(begun + answers, now)?;
+    fn set_memory(&self, begun: u64, answers: u64, now: Instant) -> Result<MemoryUse, Shed> {
+        let weighed = self.permit.set_memory(begun + answers, now)?;
         self.begun.store(begun, Ordering::Relaxed);
         self.answers.store(answers, Ordering::Relaxed);
         Ok(weighed)
     }
 
     /// Counts closed connections. Returns true if memory is scarce.
-    fn counted(&self, weighed: Result<MemoryUse, Shed>) -> Result<bool, Shed> {
-        match weighed {
-            Ok(MemoryUse { shed, is_scarce }) => {
-                for shed in shed {
-                    self.metrics.shed(shed.label());
-                }
-                Ok(is_scarce)
-            }
+    fn count_closed(&self, weighed: Result<MemoryUse, Shed>) -> Result<bool, Shed> {
+        let shed = match &weighed {
+            Ok(MemoryUse { shed, .. }) => shed,
             // Ignition retries.
-            Err(shed) => {
-                self.metrics.shed(shed.label());
-                Err(shed)
-            }
+            Err(shed) => std::slice::from_ref(shed),
+        };
+        for shed in shed {
+            self.metrics.shed(shed.label());
         }
+        weighed.map(|weighed| weighed.is_scarce)
     }
 
     /// Returns `true` if the next writes must be bounded.
@@ -179,19 +176,19 @@ impl Allowance {
 }
 
 /// Bounds the kernel's receive buffers of a listener's connections.
-pub(super) fn bound_received(socket: &impl AsFd) -> io::Result<()> {
+pub(super) fn set_receive_buffer(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_recv_buffer_size(RECEIVE_BUFFER)
 }
 
 /// Bounds the kernel's send buffer for a client.
-pub(super) fn bound(socket: &impl AsFd) -> io::Result<()> {
+pub(super) fn set_send_buffer(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_send_buffer_size(SEND_BUFFER)
 }
 
 /// Requests memory until it is free, or the maximum wait is over.
-async fn patiently<T>(mut ask: impl FnMut(Instant) -> Result<T, Shed>) -> Result<T, Shed> {
+async fn retry<T>(mut ask: impl FnMut(Instant) -> Result<T, Shed>) -> Result<T, Shed> {
     let deadline = Instant::now() + TIMEOUT;
-    let [mut wait, longest] = LOOKS;
+    let [mut wait, longest] = WAITS;
     loop {
         let now = Instant::now();
         match ask(now) {
@@ -213,7 +210,7 @@ pub(super) fn has_unsent(socket: &impl AsFd) -> bool {
 }
 
 /// Discards the kernel's data when the socket is closed.
-pub(super) fn forget(socket: &impl AsFd) {
+pub(super) fn discard_on_close(socket: &impl AsFd) {
     let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }
 
@@ -233,7 +230,7 @@ mod tests {
         move || {
             let activity = Activity::new(Instant::now());
             let permit =
-                limiter.take(Source::Balancer, Transport::Tls, activity.clone(), Instant::now());
+                limiter.acquire(Source::Balancer, Transport::Tls, activity.clone(), Instant::now());
             activity.begin(Phase::Answer, Instant::now());
             activity.count_request();
             let metrics = ConnectionMetrics::default();
@@ -246,7 +243,7 @@ mod tests {
         let allowance = allowances(1 << 30);
         let begin = async |bytes| {
             let allowance = allowance();
-            allowance.answer(bytes).await.unwrap();
+            allowance.reserve_answer(bytes).await.unwrap();
             allowance
         };
         let mut answers = Vec::new();
@@ -261,7 +258,7 @@ mod tests {
         assert!(begin(1 << 40).await.is_bounded());
         // A second answer is bounded.
         smaller.activity.count_request();
-        smaller.answer(100_000).await.unwrap();
+        smaller.reserve_answer(100_000).await.unwrap();
         assert!(smaller.is_bounded());
     }
 
@@ -269,13 +266,13 @@ mod tests {
     async fn an_answer_waits_for_memory_and_in_the_end_its_client_comes_again() {
         let allowance = allowances(150 << 10);
         let (first, second) = (allowance(), allowance());
-        first.answer(100 << 10).await.unwrap();
-        assert_eq!(second.answer(100 << 10).await.unwrap_err(), Shed::Full);
+        first.reserve_answer(100 << 10).await.unwrap();
+        assert_eq!(second.reserve_answer(100 << 10).await.unwrap_err(), Shed::Full);
         let later = async {
             tokio::time::sleep(TIMEOUT / 2).await;
             drop(first);
         };
-        let (answered, ()) = tokio::join!(second.answer(100 << 10), later);
+        let (answered, ()) = tokio::join!(second.reserve_answer(100 << 10), later);
         assert!(answered.is_ok());
     }
 
@@ -283,23 +280,23 @@ mod tests {
     async fn a_client_that_begins_waits_for_memory_too() {
         let allowance = allowances(150 << 10);
         let (first, second) = (allowance(), allowance());
-        first.answer(140 << 10).await.unwrap();
+        first.reserve_answer(140 << 10).await.unwrap();
         let later = async {
             tokio::time::sleep(TIMEOUT / 2).await;
             drop(first);
         };
-        let (begun, ()) = tokio::join!(second.begin(Transport::Tls), later);
+        let (begun, ()) = tokio::join!(second.reserve_connection(Transport::Tls), later);
         assert_eq!(begun, Ok(()));
     }
 
     #[tokio::test]
     async fn what_is_kept_of_an_incomplete_head_is_counted_beside_answers() {
         let allowance = allowances(200 << 10)();
-        allowance.begin(Transport::Tls).await.unwrap();
-        allowance.keep_incomplete().unwrap();
-        allowance.answer(100 << 10).await.unwrap();
-        assert_eq!(allowance.keep_incomplete(), Err(Shed::Full));
-        assert_eq!(allowance.permit.weigh(201 << 10, Instant::now()).unwrap_err(), Shed::Full);
+        allowance.reserve_connection(Transport::Tls).await.unwrap();
+        allowance.reserve_incomplete().unwrap();
+        allowance.reserve_answer(100 << 10).await.unwrap();
+        assert_eq!(allowance.reserve_incomplete(), Err(Shed::Full));
+        assert_eq!(allowance.permit.set_memory(201 << 10, Instant::now()).unwrap_err(), Shed::Full);
     }
 
     #[test]
@@ -307,7 +304,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut socket, _) = listener.accept().unwrap();
-        bound(&socket).unwrap();
+        set_send_buffer(&socket).unwrap();
         socket.set_nonblocking(true).unwrap();
         socket.write_all(b"x").unwrap();
         assert!(!has_unsent(&socket));

@@ -1,13 +1,14 @@
 //! Counts events by source in buckets that refill, so that one source cannot cause too many.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use lru::LruCache;
 use tokio::time::Instant;
 
 use super::connection_limiter::Source;
+use crate::sync::lock;
 
 /// Number of sources that are remembered; the least recent one is dropped.
 const SOURCES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
@@ -33,13 +34,13 @@ impl SourceBuckets {
         Self { burst, refill, buckets: Mutex::new(LruCache::new(SOURCES)) }
     }
 
-    pub(super) fn are_used_up(&self, source: Source, now: Instant) -> bool {
-        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn is_exhausted(&self, source: Source, now: Instant) -> bool {
+        let buckets = lock(&self.buckets);
         buckets.peek(&source).is_some_and(|bucket| self.refilled(*bucket, now).used >= self.burst)
     }
 
     pub(super) fn count(&self, source: Source, now: Instant) {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&self.buckets);
         let bucket = buckets.get_or_insert_mut(source, || Bucket { used: 0, since: now });
         *bucket = self.refilled(*bucket, now);
         bucket.used = (bucket.used + 1).min(self.burst);
@@ -71,26 +72,26 @@ mod tests {
         let (bad, good) = (source("192.0.2.1:1"), source("192.0.2.2:1"));
         let start = Instant::now();
         for _ in 0..BURST {
-            assert!(!attempts.are_used_up(bad, start));
+            assert!(!attempts.is_exhausted(bad, start));
             attempts.count(bad, start);
         }
-        assert!(attempts.are_used_up(bad, start) && !attempts.are_used_up(good, start));
+        assert!(attempts.is_exhausted(bad, start) && !attempts.is_exhausted(good, start));
         let later = start + REFILL;
-        assert!(!attempts.are_used_up(bad, later));
+        assert!(!attempts.is_exhausted(bad, later));
         attempts.count(bad, later);
-        assert!(attempts.are_used_up(bad, later));
+        assert!(attempts.is_exhausted(bad, later));
         // Attempts without a token left do not extend the wait.
         for _ in 0..1_000 {
             attempts.count(bad, later);
         }
-        assert!(!attempts.are_used_up(bad, later + REFILL));
-        assert!(attempts.are_used_up(source("192.0.2.1:2"), later), "a port is no other source");
+        assert!(!attempts.is_exhausted(bad, later + REFILL));
+        assert!(attempts.is_exhausted(source("192.0.2.1:2"), later), "a port is no other source");
         let long_after = later + REFILL * (BURST + 1);
         for _ in 0..BURST {
-            assert!(!attempts.are_used_up(bad, long_after));
+            assert!(!attempts.is_exhausted(bad, long_after));
             attempts.count(bad, long_after);
         }
-        assert!(attempts.are_used_up(bad, long_after));
+        assert!(attempts.is_exhausted(bad, long_after));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-use super::activity::{Activity, Phase};
+use super::activity::Phase;
 use super::limits::Limits;
 use super::send_buffer_limit::{self, Allowance};
 
@@ -28,7 +28,6 @@ const LARGE: usize = 4 << 10;
 #[derive(Debug)]
 pub(super) struct TimeoutStream {
     stream: TcpStream,
-    activity: Activity,
     limits: Limits,
     /// Time of the client's last byte, or of the beginning of its phase.
     since: Instant,
@@ -42,21 +41,14 @@ pub(super) struct TimeoutStream {
     received: Option<usize>,
     is_bounded: bool,
     /// True if nothing more is sent, and the client has room for everything.
-    is_taken: bool,
+    is_drained: bool,
 }
 
 impl TimeoutStream {
-    /// Applies the limits to `stream`.
-    pub(super) fn new(
-        stream: TcpStream,
-        activity: Activity,
-        limits: Limits,
-        allowance: Arc<Allowance>,
-    ) -> Self {
+    pub(super) fn new(stream: TcpStream, limits: Limits, allowance: Arc<Allowance>) -> Self {
         Self {
             stream,
-            since: activity.opened(),
-            activity,
+            since: allowance.activity.opened(),
             limits,
             timed: Phase::Handshake,
             timer: None,
@@ -64,7 +56,7 @@ impl TimeoutStream {
             allowance,
             received: Some(0),
             is_bounded: false,
-            is_taken: false,
+            is_drained: false,
         }
     }
 
@@ -74,13 +66,13 @@ impl TimeoutStream {
         let mut first = [0];
         poll_fn(|context| match self.stream.poll_peek(context, &mut ReadBuf::new(&mut first)) {
             Poll::Ready(result) => Poll::Ready(result.map(|_| ())),
-            Poll::Pending => self.wait(context).map(Err),
+            Poll::Pending => self.poll_deadline(context).map(Err),
         })
         .await
     }
 
     /// Waits until the client has room for all of the kernel's data.
-    fn poll_taken(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_drained(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.allowance.is_small() {
             ready!(self.stream.poll_write_ready(context))?;
             let looked = self.stream.try_io(Interest::WRITABLE, || {
@@ -97,12 +89,12 @@ impl TimeoutStream {
         Poll::Ready(Ok(()))
     }
 
-    fn received(&mut self, bytes: usize) -> io::Result<()> {
-        match self.activity.phase() {
+    fn count_received(&mut self, bytes: usize) -> io::Result<()> {
+        match self.allowance.activity.phase() {
             // The first byte of a head starts its time; later ones do not extend it.
             Phase::FirstHead | Phase::Idle | Phase::Handed => {
                 self.since = Instant::now();
-                self.activity.begin(Phase::Head, self.since);
+                self.allowance.activity.begin(Phase::Head, self.since);
                 self.timed = Phase::Head;
                 self.received = self.received.map(|_| 0);
             }
@@ -112,14 +104,14 @@ impl TimeoutStream {
         self.received = self.received.map(|received| received + bytes);
         if self.received.is_some_and(|received| received > LARGE) {
             self.received = None;
-            self.allowance.keep_incomplete().map_err(|_| io::ErrorKind::OutOfMemory)?;
+            self.allowance.reserve_incomplete().map_err(|_| io::ErrorKind::OutOfMemory)?;
         }
         Ok(())
     }
 
     /// Waits until the limit is reached, and then fails.
-    fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        let phase = self.activity.phase();
+    pub(super) fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let phase = self.allowance.activity.phase();
         if self.timed != phase {
             self.timed = phase;
             self.since = Instant::now();
@@ -132,7 +124,7 @@ impl TimeoutStream {
             // The client need not act while its answer is made and written.
             Phase::Answer | Phase::Sending => return Poll::Pending,
         };
-        let oldest = self.activity.opened() + 2 * self.limits.age;
+        let oldest = self.allowance.activity.opened() + 2 * self.limits.age;
         let deadline = (self.since + limit).min(oldest);
         self.poll_until(deadline, context).map(|()| io::ErrorKind::TimedOut.into())
     }
@@ -150,7 +142,7 @@ impl TimeoutStream {
         timer.as_mut().poll(context)
     }
 
-    fn sent(
+    fn count_sent(
         &mut self,
         context: &mut Context<'_>,
         result: Poll<io::Result<usize>>,
@@ -158,8 +150,8 @@ impl TimeoutStream {
         match result {
             Poll::Ready(Ok(count)) => {
                 self.is_blocked = false;
-                if self.activity.phase() != Phase::Handshake {
-                    self.activity.write(count);
+                if self.allowance.activity.phase() != Phase::Handshake {
+                    self.allowance.activity.write(count);
                     self.since = Instant::now();
                 }
                 Poll::Ready(Ok(count))
@@ -167,32 +159,27 @@ impl TimeoutStream {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
                 self.is_blocked = true;
-                self.wait(context).map(Err)
+                self.poll_deadline(context).map(Err)
             }
         }
     }
 
-    fn sending(&mut self) -> io::Result<()> {
+    fn prepare_write(&mut self) -> io::Result<()> {
         if !self.is_bounded && self.allowance.is_bounded() {
-            send_buffer_limit::bound(&self.stream)?;
+            send_buffer_limit::set_send_buffer(&self.stream)?;
             self.is_bounded = true;
         }
         Ok(())
     }
-}
 
-impl TimeoutStream {
-    /// Waits until there is something to read, with the same limits as a read.
-    pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.stream.poll_read_ready(context) {
-            Poll::Ready(result) => Poll::Ready(result),
-            Poll::Pending => self.wait(context).map(Err),
-        }
-    }
-
-    /// Waits for an event that is not the client's; returns an error when its time is up.
-    pub(super) fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        self.wait(context)
+    /// Waits until something can be read, or written if that was not possible before, with the limits of a read.
+    pub(super) fn poll_progress(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let ready = if self.is_blocked {
+            self.stream.poll_write_ready(context)
+        } else {
+            self.stream.poll_read_ready(context)
+        };
+        if ready.is_pending() { self.poll_deadline(context).map(Err) } else { ready }
     }
 
     /// Returns `true` if the client has ended the connection, as far as it is known.
@@ -204,11 +191,11 @@ impl TimeoutStream {
 
 impl Drop for TimeoutStream {
     fn drop(&mut self) {
-        let is_taken = self.is_taken || self.allowance.is_small();
-        if self.activity.phase() == Phase::Sending
-            || !is_taken && send_buffer_limit::has_unsent(&self.stream)
+        let is_drained = self.is_drained || self.allowance.is_small();
+        if self.allowance.activity.phase() == Phase::Sending
+            || !is_drained && send_buffer_limit::has_unsent(&self.stream)
         {
-            send_buffer_limit::forget(&self.stream);
+            send_buffer_limit::discard_on_close(&self.stream);
         }
     }
 }
@@ -224,11 +211,11 @@ impl AsyncRead for TimeoutStream {
             Poll::Ready(result) => {
                 let bytes = buffer.filled().len() - before;
                 if bytes > 0 {
-                    self.received(bytes)?;
+                    self.count_received(bytes)?;
                 }
                 Poll::Ready(result)
             }
-            Poll::Pending => self.wait(context).map(Err),
+            Poll::Pending => self.poll_deadline(context).map(Err),
         }
     }
 }
@@ -239,9 +226,9 @@ impl AsyncWrite for TimeoutStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.sending()?;
+        self.prepare_write()?;
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.sent(context, result)
+        self.count_sent(context, result)
     }
 
     fn poll_write_vectored(
@@ -249,9 +236,9 @@ impl AsyncWrite for TimeoutStream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.sending()?;
+        self.prepare_write()?;
         let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.sent(context, result)
+        self.count_sent(context, result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -261,13 +248,13 @@ impl AsyncWrite for TimeoutStream {
     /// Called when all data was written.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-        if self.activity.phase() == Phase::Sending {
+        if self.allowance.activity.phase() == Phase::Sending {
             let now = Instant::now();
             if self.allowance.is_small() {
-                self.activity.begin(Phase::Idle, now);
+                self.allowance.activity.begin(Phase::Idle, now);
                 self.allowance.permit.idle(now);
             } else {
-                self.activity.begin(Phase::Handed, now);
+                self.allowance.activity.begin(Phase::Handed, now);
             }
         }
         Poll::Ready(Ok(()))
@@ -276,10 +263,10 @@ impl AsyncWrite for TimeoutStream {
     /// Waits until the client has room for the remaining data, which counts for this connection; after a close the
     /// kernel would hold it for minutes. The kernel reports it only for a connection that is not shut down.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.is_taken {
-            if let Poll::Ready(taken) = self.poll_taken(context) {
+        if !self.is_drained {
+            if let Poll::Ready(taken) = self.poll_drained(context) {
                 taken?;
-                self.is_taken = true;
+                self.is_drained = true;
             } else {
                 let deadline = self.since + self.limits.idle;
                 ready!(self.poll_until(deadline, context));

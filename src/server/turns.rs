@@ -8,11 +8,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
 
 use super::connection_limiter::{Group, Source};
+use crate::sync::lock;
 
 /// Number of connections before their first turn up to which the order does not matter, because all of them together
 /// take little time.
@@ -77,7 +78,7 @@ impl Turns {
     }
 
     /// A turn at once, if there are so few connections that the order does not matter.
-    pub(super) fn take(&self) -> Option<Turn> {
+    pub(super) fn try_acquire(&self) -> Option<Turn> {
         if self.0.arrivals.load(Ordering::Relaxed) > FEW {
             return None;
         }
@@ -93,7 +94,7 @@ impl Turns {
         let mut waiter = self.enqueue(source);
         // All ready connections enter before one is chosen: the runtime's own queue does not know sources.
         tokio::task::yield_now().await;
-        self.hand_out();
+        self.dispatch();
         (&mut waiter.turn).await.ok()
     }
 
@@ -108,7 +109,7 @@ impl Turns {
     }
 
     /// Gives the free turns to the next connections.
-    fn hand_out(&self) {
+    fn dispatch(&self) {
         loop {
             let mut queue = self.queue();
             if queue.free == 0 {
@@ -123,7 +124,7 @@ impl Turns {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.queue)
     }
 }
 
@@ -172,7 +173,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(turns) = self.0.take() {
             turns.queue().free += 1;
-            turns.hand_out();
+            turns.dispatch();
         }
     }
 }
@@ -258,8 +259,8 @@ mod tests {
     #[tokio::test]
     async fn whoever_leaves_holds_up_nobody() {
         let turns = Turns::new(1);
-        let first = turns.take().unwrap();
-        assert!(turns.take().is_none(), "there is one");
+        let first = turns.try_acquire().unwrap();
+        assert!(turns.try_acquire().is_none(), "there is one");
         let wait = |last| tokio::spawn(turns.clone().wait(source(last)));
         let (gone, left) = (wait(1), wait(2));
         let stays = wait(1);
@@ -277,7 +278,7 @@ mod tests {
         let turn = tokio::time::timeout(Duration::from_secs(10), stays).await.unwrap();
         drop(turn.unwrap().unwrap());
         // A turn that came just when its connection ended.
-        let turn = turns.take();
+        let turn = turns.try_acquire();
         let late = turns.enqueue(source(3));
         drop(turn);
         drop(late);
@@ -290,8 +291,8 @@ mod tests {
     fn where_many_arrive_all_of_them_queue() {
         let turns = Turns::new(2);
         let mut arrivals: Vec<_> = (0..=FEW).map(|_| turns.arrive()).collect();
-        assert!(turns.take().is_none());
+        assert!(turns.try_acquire().is_none());
         arrivals.pop();
-        assert!(turns.take().is_some());
+        assert!(turns.try_acquire().is_some());
     }
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::source::{Group, Source};
 
-/// Number of connections and their memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) connections: usize,
@@ -38,8 +37,7 @@ impl Shares {
         });
     }
 
-    /// Changes the memory of a connection.
-    pub(super) fn weigh(&mut self, source: Source, before: u64, after: u64) {
+    pub(super) fn set_memory(&mut self, source: Source, before: u64, after: u64) {
         self.change(source, |share| share.bytes = share.bytes - before + after);
     }
 
@@ -69,11 +67,11 @@ impl Shares {
     }
 
     /// The sources of a group: those of its heaviest part first, recursively.
-    pub(super) fn heaviest(&self, group: Group) -> Box<dyn Iterator<Item = Source> + '_> {
+    pub(super) fn by_memory(&self, group: Group) -> Box<dyn Iterator<Item = Source> + '_> {
         if let Group::Source(source) = group {
             return Box::new(std::iter::once(source));
         }
         let parts = self.parts.get(&group).into_iter().flatten().rev();
-        Box::new(parts.flat_map(|(_, part)| self.heaviest(*part)))
+        Box::new(parts.flat_map(|(_, part)| self.by_memory(*part)))
     }
 }

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Port of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Transport {
     Tls,
     /// Port without TLS.
     Plain,
@@ -12,7 +12,7 @@ pub enum Transport {
 
 /// Clients that count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
+pub(crate) enum Source {
     /// An IPv4 address, also if it is mapped to IPv6.
     V4(Ipv4Addr),
     /// The /64 network of an IPv6 address: a host usually has a whole network.

@@ -37,7 +37,7 @@ fn taken(limiter: &ConnectionLimiter) -> usize {
 #[test]
 fn the_longest_idle_one_goes_first_and_none_that_is_answered() {
     let limiter = limiter(4, None);
-    let take = |(activity, now)| limiter.take(source(1), Transport::Tls, activity, now);
+    let take = |(activity, now)| limiter.acquire(source(1), Transport::Tls, activity, now);
     let held: Vec<_> =
         [at(Phase::Answer, 90), at(Phase::Idle, 1), at(Phase::Idle, 0), at(Phase::Head, 60)]
             .into_iter()
@@ -63,7 +63,7 @@ fn the_longest_idle_one_goes_first_and_none_that_is_answered() {
 fn nobody_loses_a_handshake_or_a_head_younger_than_3_s() {
     for phase in [Phase::Handshake, Phase::FirstHead, Phase::Head] {
         let limiter = limiter(1, None);
-        let take = |(activity, now)| limiter.take(source(1), Transport::Tls, activity, now);
+        let take = |(activity, now)| limiter.acquire(source(1), Transport::Tls, activity, now);
         let young = take(at(phase, 2)).unwrap();
         assert_eq!(take(at(Phase::Answer, 0)).unwrap_err(), Shed::Full, "{phase:?}");
         drop(young);
@@ -83,7 +83,7 @@ fn who_takes_an_answer_slower_than_a_machine_loses_it() {
         (taking(50, 5_000), false),
     ] {
         let limiter = limiter(1, None);
-        let take = |(activity, now)| limiter.take(source(1), Transport::Tls, activity, now);
+        let take = |(activity, now)| limiter.acquire(source(1), Transport::Tls, activity, now);
         let _held = take(activity).unwrap();
         let expected = if goes { Ok(Some(Shed::Unread)) } else { Err(Shed::Full) };
         assert_eq!(take(at(Phase::Answer, 0)).map(|(_, shed)| shed), expected);
@@ -93,7 +93,7 @@ fn who_takes_an_answer_slower_than_a_machine_loses_it() {
 #[test]
 fn what_the_kernel_has_for_a_client_is_given_time_as_well() {
     let limiter = limiter(1, None);
-    let take = |(activity, now)| limiter.take(source(1), Transport::Tls, activity, now);
+    let take = |(activity, now)| limiter.acquire(source(1), Transport::Tls, activity, now);
     let (activity, now) = at(Phase::Answer, 10);
     activity.answer(440 << 10);
     activity.begin(Phase::Handed, now);
@@ -108,7 +108,7 @@ fn a_source_keeps_nobody_else_out() {
     let limiter = limiter(10, Some(2));
     let take = |last, phase| {
         let (activity, now) = at(phase, 1);
-        limiter.take(source(last), Transport::Tls, activity, now)
+        limiter.acquire(source(last), Transport::Tls, activity, now)
     };
     let greedy: Vec<_> = (0..20).filter_map(|_| take(1, Phase::Idle).ok()).collect();
     assert_eq!(taken(&limiter), 2);
@@ -124,7 +124,7 @@ fn a_dozen_sources_that_take_all_they_can_leave_room_for_a_dozen_more() {
     let limiter = limiter(1_000, Some(1_000));
     let take = |last| {
         let (activity, now) = at(Phase::Answer, 0);
-        limiter.take(source(last), Transport::Tls, activity, now)
+        limiter.acquire(source(last), Transport::Tls, activity, now)
     };
     let mut held = Vec::new();
     for round in 0..1_000 {
@@ -142,7 +142,7 @@ fn networks_of_56_and_48_bits_are_no_more_than_one_source() {
         let limiter = limiter(100, Some(100));
         let take = |source| {
             let (activity, now) = at(Phase::Answer, 0);
-            limiter.take(source, Transport::Tls, activity, now)
+            limiter.acquire(source, Transport::Tls, activity, now)
         };
         let network: u128 = 0x2001_0db8_0000_0000;
         let held: Vec<_> =
@@ -158,11 +158,11 @@ fn the_source_with_most_memory_loses_a_connection() {
     let limiter = ConnectionLimiter::new(ConnectionLimits { all: 3, source: None, bytes: 1 << 20 });
     let take = |last, phase, seconds| {
         let (activity, now) = at(phase, seconds);
-        limiter.take(source(last), Transport::Tls, activity, now).unwrap()
+        limiter.acquire(source(last), Transport::Tls, activity, now).unwrap()
     };
     let old = take(1, Phase::Head, 90);
     let heavy = take(2, Phase::Head, 10);
-    heavy.0.weigh(100 << 10, Instant::now()).unwrap();
+    heavy.0.set_memory(100 << 10, Instant::now()).unwrap();
     let _third = take(3, Phase::Head, 50);
     assert_eq!(take(4, Phase::Answer, 0).1, Some(Shed::Silent));
     let slots = lock(&limiter.slots);
@@ -175,18 +175,19 @@ fn memory_is_shared_as_places_are() {
     let limiter =
         ConnectionLimiter::new(ConnectionLimits { all: 100, source: Some(100), bytes: 1 << 20 });
     let now = Instant::now() + Duration::from_secs(100);
-    let take =
-        |last| limiter.take(source(last), Transport::Tls, at(Phase::Answer, 0).0, now).unwrap().0;
+    let take = |last| {
+        limiter.acquire(source(last), Transport::Tls, at(Phase::Answer, 0).0, now).unwrap().0
+    };
     let greedy: Vec<_> = (0..20).map(|_| take(1)).collect();
-    let had = greedy.iter().filter(|permit| permit.weigh(100 << 10, now).is_ok()).count();
+    let had = greedy.iter().filter(|permit| permit.set_memory(100 << 10, now).is_ok()).count();
     assert!((5..=6).contains(&had), "{had}");
     // Another one gets as much as is free then, and the first no more of it.
     let other = take(2);
-    assert!(other.weigh(200 << 10, now).unwrap().is_scarce);
-    assert_eq!(greedy[19].weigh(100 << 10, now).unwrap_err(), Shed::SourceFull);
+    assert!(other.set_memory(200 << 10, now).unwrap().is_scarce);
+    assert_eq!(greedy[19].set_memory(100 << 10, now).unwrap_err(), Shed::SourceFull);
     drop(greedy);
-    assert!(!other.weigh(300 << 10, now).unwrap().is_scarce);
-    assert_eq!(other.weigh(2 << 20, now).unwrap_err(), Shed::Full);
+    assert!(!other.set_memory(300 << 10, now).unwrap().is_scarce);
+    assert_eq!(other.set_memory(2 << 20, now).unwrap_err(), Shed::Full);
     drop(other);
     assert_eq!(lock(&limiter.slots).shares.of(Group::Everyone), shares::Share::default());
 }
@@ -196,7 +197,7 @@ fn the_port_without_tls_leaves_a_quarter() {
     let limiter = limiter(8, None);
     let take = |transport| {
         let (activity, now) = at(Phase::Answer, 1);
-        limiter.take(source(1), transport, activity, now)
+        limiter.acquire(source(1), transport, activity, now)
     };
     let plain: Vec<_> = (0..6).map(|_| take(Transport::Plain).unwrap()).collect();
     assert_eq!(take(Transport::Plain).unwrap_err(), Shed::Full);
@@ -220,23 +221,23 @@ fn what_a_balancer_connects_is_counted_for_the_client_behind_it() {
     let limiter = limiter(10, Some(2));
     let take = |phase, source| {
         let (activity, now) = at(phase, 10);
-        limiter.take(source, Transport::Tls, activity, now)
+        limiter.acquire(source, Transport::Tls, activity, now)
     };
     let now = Instant::now() + Duration::from_secs(200);
     let connected: Vec<_> =
         (0..5).map(|_| take(Phase::Handshake, Source::Balancer).unwrap()).collect();
     assert!(connected.iter().all(|(_, shed)| shed.is_none()), "balancers have no share");
     let [first, second, third, fourth, _own] = &connected[..] else { panic!("five") };
-    assert_eq!(first.0.pass_to(source(1), now), Ok(None));
-    assert_eq!(second.0.pass_to(source(1), now), Ok(None));
-    assert_eq!(third.0.pass_to(source(1), now), Ok(Some(Shed::Silent)), "its own goes");
-    assert_eq!(fourth.0.pass_to(source(2), now), Ok(None), "others keep theirs");
+    assert_eq!(first.0.reassign(source(1), now), Ok(None));
+    assert_eq!(second.0.reassign(source(1), now), Ok(None));
+    assert_eq!(third.0.reassign(source(1), now), Ok(Some(Shed::Silent)), "its own goes");
+    assert_eq!(fourth.0.reassign(source(2), now), Ok(None), "others keep theirs");
     assert_eq!(taken(&limiter), 4);
     // A direct connection has the same source.
     let (direct, shed) = take(Phase::Answer, source(1)).unwrap();
     assert_eq!(shed, Some(Shed::Silent));
     // A permit that was withdrawn meanwhile is not taken again.
-    assert_eq!(first.0.pass_to(source(3), now), Ok(None));
+    assert_eq!(first.0.reassign(source(3), now), Ok(None));
     assert_eq!(taken(&limiter), 4);
     drop((connected, direct));
     assert_eq!(taken(&limiter), 0);
@@ -247,10 +248,10 @@ fn a_client_with_all_it_may_have_gets_no_more_through_a_balancer() {
     let limiter = limiter(10, Some(1));
     let take = |phase, source| {
         let (activity, now) = at(phase, 1);
-        limiter.take(source, Transport::Tls, activity, now).unwrap().0
+        limiter.acquire(source, Transport::Tls, activity, now).unwrap().0
     };
     let (_busy, behind) = (take(Phase::Answer, source(1)), take(Phase::Answer, Source::Balancer));
-    assert_eq!(behind.pass_to(source(1), Instant::now()), Err(Shed::SourceFull));
+    assert_eq!(behind.reassign(source(1), Instant::now()), Err(Shed::SourceFull));
     assert_eq!(taken(&limiter), 2);
 }
 
@@ -259,12 +260,12 @@ async fn whoever_loses_a_place_after_it_was_passed_on_is_ended() {
     let limiter = limiter(1, None);
     let (activity, now) = at(Phase::Idle, 1);
     let (permit, _) =
-        limiter.take(Source::Balancer, Transport::Tls, activity.clone(), now).unwrap();
-    permit.pass_to(source(1), now).unwrap();
+        limiter.acquire(Source::Balancer, Transport::Tls, activity.clone(), now).unwrap();
+    permit.reassign(source(1), now).unwrap();
     // The task is named by an earlier number.
     let task = tokio::spawn(std::future::pending::<()>());
-    limiter.served_by(permit.id(), task.abort_handle());
-    let (_second, shed) = limiter.take(source(2), Transport::Tls, activity, now).unwrap();
+    limiter.set_task(permit.id(), task.abort_handle());
+    let (_second, shed) = limiter.acquire(source(2), Transport::Tls, activity, now).unwrap();
     assert_eq!(shed, Some(Shed::Idle));
     assert!(task.await.unwrap_err().is_cancelled());
 }
@@ -272,17 +273,17 @@ async fn whoever_loses_a_place_after_it_was_passed_on_is_ended() {
 #[tokio::test]
 async fn whoever_loses_a_place_is_ended() {
     let limiter = limiter(1, None);
-    let take = |last, (activity, now)| limiter.take(source(last), Transport::Tls, activity, now);
+    let take = |last, (activity, now)| limiter.acquire(source(last), Transport::Tls, activity, now);
     let (permit, _) = take(1, at(Phase::Idle, 1)).unwrap();
     let id = permit.id();
     let task = tokio::spawn(std::future::pending::<()>());
-    limiter.served_by(id, task.abort_handle());
+    limiter.set_task(id, task.abort_handle());
     let (_second, shed) = take(2, at(Phase::Answer, 1)).unwrap();
     assert_eq!(shed, Some(Shed::Idle));
     assert!(task.await.unwrap_err().is_cancelled());
     // Also where its permit is gone before it begins.
     let task = tokio::spawn(std::future::pending::<()>());
-    limiter.served_by(id, task.abort_handle());
+    limiter.set_task(id, task.abort_handle());
     assert!(task.await.unwrap_err().is_cancelled());
 }
 
@@ -325,12 +326,12 @@ fn by_looking_at_each(slots: &Slots, now: Instant) -> Option<Instant> {
     let waiting = |source: Source, transport: Transport| {
         let slots =
             slots.all.values().filter(move |it| it.source == source && it.transport == transport);
-        let turns = slots.filter_map(move |slot| {
-            let turn = Turn::of(&slot.activity, now)?;
+        let waits = slots.filter_map(move |slot| {
+            let wait = ClientWait::of(&slot.activity, now)?;
             let is_idle = slot.activity.phase() == Phase::Idle;
-            turn.is_over(&slot.activity, now).then_some((!is_idle, turn.since))
+            wait.is_over(&slot.activity, now).then_some((!is_idle, wait.since))
         });
-        turns.min()
+        waits.min()
     };
     let mut sources: Vec<(u64, Group, Source)> = Vec::new();
     for slot in slots.all.values() {
@@ -362,7 +363,7 @@ proptest! {
                     if is_plain && lock(&limiter.slots).plain >= 9 {
                         continue;
                     }
-                    match limiter.take(source(last), transport, activity.clone(), now) {
+                    match limiter.acquire(source(last), transport, activity.clone(), now) {
                         Ok((permit, shed)) => {
                             held.push((permit, activity));
                             prop_assert_eq!(shed.is_some(), is_full);
@@ -371,7 +372,7 @@ proptest! {
                                 let gone: Vec<_> =
                                     before.iter().filter(|(it, _)| !slots.all.contains_key(it)).collect();
                                 prop_assert_eq!(gone.len(), 1);
-                                let since = Turn::of(gone[0].1, now).map(|turn| turn.since);
+                                let since = ClientWait::of(gone[0].1, now).map(|wait| wait.since);
                                 prop_assert_eq!(expected, since);
                                 prop_assert!(shed < Shed::SourceFull);
                             }
@@ -397,7 +398,7 @@ proptest! {
                 }
                 Step::Weigh { connection, kib } => {
                     if let Some((permit, _)) = held.get(connection) {
-                        let _ = permit.weigh(kib << 10, now);
+                        let _ = permit.set_memory(kib << 10, now);
                     }
                 }
                 Step::End { connection } => {

@@ -14,7 +14,7 @@ const SLOWEST: u64 = 64 << 10;
 
 /// Reasons for closing a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Shed {
+pub(crate) enum Shed {
     /// The connection waited longest for its client's next request.
     Idle,
     /// The connection waited longest for its client's first request.
@@ -28,9 +28,7 @@ pub enum Shed {
 }
 
 impl Shed {
-    /// Value of the label in metrics.
-    #[must_use]
-    pub fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Self::SourceFull => "source_full",
             Self::Full => "full",
@@ -43,12 +41,12 @@ impl Shed {
 
 /// Time since which a connection waits for its client, with the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Turn {
+pub(super) struct ClientWait {
     pub(super) since: Instant,
     pub(super) why: Shed,
 }
 
-impl Turn {
+impl ClientWait {
     /// Computes the wait, `None` while the client waits for the server. An answer gives the client time: the wait
     /// begins when the slowest machine would have received it.
     ///

@@ -1,0 +1,29 @@
+//! State that all routes for machines share.
+
+use std::sync::Arc;
+
+use model::ledger::{FailureReport, Ledger};
+use tokio::sync::mpsc;
+
+use super::auth::Authorizer;
+use crate::serving::answers::Answers;
+use crate::serving::live_reads::LiveReads;
+use crate::serving::named_machines::NamedMachines;
+use crate::telemetry::Metrics;
+use crate::telemetry::conditions::Status;
+
+/// State of the routes for machines.
+#[derive(Debug)]
+pub struct Machines {
+    pub answers: Arc<Answers>,
+    pub named: NamedMachines,
+    /// Bound for the age of what is served, if there is one.
+    pub live_reads: Option<LiveReads>,
+    pub metrics: Arc<Metrics>,
+    /// Conditions for readiness, such as a faulty serving certificate.
+    pub status: Status,
+    pub ledger: Ledger,
+    pub auth: Authorizer,
+    /// Receiver of reports of failed first boots; `None` if machines cannot send any.
+    pub reports: Option<mpsc::Sender<FailureReport>>,
+}
