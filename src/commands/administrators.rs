@@ -12,7 +12,7 @@ use crate::flags::LISTENING;
 use crate::server::administrators::{self, protected};
 use crate::server::hosts::KnownHosts;
 use crate::server::readiness::Readiness;
-use crate::server::{Limits, Listener, Serving};
+use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::telemetry::ConnectionMetrics;
 use crate::telemetry::conditions::Status;
 
@@ -74,6 +74,7 @@ impl AdministratorsAddress {
     pub(super) fn serving(&self, pages: Router, connections: ConnectionMetrics) -> Serving {
         let machine = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let pages = protected(pages, KnownHosts::new(machine, &self.names));
-        Serving::new(pages, Limits::of_administrators(), connections)
+        let limits = Limits::of_administrators();
+        Serving::new(pages, limits, connections, None, Balancers::default())
     }
 }

@@ -289,9 +289,8 @@ async fn until_stopped(
 /// Serves machines, once it listens.
 fn serving(machines: Machines, limits: Limits, balancers: Balancers) -> Serving {
     let (connections, ledger) = (machines.metrics.connections.clone(), machines.ledger.clone());
-    Serving::new(machines::router(Arc::new(machines)), limits, connections)
-        .with_ledger(ledger)
-        .with_balancers(balancers)
+    let router = machines::router(Arc::new(machines));
+    Serving::new(router, limits, connections, Some(ledger), balancers)
 }
 
 fn pages(
@@ -331,7 +330,7 @@ fn bind(
     let bind = |flag, port, tls| {
         let address = SocketAddr::new(address, port);
         Listener::bind(address, tls)
-            .and_then(|listener| Ok((listener.port()?, listener)))
+            .and_then(|listener| Ok((listener.address()?.port(), listener)))
             .map_err(|error| cannot_listen(flag, address, &error))
     };
     let (secure, listener) = bind("--secure-port", listen.secure_port, Some(Arc::clone(tls)))?;

@@ -69,7 +69,9 @@ impl Activity {
     }
 
     pub(crate) fn begin(&self, phase: Phase, now: Instant) {
-        self.0.since.store(self.milliseconds(now), Ordering::Relaxed);
+        let since = now.saturating_duration_since(self.0.opened).as_millis();
+        // An overflow takes half a billion years.
+        self.0.since.store(since.try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
         self.0.phase.store(phase as u8, Ordering::Relaxed);
     }
 
@@ -117,11 +119,5 @@ impl Activity {
 
     pub(crate) fn opened(&self) -> Instant {
         self.0.opened
-    }
-
-    fn milliseconds(&self, now: Instant) -> u64 {
-        let since = now.saturating_duration_since(self.0.opened).as_millis();
-        // An overflow takes half a billion years.
-        u64::try_from(since).unwrap_or(u64::MAX)
     }
 }

@@ -1,5 +1,7 @@
 //! Pages for administrators, probes and Prometheus, on a separate listener.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse as _, Response};
@@ -11,9 +13,10 @@ use http::header::{
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::answer;
-use super::hosts::{HostCheck, KnownHosts, check_host};
+use super::hosts::{KnownHosts, check_host};
 use super::readiness::Readiness;
 use super::renderings::{Renderings, share};
+use crate::telemetry::LogRateLimiter;
 
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -41,7 +44,8 @@ where
 
 /// Protects pages: requests must use a name of this listener, and other sites can neither show nor embed them.
 pub(crate) fn protected(pages: Router, hosts: KnownHosts) -> Router {
-    let check = from_fn_with_state(HostCheck::new(hosts), check_host);
+    let log = Arc::new(LogRateLimiter::new("requests for unknown hosts"));
+    let check = from_fn_with_state((Arc::new(hosts), log), check_host);
     let share = from_fn_with_state(Renderings::default(), share);
     pages.layer(share).layer(check).layer(map_response(with_headers))
 }

@@ -18,7 +18,7 @@ use serde_json::json;
 use super::auth::Authorizer;
 use super::machines::router;
 use super::state::Machines;
-use super::{Limits, Listener, Serving};
+use super::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::answers::tests::inputs;
 use crate::serving::named_machines::NamedMachines;
@@ -89,8 +89,8 @@ fn serve() -> (Serving, Machine) {
     };
     let connections = metrics.connections.clone();
     let ledger = machines.ledger.clone();
-    let serving = Serving::new(router(Arc::new(machines)), Limits::default(), connections);
-    let serving = serving.with_ledger(ledger);
+    let (router, limits) = (router(Arc::new(machines)), Limits::default());
+    let serving = Serving::new(router, limits, connections, Some(ledger), Balancers::default());
     serving.listen(listener);
 
     let mut roots = RootCertStore::empty();

@@ -227,7 +227,7 @@ impl Requester {
                 true
             });
         activity.answer(size(&response).unwrap_or_default());
-        let mut response = response.map(|body| TrackedBody::new(body, activity));
+        let mut response = response.map(|body| TrackedBody { body, activity });
         if is_last || is_scarce {
             response.headers_mut().insert(CONNECTION, CLOSE);
         }

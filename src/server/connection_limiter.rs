@@ -79,15 +79,12 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Permit {
     limiter: ConnectionLimiter,
-    id: ConnectionId,
+    pub(super) id: ConnectionId,
 }
 
 /// Number of a permit, for code that does not hold it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionId(u64);
-
-/// A permit, with the reason why another connection was closed for it, if one was.
-pub(crate) type Permitted = (Permit, Option<Shed>);
 
 /// Result of counting more or fewer bytes for a connection.
 #[derive(Debug)]
@@ -103,14 +100,14 @@ impl ConnectionLimiter {
         Self { limits, slots: Arc::default() }
     }
 
-    /// Grants a permit to a new connection; closes another one if necessary.
+    /// Grants a permit to a new connection; closes another one if necessary, and returns the reason.
     pub(crate) fn acquire(
         &self,
         source: Source,
         transport: Transport,
         activity: Activity,
         now: Instant,
-    ) -> Result<Permitted, Shed> {
+    ) -> Result<(Permit, Option<Shed>), Shed> {
         let mut slots = lock(&self.slots);
         let most_plain = self.limits.all - self.limits.all / 4;
         let crowded = self.exhausted_group(&slots, source, 1, SILENT);
@@ -165,10 +162,6 @@ impl ConnectionLimiter {
 }
 
 impl Permit {
-    pub(crate) fn id(&self) -> ConnectionId {
-        self.id
-    }
-
     /// Counts the connection for this source from here on, if necessary in place of another one of the source, and
     /// returns the reason why that one was closed. An error means that the source has its maximum.
     pub(crate) fn reassign(&self, source: Source, now: Instant) -> Result<Option<Shed>, Shed> {

@@ -105,30 +105,16 @@ impl KnownHosts {
     }
 }
 
-/// Known names of a listener, with the log of refused requests.
-#[derive(Debug, Clone)]
-pub(super) struct HostCheck {
-    known: Arc<KnownHosts>,
-    refused: Arc<LogRateLimiter<Source>>,
-}
-
-impl HostCheck {
-    pub(super) fn new(known: KnownHosts) -> Self {
-        let refused = LogRateLimiter::new("requests for unknown hosts");
-        Self { known: Arc::new(known), refused: Arc::new(refused) }
-    }
-}
-
-/// Passes on requests with a known host.
+/// Passes on requests with a known host, and logs others.
 pub(super) async fn check_host(
-    State(check): State<HostCheck>,
+    State((known, log)): State<(Arc<KnownHosts>, Arc<LogRateLimiter<Source>>)>,
     request: Request,
     next: Next,
 ) -> Response {
-    let checked = check.known.check(request.version(), request.uri(), request.headers());
+    let checked = known.check(request.version(), request.uri(), request.headers());
     let Err(error) = checked else { return next.run(request).await };
     let peer = request.extensions().get::<Peer>().map(|peer| peer.address);
-    if let Some(peer) = peer.filter(|peer| check.refused.may_log((*peer).into())) {
+    if let Some(peer) = peer.filter(|peer| log.may_log((*peer).into())) {
         tracing::warn!(
             %peer,
             %error,

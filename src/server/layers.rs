@@ -25,6 +25,7 @@ use super::answer;
 use super::auth::CHALLENGE;
 use super::connection::Peer;
 use super::connection_limiter::{Source, Transport};
+use super::machine_request::MachineRequest;
 use super::outcome::{Outcome, Refused};
 use super::pool_name::PoolName;
 use super::state::Machines;
@@ -57,8 +58,8 @@ pub(super) async fn authorize(
     let is_get = request.method() == Method::GET;
     let mut verdict = auth.evaluate(&pool, peer, request.headers());
     let machine = auth.machine(&verdict);
-    if let Some(machine) = &machine
-        && let Err(refusal) = machine.check().await
+    if let Some(MachineRequest { tokens, name }) = &machine
+        && let Err(refusal) = tokens.check(name).await
     {
         verdict.judged = Err(refusal);
         auth.attempts.count(peer.address.into(), Instant::now());
@@ -72,7 +73,7 @@ pub(super) async fn authorize(
         let given = next.run(request).await;
         response = match machine.filter(|_| is_get && given.status().is_success()) {
             None => Some(given),
-            Some(machine) => match machine.begin(peer.address.ip()).await {
+            Some(machine) => match machine.tokens.begin(&machine.name, peer.address.ip()).await {
                 Ok(()) => Some(machine.track(given)),
                 Err(refusal) => {
                     verdict.judged = Err(refusal);

@@ -60,10 +60,6 @@ impl Listener {
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
-
-    pub(crate) fn port(&self) -> io::Result<u16> {
-        Ok(self.socket.local_addr()?.port())
-    }
 }
 
 /// All addresses of the machine: IPv6 and IPv4 through one socket, or IPv4 if the kernel has no IPv6.
@@ -89,8 +85,15 @@ pub(crate) fn processors() -> usize {
 }
 
 impl Serving {
-    /// Creates a server without listeners.
-    pub(crate) fn new(router: Router, limits: Limits, metrics: ConnectionMetrics) -> Self {
+    /// Creates a server without listeners. It expects PROXY headers from `balancers`, and records failed handshakes in
+    /// `ledger`.
+    pub(crate) fn new(
+        router: Router,
+        limits: Limits,
+        metrics: ConnectionMetrics,
+        ledger: Option<Ledger>,
+        balancers: Balancers,
+    ) -> Self {
         Self {
             context: Context {
                 router,
@@ -100,25 +103,13 @@ impl Serving {
                 room: SendBufferLimit::new(),
                 failures: Arc::new(LogRateLimiter::new("TLS handshakes that failed")),
                 unnamed: Arc::new(LogRateLimiter::new("balancers' connections without a client")),
-                ledger: None,
+                ledger,
                 stop: CancellationToken::new(),
             },
             limiter: ConnectionLimiter::new(limits.connections),
-            balancers: Balancers::default(),
+            balancers,
             tasks: TaskTracker::new(),
         }
-    }
-
-    /// Records failed handshakes in `ledger`.
-    pub(crate) fn with_ledger(mut self, ledger: Ledger) -> Self {
-        self.context.ledger = Some(ledger);
-        self
-    }
-
-    /// Expects PROXY headers from these balancers.
-    pub(crate) fn with_balancers(mut self, balancers: Balancers) -> Self {
-        self.balancers = balancers;
-        self
     }
 
     /// Serves on `listener` from here on.
@@ -184,7 +175,7 @@ impl Serving {
 
     fn serve(&self, stream: TcpStream, caller: Caller, tls: Option<Arc<ServerConfig>>) {
         let context = self.context.clone();
-        let id = caller.allowance.permit.id();
+        let id = caller.allowance.permit.id;
         let task = self.tasks.spawn(async move {
             let _open = context.metrics.opened();
             connection::serve(stream, caller, tls, context).await;

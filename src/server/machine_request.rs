@@ -1,6 +1,5 @@
 //! A request with the token of a single machine.
 
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,7 +8,6 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use model::access::Refusal;
 
 use crate::serving::named_machines::UsedTokens;
 
@@ -20,16 +18,6 @@ pub(super) struct MachineRequest {
 }
 
 impl MachineRequest {
-    /// Checks that the token is open.
-    pub(super) async fn check(&self) -> Result<(), Refusal> {
-        self.tokens.check(&self.name).await
-    }
-
-    /// Records that an answer begins for `address`, stored before it returns.
-    pub(super) async fn begin(&self, address: IpAddr) -> Result<(), Refusal> {
-        self.tokens.begin(&self.name, address).await
-    }
-
     /// The response, which records when it was taken whole.
     pub(super) fn track(self, response: Response) -> Response {
         response.map(|body| Body::new(DeliveredBody { body, machine: Some(self) }))

@@ -181,11 +181,10 @@ fn parse_version_2(bytes: &[u8]) -> Result<Progress, HeaderError> {
             _ => return Err(HeaderError::Malformed),
         },
         0x21 => {
-            let (addresses, rest) =
-                block.split_first_chunk::<32>().ok_or(HeaderError::Malformed)?;
-            let (ports, _) = rest.split_first_chunk::<4>().ok_or(HeaderError::Malformed)?;
-            let (source, _) = addresses.split_first_chunk::<16>().ok_or(HeaderError::Malformed)?;
-            let port = u16::from_be_bytes([ports[0], ports[1]]);
+            let (source, rest) = block.split_first_chunk::<16>().ok_or(HeaderError::Malformed)?;
+            // The destination, and both ports.
+            let [.., high, low, _, _] = rest.first_chunk::<20>().ok_or(HeaderError::Malformed)?;
+            let port = u16::from_be_bytes([*high, *low]);
             Some(canonical((Ipv6Addr::from(*source), port).into()))
         }
         _ => return Err(HeaderError::Malformed),

@@ -13,14 +13,8 @@ use super::activity::{Activity, Phase};
 /// A body. When it is dropped, the client must receive the rest of the answer.
 #[derive(Debug)]
 pub(super) struct TrackedBody {
-    body: Body,
-    activity: Activity,
-}
-
-impl TrackedBody {
-    pub(super) fn new(body: Body, activity: Activity) -> Self {
-        Self { body, activity }
-    }
+    pub(super) body: Body,
+    pub(super) activity: Activity,
 }
 
 impl Drop for TrackedBody {

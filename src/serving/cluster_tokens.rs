@@ -25,7 +25,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::cluster_use::ClusterUse;
-use super::token_set::{Entry, TokenSet, UsedToken, shared_note};
+use super::token_set::{Entry, TokenSet, UsedToken, known_machine, shared_note};
 use crate::source::cluster::{MachineRecords, RecordError};
 use crate::sync::lock;
 use crate::telemetry::Reporting;
@@ -83,12 +83,6 @@ enum RecordOutcome {
     Later,
 }
 
-impl std::fmt::Debug for ClusterTokens {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClusterTokens").finish_non_exhaustive()
-    }
-}
-
 impl ClusterTokens {
     /// Creates an empty set, whose uses are written to `records`.
     pub(crate) fn new(
@@ -143,7 +137,7 @@ impl ClusterTokens {
 
     fn revoke(&self, name: &Arc<str>, known: &ClusterUse) {
         let mut revoked = lock(&self.revoked);
-        let machine = known.machine(name, None, true);
+        let machine = known_machine(name, &known.pool, None, true);
         revoked.retain(|(hash, _)| *hash != known.token);
         revoked.push_back((known.token, machine));
         let over = revoked.len().saturating_sub(MAX_REVOKED);
@@ -159,7 +153,7 @@ impl ClusterTokens {
             // Without a readable object its restrictions are unknown. With another pool the token is about to be replaced.
             let is_revoked =
                 used.is_deleted() || object.is_none_or(|object| object.spec.pool != used.pool);
-            known.push((used.token, used.machine(name, object.map(|it| &**it), is_revoked)));
+            known.push((used.token, known_machine(name, &used.pool, object, is_revoked)));
         }
         known.into_iter().collect()
     }

@@ -5,10 +5,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use model::access::TokenHash;
-use model::access::machine::{
-    KnownMachine, MachineState, MachineStatus, RecordedUse, Usage, Window,
-};
-use model::objects::FirstBootMachine;
+use model::access::machine::{MachineState, MachineStatus, RecordedUse, Usage, Window};
 use time::{Duration, OffsetDateTime};
 
 /// Minimum time between two records that only differ in the last answer. A machine that never takes one whole asks more
@@ -121,22 +118,6 @@ impl ClusterUse {
             let window = Duration::try_from(window.0).unwrap_or(Duration::MAX);
             time - recorded.last >= window
         })
-    }
-
-    /// The machine for the access policy.
-    pub(super) fn machine(
-        &self,
-        name: &Arc<str>,
-        object: Option<&FirstBootMachine>,
-        is_revoked: bool,
-    ) -> KnownMachine {
-        KnownMachine {
-            name: Arc::clone(name),
-            pool: self.pool.clone(),
-            networks: object.map(|it| it.spec.networks.clone()).unwrap_or_default(),
-            is_revoked,
-            needs_approval: object.is_some_and(FirstBootMachine::needs_approval),
-        }
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::access::machine::KnownMachine;
 use model::access::{KnownMachines, MachineToken};
 use model::objects::FirstBootMachine;
 use pki::Host;
@@ -12,6 +11,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::machine_tokens::MachineTokens;
+use super::token_set::known_machine;
 use crate::files::watch::WatchedListing;
 use crate::store::machine_files::{StoredMachines, WantedMachine};
 use crate::store::state_directory::StateDirectory;
@@ -213,13 +213,7 @@ impl MachineKeeper {
             let Some(token) = self.tokens.get(&name) else { continue };
             let MachineToken { pool, earlier, revoked, .. } = &token;
             let object = machines.get(&*name);
-            let machine = |is_revoked| KnownMachine {
-                name: Arc::clone(&name),
-                pool: pool.clone(),
-                networks: object.map(|it| it.spec.networks.clone()).unwrap_or_default(),
-                is_revoked,
-                needs_approval: object.is_some_and(|it| it.needs_approval()),
-            };
+            let machine = |is_revoked| known_machine(&name, pool, object, is_revoked);
             known.extend(earlier.iter().map(|hash| (*hash, machine(true))));
             let is_revoked = revoked.is_some() || object.is_none();
             known.push((token.token.hash(), machine(is_revoked)));

@@ -43,12 +43,6 @@ impl UsedToken for MachineToken {
     }
 }
 
-impl std::fmt::Debug for MachineTokens {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MachineTokens").finish_non_exhaustive()
-    }
-}
-
 impl MachineTokens {
     /// Creates an empty set, whose uses are stored in `state`.
     pub(crate) fn new(

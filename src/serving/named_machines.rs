@@ -20,12 +20,18 @@ pub struct NamedMachines {
 }
 
 /// Tokens of machines with their use, by where it is stored.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum UsedTokens {
     /// In a state directory.
     Directory(Arc<MachineTokens>),
     /// In the objects of a cluster.
     Cluster(Arc<ClusterTokens>),
+}
+
+impl std::fmt::Debug for UsedTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UsedTokens").finish_non_exhaustive()
+    }
 }
 
 impl UsedTokens {

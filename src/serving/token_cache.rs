@@ -1,7 +1,6 @@
 //! Caches the records of tokens on disk, so that a server can start and decide on access while the API server is
 //! unavailable.
 
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use model::access::Records;
@@ -26,7 +25,12 @@ impl TokenCache {
     /// The last state, `None` if there is none, or it is unreadable.
     pub(crate) fn load(&self) -> Option<Records> {
         let path = self.path();
-        let reported = |error: &dyn Display| {
+        let records = match bounded::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            Err(error) => Err(error.to_string()),
+            Ok(json) => Records::read(&json).map_err(|error| error.to_string()),
+        };
+        let warn = |error: &String| {
             tracing::warn!(
                 path = %path.display(),
                 %error,
@@ -34,15 +38,7 @@ impl TokenCache {
                 "cannot read the cached tokens"
             );
         };
-        let json = match bounded::read(&path) {
-            Ok(json) => json,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-            Err(error) => {
-                reported(&error);
-                return None;
-            }
-        };
-        Records::read(&json).inspect_err(|error| reported(error)).ok()
+        records.inspect_err(warn).ok()
     }
 
     /// Writes each newest state until the sender is gone.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use model::access::machine::{ClockReading, Stage, Usage, Window};
+use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, Window};
+use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;
 
@@ -122,6 +123,22 @@ impl<T, W: Default> Entry<T, W> {
 
     pub(super) fn token(&self) -> MutexGuard<'_, T> {
         lock(&self.token)
+    }
+}
+
+/// A machine for the access policy, with the restrictions of its object.
+pub(super) fn known_machine(
+    name: &Arc<str>,
+    pool: &str,
+    object: Option<&Arc<FirstBootMachine>>,
+    is_revoked: bool,
+) -> KnownMachine {
+    KnownMachine {
+        name: Arc::clone(name),
+        pool: pool.to_owned(),
+        networks: object.map(|it| it.spec.networks.clone()).unwrap_or_default(),
+        is_revoked,
+        needs_approval: object.is_some_and(|it| it.needs_approval()),
     }
 }
 

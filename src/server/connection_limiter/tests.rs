@@ -264,7 +264,7 @@ async fn whoever_loses_a_place_after_it_was_passed_on_is_ended() {
     permit.reassign(source(1), now).unwrap();
     // The task is named by an earlier number.
     let task = tokio::spawn(std::future::pending::<()>());
-    limiter.set_task(permit.id(), task.abort_handle());
+    limiter.set_task(permit.id, task.abort_handle());
     let (_second, shed) = limiter.acquire(source(2), Transport::Tls, activity, now).unwrap();
     assert_eq!(shed, Some(Shed::Idle));
     assert!(task.await.unwrap_err().is_cancelled());
@@ -275,7 +275,7 @@ async fn whoever_loses_a_place_is_ended() {
     let limiter = limiter(1, None);
     let take = |last, (activity, now)| limiter.acquire(source(last), Transport::Tls, activity, now);
     let (permit, _) = take(1, at(Phase::Idle, 1)).unwrap();
-    let id = permit.id();
+    let id = permit.id;
     let task = tokio::spawn(std::future::pending::<()>());
     limiter.set_task(id, task.abort_handle());
     let (_second, shed) = take(2, at(Phase::Answer, 1)).unwrap();

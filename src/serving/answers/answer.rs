@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use data_encoding::HEXLOWER;
 use http::header::InvalidHeaderValue;
 use http::{HeaderName, HeaderValue};
-use ignition::SpecVersion;
+use ignition::{Form, SpecVersion};
 use model::objects::FirstBootMachine;
 use model::refusal::RefusalCode;
 use model::render::{MergeBase, PoolInputs, SelectError};
@@ -13,7 +13,6 @@ use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 
 use super::segments::Segments;
-use super::variant::Variant;
 
 /// A config in one spec and form, ready to send.
 #[derive(Debug, Clone)]
@@ -34,6 +33,26 @@ pub(crate) struct Answer {
     pub(crate) requests: Counter,
     /// The config that overlays of machines are merged into.
     pub(super) base: Arc<OverlayBase>,
+}
+
+/// Version and form of an answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Variant {
+    pub(super) version: SpecVersion,
+    pub(super) form: Form,
+}
+
+impl Variant {
+    pub(super) const COUNT: usize = SpecVersion::ALL.len() * Form::ALL.len();
+
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let forms = |version| Form::ALL.map(|form| Self { version, form });
+        SpecVersion::ALL.into_iter().flat_map(forms)
+    }
+
+    pub(super) fn index(self) -> usize {
+        self.version.index() * Form::ALL.len() + self.form.index()
+    }
 }
 
 /// The inputs of an answer, and what is prepared of them when the first machine with an overlay asks.

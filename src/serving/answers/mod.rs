@@ -8,7 +8,6 @@
 mod answer;
 mod pool;
 mod segments;
-mod variant;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,9 +22,9 @@ use ignition::{Form, SpecVersion};
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
 use model::render::{self, CompressedContents, ExposedPlaces, SelectError};
 
+use self::answer::Variant;
 use self::pool::Pool;
 pub(crate) use self::pool::{PoolConfigs, PoolState};
-use self::variant::Variant;
 use crate::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
 

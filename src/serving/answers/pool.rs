@@ -10,9 +10,8 @@ use ignition::{Form, SpecVersion};
 use model::render::{self, CompressedContents, PoolInputs, SelectError};
 use tokio::sync::OnceCell;
 
-use super::answer::{Answer, OverlayBase, Refusal, etag};
+use super::answer::{Answer, OverlayBase, Refusal, Variant, etag};
 use super::segments::SharedSegments;
-use super::variant::Variant;
 use crate::telemetry::{Metrics, PoolLabel};
 
 pub(super) type Outcome = Result<Arc<Answer>, Refusal>;
