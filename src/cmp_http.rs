@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use cmp::{Client, Transport, TransportError};
 use http::uri::{InvalidUri, Scheme};
-use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use http::{HeaderValue, Request, StatusCode, Uri, header};
 use model::escape::{NAME, cut};
 use pki::Certificate;
 use rustls::crypto::aws_lc_rs;
@@ -46,62 +46,14 @@ pub(crate) fn tries() -> Backoff {
 /// Reasons why a server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
-    /// The text is no URL.
     #[error("{0:?} is not a URL: expected http:// or https://, a host, and optionally a path")]
     Url(String),
-    /// The URL has no TLS.
     #[error("{0} is plain HTTP, which only --allow-http (allowHTTP) allows")]
     Plain(Uri),
-    /// The URL is HTTPS, without CAs to verify it.
     #[error("{0} is HTTPS: --cacert (cacertRef) must name the CA of the server")]
     NoCa(Uri),
-    /// A CA certificate is unusable.
     #[error("cannot use a CA certificate for HTTPS: {0}")]
     Ca(rustls::Error),
-}
-
-#[derive(Debug, thiserror::Error)]
-enum HttpError {
-    /// The connection failed.
-    #[error("{url}: {error:#}")]
-    Failed {
-        url: Uri,
-        /// Error of the connection.
-        error: anyhow::Error,
-    },
-    /// The server did not answer in time.
-    #[error("{0}: no answer within {time} s", time = TIMEOUT.as_secs())]
-    Silent(Uri),
-    /// The HTTP status is no success.
-    #[error("{url} answers {status}{}", reported(.location.as_deref()))]
-    Status {
-        url: Uri,
-        /// HTTP status.
-        status: StatusCode,
-        location: Option<String>,
-    },
-    /// The answer has another media type.
-    #[error("{url} answers with {found:?}, which is not a CMP message")]
-    Type {
-        url: Uri,
-        /// Media type of the answer.
-        found: String,
-    },
-}
-
-impl From<HttpError> for TransportError {
-    fn from(error: HttpError) -> Self {
-        let is_absence = match &error {
-            HttpError::Failed { .. } | HttpError::Silent(_) => true,
-            HttpError::Status { status, .. } => matches!(status.as_u16(), 502..=504),
-            HttpError::Type { .. } => false,
-        };
-        if is_absence { Self::Absent(error.into()) } else { Self::NoMessage(error.into()) }
-    }
-}
-
-fn reported(location: Option<&str>) -> String {
-    location.map(|location| format!(" to {location:?}, which is not followed")).unwrap_or_default()
 }
 
 #[derive(Clone)]
@@ -109,7 +61,7 @@ pub(crate) struct Server {
     url: Uri,
     host: String,
     port: u16,
-    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
     turns: Arc<Semaphore>,
 }
 
@@ -151,8 +103,10 @@ impl Server {
         Client { transport: self, random, clock: OffsetDateTime::now_utc }
     }
 
-    async fn try_exchange(&self, message: Vec<u8>) -> Result<Bytes, HttpError> {
-        let failed = |error| HttpError::Failed { url: self.url.clone(), error };
+    async fn try_exchange(&self, message: Vec<u8>) -> Result<Bytes, TransportError> {
+        let url = &self.url;
+        let failed =
+            |error: anyhow::Error| TransportError::Absent(format!("{url}: {error:#}").into());
         let stream = self.connect().await.map_err(failed)?;
         let mut connection = HttpConnection::new(stream).await.map_err(failed)?;
         let request = self.request(message).map_err(|error| failed(error.into()))?;
@@ -168,27 +122,33 @@ impl Server {
         let is_message = found.split(';').next().is_some_and(|it| TYPE == it.trim());
         // A refusal can be a message all the same (RFC 9811 section 3.3).
         if status != StatusCode::OK && (!is_message || status.is_redirection()) {
-            let location = text(header::LOCATION);
-            return Err(HttpError::Status { url: self.url.clone(), status, location });
+            let location = text(header::LOCATION)
+                .map(|location| format!(" to {location:?}, which is not followed"));
+            let error = format!("{url} answers {status}{}", location.unwrap_or_default()).into();
+            // Proxies report that the server does not answer.
+            let is_absent = matches!(status.as_u16(), 502..=504);
+            return Err(if is_absent {
+                TransportError::Absent(error)
+            } else {
+                TransportError::NoMessage(error)
+            });
         }
         if !is_message {
-            return Err(HttpError::Type { url: self.url.clone(), found });
+            let error = format!("{url} answers with {found:?}, which is not a CMP message");
+            return Err(TransportError::NoMessage(error.into()));
         }
         read(response, MAX_BYTES).await.map_err(failed)
     }
 
     async fn connect(&self) -> anyhow::Result<Either<TlsStream<TcpStream>, TcpStream>> {
         let socket = TcpStream::connect((&self.host[..], self.port)).await?;
-        let Some((config, name)) = &self.tls else { return Ok(Either::Right(socket)) };
-        let connector = TlsConnector::from(Arc::clone(config));
+        let Some((connector, name)) = &self.tls else { return Ok(Either::Right(socket)) };
         Ok(Either::Left(connector.connect(name.clone(), socket).await?))
     }
 
     fn request(&self, message: Vec<u8>) -> http::Result<Request<Body>> {
         let host = self.url.authority().map_or("", http::uri::Authority::as_str);
-        Request::builder()
-            .method(Method::POST)
-            .uri(self.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str))
+        Request::post(self.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str))
             .header(header::HOST, host)
             .header(header::CONTENT_TYPE, TYPE)
             .header(header::CACHE_CONTROL, "no-cache")
@@ -201,8 +161,10 @@ impl Transport for Server {
     async fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, TransportError> {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await.ok();
-        let answer = timeout(TIMEOUT, self.try_exchange(message)).await;
-        let answer = answer.unwrap_or_else(|_| Err(HttpError::Silent(self.url.clone())));
+        let answer = timeout(TIMEOUT, self.try_exchange(message)).await.map_err(|_| {
+            let error = format!("{}: no answer within {} s", self.url, TIMEOUT.as_secs());
+            TransportError::Absent(error.into())
+        })?;
         Ok(answer?.into())
     }
 
@@ -223,7 +185,7 @@ fn random() -> Option<[u8; 16]> {
 }
 
 /// TLS with the program's usual settings, and only these CAs.
-fn tls_by(cas: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Error> {
+fn tls_by(cas: &[Certificate]) -> Result<TlsConnector, rustls::Error> {
     let mut roots = RootCertStore::empty();
     for ca in cas {
         roots.add(CertificateDer::from(ca.der()))?;
@@ -233,5 +195,5 @@ fn tls_by(cas: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Error> {
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    Ok(Arc::new(config))
+    Ok(TlsConnector::from(Arc::new(config)))
 }
