@@ -10,7 +10,7 @@ use machine_config_server_fuzz::{CAS, NOW, expanded, pem_word};
 use pki::{
     Answer, Certificate, CertificateState, External, Host, Issuer, PointerState, PointerTrust,
     Policy, Request, RotationRequest, StoredPair, TrustHolder, dry_run, locked_out,
-    reported_lockouts, trusted_by_somebody,
+    reported_lockouts, trusted_cas,
 };
 
 fuzz_target!(|data: &[u8]| {
@@ -74,7 +74,7 @@ fuzz_target!(|data: &[u8]| {
         hosts: vec![host.clone()],
         are_hosts_used: first & 1 != 0,
         is_shared: first & 2 != 0,
-        asked: RotationRequest {
+        requested: RotationRequest {
             ca: first & 4 != 0,
             serving: first & 8 != 0,
             force: false,
@@ -90,6 +90,6 @@ fuzz_target!(|data: &[u8]| {
         let was = before.iter().any(|earlier| earlier.holder == lockout.holder);
         assert!(was, "{lockout}, after {before:?}");
     }
-    let _ = (reported_lockouts(&after, NOW), trusted_by_somebody(&after, NOW));
+    let _ = (reported_lockouts(&after, NOW), trusted_cas(&after, NOW));
     let _ = format!("{attention:?}");
 });

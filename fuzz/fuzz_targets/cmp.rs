@@ -4,8 +4,10 @@
 use std::sync::LazyLock;
 
 use aws_lc_rs::{digest, hmac};
-use cmp::message::{Message, protected, whole};
-use cmp::{Credential, Fresh, Password, Request, Settings, Step, Transaction};
+use cmp::{
+    Credential, Message, MessageInputs, Password, Request, Settings, Step, Transaction,
+    protected_message, protected_part,
+};
 use cmpv2::header::{PkiHeader, Pvno};
 use cmpv2::parameter::PbmParameter;
 use der::asn1::{Any, ObjectIdentifier, OctetString};
@@ -17,7 +19,7 @@ use x509_cert::spki::AlgorithmIdentifierOwned;
 
 /// A request whose certificate is among the seeds.
 const CSR: &[u8] = include_bytes!("cmp.csr.der");
-const FRESH: Fresh = Fresh { now: NOW, nonce: [1; 16], salt: [2; 16] };
+const INPUTS: MessageInputs = MessageInputs { now: NOW, nonce: [1; 16], salt: [2; 16] };
 const ID: [u8; 16] = [3; 16];
 
 /// How an answer is protected, by as few rounds as are taken, and the key for it.
@@ -49,7 +51,7 @@ fn begin() -> Transaction {
         allow_sha1: true,
         implicit_confirm: true,
     };
-    Transaction::begin(settings, Request::Signing(CSR), ID, FRESH).expect("a request").0
+    Transaction::begin(settings, Request::Signing(CSR), ID, INPUTS).expect("a request").0
 }
 
 /// The message with the same body in an answer that is believed.
@@ -66,27 +68,27 @@ fn believed(message: &Message<'_>) -> Option<Vec<u8>> {
         recip_kid: None,
         trans_id: octets(ID),
         sender_nonce: octets([4; 16]),
-        recip_nonce: octets(FRESH.nonce),
+        recip_nonce: octets(INPUTS.nonce),
         free_text: None,
         general_info: message.header.general_info.clone(),
     };
-    let protected = protected(&header, message.body()).ok()?;
+    let protected = protected_part(&header, &message.body().ok()?).ok()?;
     let mac = hmac::sign(key, &protected);
-    whole(&protected, Some(mac.as_ref()), &message.extra_certificates).ok()
+    protected_message(&protected, Some(mac.as_ref()), &message.extra_certificates).ok()
 }
 
 fuzz_target!(|bytes: &[u8]| {
     // Nobody knows the password and the nonces.
-    let error = begin().take(bytes, FRESH).expect_err("an answer that nobody protected");
+    let error = begin().take(bytes, INPUTS).expect_err("an answer that nobody protected");
     let _ = error.to_string();
     let Ok(message) = Message::read(bytes) else { return };
     let _ = (message.answer(), message.protected());
     let Some(bytes) = believed(&message) else { return };
     let mut transaction = begin();
-    match transaction.take(&bytes, FRESH) {
+    match transaction.take(&bytes, INPUTS) {
         Ok(Step::Done(enrolled)) => {
-            let csr = CSR.windows(enrolled.certificate.public_key_info().len());
-            assert!(csr.into_iter().any(|it| it == enrolled.certificate.public_key_info()));
+            let csr = CSR.windows(enrolled.certificate.key_info.len());
+            assert!(csr.into_iter().any(|it| it == enrolled.certificate.key_info));
             let _ = (enrolled.chain, enrolled.cas, enrolled.modified);
         }
         Ok(Step::Send(next)) => {
@@ -94,7 +96,7 @@ fuzz_target!(|bytes: &[u8]| {
             let nonce = next.header.recip_nonce.expect("the server's nonce");
             assert_eq!(nonce.as_bytes(), [4; 16]);
             // The same answer again: to a poll, or to nothing.
-            let _ = transaction.take(&bytes, FRESH);
+            let _ = transaction.take(&bytes, INPUTS);
         }
         Ok(Step::Wait { .. }) => panic!("nothing was polled for"),
         Err(error) => drop(error.to_string()),

@@ -109,8 +109,8 @@ impl StateStore for ClusterStore {
             let value = date(now)?;
             let is_first = secret == CA || !ca;
             self.ask(secret, |ObservedState { place, observed, .. }| {
-                let asked = RotationRequest { ca, serving: true, force, ..observed.asked };
-                let state = CertificateState { asked, ..observed };
+                let requested = RotationRequest { ca, serving: true, force, ..observed.requested };
+                let state = CertificateState { requested, ..observed };
                 let generate = &mut |_| policy.algorithm.generate();
                 // A request that the controller would refuse is reported here instead.
                 let (_, attention) = pki::dry_run(&state, policy, now, generate)?;
@@ -141,13 +141,13 @@ impl StateStore for ClusterStore {
         let mut reported = BTreeSet::new();
         let mut last: Option<DistrustPreview> = None;
         self.ask(CA, |seen| {
-            let listed = &seen.observed.asked.distrust;
+            let listed = &seen.observed.requested.distrust;
             if last.as_ref().is_some_and(|it| it.is_listed(listed)) {
                 return Ok(None);
             }
             let preview = DistrustPreview::of(seen, named, policy, now)?;
             preview.report(yes, now, &mut reported)?;
-            let request = AdministratorRequest::Distrust(preview.asked.distrust.clone());
+            let request = AdministratorRequest::Distrust(preview.requested.distrust.clone());
             last = Some(preview);
             Ok(Some(request))
         })?;

@@ -141,8 +141,8 @@ impl StateStore for DirectoryStore {
             let path = self.0.path().display();
             bail!("{path}: no serving certificate yet: run `serve` first");
         }
-        let asked = RotationRequest { ca, serving: true, force, distrust: Vec::new() };
-        let done = self.0.reconcile(|| anyhow::Ok((hosts, asked)), policy, now)?;
+        let requested = RotationRequest { ca, serving: true, force, distrust: Vec::new() };
+        let done = self.0.reconcile(|| anyhow::Ok((hosts, requested)), policy, now)?;
         self.print_steps(&done);
         self.refuse(done.attention, force)
     }
@@ -159,7 +159,7 @@ impl StateStore for DirectoryStore {
         let wanted = || {
             let preview = DistrustPreview::of(self.observe(None)?, named, policy, now)?;
             preview.report(yes, now, &mut reported)?;
-            anyhow::Ok((self.present_hosts()?, preview.asked))
+            anyhow::Ok((self.present_hosts()?, preview.requested))
         };
         let mut done = self.0.reconcile(wanted, policy, now)?;
         self.print_steps(&done);

@@ -16,7 +16,7 @@ use super::state_store::ObservedState;
 pub(super) struct DistrustPreview {
     seen: CertificateState,
     cas: Vec<Certificate>,
-    pub(super) asked: RotationRequest,
+    pub(super) requested: RotationRequest,
     state: CertificateState,
     attention: Vec<Warning>,
 }
@@ -28,16 +28,16 @@ impl DistrustPreview {
         policy: &Policy,
         now: OffsetDateTime,
     ) -> anyhow::Result<Self> {
-        let known = pki::trusted_by_somebody(&seen.observed, now);
+        let known = pki::trusted_cas(&seen.observed, now);
         let cas = find(named, &known, &seen.place)?;
         // Open requests of other administrators are handled with it.
-        let mut distrust = seen.observed.asked.distrust.clone();
+        let mut distrust = seen.observed.requested.distrust.clone();
         distrust.extend(cas.iter().map(Certificate::fingerprint));
-        let asked = RotationRequest { distrust, ..RotationRequest::default() };
-        let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
+        let requested = RotationRequest { distrust, ..RotationRequest::default() };
+        let state = CertificateState { requested: requested.clone(), ..seen.observed.clone() };
         let generate = &mut |_| policy.algorithm.generate();
         let (state, attention) = pki::dry_run(&state, policy, now, generate)?;
-        Ok(Self { seen: seen.observed, cas, asked, state, attention })
+        Ok(Self { seen: seen.observed, cas, requested, state, attention })
     }
 
     /// Prints the distrusted CAs, and the machines that could not boot any longer, except those in `reported`.
@@ -73,7 +73,7 @@ impl DistrustPreview {
 
     /// Reason why the controller does not do it yet, if any.
     pub(super) fn obstacle(&self, now: OffsetDateTime) -> Option<&Warning> {
-        let left = pki::trusted_by_somebody(&self.state, now);
+        let left = pki::trusted_cas(&self.state, now);
         let obstacle = self.attention.iter().find(|it| !it.is_warning());
         obstacle.filter(|_| left.iter().any(|ca| self.cas.contains(ca)))
     }

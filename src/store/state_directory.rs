@@ -151,13 +151,13 @@ impl StateDirectory {
         now: OffsetDateTime,
     ) -> Result<Reconciled, E> {
         let _lock = self.lock()?;
-        let (hosts, mut asked) = wanted()?;
+        let (hosts, mut requested) = wanted()?;
         self.expect_readable()?;
         self.join_pair()?;
         let generate = &mut |_| policy.algorithm.generate();
         let (mut steps, mut left_out) = (Vec::new(), Vec::new());
         let (requeue_at, attention) = self.converge(MAX_STEPS, || {
-            let state = self.observe(&hosts, &asked)?;
+            let state = self.observe(&hosts, &requested)?;
             let next = next(&state, policy, now, generate);
             match next.map_err(|error| FileError::other(&self.path, error))? {
                 // CAs in a directory are self-signed.
@@ -169,7 +169,7 @@ impl StateDirectory {
                     for write in &writes {
                         left_out.extend(write.left_out(state.ca.as_ref()));
                         self.apply(write)?;
-                        asked = write.leaves(&asked);
+                        requested = write.leaves(&requested);
                     }
                     steps.push(step);
                     Ok(Continue(()))
@@ -258,7 +258,7 @@ impl StateDirectory {
     pub(crate) fn observe(
         &self,
         hosts: &[Host],
-        asked: &RotationRequest,
+        requested: &RotationRequest,
     ) -> Result<CertificateState, StateError> {
         let trust = self.trust()?;
         let pointers = self.observe_pointers(&trust)?;
@@ -275,7 +275,7 @@ impl StateDirectory {
             // The hosts include this machine's own names.
             are_hosts_used: false,
             is_shared: false,
-            asked: asked.clone(),
+            requested: requested.clone(),
         })
     }
 

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 
 use super::error::CmpError;
 use super::request::Request;
-use super::transaction::{EnrolledCertificate, Fresh, Settings, Step, Transaction};
+use super::transaction::{EnrolledCertificate, MessageInputs, Settings, Step, Transaction};
 
 /// Sends messages to a server, and waits.
 pub trait Transport {
@@ -60,15 +60,13 @@ impl EnrolError {
     /// Returns `true` if the same request fails again: the server refuses it, or issues something that is not accepted.
     #[must_use]
     pub fn is_final(&self) -> bool {
-        let Self::Cmp(error) = self else { return false };
-        match error {
-            CmpError::Refused(report) => report.is_of_the_request(),
-            CmpError::Csr(_)
-            | CmpError::Encoding(_)
-            | CmpError::NoCertificate
-            | CmpError::WrongKey
-            | CmpError::Untrusted(_)
-            | CmpError::NoHash => true,
+        use CmpError::{Csr, Encoding, NoCertificate, NoHash, Untrusted, WrongKey};
+        match self {
+            Self::Cmp(CmpError::Refused(report)) => report.is_of_the_request(),
+            Self::Cmp(error) => matches!(
+                error,
+                Csr(_) | Encoding(_) | NoCertificate | NoHash | Untrusted(_) | WrongKey
+            ),
             _ => false,
         }
     }
@@ -78,9 +76,9 @@ impl EnrolError {
 #[derive(Debug)]
 pub enum Pause<'a> {
     /// The server asks to wait, for this reason if it gives one.
-    Asked(&'a str),
+    Requested(&'a str),
     /// The server has the request, and is unreachable.
-    Away(&'a TransportError),
+    Unreachable(&'a TransportError),
 }
 
 /// A transport to one server, with clock and randomness.
@@ -103,45 +101,45 @@ impl<T: Transport> Client<'_, T> {
         request: Request<'_>,
         mut waits: impl FnMut(Duration, Pause<'_>),
     ) -> Result<EnrolledCertificate, EnrolError> {
-        let begun = Transaction::begin(settings, request, self.random()?, self.fresh()?);
+        let begun = Transaction::begin(settings, request, self.random()?, self.inputs()?);
         let (mut transaction, mut message) = begun?;
-        let (mut retries, mut was_away) = (self.transport.retries(), false);
+        let (mut retries, mut was_unreachable) = (self.transport.retries(), false);
         loop {
             let time = match self.transport.exchange(message).await {
                 Ok(answer) => {
                     retries = self.transport.retries();
-                    match transaction.take(&answer, self.fresh()?) {
+                    match transaction.take(&answer, self.inputs()?) {
                         Ok(Step::Send(next)) => {
                             message = next;
                             continue;
                         }
                         Ok(Step::Wait { time, reason }) => {
-                            was_away = false;
-                            waits(time, Pause::Asked(&reason));
+                            was_unreachable = false;
+                            waits(time, Pause::Requested(&reason));
                             time
                         }
                         Ok(Step::Done(enrolled)) => return Ok(*enrolled),
-                        Err(error @ CmpError::Refused(_)) if was_away => {
+                        Err(error @ CmpError::Refused(_)) if was_unreachable => {
                             return Err(EnrolError::Forgotten(error));
                         }
                         Err(error) => return Err(error.into()),
                     }
                 }
                 Err(error @ TransportError::Absent(_)) if transaction.is_polling() => {
-                    was_away = true;
+                    was_unreachable = true;
                     let Some(time) = retries.next() else { return Err(error.into()) };
-                    waits(time, Pause::Away(&error));
+                    waits(time, Pause::Unreachable(&error));
                     time
                 }
                 Err(error) => return Err(transaction.rejected().map_or(error.into(), Into::into)),
             };
             self.transport.wait(time).await;
-            message = transaction.poll(self.fresh()?)?;
+            message = transaction.poll(self.inputs()?)?;
         }
     }
 
-    fn fresh(&self) -> Result<Fresh, EnrolError> {
-        Ok(Fresh { now: (self.clock)(), nonce: self.random()?, salt: self.random()? })
+    fn inputs(&self) -> Result<MessageInputs, EnrolError> {
+        Ok(MessageInputs { now: (self.clock)(), nonce: self.random()?, salt: self.random()? })
     }
 
     fn random(&self) -> Result<[u8; 16], EnrolError> {

@@ -27,7 +27,10 @@ pub enum CmpError {
     #[error("the answer is to another message: it does not repeat the nonce")]
     WrongNonce,
     /// The protection is missing or invalid.
-    #[error("the answer is not trusted: {fault}{}", claim(.claims.as_deref()))]
+    #[error(
+        "the answer is not trusted: {fault}{}",
+        .claims.as_ref().map(|report| format!("; it claims: {report}")).unwrap_or_default()
+    )]
     Unproven {
         /// Fault of the protection.
         fault: Box<ProtectionFault>,
@@ -60,58 +63,46 @@ pub enum CmpError {
     Over,
 }
 
+impl From<der::Error> for CmpError {
+    fn from(error: der::Error) -> Self {
+        Self::Encoding(error)
+    }
+}
+
 /// Reasons why a message's protection is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtectionFault {
-    /// The message has no protection.
     #[error("the message is not protected")]
     Missing,
     /// The algorithm is not supported; its object identifier.
     #[error("the protection of the message is not supported ({0})")]
     Unknown(String),
-    /// The algorithm is SHA-1, which is weak.
     #[error("the message is protected with SHA-1, which needs --allow-sha1 (allowSHA1)")]
     Sha1,
-    /// The number of iterations is outside the accepted range.
     #[error("the password is hashed {0} times, which is not within 100 and 100000")]
     Iterations(u64),
-    /// The password is another one, or the message was changed.
     #[error("the message was protected with another password, or changed")]
     WrongMac,
-    /// No password is set.
     #[error("the message is protected with a password, and the request was not")]
     NoPassword,
-    /// No trusted certificate is set.
     #[error(
         "the message is signed, and --trusted (trustedRef) is not set: it names the trusted CAs"
     )]
     NobodyTrusted,
-    /// No sender is expected. A certificate of the same CA does not prove that the signer is the server.
+    /// A certificate of the same CA does not prove that the signer is the server.
     #[error(
         "the message is signed by {0}: confirm this sender with --recipient or --expect-sender (expectSender)"
     )]
     NobodyExpected(String),
-    /// The sender differs from the expected one.
     #[error(
         "the message is from {found}, not from {expected}; --expect-sender (expectSender) sets the expected sender"
     )]
-    WrongSender {
-        /// Sender in the message.
-        found: String,
-        /// Expected sender.
-        expected: DirectoryName,
-    },
+    WrongSender { found: String, expected: DirectoryName },
     /// The certificate of the signer is missing, or its key did not make the signature.
     #[error("no certificate of {0} in the message has the key that signed it")]
     WrongSignature(String),
-    /// A certificate that is not for signatures.
     #[error("the certificate of {0} must not be used for signatures")]
     KeyUsage(String),
-    /// The signer is not trusted.
     #[error("the signer is not trusted: {0}")]
     Untrusted(LockoutReason),
-}
-
-fn claim(claims: Option<&Report>) -> String {
-    claims.map(|report| format!("; it claims: {report}")).unwrap_or_default()
 }

@@ -18,20 +18,21 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-pub mod client;
-pub mod error;
-pub mod message;
-pub mod name;
-pub mod protection;
-pub mod request;
-pub mod status;
+mod client;
+mod error;
+mod message;
+mod name;
+mod protection;
+mod request;
+mod status;
 #[cfg(test)]
 mod test_ca;
-pub mod transaction;
+mod transaction;
 
 pub use client::{Client, EnrolError, Pause, Transport, TransportError};
 pub use error::CmpError;
+pub use message::{Message, protected_message, protected_part};
 pub use name::DirectoryName;
 pub use protection::{Credential, CredentialFault, Password};
 pub use request::Request;
-pub use transaction::{EnrolledCertificate, Fresh, Settings, Step, Transaction};
+pub use transaction::{EnrolledCertificate, MessageInputs, Settings, Step, Transaction};

@@ -4,8 +4,8 @@
 //! came. Certificates likewise: a signature is over one encoding, and what is written again may be another.
 
 use cmpv2::header::PkiHeader;
-use der::asn1::{Any, BitString, Int, OctetString};
-use der::{Decode, Encode, Header, Reader, Sequence, SliceReader, Tag, TagNumber, Tagged as _};
+use der::asn1::{Any, AnyRef, BitString, Int, OctetString};
+use der::{Decode as _, Encode as _, Sequence, Tag, TagNumber, Tagged as _};
 use pki::Certificate;
 use x509_cert::spki::AlgorithmIdentifierOwned;
 
@@ -40,9 +40,7 @@ pub enum Kind {
 /// `PKIStatusInfo` (section 5.2.3).
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct StatusInfo {
-    /// The number of a `PKIStatus`.
     pub status: u8,
-    /// Text for a person.
     pub text: Option<Vec<String>>,
     /// Reasons, one bit each.
     pub failures: Option<BitString>,
@@ -61,11 +59,9 @@ impl StatusInfo {
 /// `ErrorMsgContent` (section 5.3.21).
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct ErrorContent {
-    /// Status of the failure.
     pub status: StatusInfo,
     /// A number that means something to the server.
     pub code: Option<Int>,
-    /// Text for a person.
     pub details: Option<Vec<String>>,
 }
 
@@ -75,18 +71,14 @@ pub struct CertRep {
     /// Certificates of CAs.
     #[asn1(context_specific = "1", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
     pub cas: Option<Vec<Any>>,
-    /// One answer for each requested certificate.
     pub responses: Vec<CertResponse>,
 }
 
 /// `CertResponse`.
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct CertResponse {
-    /// ID of the request that it answers.
     pub request_id: i64,
-    /// Result of the request.
     pub status: StatusInfo,
-    /// The certificate, if there is one.
     pub certified: Option<CertifiedKeyPair>,
     /// Additional information, which is ignored.
     pub info: Option<OctetString>,
@@ -107,33 +99,28 @@ pub struct CertifiedKeyPair {
 
 /// `CertStatus` (section 5.3.18, and RFC 9480 section 2.10).
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
-pub struct CertStatus {
-    /// A hash of the certificate.
-    pub hash: OctetString,
-    /// ID of the request.
-    pub request_id: i64,
+pub(super) struct CertStatus {
+    pub(super) hash: OctetString,
+    pub(super) request_id: i64,
     /// Reason for a rejection; `None` accepts the certificate.
-    pub status: Option<StatusInfo>,
+    pub(super) status: Option<StatusInfo>,
     /// Algorithm of the hash, if the certificate's signature does not determine it.
     #[asn1(context_specific = "0", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
-    pub algorithm: Option<AlgorithmIdentifierOwned>,
+    pub(super) algorithm: Option<AlgorithmIdentifierOwned>,
 }
 
 /// One of `PollReqContent` (section 5.3.22).
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
-pub struct PollReq {
-    /// ID of the request that waits.
-    pub request_id: i64,
+pub(super) struct PollReq {
+    pub(super) request_id: i64,
 }
 
 /// One of `PollRepContent`.
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct PollRep {
-    /// ID of the request that waits.
     pub request_id: i64,
     /// Seconds until the next poll.
     pub check_after: i64,
-    /// Text for a person.
     pub reason: Option<Vec<String>>,
 }
 
@@ -142,14 +129,29 @@ pub struct PollRep {
 pub enum Answer {
     /// Certificates, or why there are none.
     Certificates(Kind, CertRep),
-    /// Acknowledgement of a confirmation.
     Confirmed,
     /// Requests that still wait.
     Later(Vec<PollRep>),
-    /// An error message.
     Error(ErrorContent),
-    /// Something else, by the number of its body's tag.
-    Other(u8),
+    Other,
+}
+
+/// `PKIMessage` (section 5.1), with header and body as they are encoded.
+#[derive(Sequence)]
+struct EncodedMessage<'a> {
+    header: AnyRef<'a>,
+    body: AnyRef<'a>,
+    #[asn1(context_specific = "0", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    protection: Option<BitString>,
+    #[asn1(context_specific = "1", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    extra_certificates: Option<Vec<Any>>,
+}
+
+/// `ProtectedPart` (section 5.1.3).
+#[derive(Debug, Clone, Copy, Sequence)]
+struct ProtectedPart<'a> {
+    header: AnyRef<'a>,
+    body: AnyRef<'a>,
 }
 
 /// A received message.
@@ -157,8 +159,7 @@ pub enum Answer {
 pub struct Message<'a> {
     /// Decoded header.
     pub header: PkiHeader<'a>,
-    header_bytes: &'a [u8],
-    body: &'a [u8],
+    encoded: ProtectedPart<'a>,
     /// The signature or the MAC.
     pub protection: Option<BitString>,
     /// Certificates for the verification of the protection.
@@ -168,64 +169,59 @@ pub struct Message<'a> {
 impl<'a> Message<'a> {
     /// Decodes the outer structure. [`Message::answer`] decodes the body.
     pub fn read(bytes: &'a [u8]) -> der::Result<Self> {
-        let mut reader = SliceReader::new(bytes)?;
-        let message = reader.sequence(|reader| {
-            let header_bytes = reader.tlv_bytes()?;
-            let body = reader.tlv_bytes()?;
-            let protection = reader.context_specific(TagNumber::N0, der::TagMode::Explicit)?;
-            let extra: Option<Vec<Any>> =
-                reader.context_specific(TagNumber::N1, der::TagMode::Explicit)?;
-            let extra_certificates = certificates(extra.as_deref().unwrap_or_default())?;
-            let header = PkiHeader::from_der(header_bytes)?;
-            Ok(Self { header, header_bytes, body, protection, extra_certificates })
-        })?;
-        reader.finish(message)
+        let EncodedMessage { header, body, protection, extra_certificates } =
+            EncodedMessage::from_der(bytes)?;
+        Ok(Self {
+            header: header.decode_as()?,
+            encoded: ProtectedPart { header, body },
+            protection,
+            extra_certificates: certificates(extra_certificates.as_deref().unwrap_or_default())?,
+        })
     }
 
     /// The bytes that the protection is over.
     pub fn protected(&self) -> der::Result<Vec<u8>> {
-        sequence(&[self.header_bytes, self.body])
+        self.encoded.to_der()
     }
 
     /// The body's DER encoding.
-    #[must_use]
-    pub fn body(&self) -> &'a [u8] {
-        self.body
+    pub fn body(&self) -> der::Result<Vec<u8>> {
+        self.encoded.body.to_der()
+    }
+
+    /// The number of the body's tag, by which [`Kind`] tells bodies apart.
+    pub(super) fn number(&self) -> u8 {
+        self.encoded.body.tag().number().value()
     }
 
     /// Decodes the body.
     pub fn answer(&self) -> der::Result<Answer> {
-        let mut reader = SliceReader::new(self.body)?;
-        let header = Header::decode(&mut reader)?;
-        let Tag::ContextSpecific { constructed: true, number } = header.tag else {
-            return Err(header.tag.unexpected_error(None));
-        };
-        let contents = reader.read_slice(header.length)?;
-        reader.finish(())?;
-        let number = number.value();
-        let kind = Kind::from_repr(number);
-        Ok(match kind {
+        let (tag, contents) = (self.encoded.body.tag(), self.encoded.body.value());
+        if !matches!(tag, Tag::ContextSpecific { constructed: true, .. }) {
+            return Err(tag.unexpected_error(None));
+        }
+        Ok(match Kind::from_repr(self.number()) {
             Some(kind @ (Kind::Ip | Kind::Cp | Kind::Kup)) => {
                 Answer::Certificates(kind, CertRep::from_der(contents)?)
             }
             Some(Kind::PkiConf) => Answer::Confirmed,
             Some(Kind::PollRep) => Answer::Later(Vec::from_der(contents)?),
             Some(Kind::Error) => Answer::Error(ErrorContent::from_der(contents)?),
-            _ => Answer::Other(number),
+            _ => Answer::Other,
         })
     }
 }
 
 impl CertRep {
     /// Certificates of CAs in the answer.
-    pub fn cas(&self) -> der::Result<Vec<Certificate>> {
+    pub(super) fn cas(&self) -> der::Result<Vec<Certificate>> {
         certificates(self.cas.as_deref().unwrap_or_default())
     }
 }
 
 impl CertifiedKeyPair {
     /// The certificate, `None` if it is encrypted.
-    pub fn certificate(&self) -> der::Result<Option<Certificate>> {
+    pub(super) fn certificate(&self) -> der::Result<Option<Certificate>> {
         let tag = self.certificate.tag();
         let is_plain =
             matches!(tag, Tag::ContextSpecific { number, .. } if number == TagNumber::N0);
@@ -246,39 +242,27 @@ fn certificates(found: &[Any]) -> der::Result<Vec<Certificate>> {
 }
 
 /// Encodes a body: `contents` in the tag of its kind.
-pub fn body(kind: Kind, contents: &[u8]) -> der::Result<Vec<u8>> {
+pub(super) fn body(kind: Kind, contents: &[u8]) -> der::Result<Vec<u8>> {
     let tag = Tag::ContextSpecific { constructed: true, number: TagNumber::new(kind as u8) };
     Any::new(tag, contents)?.to_der()
 }
 
 /// Encodes the bytes that the protection covers (`ProtectedPart`).
-pub fn protected(header: &PkiHeader<'_>, body: &[u8]) -> der::Result<Vec<u8>> {
-    sequence(&[&header.to_der()?, body])
+pub fn protected_part(header: &PkiHeader<'_>, body: &[u8]) -> der::Result<Vec<u8>> {
+    let header = header.to_der()?;
+    ProtectedPart { header: AnyRef::try_from(&header[..])?, body: AnyRef::try_from(body)? }.to_der()
 }
 
 /// A whole message: `protected` with its protection and certificates.
-pub fn whole(
+pub fn protected_message(
     protected: &[u8],
     protection: Option<&[u8]>,
     extra_certificates: &[Certificate],
 ) -> der::Result<Vec<u8>> {
-    let protected = Any::from_der(protected)?;
-    let mut parts = protected.value().to_vec();
-    let mut part = |number: u8, contents: &[u8]| {
-        let tag = Tag::ContextSpecific { constructed: true, number: TagNumber::new(number) };
-        Any::new(tag, contents)?.encode_to_vec(&mut parts)
-    };
-    if let Some(protection) = protection {
-        part(0, &BitString::from_bytes(protection)?.to_der()?)?;
-    }
-    if !extra_certificates.is_empty() {
-        let all: Vec<_> = extra_certificates.iter().map(Certificate::der).collect();
-        part(1, &sequence(&all)?)?;
-    }
-    sequence(&[&parts])
-}
-
-/// Encodes a sequence of parts that are encoded already.
-pub(super) fn sequence(parts: &[&[u8]]) -> der::Result<Vec<u8>> {
-    Any::new(Tag::Sequence, parts.concat())?.to_der()
+    let ProtectedPart { header, body } = ProtectedPart::from_der(protected)?;
+    let protection = protection.map(BitString::from_bytes).transpose()?;
+    let certificates = extra_certificates.iter().map(|it| Any::from_der(it.der()));
+    let certificates: Vec<_> = certificates.collect::<der::Result<_>>()?;
+    let extra_certificates = (!certificates.is_empty()).then_some(certificates);
+    EncodedMessage { header, body, protection, extra_certificates }.to_der()
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use der::{Decode as _, Encode as _};
+use der::Decode as _;
 use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::name::{Name, RdnSequence, RelativeDistinguishedName};
 
@@ -21,14 +21,13 @@ impl FromStr for DirectoryName {
 
     /// Reads `CN=server,O=Example` (RFC 4514), and `/O=Example/CN=server` as OpenSSL writes it.
     fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let invalid = || InvalidName(text.to_owned());
-        let Some(parts) = text.strip_prefix('/') else {
-            let name = RdnSequence::from_str(text).map_err(|_| invalid())?;
-            return Ok(Self(name));
+        let name = match text.strip_prefix('/') {
+            Some(parts) => {
+                parts.split('/').map(str::parse).collect::<Result<_, _>>().map(RdnSequence)
+            }
+            None => text.parse(),
         };
-        let parts: Result<Vec<_>, _> =
-            parts.split('/').map(RelativeDistinguishedName::from_str).collect();
-        Ok(Self(RdnSequence(parts.map_err(|_| invalid())?)))
+        name.map(Self).map_err(|_| InvalidName(text.to_owned()))
     }
 }
 
@@ -43,11 +42,6 @@ impl DirectoryName {
     #[must_use]
     pub fn from_der(der: &[u8]) -> Option<Self> {
         Name::from_der(der).ok().map(Self)
-    }
-
-    /// The name in DER.
-    pub fn to_der(&self) -> der::Result<Vec<u8>> {
-        self.0.to_der()
     }
 
     /// Returns `true` if the name has no parts.

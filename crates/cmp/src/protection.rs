@@ -4,6 +4,17 @@
 use aws_lc_rs::{digest, hmac};
 use cmpv2::parameter::PbmParameter;
 use der::asn1::{Any, Null, ObjectIdentifier, OctetString};
+use der::oid::db::rfc5912::{
+    ECDSA_WITH_SHA_256, ECDSA_WITH_SHA_384, ECDSA_WITH_SHA_512,
+    ID_PASSWORD_BASED_MAC as PASSWORD_MAC, ID_RSASSA_PSS, ID_SHA_1 as SHA1, ID_SHA_256 as SHA256,
+    ID_SHA_384 as SHA384, ID_SHA_512 as SHA512, SHA_256_WITH_RSA_ENCRYPTION,
+    SHA_384_WITH_RSA_ENCRYPTION, SHA_512_WITH_RSA_ENCRYPTION,
+};
+use der::oid::db::rfc6268::{
+    ID_HMAC_WITH_SHA_256 as HMAC_SHA256, ID_HMAC_WITH_SHA_384 as HMAC_SHA384,
+    ID_HMAC_WITH_SHA_512 as HMAC_SHA512,
+};
+use der::oid::db::rfc8410::ID_ED_25519;
 use der::{Decode as _, Encode as _};
 use pki::certificate::key_of;
 use pki::{Certificate, untrusted};
@@ -18,8 +29,6 @@ use super::error::{CmpError, ProtectionFault};
 use super::message::Message;
 use super::name::DirectoryName;
 
-/// `id-PasswordBasedMac` (RFC 4210 section 5.1.3.1).
-const PASSWORD_MAC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.13");
 /// Other MACs (RFC 9481 section 6, RFC 9810 section 5.1.3.4): `id-PBMAC1`, `id-DHBasedMac`, `id-KemBasedMac`. Answers
 /// with one of them are refused, and not taken for signed ones.
 const OTHER_MACS: [ObjectIdentifier; 3] = [
@@ -27,16 +36,9 @@ const OTHER_MACS: [ObjectIdentifier; 3] = [
     ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.30"),
     ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.16"),
 ];
-const SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
-const SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.1");
-const SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.2");
-const SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.3");
 const HMAC_SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.8.1.2");
 /// HMAC with SHA-1 under PKCS's object identifier.
 const HMAC_WITH_SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.7");
-const HMAC_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.9");
-const HMAC_SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.10");
-const HMAC_SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.11");
 
 /// Iterations of the hash over a password: the cost of a guess, and of each message.
 const ITERATIONS: u64 = 10_000;
@@ -123,23 +125,18 @@ impl Credential {
     /// `senderKID`, by which the server finds the password or the certificate.
     pub(super) fn identifier(&self) -> Option<Vec<u8>> {
         let identifier = match self {
-            Self::Password { reference, .. } => reference.clone(),
-            Self::Certificate { chain, .. } => {
-                chain.first().map(|own| own.key_identifier().to_vec()).unwrap_or_default()
-            }
+            Self::Password { reference, .. } => &reference[..],
+            Self::Certificate { chain, .. } => chain.first()?.key_identifier(),
         };
-        Some(identifier).filter(|identifier| !identifier.is_empty())
+        (!identifier.is_empty()).then(|| identifier.to_vec())
     }
 
-    /// The subject of the certificate.
     pub(super) fn subject(&self) -> Option<DirectoryName> {
-        let Self::Certificate { chain, .. } = self else { return None };
-        DirectoryName::from_der(chain.first()?.subject_name())
+        DirectoryName::from_der(&self.certificates().first()?.subject_name)
     }
 
     pub(super) fn issuer(&self) -> Option<DirectoryName> {
-        let Self::Certificate { chain, .. } = self else { return None };
-        DirectoryName::from_der(chain.first()?.issuer_name())
+        DirectoryName::from_der(&self.certificates().first()?.issuer_name)
     }
 
     /// Certificates that are sent with a message.
@@ -156,13 +153,10 @@ impl Credential {
         salt: [u8; 16],
         by_sha1: bool,
     ) -> Result<AlgorithmIdentifierOwned, CmpError> {
-        let key = match self {
-            Self::Password { .. } => {
-                return password_algorithm(salt, by_sha1).map_err(CmpError::Encoding);
-            }
-            Self::Certificate { key, .. } => key,
-        };
-        signature_algorithm(key)
+        match self {
+            Self::Password { .. } => Ok(password_algorithm(salt, by_sha1)?),
+            Self::Certificate { key, .. } => signature_algorithm(key),
+        }
     }
 
     /// The protection of `message` by `algorithm`, which is one of [`Credential::algorithm`].
@@ -198,16 +192,15 @@ fn password_algorithm(salt: [u8; 16], by_sha1: bool) -> der::Result<AlgorithmIde
 /// Signature algorithm of a key (RFC 5758, RFC 8017, RFC 8410).
 pub(super) fn signature_algorithm(key: &KeyPair) -> Result<AlgorithmIdentifierOwned, CmpError> {
     let known = [
-        (&rcgen::PKCS_ECDSA_P256_SHA256, "1.2.840.10045.4.3.2"),
-        (&rcgen::PKCS_ECDSA_P384_SHA384, "1.2.840.10045.4.3.3"),
-        (&rcgen::PKCS_ECDSA_P521_SHA512, "1.2.840.10045.4.3.4"),
-        (&rcgen::PKCS_RSA_SHA256, "1.2.840.113549.1.1.11"),
-        (&rcgen::PKCS_ED25519, "1.3.101.112"),
+        (&rcgen::PKCS_ECDSA_P256_SHA256, ECDSA_WITH_SHA_256),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, ECDSA_WITH_SHA_384),
+        (&rcgen::PKCS_ECDSA_P521_SHA512, ECDSA_WITH_SHA_512),
+        (&rcgen::PKCS_RSA_SHA256, SHA_256_WITH_RSA_ENCRYPTION),
+        (&rcgen::PKCS_ED25519, ID_ED_25519),
     ];
     let found = known.into_iter().find(|(algorithm, _)| key.algorithm() == *algorithm);
     let unknown = || CmpError::Signing("the kind of key is not supported".to_owned());
     let (algorithm, oid) = found.ok_or_else(unknown)?;
-    let oid = ObjectIdentifier::new(oid).map_err(|error| CmpError::Encoding(error.into()))?;
     let is_rsa = algorithm == &rcgen::PKCS_RSA_SHA256;
     Ok(AlgorithmIdentifierOwned { oid, parameters: is_rsa.then(|| Null.into()) })
 }
@@ -275,9 +268,7 @@ pub(super) struct ExpectedProtection<'a> {
     pub(super) credential: &'a Credential,
     /// Sender of the answer, if one is required.
     pub(super) sender: Option<&'a DirectoryName>,
-    /// CAs whose signatures are accepted.
     pub(super) trusted: &'a [Certificate],
-    /// True if SHA-1 is accepted.
     pub(super) allow_sha1: bool,
 }
 
@@ -327,7 +318,7 @@ pub(super) fn verify(
     let algorithm = Any::from_der(&algorithm).map_err(|_| unknown())?;
     let known = message.extra_certificates.iter().chain(expected.trusted);
     let mut named = known.filter(|certificate| {
-        let subject = DirectoryName::from_der(certificate.subject_name());
+        let subject = DirectoryName::from_der(&certificate.subject_name);
         subject.is_some_and(|subject| subject.is_same_as(name))
     });
     let signer = named
@@ -372,13 +363,12 @@ fn may_sign(certificate: &Certificate) -> bool {
 /// Hash for the confirmation of a certificate, by its signature algorithm (RFC 4210 section 5.3.18). `None` if the
 /// algorithm is unknown, weak, or names no hash.
 pub(super) fn confirmation_hash(certificate: &Certificate) -> Option<Vec<u8>> {
-    const PSS: &str = "1.2.840.113549.1.1.10";
     let parsed = x509_cert::Certificate::from_der(certificate.der()).ok()?;
-    let hash = match parsed.signature_algorithm.oid.to_string().as_str() {
-        "1.2.840.10045.4.3.2" | "1.2.840.113549.1.1.11" => SHA256,
-        "1.2.840.10045.4.3.3" | "1.2.840.113549.1.1.12" => SHA384,
-        "1.2.840.10045.4.3.4" | "1.2.840.113549.1.1.13" => SHA512,
-        PSS => {
+    let hash = match parsed.signature_algorithm.oid {
+        ECDSA_WITH_SHA_256 | SHA_256_WITH_RSA_ENCRYPTION => SHA256,
+        ECDSA_WITH_SHA_384 | SHA_384_WITH_RSA_ENCRYPTION => SHA384,
+        ECDSA_WITH_SHA_512 | SHA_512_WITH_RSA_ENCRYPTION => SHA512,
+        ID_RSASSA_PSS => {
             let parameters = parsed.signature_algorithm.parameters?;
             parameters.decode_as::<PssParameters>().ok()?.hash?.oid
         }

@@ -3,7 +3,9 @@
 use crmf::controls::CertId;
 use crmf::pop::{PopoSigningKey, ProofOfPossession};
 use crmf::request::{CertReqMessages, CertReqMsg, CertRequest, CertTemplate};
-use der::asn1::{Any, BitString, Ia5String, Int, ObjectIdentifier, OctetString};
+use der::asn1::{Any, BitString, Ia5String, Int, OctetString};
+use der::oid::AssociatedOid as _;
+use der::oid::db::rfc5912::ID_REG_CTRL_OLD_CERT_ID;
 use der::{Decode as _, Encode as _};
 use pki::{BadRequest, Certificate, Host, SigningRequest};
 use rcgen::{KeyPair, PublicKeyData as _};
@@ -18,11 +20,6 @@ use super::error::CmpError;
 use super::message::{Kind, body};
 use super::name::DirectoryName;
 use super::protection::{sign, signature_algorithm};
-
-/// `id-regCtrl-oldCertID` (RFC 4211 section 6.5).
-const OLD_CERTIFICATE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.5.1.5");
-/// `id-ce-subjectAltName` (RFC 5280 section 4.2.1.6).
-const ALTERNATIVE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
 /// A request for a certificate.
 #[derive(Clone, Copy)]
@@ -47,51 +44,45 @@ pub enum Request<'a> {
     },
 }
 
-/// An encoded request, with the expected properties of its answer.
-pub(super) struct Enrolment {
+/// Names and key of an encoded request, with the kind of its answer.
+#[derive(Debug)]
+pub(super) struct EncodedRequest {
     pub(super) answer: Kind,
-    pub(super) body: Vec<u8>,
     pub(super) subject: DirectoryName,
     /// Public key of the certificate with its algorithm, in DER.
     pub(super) key: Vec<u8>,
 }
 
 impl Request<'_> {
-    pub(super) fn encode(self) -> Result<Enrolment, CmpError> {
-        match self {
+    /// Encodes the body of the message, and returns it after what the answer is compared with.
+    pub(super) fn encode(self) -> Result<(EncodedRequest, Vec<u8>), CmpError> {
+        Ok(match self {
             Self::First { subject, hosts, key } => {
-                let names = alternative_names(hosts).map_err(CmpError::Encoding)?;
+                let names = alternative_names(hosts)?;
                 let body = with_template(Kind::Ir, &subject.0, names, None, key)?;
-                let key = key.subject_public_key_info();
-                Ok(Enrolment { answer: Kind::Ip, body, subject: subject.clone(), key })
+                let (answer, key) = (Kind::Ip, key.subject_public_key_info());
+                (EncodedRequest { answer, subject: subject.clone(), key }, body)
             }
             Self::Signing(csr) => {
                 let SigningRequest { subject_name, key_info: key, .. } =
                     SigningRequest::from_der(csr).map_err(CmpError::Csr)?;
                 let subject = DirectoryName::from_der(&subject_name);
                 let subject = subject.ok_or(CmpError::Csr(BadRequest::Malformed))?;
-                let body = body(Kind::P10cr, csr).map_err(CmpError::Encoding)?;
-                Ok(Enrolment { answer: Kind::Cp, body, subject, key })
+                (EncodedRequest { answer: Kind::Cp, subject, key }, body(Kind::P10cr, csr)?)
             }
             Self::Renewal { old, key } => {
-                let parsed = x509_cert::Certificate::from_der(old.der());
-                let parsed = parsed.map_err(CmpError::Encoding)?.tbs_certificate;
+                let parsed = x509_cert::Certificate::from_der(old.der())?.tbs_certificate;
                 let extensions = parsed.extensions.unwrap_or_default();
-                let names = extensions.into_iter().find(|it| it.extn_id == ALTERNATIVE_NAME);
+                let names = extensions.into_iter().find(|it| it.extn_id == SubjectAltName::OID);
                 let issuer = GeneralName::DirectoryName(parsed.issuer);
                 let control = CertId { issuer, serial_number: parsed.serial_number };
-                let control = Any::encode_from(&control).map_err(CmpError::Encoding)?;
-                let control = AttributeTypeAndValue { oid: OLD_CERTIFICATE, value: control };
+                let value = Any::encode_from(&control)?;
+                let control = AttributeTypeAndValue { oid: ID_REG_CTRL_OLD_CERT_ID, value };
                 let body = with_template(Kind::Kur, &parsed.subject, names, Some(control), key)?;
-                let subject = DirectoryName(parsed.subject);
-                Ok(Enrolment {
-                    answer: Kind::Kup,
-                    body,
-                    subject,
-                    key: key.subject_public_key_info(),
-                })
+                let (subject, key) = (DirectoryName(parsed.subject), key.subject_public_key_info());
+                (EncodedRequest { answer: Kind::Kup, subject, key }, body)
             }
-        }
+        })
     }
 }
 
@@ -107,7 +98,7 @@ fn alternative_names(hosts: &[Host]) -> der::Result<Option<Extension>> {
     };
     let names = hosts.iter().map(name).collect::<der::Result<_>>()?;
     let value = OctetString::new(SubjectAltName(names).to_der()?)?;
-    Ok(Some(Extension { extn_id: ALTERNATIVE_NAME, critical: false, extn_value: value }))
+    Ok(Some(Extension { extn_id: SubjectAltName::OID, critical: false, extn_value: value }))
 }
 
 /// Encodes a request by template, with proof of possession of the key: a signature over the template (RFC 4211 section
@@ -119,36 +110,26 @@ fn with_template(
     control: Option<AttributeTypeAndValue>,
     key: &KeyPair,
 ) -> Result<Vec<u8>, CmpError> {
-    let encode = || {
-        let public_key = SubjectPublicKeyInfoOwned::from_der(&key.subject_public_key_info())?;
-        let template = CertTemplate {
-            version: None,
-            serial_number: None,
-            signature: None,
-            issuer: None,
-            validity: None,
-            subject: Some(subject.clone()),
-            subject_public_key_info: Some(public_key),
-            issuer_unique_id: None,
-            subject_unique_id: None,
-            extensions: names.map(|names| vec![names]),
-        };
-        Ok(CertRequest {
-            cert_req_id: Int::new(&[0])?,
-            cert_template: template,
-            controls: control.map(|control| vec![control]),
-        })
+    let public_key = SubjectPublicKeyInfoOwned::from_der(&key.subject_public_key_info())?;
+    let cert_template = CertTemplate {
+        version: None,
+        serial_number: None,
+        signature: None,
+        issuer: None,
+        validity: None,
+        subject: Some(subject.clone()),
+        subject_public_key_info: Some(public_key),
+        issuer_unique_id: None,
+        subject_unique_id: None,
+        extensions: names.map(|names| vec![names]),
     };
-    let cert_req: CertRequest = encode().map_err(CmpError::Encoding)?;
-    let signed = sign(key, &cert_req.to_der().map_err(CmpError::Encoding)?)?;
-    let proof = PopoSigningKey {
-        poposk_input: None,
-        alg_id: signature_algorithm(key)?,
-        signature: BitString::from_bytes(&signed).map_err(CmpError::Encoding)?,
-    };
+    let controls = control.map(|control| vec![control]);
+    let cert_req = CertRequest { cert_req_id: Int::new(&[0])?, cert_template, controls };
+    let signature = BitString::from_bytes(&sign(key, &cert_req.to_der()?)?)?;
+    let proof = PopoSigningKey { poposk_input: None, alg_id: signature_algorithm(key)?, signature };
     let popo = Some(ProofOfPossession::Signature(Box::new(proof)));
     let messages: CertReqMessages = vec![CertReqMsg { cert_req, popo, reg_info: None }];
-    messages.to_der().and_then(|it| body(kind, &it)).map_err(CmpError::Encoding)
+    Ok(body(kind, &messages.to_der()?)?)
 }
 
 #[cfg(test)]
@@ -166,9 +147,9 @@ mod tests {
         let keys = KeyAlgorithm::ALL.map(|(_, algorithm)| algorithm.generate().unwrap());
         for key in keys.iter().chain([&ed25519]) {
             let csr = params.serialize_request(key).unwrap();
-            let asked = Request::Signing(csr.der()).encode().unwrap();
-            assert_eq!(asked.key, key.subject_public_key_info(), "{:?}", key.algorithm());
-            assert_eq!((asked.answer, asked.subject), (Kind::Cp, "CN=a".parse().unwrap()));
+            let (request, _) = Request::Signing(csr.der()).encode().unwrap();
+            assert_eq!(request.key, key.subject_public_key_info(), "{:?}", key.algorithm());
+            assert_eq!((request.answer, request.subject), (Kind::Cp, "CN=a".parse().unwrap()));
             let mut broken = csr.der().to_vec();
             *broken.last_mut().unwrap() ^= 1;
             let error = Request::Signing(&broken).encode().err().unwrap();

@@ -7,23 +7,22 @@ use escape::{REASON, cut};
 use super::message::{Answer, ErrorContent, Message, StatusInfo};
 
 /// `PKIStatus` (RFC 4210 section 5.2.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Status {
-    /// The certificate is as requested.
     Accepted,
-    /// The certificate differs from the request.
+    #[strum(to_string = "granted with changes")]
     GrantedWithMods,
-    /// The request is rejected.
     Rejection,
-    /// The request waits for a decision.
     Waiting,
-    /// The certificate will be revoked soon.
+    #[strum(to_string = "a revocation is imminent")]
     RevocationWarning,
-    /// The certificate is revoked.
+    #[strum(to_string = "a revocation has occurred")]
     RevocationNotification,
-    /// The certificate was renewed already.
+    #[strum(to_string = "the key has been updated already")]
     KeyUpdateWarning,
     /// A number that the standard does not define.
+    #[strum(to_string = "unknown status {0}")]
     Unknown(u8),
 }
 
@@ -44,66 +43,40 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Accepted => "accepted",
-            Self::GrantedWithMods => "granted with changes",
-            Self::Rejection => "rejection",
-            Self::Waiting => "waiting",
-            Self::RevocationWarning => "a revocation is imminent",
-            Self::RevocationNotification => "a revocation has occurred",
-            Self::KeyUpdateWarning => "the key has been updated already",
-            Self::Unknown(number) => return write!(f, "unknown status {number}"),
-        })
-    }
-}
-
-/// Names and meanings of the bits of `PKIFailureInfo`.
-const FAILURES: [(&str, &str); 27] = [
-    ("badAlg", "an algorithm is unknown or not supported"),
-    ("badMessageCheck", "the integrity check failed: wrong password or key"),
-    ("badRequest", "the request is not permitted or not supported"),
-    ("badTime", "the message's time is too far from the server's"),
-    ("badCertId", "no certificate like the one that is named"),
-    ("badDataFormat", "the data has the wrong format"),
-    ("wrongAuthority", "the wrong CA"),
-    ("incorrectData", "the requester's data is wrong"),
-    ("missingTimeStamp", "a time stamp is missing"),
-    ("badPOP", "the proof of possession of the key failed"),
-    ("certRevoked", "the certificate is revoked"),
-    ("certConfirmed", "the certificate is confirmed already"),
+/// Names and meanings of the bits of `PKIFailureInfo`. Only those with `true` concern the contents of the request; the
+/// others concern the sender, the time or the server.
+const FAILURES: [(&str, &str, bool); 27] = [
+    ("badAlg", "an algorithm is unknown or not supported", true),
+    ("badMessageCheck", "the integrity check failed: wrong password or key", false),
+    ("badRequest", "the request is not permitted or not supported", true),
+    ("badTime", "the message's time is too far from the server's", false),
+    ("badCertId", "no certificate like the one that is named", true),
+    ("badDataFormat", "the data has the wrong format", true),
+    ("wrongAuthority", "the wrong CA", false),
+    ("incorrectData", "the requester's data is wrong", true),
+    ("missingTimeStamp", "a time stamp is missing", true),
+    ("badPOP", "the proof of possession of the key failed", true),
+    ("certRevoked", "the certificate is revoked", true),
+    ("certConfirmed", "the certificate is confirmed already", true),
     (
         "wrongIntegrity",
         "the wrong kind of protection: a password instead of a signature or the other way",
+        false,
     ),
-    ("badRecipientNonce", "a nonce is missing or wrong"),
-    ("timeNotAvailable", "no time source is available"),
-    ("unacceptedPolicy", "a policy is not supported"),
-    ("unacceptedExtension", "an extension is not supported"),
-    ("addInfoNotAvailable", "additional information is not available"),
-    ("badSenderNonce", "a nonce is missing or of the wrong length"),
-    ("badCertTemplate", "the requested names or extensions are wrong or incomplete"),
-    ("signerNotTrusted", "the signer is unknown or not trusted"),
-    ("transactionIdInUse", "the transaction's id is used already"),
-    ("unsupportedVersion", "the protocol's version is not supported"),
-    ("notAuthorized", "the requester is not authorized"),
-    ("systemUnavail", "the system is unavailable for now"),
-    ("systemFailure", "the system failed"),
-    ("duplicateCertReq", "such a certificate exists already"),
-];
-
-/// Failure reasons that concern the sender, the time or the server, and not the contents of the request.
-const OF_OTHERS: [&str; 9] = [
-    "badMessageCheck",
-    "badTime",
-    "wrongAuthority",
-    "wrongIntegrity",
-    "signerNotTrusted",
-    "transactionIdInUse",
-    "notAuthorized",
-    "systemUnavail",
-    "systemFailure",
+    ("badRecipientNonce", "a nonce is missing or wrong", true),
+    ("timeNotAvailable", "no time source is available", true),
+    ("unacceptedPolicy", "a policy is not supported", true),
+    ("unacceptedExtension", "an extension is not supported", true),
+    ("addInfoNotAvailable", "additional information is not available", true),
+    ("badSenderNonce", "a nonce is missing or of the wrong length", true),
+    ("badCertTemplate", "the requested names or extensions are wrong or incomplete", true),
+    ("signerNotTrusted", "the signer is unknown or not trusted", false),
+    ("transactionIdInUse", "the transaction's id is used already", false),
+    ("unsupportedVersion", "the protocol's version is not supported", true),
+    ("notAuthorized", "the requester is not authorized", false),
+    ("systemUnavail", "the system is unavailable for now", false),
+    ("systemFailure", "the system failed", false),
+    ("duplicateCertReq", "such a certificate exists already", true),
 ];
 
 /// A status with its reasons and texts.
@@ -126,7 +99,7 @@ impl From<&StatusInfo> for Report {
         Self {
             status: Status::of(info.status),
             texts: info.text.clone().unwrap_or_default(),
-            failures: named.map(|(_, (name, _))| name).collect(),
+            failures: named.map(|(_, (name, ..))| name).collect(),
             code: None,
         }
     }
@@ -151,8 +124,9 @@ impl Report {
     /// Returns `true` if the server refuses the contents of the request, and not only its sender or its time.
     #[must_use]
     pub fn is_of_the_request(&self) -> bool {
-        let mut failures = self.failures.iter();
-        self.failures.is_empty() || failures.any(|reason| !OF_OTHERS.contains(reason))
+        let mut of_the_request =
+            FAILURES.iter().filter(|(.., is_of_the_request)| *is_of_the_request);
+        self.failures.is_empty() || of_the_request.any(|(name, ..)| self.failures.contains(name))
     }
 }
 
@@ -160,7 +134,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.status.fmt(f)?;
         for (index, name) in self.failures.iter().enumerate() {
-            let meaning = FAILURES.iter().find(|(known, _)| known == name).map_or("", |it| it.1);
+            let meaning = FAILURES.iter().find(|(known, ..)| known == name).map_or("", |it| it.1);
             write!(f, "{} {name} ({meaning})", if index == 0 { ":" } else { "," })?;
         }
         if !self.texts.is_empty() {
@@ -228,7 +202,22 @@ mod tests {
         // Both are wrong.
         assert!(of_the_request(&[0b0011_0000]).is_of_the_request());
         assert!(!bad_time.is_of_the_request() && !of_the_request(&[64]).is_of_the_request());
-        assert!(OF_OTHERS.iter().all(|name| FAILURES.iter().any(|(known, _)| known == name)));
+        let others = FAILURES.iter().filter(|(.., is_of_the_request)| !is_of_the_request);
+        let others: Vec<_> = others.map(|(name, ..)| *name).collect();
+        assert_eq!(
+            others,
+            [
+                "badMessageCheck",
+                "badTime",
+                "wrongAuthority",
+                "wrongIntegrity",
+                "signerNotTrusted",
+                "transactionIdInUse",
+                "notAuthorized",
+                "systemUnavail",
+                "systemFailure",
+            ]
+        );
     }
 
     #[test]

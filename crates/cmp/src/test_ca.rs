@@ -33,7 +33,7 @@ impl Ca {
     }
 
     pub(super) fn name(&self) -> DirectoryName {
-        DirectoryName::from_der(self.certificate.subject_name()).unwrap()
+        DirectoryName::from_der(&self.certificate.subject_name).unwrap()
     }
 
     pub(super) fn issue(&self, key: &KeyPair) -> Certificate {
@@ -73,9 +73,9 @@ impl Ca {
             general_info: None,
         };
         let body = message::body(kind, contents).unwrap();
-        let protected = message::protected(&header, &body).unwrap();
+        let protected = message::protected_part(&header, &body).unwrap();
         let protection = by.protect(&protected, &algorithm).unwrap();
-        message::whole(&protected, Some(&protection), by.certificates()).unwrap()
+        message::protected_message(&protected, Some(&protection), by.certificates()).unwrap()
     }
 
     pub(super) fn certificates(&self, certificate: &Certificate) -> Vec<u8> {

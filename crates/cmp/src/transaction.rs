@@ -15,7 +15,8 @@ use core::time::Duration;
 use cmpv2::r#gen::InfoTypeAndValue;
 use cmpv2::header::{PkiHeader, Pvno};
 use der::Encode as _;
-use der::asn1::{GeneralizedTime, Null, ObjectIdentifier, OctetString};
+use der::asn1::{GeneralizedTime, Null, OctetString};
+use der::oid::db::rfc5912::ID_IT_IMPLICIT_CONFIRM;
 use escape::{REASON, cut};
 use pki::{Certificate, untrusted};
 use time::OffsetDateTime;
@@ -27,11 +28,9 @@ use super::message::{
 };
 use super::name::DirectoryName;
 use super::protection::{self, Credential, ExpectedProtection};
-use super::request::Request;
+use super::request::{EncodedRequest, Request};
 use super::status::{Report, Status, claims};
 
-/// `id-it-implicitConfirm`: the server needs no certConf (RFC 4210 section 5.1.1.1).
-const IMPLICIT_CONFIRM: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.4.13");
 /// ID of the only request in a message, and the ID that some answers to a PKCS #10 request have instead (RFC 9483
 /// section 4.1.4).
 const REQUEST: i64 = 0;
@@ -56,9 +55,9 @@ pub struct Settings {
     pub implicit_confirm: bool,
 }
 
-/// The time, and randomness, of one message.
+/// The time, and randomness, for one message.
 #[derive(Debug, Clone, Copy)]
-pub struct Fresh {
+pub struct MessageInputs {
     /// The time.
     pub now: OffsetDateTime,
     /// Value of `senderNonce`.
@@ -99,7 +98,7 @@ pub struct EnrolledCertificate {
 #[derive(Debug)]
 enum State {
     /// The request is sent; `polled` is its ID while it is polled.
-    Asked { polled: Option<i64> },
+    Requested { polled: Option<i64> },
     /// The confirmation is sent.
     Confirming(Box<EnrolledCertificate>),
     /// The rejection is sent.
@@ -114,9 +113,7 @@ pub struct Transaction {
     settings: Settings,
     id: [u8; 16],
     state: State,
-    answer: Kind,
-    subject: DirectoryName,
-    key: Vec<u8>,
+    request: EncodedRequest,
     /// Nonces of the first and the last message of this client.
     nonces: [[u8; 16]; 2],
     /// Nonce of the server's last message.
@@ -129,86 +126,73 @@ impl Transaction {
         settings: Settings,
         request: Request<'_>,
         id: [u8; 16],
-        fresh: Fresh,
+        inputs: MessageInputs,
     ) -> Result<(Self, Vec<u8>), CmpError> {
-        let asked = request.encode()?;
-        let mut begun = Self {
-            settings,
-            id,
-            state: State::Asked { polled: None },
-            answer: asked.answer,
-            subject: asked.subject,
-            key: asked.key,
-            nonces: [fresh.nonce; 2],
-            their_nonce: None,
-        };
-        let bytes = begun.message(&asked.body, fresh)?;
+        let (request, body) = request.encode()?;
+        let (state, nonces) = (State::Requested { polled: None }, [inputs.nonce; 2]);
+        let mut begun = Self { settings, id, state, request, nonces, their_nonce: None };
+        let bytes = begun.message(&body, inputs)?;
         Ok((begun, bytes))
     }
 
     /// Processes an answer.
-    pub fn take(&mut self, bytes: &[u8], fresh: Fresh) -> Result<Step, CmpError> {
+    pub fn take(&mut self, bytes: &[u8], inputs: MessageInputs) -> Result<Step, CmpError> {
         // The answer to a rejection changes nothing: there is no certificate.
         if let Some(error) = self.rejected() {
             return Err(error);
         }
         let message = Message::read(bytes).map_err(CmpError::Unreadable)?;
-        self.believe(&message, fresh.now)?;
+        self.verify(&message, inputs.now)?;
         let answer = message.answer().map_err(CmpError::Unreadable)?;
         self.their_nonce.clone_from(&message.header.sender_nonce);
         match (core::mem::replace(&mut self.state, State::Over), answer) {
-            (State::Asked { polled }, Answer::Error(error))
+            (State::Requested { polled }, Answer::Error(error))
                 if Status::of(error.status.status) == Status::Waiting =>
             {
                 let request = polled.unwrap_or(NO_REQUEST);
-                self.wait_for(request, polled.is_some(), &error.status, fresh)
+                self.wait_for(request, polled.is_some(), &error.status, inputs)
             }
             (_, Answer::Error(error)) => Err(CmpError::Refused(Box::new(Report::from(&error)))),
-            (State::Asked { polled }, Answer::Certificates(kind, answer)) => {
-                if kind != self.answer {
+            (State::Requested { polled }, Answer::Certificates(kind, answer)) => {
+                if kind != self.request.answer {
                     return Err(CmpError::Unexpected(kind as u8));
                 }
-                self.certificates(&message, &answer, polled, fresh)
+                self.certificates(&message, &answer, polled, inputs)
             }
-            (State::Asked { polled: Some(request) }, Answer::Later(reports)) => {
-                self.state = State::Asked { polled: Some(request) };
+            (State::Requested { polled: Some(request) }, Answer::Later(reports)) => {
+                self.state = State::Requested { polled: Some(request) };
                 wait(&reports)
             }
             (State::Confirming(enrolled), Answer::Confirmed) => Ok(Step::Done(enrolled)),
             (State::Over | State::Rejecting(_), _) => Err(CmpError::Over),
-            (_, Answer::Certificates(kind, _)) => Err(CmpError::Unexpected(kind as u8)),
-            (_, Answer::Confirmed) => Err(CmpError::Unexpected(Kind::PkiConf as u8)),
-            (_, Answer::Later(_)) => Err(CmpError::Unexpected(Kind::PollRep as u8)),
-            (_, Answer::Other(number)) => Err(CmpError::Unexpected(number)),
+            _ => Err(CmpError::Unexpected(message.number())),
         }
     }
 
     /// Polls after a [`Step::Wait`]. Returns the message.
-    pub fn poll(&mut self, fresh: Fresh) -> Result<Vec<u8>, CmpError> {
-        let State::Asked { polled: Some(request) } = self.state else {
+    pub fn poll(&mut self, inputs: MessageInputs) -> Result<Vec<u8>, CmpError> {
+        let State::Requested { polled: Some(request) } = self.state else {
             return Err(CmpError::Over);
         };
-        let contents = vec![PollReq { request_id: request }];
-        let contents = contents.to_der().map_err(CmpError::Encoding)?;
-        let body = message::body(Kind::PollReq, &contents).map_err(CmpError::Encoding)?;
-        self.message(&body, fresh)
+        let contents = vec![PollReq { request_id: request }].to_der()?;
+        self.message(&message::body(Kind::PollReq, &contents)?, inputs)
     }
 
     /// Returns `true` if the server has the request and is polled.
     #[must_use]
     pub fn is_polling(&self) -> bool {
-        matches!(self.state, State::Asked { polled: Some(_) })
+        matches!(self.state, State::Requested { polled: Some(_) })
     }
 
     /// Returns the reason for the rejection of a certificate, and ends the transaction. Use it if the server does not
     /// answer the rejection.
     pub fn rejected(&mut self) -> Option<CmpError> {
-        if !matches!(self.state, State::Rejecting(_)) {
-            return None;
-        }
         match core::mem::replace(&mut self.state, State::Over) {
             State::Rejecting(error) => Some(error),
-            _ => None,
+            other => {
+                self.state = other;
+                None
+            }
         }
     }
 
@@ -219,17 +203,17 @@ impl Transaction {
         request: i64,
         is_polled: bool,
         status: &StatusInfo,
-        fresh: Fresh,
+        inputs: MessageInputs,
     ) -> Result<Step, CmpError> {
-        self.state = State::Asked { polled: Some(request) };
+        self.state = State::Requested { polled: Some(request) };
         if is_polled {
             return Ok(later(DEFAULT_WAIT, status.text.as_deref().unwrap_or_default()));
         }
-        self.poll(fresh).map(Step::Send)
+        self.poll(inputs).map(Step::Send)
     }
 
     /// Checks that a message answers the last one and comes from the server.
-    fn believe(&self, message: &Message<'_>, now: OffsetDateTime) -> Result<(), CmpError> {
+    fn verify(&self, message: &Message<'_>, now: OffsetDateTime) -> Result<(), CmpError> {
         let header = &message.header;
         let is = |field: &Option<OctetString>, wanted: &[u8]| {
             field.as_ref().is_some_and(|field| field.as_bytes() == wanted)
@@ -267,24 +251,27 @@ impl Transaction {
         message: &Message<'_>,
         answer: &CertRep,
         polled: Option<i64>,
-        fresh: Fresh,
+        inputs: MessageInputs,
     ) -> Result<Step, CmpError> {
         let [response] = &answer.responses[..] else { return Err(CmpError::OtherRequest) };
         let request = response.request_id;
-        let is_ours = request == REQUEST || (request == NO_REQUEST && self.answer == Kind::Cp);
+        let is_ours =
+            request == REQUEST || (request == NO_REQUEST && self.request.answer == Kind::Cp);
         if !is_ours || polled.is_some_and(|polled| polled != NO_REQUEST && polled != request) {
             return Err(CmpError::OtherRequest);
         }
         match Status::of(response.status.status) {
             Status::Waiting => {
                 let is_polled = polled.is_some();
-                return self.wait_for(request, is_polled, &response.status, fresh);
+                return self.wait_for(request, is_polled, &response.status, inputs);
             }
             Status::Accepted | Status::GrantedWithMods => {}
             _ => return Err(CmpError::Refused(Box::new(Report::from(&response.status)))),
         }
-        let enrolled = self.enrolled(message, answer, response, fresh.now);
-        let is_confirmed = is_implicitly_confirmed(&message.header);
+        let enrolled = self.enrolled(message, answer, response, inputs.now);
+        let mut infos = message.header.general_info.iter().flatten();
+        // The server needs no certConf (RFC 4210 section 5.1.1.1).
+        let is_confirmed = infos.any(|info| info.oid == ID_IT_IMPLICIT_CONFIRM);
         let (enrolled, hash) = match enrolled {
             Ok(enrolled) => {
                 if self.settings.implicit_confirm && is_confirmed {
@@ -294,13 +281,13 @@ impl Transaction {
                 (enrolled, hash.ok_or(CmpError::NoHash)?)
             }
             Err((error, Some(hash))) if !is_confirmed => {
-                let confirmation = self.confirmation(request, hash, Some(&error), fresh)?;
+                let confirmation = self.confirmation(request, hash, Some(&error), inputs)?;
                 self.state = State::Rejecting(error);
                 return Ok(Step::Send(confirmation));
             }
             Err((error, _)) => return Err(error),
         };
-        let confirmation = self.confirmation(request, hash, None, fresh)?;
+        let confirmation = self.confirmation(request, hash, None, inputs)?;
         self.state = State::Confirming(Box::new(enrolled));
         Ok(Step::Send(confirmation))
     }
@@ -318,16 +305,16 @@ impl Transaction {
         let certificate = certified.certificate().map_err(unreadable)?;
         let certificate = certificate.ok_or((CmpError::NoCertificate, None))?;
         let rejected = |error| (error, protection::confirmation_hash(&certificate));
-        if certificate.public_key_info() != self.key {
+        if certificate.key_info != self.request.key {
             return Err(rejected(CmpError::WrongKey));
         }
         let mut cas = answer.cas().map_err(unreadable)?;
         let sent: Vec<_> = message.extra_certificates.iter().chain(&cas).collect();
         let trusted = &self.settings.trusted;
         if !trusted.is_empty() {
-            let way: Vec<_> =
+            let path: Vec<_> =
                 core::iter::once(&certificate).chain(sent.iter().copied()).cloned().collect();
-            if let Some(reason) = untrusted(&way, trusted, now) {
+            if let Some(reason) = untrusted(&path, trusted, now) {
                 return Err(rejected(CmpError::Untrusted(reason)));
             }
         }
@@ -343,52 +330,42 @@ impl Transaction {
         request_id: i64,
         hash: Vec<u8>,
         error: Option<&CmpError>,
-        fresh: Fresh,
+        inputs: MessageInputs,
     ) -> Result<Vec<u8>, CmpError> {
-        let encode = || {
-            let status = error.map(|error| StatusInfo::bad_template(error.to_string()));
-            let status = status.transpose()?;
-            let hash = OctetString::new(hash)?;
-            let contents = vec![CertStatus { hash, request_id, status, algorithm: None }];
-            message::body(Kind::CertConf, &contents.to_der()?)
-        };
-        let body = encode().map_err(CmpError::Encoding)?;
-        self.message(&body, fresh)
+        let status = error.map(|error| StatusInfo::bad_template(error.to_string())).transpose()?;
+        let hash = OctetString::new(hash)?;
+        let contents = vec![CertStatus { hash, request_id, status, algorithm: None }];
+        self.message(&message::body(Kind::CertConf, &contents.to_der()?)?, inputs)
     }
 
     /// Encodes and protects a message.
-    fn message(&mut self, body: &[u8], fresh: Fresh) -> Result<Vec<u8>, CmpError> {
+    fn message(&mut self, body: &[u8], inputs: MessageInputs) -> Result<Vec<u8>, CmpError> {
         let credential = &self.settings.credential;
-        let algorithm = credential.algorithm(fresh.salt, self.settings.allow_sha1)?;
+        let algorithm = credential.algorithm(inputs.salt, self.settings.allow_sha1)?;
         let name = |name: DirectoryName| GeneralName::DirectoryName(name.0);
         let octets = |bytes: &[u8]| OctetString::new(bytes).map(Some);
-        let header = || {
-            let since = u64::try_from(fresh.now.unix_timestamp()).unwrap_or_default();
-            let time = GeneralizedTime::from_unix_duration(Duration::from_secs(since))?;
-            let identifier = credential.identifier().map(OctetString::new).transpose()?;
-            let implicit = InfoTypeAndValue { oid: IMPLICIT_CONFIRM, value: Some(Null.into()) };
-            let general_info = self.settings.implicit_confirm.then(|| vec![implicit]);
-            Ok(PkiHeader {
-                pvno: Pvno::Cmp2000,
-                sender: name(credential.subject().unwrap_or_else(|| self.subject.clone())),
-                recipient: name(self.recipient().unwrap_or_default()),
-                message_time: Some(time),
-                protection_alg: Some(algorithm.clone()),
-                sender_kid: identifier,
-                recip_kid: None,
-                trans_id: octets(&self.id)?,
-                sender_nonce: octets(&fresh.nonce)?,
-                recip_nonce: self.their_nonce.clone(),
-                free_text: None,
-                general_info,
-            })
+        let since = u64::try_from(inputs.now.unix_timestamp()).unwrap_or_default();
+        let implicit = InfoTypeAndValue { oid: ID_IT_IMPLICIT_CONFIRM, value: Some(Null.into()) };
+        let header = PkiHeader {
+            pvno: Pvno::Cmp2000,
+            sender: name(credential.subject().unwrap_or_else(|| self.request.subject.clone())),
+            recipient: name(self.recipient().unwrap_or_default()),
+            message_time: Some(GeneralizedTime::from_unix_duration(Duration::from_secs(since))?),
+            protection_alg: Some(algorithm.clone()),
+            sender_kid: credential.identifier().map(OctetString::new).transpose()?,
+            recip_kid: None,
+            trans_id: octets(&self.id)?,
+            sender_nonce: octets(&inputs.nonce)?,
+            recip_nonce: self.their_nonce.clone(),
+            free_text: None,
+            general_info: self.settings.implicit_confirm.then(|| vec![implicit]),
         };
-        let protected = header().and_then(|header| message::protected(&header, body));
-        let protected = protected.map_err(CmpError::Encoding)?;
+        let protected = message::protected_part(&header, body)?;
         let protection = credential.protect(&protected, &algorithm)?;
-        let bytes = message::whole(&protected, Some(&protection), credential.certificates());
-        self.nonces[1] = fresh.nonce;
-        bytes.map_err(CmpError::Encoding)
+        let bytes =
+            message::protected_message(&protected, Some(&protection), credential.certificates())?;
+        self.nonces[1] = inputs.nonce;
+        Ok(bytes)
     }
 }
 
@@ -404,10 +381,6 @@ fn later(time: Duration, reason: &[String]) -> Step {
     Step::Wait { time, reason }
 }
 
-fn is_implicitly_confirmed(header: &PkiHeader<'_>) -> bool {
-    header.general_info.iter().flatten().any(|info| info.oid == IMPLICIT_CONFIRM)
-}
-
 /// Sorts the sent certificates into the chain from a certificate to its root, and the root if it was sent.
 fn chain_of(
     certificate: &Certificate,
@@ -420,7 +393,7 @@ fn chain_of(
             .iter()
             .find(|ca| **ca != certificate && !chain.contains(ca) && last.is_issued_by(ca));
         let Some(&next) = next else { return (chain, None) };
-        if next.issuer_name() == next.subject_name() {
+        if next.issuer_name == next.subject_name {
             return (chain, Some(next.clone()));
         }
         chain.push(next.clone());

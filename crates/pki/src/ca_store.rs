@@ -19,13 +19,12 @@ use std::sync::Arc;
 use pem::Pem;
 use rcgen::KeyPair;
 use time::OffsetDateTime;
-use zeroize::Zeroize as _;
+use zeroize::Zeroizing;
 
-use super::certificate::Certificate;
-use super::certificate::{is_whole_pem, key_of, pem_text};
+use super::certificate::{Certificate, extend_unique, is_whole_pem, key_of, pem_text};
 use super::go_x509::Malformed;
 use super::issue::Signer;
-use super::reason::Unusable;
+use super::reason::{IssueError, Unusable};
 use super::state::StoredPair;
 
 /// Number of keys from which on an expired CA loses its key. CAs that are valid keep theirs.
@@ -46,29 +45,23 @@ pub(super) struct Ca {
 
 /// A key, and its text as it was stored: the library reads every form of a key and writes only one.
 pub(super) struct CaKey {
-    pub(super) pair: KeyPair,
-    text: String,
+    pub(super) pair: Zeroizing<KeyPair>,
+    text: Zeroizing<String>,
 }
 
 impl CaKey {
     pub(super) fn new(pair: KeyPair) -> Self {
-        let text = pair.serialize_pem();
-        Self { pair, text }
-    }
-}
-
-impl Drop for CaKey {
-    fn drop(&mut self) {
-        self.text.zeroize();
-        self.pair.zeroize();
+        let text = pair.serialize_pem().into();
+        Self { pair: pair.into(), text }
     }
 }
 
 impl Ca {
-    /// The CA as a signer; `None` if its key is missing, or must not sign certificates.
-    pub(super) fn signer(&self) -> Option<Signer<'_>> {
-        let key = self.key.as_ref().filter(|_| self.certificate.signing_fault().is_none())?;
-        Some(Signer { certificate: &self.certificate, key: &key.pair })
+    /// The CA as a signer, unless its key is missing, or must not sign certificates.
+    pub(super) fn signer(&self) -> Result<Signer<'_>, IssueError> {
+        let key = self.key.as_ref().filter(|_| self.certificate.signing_fault().is_none());
+        let key = &key.ok_or(IssueError::NoSigner)?.pair;
+        Ok(Signer { certificate: &self.certificate, key })
     }
 }
 
@@ -123,27 +116,17 @@ impl CaStore {
         if let (CERTIFICATE, Err(malformed)) = (block.tag(), &parsed) {
             self.refused.get_or_insert_with(|| malformed.clone());
         }
-        let certificate = || parsed.as_ref().ok().cloned();
         let is_encrypted = block.headers().iter().next().is_some();
-        match block.tag() {
-            CERTIFICATE if certificate().is_some() => found.extend(certificate()),
-            DISTRUSTED if certificate().is_some() => {
-                let certificate = certificate();
-                let is_new = |it: &Certificate| !self.distrusted.contains(it);
-                let new: Vec<_> = certificate.into_iter().filter(is_new).collect();
-                self.distrusted.extend(new);
-            }
-            PAIR => {
-                let pair = StoredPair::joined(block.contents());
-                if !self.pairs.contains(&pair) {
-                    self.pairs.push(pair);
-                }
-            }
+        match (block.tag(), parsed) {
+            (CERTIFICATE, Ok(certificate)) => found.push(certificate),
+            (DISTRUSTED, Ok(certificate)) => extend_unique(&mut self.distrusted, [certificate]),
+            (PAIR, _) => extend_unique(&mut self.pairs, [StoredPair::joined(block.contents())]),
             _ => match key_of(text.as_bytes()).filter(|_| !is_encrypted) {
-                Some(_) if keys.iter().any(|key| key.text == text) => {}
-                Some(pair) => keys.push(Arc::new(CaKey { pair, text })),
-                None if self.others.contains(&text) => {}
-                None => self.others.push(text),
+                Some(_) if keys.iter().any(|key| *key.text == text) => {}
+                Some(pair) => {
+                    keys.push(Arc::new(CaKey { pair: pair.into(), text: text.into() }));
+                }
+                None => extend_unique(&mut self.others, [text]),
             },
         }
     }
@@ -166,24 +149,19 @@ impl CaStore {
             if is_known { cross_certificates.push(other) } else { owns.push(other) }
         }
         for certificate in owns {
-            if self.cas.iter().any(|ca| ca.certificate == certificate) {
-                continue;
-            }
-            let key = keys.iter().find(|key| certificate.matches(&key.pair)).cloned();
-            self.cas.push(Ca { certificate, key });
-        }
-        for certificate in cross_certificates {
-            if !self.cross_certificates.contains(&certificate) {
-                self.cross_certificates.push(certificate);
+            if !self.has(&certificate) {
+                let key = keys.iter().find(|key| certificate.matches(&key.pair)).cloned();
+                self.cas.push(Ca { certificate, key });
             }
         }
+        extend_unique(&mut self.cross_certificates, cross_certificates);
         self.cas.sort_by_key(|ca| {
             let is_other = Some(&ca.certificate) != own;
             (is_other, std::cmp::Reverse(ca.certificate.made_at()))
         });
-        let orphans =
-            keys.iter().filter(|key| !self.cas.iter().any(|ca| ca.certificate.matches(&key.pair)));
-        self.others.extend(orphans.map(|key| key.text.clone()));
+        let is_orphan = |key: &&Arc<CaKey>| !self.certificates().any(|ca| ca.matches(&key.pair));
+        let orphans = keys.iter().filter(is_orphan).map(|key| key.text.to_string());
+        self.others.extend(orphans.collect::<Vec<_>>());
     }
 
     fn own_fault(&self, own: Option<&Certificate>) -> Option<Unusable> {
@@ -211,7 +189,7 @@ impl CaStore {
     }
 
     /// The store's text at `now`, with `own` as the CA that it names first.
-    pub(super) fn store(&self, own: &Ca, now: OffsetDateTime) -> StoredPair {
+    pub(super) fn encode(&self, own: &Ca, now: OffsetDateTime) -> StoredPair {
         let mut others: Vec<_> =
             self.cas.iter().filter(|ca| ca.certificate != own.certificate).collect();
         others.sort_by_key(|ca| std::cmp::Reverse(ca.certificate.made_at()));
@@ -241,37 +219,51 @@ impl CaStore {
         }
         StoredPair {
             certificates: own.certificate.to_pem().into(),
-            key: own.key.as_ref().map(|key| key.text.clone().into_bytes()).unwrap_or_default(),
+            key: own.key.as_ref().map(|key| key.text.as_bytes().to_vec()).unwrap_or_default(),
             previous: previous.into(),
             unreadable: None,
         }
     }
 
+    pub(super) fn certificates(&self) -> impl Iterator<Item = &Certificate> {
+        self.cas.iter().map(|ca| &ca.certificate)
+    }
+
+    pub(super) fn has(&self, certificate: &Certificate) -> bool {
+        self.certificates().any(|own| own == certificate)
+    }
+
     /// The CAs that can sign, the newest first.
     pub(super) fn signers(&self) -> Vec<&Ca> {
-        let mut signers: Vec<_> = self.cas.iter().filter(|ca| ca.signer().is_some()).collect();
+        let mut signers: Vec<_> = self.cas.iter().filter(|ca| ca.signer().is_ok()).collect();
         signers.sort_by_key(|ca| std::cmp::Reverse(ca.certificate.made_at()));
+        signers
+    }
+
+    /// The CAs that can sign at this time, the newest first.
+    pub(super) fn signers_at(&self, now: OffsetDateTime) -> Vec<&Ca> {
+        let mut signers = self.signers();
+        signers.retain(|ca| ca.certificate.is_valid_at(now));
         signers
     }
 
     /// The newest CA that can sign at this time.
     pub(super) fn signer_at(&self, now: OffsetDateTime) -> Option<&Ca> {
-        self.signers().into_iter().find(|ca| ca.certificate.is_valid_at(now))
+        self.signers_at(now).into_iter().next()
     }
 
     /// The topmost known certificates above a CA; the certificate itself if no known CA issued it.
     pub(super) fn anchors<'a>(&'a self, certificate: &'a Certificate) -> Vec<&'a Certificate> {
         let mut anchors = Vec::new();
-        let mut way = vec![certificate];
+        let mut path = vec![certificate];
         let mut next = 0;
-        while let Some(&below) = way.get(next) {
-            let above = self.cas.iter().map(|ca| &ca.certificate);
-            let above: Vec<_> =
-                above.filter(|it| !it.is_same_ca(below) && below.is_issued_by(it)).collect();
+        while let Some(&below) = path.get(next) {
+            let is_above = |it: &&Certificate| !it.is_same_ca(below) && below.is_issued_by(it);
+            let above: Vec<_> = self.certificates().filter(is_above).collect();
             if above.is_empty() {
                 anchors.push(below);
             }
-            way.extend(above.into_iter().filter(|it| !way.contains(it)).collect::<Vec<_>>());
+            extend_unique(&mut path, above);
             next += 1;
         }
         anchors
@@ -305,9 +297,7 @@ impl CaStore {
 
     /// Distrusts a CA: removes its key, and every certificate for its key or signed by it.
     pub(super) fn distrust(&mut self, certificate: &Certificate) {
-        if !self.distrusted.contains(certificate) {
-            self.distrusted.push(certificate.clone());
-        }
+        extend_unique(&mut self.distrusted, [certificate.clone()]);
         let distrusted = self.distrusted.clone();
         let is_distrusted = |it: &Certificate| distrusted.iter().any(|other| other.has_key_of(it));
         let is_signed = |it: &Certificate| distrusted.iter().any(|other| it.is_issued_by(other));
@@ -324,10 +314,9 @@ pub(super) fn left_out(before: &StoredPair, after: &StoredPair) -> Vec<String> {
         let mut cas = after.cas.iter();
         cas.any(|other| other.key.is_some() && other.certificate.has_key_of(&ca.certificate))
     };
-    let keys = before
-        .cas
-        .iter()
-        .filter(|ca| ca.key.is_some() && !has_key(ca) && !after.is_distrusted(&ca.certificate));
+    let is_lost =
+        |ca: &&Ca| ca.key.is_some() && !has_key(ca) && !after.is_distrusted(&ca.certificate);
+    let keys = before.cas.iter().filter(is_lost);
     let keys = keys.map(|ca| format!("the key of \"{}\"", ca.certificate.title()));
     let pairs = before.pairs.iter().filter(|pair| !after.pairs.contains(pair));
     let pairs = pairs.filter_map(StoredPair::leaf);

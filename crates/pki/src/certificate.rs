@@ -1,8 +1,6 @@
 //! Certificates as they are read, reduced to the fields that decisions depend on.
 
-use core::net::IpAddr;
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use data_encoding::HEXLOWER;
 use pem::{EncodeConfig, LineEnding, Pem};
@@ -11,11 +9,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
-use x509_parser::asn1_rs::Any;
-use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::{X509Name, X509Version};
 
+use super::encoding::{contents, fields};
 use super::extensions::Extensions;
 use super::go_x509::{self, Malformed};
 use super::hosts::Host;
@@ -37,30 +34,17 @@ pub struct Certificate {
     pub not_after: OffsetDateTime,
     /// Alternative names: DNS names and addresses.
     pub hosts: BTreeSet<Host>,
-    /// The public key, without its algorithm.
-    public_key: Vec<u8>,
     /// Algorithm and size of the key, for people: `ECDSA P-256`, `RSA 2048`.
     pub key_kind: String,
     /// The subject's name as it is encoded, by which verifiers find an issuer.
-    pub(super) subject_name: Vec<u8>,
+    pub subject_name: Vec<u8>,
     /// The issuer's name as it is encoded.
-    pub(super) issuer_name: Vec<u8>,
-    /// The public key with its algorithm, as it is encoded.
-    pub(super) key_info: Vec<u8>,
+    pub issuer_name: Vec<u8>,
+    /// The public key with its algorithm, as it is encoded (RFC 5280 section 4.1.2.7).
+    pub key_info: Vec<u8>,
     /// False for X.509 versions 1 and 2, which have no extensions and so no mark of a CA.
     pub(super) is_version_3: bool,
     pub(super) extensions: Extensions,
-    signature: Signature,
-}
-
-/// A certificate's signature (RFC 5280 section 4.1.1), parsed once because it is verified often.
-#[derive(Clone, PartialEq, Eq)]
-struct Signature {
-    /// Range of the signed part in the DER.
-    message: Range<usize>,
-    /// Contents of the algorithm's sequence.
-    algorithm: Vec<u8>,
-    value: Vec<u8>,
 }
 
 impl std::fmt::Debug for Certificate {
@@ -73,15 +57,10 @@ impl std::fmt::Debug for Certificate {
     }
 }
 
-/// A certificate of a text that machines cannot read.
+/// A certificate of a text that machines cannot read: its position in the text, from 1, and its fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("certificate {place} cannot be used: {reason}")]
-pub struct NotRead {
-    /// Position in the text, from 1.
-    pub place: usize,
-    /// Fault of the certificate.
-    pub reason: Malformed,
-}
+#[error("certificate {0} cannot be used: {1}")]
+pub struct NotRead(usize, Malformed);
 
 impl Certificate {
     /// Reads DER, `None` if it is no certificate that machines can read.
@@ -104,20 +83,21 @@ impl Certificate {
             name.unwrap_or_default().to_owned()
         };
         let validity = parsed.validity();
+        let extensions = Extensions::read(&parsed);
+        let names = extensions.dns_names.iter().filter_map(|name| name.parse().ok());
+        let hosts = names.chain(extensions.addresses.iter().copied().map(Host::Address)).collect();
         Some(Self {
             common_name: common_name(parsed.subject()),
             issuer: common_name(parsed.issuer()),
             not_before: written(validity.not_before.to_datetime()),
             not_after: written(validity.not_after.to_datetime()),
-            hosts: hosts(&parsed),
-            public_key: parsed.public_key().subject_public_key.data.to_vec(),
+            hosts,
             key_kind: key_kind(&parsed),
             subject_name: parsed.subject().as_raw().to_vec(),
             issuer_name: parsed.issuer().as_raw().to_vec(),
             key_info: parsed.public_key().raw.to_vec(),
             is_version_3: parsed.version() == X509Version::V3,
-            extensions: Extensions::read(&parsed),
-            signature: Signature::read(der, &parsed)?,
+            extensions,
             der: der.to_vec(),
         })
     }
@@ -138,7 +118,7 @@ impl Certificate {
     /// machines cannot read.
     pub fn read_trusted(pem: &[u8]) -> Result<Option<Vec<Self>>, NotRead> {
         let numbered = (1..).zip(Self::read_each(pem));
-        let read = numbered.map(|(place, read)| read.map_err(|reason| NotRead { place, reason }));
+        let read = numbered.map(|(place, read)| read.map_err(|fault| NotRead(place, fault)));
         let found: Vec<_> = read.collect::<Result<_, _>>()?;
         Ok((!found.is_empty()).then_some(found))
     }
@@ -155,28 +135,10 @@ impl Certificate {
         &self.der
     }
 
-    /// The public key with its algorithm, as it is encoded (RFC 5280 section 4.1.2.7).
-    #[must_use]
-    pub fn public_key_info(&self) -> &[u8] {
-        &self.key_info
-    }
-
     /// Weakness of its key, `None` if it has none.
     #[must_use]
     pub fn weakness(&self) -> Option<Weakness> {
         weakness(&self.key_info)
-    }
-
-    /// The subject's name, as it is encoded.
-    #[must_use]
-    pub fn subject_name(&self) -> &[u8] {
-        &self.subject_name
-    }
-
-    /// The issuer's name, as it is encoded.
-    #[must_use]
-    pub fn issuer_name(&self) -> &[u8] {
-        &self.issuer_name
     }
 
     /// The DNS names among the alternative names as they are written, wildcards too.
@@ -195,7 +157,7 @@ impl Certificate {
     /// sequence. Only algorithms that TLS clients accept are supported, so SHA-1 is not.
     #[must_use]
     pub fn has_signed(&self, message: &[u8], algorithm: &[u8], signature: &[u8]) -> bool {
-        is_signature(signature, message, algorithm, &self.key_info, &self.public_key)
+        verify(&self.key_info, message, algorithm, signature).is_some()
     }
 
     /// Returns `true` if both certificates have the same public key, as a renewed certificate and its predecessor do,
@@ -241,7 +203,6 @@ impl Certificate {
         self.subject_name == other.subject_name && self.has_key_of(other)
     }
 
-    /// Returns `true` if the certificate says that it is a CA's.
     pub(super) fn is_ca(&self) -> bool {
         self.extensions.basic_constraints.as_ref().is_some_and(|found| found.ca)
     }
@@ -258,27 +219,29 @@ impl Certificate {
         extensions.unknown_critical.clone().map(Unusable::CriticalExtension)
     }
 
-    /// Returns `true` if `authority` issued this certificate: by name, and by a signature of an algorithm that TLS
-    /// clients accept.
+    /// Returns `true` if `ca` issued this certificate: by name, and by a signature of an algorithm that TLS clients
+    /// accept.
     #[must_use]
     pub fn is_issued_by(&self, ca: &Self) -> bool {
         self.issuer_name == ca.subject_name && self.is_signed_by(ca)
     }
 
-    /// Returns `true` if the key of `authority` made this certificate's signature, regardless of names, by an algorithm
-    /// that TLS clients accept. SHA-1 is not one of them.
-    #[must_use]
+    /// Returns `true` if the key of `ca` made this certificate's signature, regardless of names, by an algorithm that
+    /// TLS clients accept. SHA-1 is not one of them.
     pub(super) fn is_signed_by(&self, ca: &Self) -> bool {
-        let Signature { message, algorithm, value } = &self.signature;
-        ca.has_signed(&self.der[message.clone()], algorithm, value)
+        is_signed(&self.der, &ca.key_info)
     }
 
-    /// Display name of the subject: its common name, or its whole name if it has none.
+    /// Returns `true` for a certificate that its own key signed, as a root is.
+    pub(super) fn is_self_signed(&self) -> bool {
+        self.is_issued_by(self)
+    }
+
+    /// Display name: the subject's common name, or its whole name if it has none.
     pub(super) fn title(&self) -> String {
         title(&self.subject_name, &self.common_name)
     }
 
-    /// Display name of the issuer.
     pub(super) fn issuer_title(&self) -> String {
         title(&self.issuer_name, &self.issuer)
     }
@@ -287,45 +250,41 @@ impl Certificate {
     #[must_use]
     pub fn matches(&self, key: &KeyPair) -> bool {
         use rcgen::PublicKeyData as _;
-        key.der_bytes() == self.public_key
+        algorithm_and_key(&self.key_info).is_some_and(|(_, own)| own == key.der_bytes())
     }
 }
 
-impl Signature {
-    fn read(der: &[u8], parsed: &X509Certificate<'_>) -> Option<Self> {
-        let (_, all) = Any::from_der(der).ok()?;
-        let (rest, _) = Any::from_der(all.data).ok()?;
-        // The caller has parsed the whole DER, so that the contents end with it.
-        let begin = der.len().checked_sub(all.data.len())?;
-        let message = begin..begin + (all.data.len() - rest.len());
-        let (_, algorithm) = Any::from_der(rest).ok()?;
-        let value = parsed.signature_value.data.to_vec();
-        Some(Self { message, algorithm: algorithm.data.to_vec(), value })
-    }
+/// Returns `true` if a key signed a certificate (RFC 5280 section 4.1.1) or a request (RFC 2986 section 4.2), by an
+/// algorithm that TLS clients accept. `key_info` is the public key with its algorithm.
+pub(super) fn is_signed(der: &[u8], key_info: &[u8]) -> bool {
+    let verified = fields(der).and_then(|fields| {
+        let [message, algorithm, signature, ..] = fields[..] else { return None };
+        verify(key_info, message, contents(algorithm)?, bits(signature)?)
+    });
+    verified.is_some()
 }
 
-/// Returns `true` if a key made this signature of a message, by an algorithm that TLS clients accept: not SHA-1.
-/// `algorithm` is the contents of its sequence; `key_info` is the public key with its algorithm, `key` without.
-pub(super) fn is_signature(
-    value: &[u8],
-    message: &[u8],
-    algorithm: &[u8],
-    key_info: &[u8],
-    key: &[u8],
-) -> bool {
-    let Some(key_algorithm) = first_contents(key_info) else { return false };
+/// Verifies a signature by one of the algorithms that TLS clients accept. `algorithm` is the contents of its sequence.
+fn verify(key_info: &[u8], message: &[u8], algorithm: &[u8], signature: &[u8]) -> Option<()> {
+    let (key_algorithm, key) = algorithm_and_key(key_info)?;
     let known = rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
-    known.all.iter().any(|known| {
+    let is_verified = known.all.iter().any(|known| {
         known.public_key_alg_id().as_ref() == key_algorithm
             && known.signature_alg_id().as_ref() == algorithm
-            && known.verify_signature(key, message, value).is_ok()
-    })
+            && known.verify_signature(key, message, signature).is_ok()
+    });
+    is_verified.then_some(())
 }
 
-/// Contents of the first element of a sequence.
-fn first_contents(der: &[u8]) -> Option<&[u8]> {
-    let (_, all) = Any::from_der(der).ok()?;
-    Some(Any::from_der(all.data).ok()?.1.data)
+/// Splits a public key into the contents of its algorithm's sequence and the key itself.
+fn algorithm_and_key(key_info: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [algorithm, key, ..] = fields(key_info)?[..] else { return None };
+    Some((contents(algorithm)?, bits(key)?))
+}
+
+/// Octets of a bit string, which begins with the number of unused bits.
+fn bits(der: &[u8]) -> Option<&[u8]> {
+    contents(der)?.get(1..)
 }
 
 fn title(name: &[u8], common_name: &str) -> String {
@@ -333,6 +292,22 @@ fn title(name: &[u8], common_name: &str) -> String {
         return common_name.to_owned();
     }
     X509Name::from_der(name).map(|(_, name)| name.to_string()).unwrap_or_default()
+}
+
+/// Appends those of `more` that are not in the list yet.
+pub(super) fn extend_unique<T: PartialEq>(list: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
+    for item in more {
+        if !list.contains(&item) {
+            list.push(item);
+        }
+    }
+}
+
+/// Each item once, in their order.
+pub(super) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut list = Vec::new();
+    extend_unique(&mut list, items);
+    list
 }
 
 /// Reads the first private key of a PEM text that can sign, in any of its forms (PKCS#1, SEC1, PKCS#8). Other blocks
@@ -360,27 +335,6 @@ pub fn certificate_pem(der: &[u8]) -> String {
 pub(super) fn pem_text(block: &Pem) -> String {
     let lines = EncodeConfig::new().set_line_wrap(64).set_line_ending(LineEnding::LF);
     pem::encode_config(block, lines)
-}
-
-fn hosts(certificate: &X509Certificate<'_>) -> BTreeSet<Host> {
-    let names = certificate.subject_alternative_name().ok().flatten();
-    let names = names.map(|extension| extension.value.general_names.as_slice());
-    names
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|name| match name {
-            GeneralName::DNSName(name) => name.parse().ok(),
-            GeneralName::IPAddress(bytes) => address(bytes).map(Host::Address),
-            _ => None,
-        })
-        .collect()
-}
-
-pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
-    <[u8; 4]>::try_from(bytes)
-        .map(IpAddr::from)
-        .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
-        .ok()
 }
 
 fn key_kind(certificate: &X509Certificate<'_>) -> String {

@@ -24,9 +24,8 @@ use super::reason::IssueError;
 /// Maximum size of the chain, in bytes of DER.
 pub const MAX_CHAIN_BYTES: usize = 16 * 1024;
 
-/// Inputs for building a chain.
 pub(super) struct Links<'a> {
-    pub(super) kept: &'a CaStore,
+    pub(super) store: &'a CaStore,
     /// Certificates that are not in the store: the served chain, the bundle, and the CA of an older installation.
     pub(super) known: [&'a [Certificate]; 3],
     pub(super) now: OffsetDateTime,
@@ -43,10 +42,9 @@ impl Links<'_> {
     pub(super) fn begin(&self, signer: &Certificate) -> OffsetDateTime {
         let followed = self.followed(signer);
         // A root above other stored CAs is reached through them, and can begin long before them.
-        let is_above = |ca: &&&Ca| {
-            let own = |other: &&Ca| other.certificate != ca.certificate;
-            let mut others = self.kept.cas.iter().filter(own);
-            ca.key.is_none() && others.any(|other| other.certificate.is_issued_by(&ca.certificate))
+        let is_above = |Ca { certificate, key }: &Ca| {
+            let mut others = self.store.certificates().filter(|other| *other != certificate);
+            key.is_none() && others.any(|other| other.is_issued_by(certificate))
         };
         let begins = followed.iter().filter(|ca| !is_above(ca)).map(|ca| ca.certificate.not_before);
         let begin = begins.fold(signer.not_before, Ord::min);
@@ -62,7 +60,7 @@ impl Links<'_> {
     fn followed(&self, signer: &Certificate) -> Vec<&Ca> {
         let is_followed =
             |ca: &&Ca| ca.certificate.is_valid_at(self.now) && !ca.certificate.is_same_ca(signer);
-        let mut followed: Vec<_> = self.kept.cas.iter().filter(is_followed).collect();
+        let mut followed: Vec<_> = self.store.cas.iter().filter(is_followed).collect();
         // CAs that an external CA issued come last: the path continues from them with their own certificates.
         followed.sort_by_key(|ca| {
             let Certificate { not_after, not_before, subject_name, issuer_name, .. } =
@@ -120,14 +118,13 @@ impl Links<'_> {
             let longer = [sent, std::slice::from_ref(link)].concat();
             handshake_bytes(&longer) <= MAX_CHAIN_BYTES && self.reaches(&longer, &ca.certificate)
         };
-        let issued = self.all().filter(|other| other.is_issued_by(&ca.certificate));
-        let issued: Vec<_> = issued.collect();
+        let issued: Vec<_> = self.all().filter(|it| it.is_issued_by(&ca.certificate)).collect();
         for from in from {
             let is_good = |link: &&&Certificate| link.is_same_ca(from) && link.not_before <= begin;
             if let Some(link) = issued.iter().filter(is_good).find(|link| leads(link)) {
                 return Ok(Some((*link).clone()));
             }
-            if let Some(signer) = ca.signer() {
+            if let Ok(signer) = ca.signer() {
                 let link = cross_sign(from, signer, begin)?;
                 if leads(&link) {
                     return Ok(Some(link));
@@ -145,7 +142,7 @@ impl Links<'_> {
                     && other.is_valid_at(self.now)
                     && !sent.contains(other)
                     && sent.iter().any(|it| it.is_issued_by(other))
-                    && !self.kept.cas.iter().any(|ca| other.is_issued_by(&ca.certificate))
+                    && !self.store.certificates().any(|ca| other.is_issued_by(ca))
             });
             let Some(next) = next else { return };
             sent.push(next.clone());
@@ -158,15 +155,14 @@ impl Links<'_> {
 
     /// All certificates that can be sent.
     fn all(&self) -> impl Iterator<Item = &Certificate> {
-        let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
-        let all = kept.chain(&self.kept.cross_certificates).chain(self.known.into_iter().flatten());
-        all.filter(|it| !self.kept.is_tainted(it))
+        let stored = self.store.certificates().chain(&self.store.cross_certificates);
+        let all = stored.chain(self.known.into_iter().flatten());
+        all.filter(|it| !self.store.is_tainted(it))
     }
 
     fn reaches(&self, sent: &[Certificate], ca: &Certificate) -> bool {
-        let holder = TrustHolder::of_one(ca);
         let signatures = &mut self.signatures.borrow_mut();
-        refusals(sent, [&holder], self.now, signatures) == [None]
+        refusals(sent, [&TrustHolder::of_one(ca)], self.now, signatures) == [None]
     }
 }
 
@@ -206,7 +202,7 @@ mod tests {
             key: key.serialize_pem().into(),
             ..StoredPair::default()
         };
-        let (kept, _) = CaStore::read(&stored);
+        let (store, _) = CaStore::read(&stored);
         let validity = Validity { begin: NOW, end: NOW + Duration::days(30) };
         let own = KeyPair::generate().unwrap();
         let by = Signer { certificate: signer, key };
@@ -217,7 +213,7 @@ mod tests {
             (MAX_INTERMEDIATES + 2, MAX_INTERMEDIATES),
         ] {
             let links = Links {
-                kept: &kept,
+                store: &store,
                 known: [&between[..known], &[], &[]],
                 now: NOW,
                 signatures: &RefCell::default(),

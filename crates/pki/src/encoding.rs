@@ -1,9 +1,8 @@
-//! Rewrites names in a certificate's DER (RFC 5280 section 4.1), because the library that issues certificates cannot
-//! write all of them.
+//! Splits DER into its fields, and rewrites names in a certificate's (RFC 5280 section 4.1), because the library that
+//! issues certificates cannot write all of them.
 
 use rcgen::{KeyPair, SigningKey as _};
 use x509_parser::asn1_rs::{Any, FromDer as _};
-use yasna::models::TaggedDerValue;
 
 use super::reason::IssueError;
 
@@ -12,21 +11,22 @@ use super::reason::IssueError;
 const ISSUER: usize = 3;
 const SUBJECT: usize = 5;
 
-/// Replaces the names of a certificate with encoded ones, and signs it again with `key`.
+/// Replaces the issuer's name of a certificate with an encoded one, the subject's likewise if there is one, and signs
+/// the certificate again with `key`.
 pub(super) fn with_names(
     certificate: &[u8],
     issuer: &[u8],
-    subject: &[u8],
+    subject: Option<&[u8]>,
     key: &KeyPair,
 ) -> Result<Vec<u8>, IssueError> {
-    let [signed, algorithm, _signature] = &fields(certificate)?[..] else {
-        return Err(IssueError::Unreadable);
-    };
-    let mut names = fields(signed)?;
-    for (at, name) in [(ISSUER, issuer), (SUBJECT, subject)] {
-        *names.get_mut(at).ok_or(IssueError::Unreadable)? = name;
+    let parts = fields(certificate).unwrap_or_default();
+    let [signed, algorithm, _signature] = parts[..] else { return Err(IssueError::Unreadable) };
+    let mut signed = fields(signed).ok_or(IssueError::Unreadable)?;
+    for (at, name) in [(ISSUER, Some(issuer)), (SUBJECT, subject)] {
+        let present = signed.get_mut(at).ok_or(IssueError::Unreadable)?;
+        *present = name.unwrap_or(*present);
     }
-    let signed = sequence(&names);
+    let signed = sequence(&signed);
     let signature = key.sign(&signed)?;
     let signature = yasna::construct_der(|writer| {
         writer.write_bitvec_bytes(&signature, signature.len() * 8);
@@ -34,26 +34,24 @@ pub(super) fn with_names(
     Ok(sequence(&[&signed, algorithm, &signature]))
 }
 
-/// The fields of a sequence, each as it is encoded.
-fn fields(der: &[u8]) -> Result<Vec<&[u8]>, IssueError> {
-    let (_, whole) = Any::from_der(der).map_err(|_| IssueError::Unreadable)?;
-    let mut rest = whole.data;
+/// The fields of a sequence, each as it is encoded; `None` if one is malformed.
+pub(super) fn fields(der: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut rest = contents(der)?;
     let mut found = Vec::new();
     while !rest.is_empty() {
-        let (after, _) = Any::from_der(rest).map_err(|_| IssueError::Unreadable)?;
-        let (field, _) = rest.split_at(rest.len() - after.len());
-        found.push(field);
+        let (after, _) = Any::from_der(rest).ok()?;
+        found.push(&rest[..rest.len() - after.len()]);
         rest = after;
     }
-    Ok(found)
+    Some(found)
+}
+
+pub(super) fn contents(der: &[u8]) -> Option<&[u8]> {
+    Some(Any::from_der(der).ok()?.1.data)
 }
 
 fn sequence(fields: &[&[u8]]) -> Vec<u8> {
-    let contents = fields.concat();
     yasna::construct_der(|writer| {
-        writer.write_tagged_der(&TaggedDerValue::from_tag_and_bytes(
-            yasna::tags::TAG_SEQUENCE,
-            contents,
-        ));
+        writer.write_sequence(|writer| fields.iter().for_each(|it| writer.next().write_der(it)));
     })
 }

@@ -1,8 +1,11 @@
 //! A certificate's extensions, as far as a path through it depends on them (RFC 5280 section 4.2).
 
+use core::net::IpAddr;
+
 use x509_parser::extensions::{BasicConstraints, GeneralName, ParsedExtension};
 use x509_parser::prelude::X509Certificate;
 
+use super::hosts::address;
 use super::name_constraints::NameConstraints;
 
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -19,6 +22,7 @@ pub(super) struct Extensions {
     pub(super) alternative_names: Option<Vec<u8>>,
     /// The DNS names among them, wildcards too.
     pub(super) dns_names: Vec<String>,
+    pub(super) addresses: Vec<IpAddr>,
     /// Names that certificates below a CA can have.
     pub(super) name_constraints: Option<NameConstraints>,
     /// The key's identifier, empty where there is none.
@@ -47,11 +51,13 @@ impl Extensions {
                 }
                 ParsedExtension::SubjectAlternativeName(names) => {
                     read.alternative_names = Some(extension.value.to_vec());
-                    let names = names.general_names.iter().filter_map(|name| match name {
-                        GeneralName::DNSName(name) => Some((*name).to_owned()),
-                        _ => None,
-                    });
-                    read.dns_names = names.collect();
+                    for name in &names.general_names {
+                        match name {
+                            GeneralName::DNSName(name) => read.dns_names.push((*name).to_owned()),
+                            GeneralName::IPAddress(bytes) => read.addresses.extend(address(bytes)),
+                            _ => {}
+                        }
+                    }
                 }
                 ParsedExtension::NameConstraints(constraints) => {
                     let (constraints, all_known) = NameConstraints::read(constraints);
@@ -62,9 +68,8 @@ impl Extensions {
                     read.key_identifier = identifier.0.to_vec();
                 }
                 ParsedExtension::AuthorityKeyIdentifier(identifier) => {
-                    let identifier = identifier.key_identifier.as_ref();
-                    read.issuer_key_identifier =
-                        identifier.map(|identifier| identifier.0.to_vec()).unwrap_or_default();
+                    let identifier = identifier.key_identifier.iter();
+                    read.issuer_key_identifier = identifier.flat_map(|it| it.0).copied().collect();
                 }
                 // Go handles policy mappings and constraints since 1.22, and machines may have an older release.
                 ParsedExtension::PolicyConstraints(constraints) => {

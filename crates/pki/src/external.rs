@@ -25,14 +25,13 @@ impl External {
         // Machines skip unreadable certificates in a bundle. Only a bundle without readable ones is reported.
         let trusts_nothing = self.trusted().is_empty();
         let unread = read_chain(&self.trust).err().filter(|_| trusts_nothing);
-        match pair.served_chain() {
-            Ok(chain) => {
-                let mut sent = chain.iter().enumerate().filter(|(place, it)| is_sent(*place, it));
-                let weakness = sent.find_map(|(_, it)| it.weakness());
-                unread.or(weakness.map(Unusable::Weak))
-            }
-            Err(fault) => Some(fault),
-        }
+        let chain = match pair.served_chain() {
+            Ok(chain) => chain,
+            Err(fault) => return Some(fault),
+        };
+        let is_sent = |(place, it): &(usize, &Certificate)| *place == 0 || !it.is_self_signed();
+        let mut sent = chain.iter().enumerate().filter(is_sent);
+        unread.or_else(|| sent.find_map(|(_, it)| it.weakness()).map(Unusable::Weak))
     }
 
     /// Warning about certificates in the trust list that machines cannot read and skip.
@@ -55,18 +54,11 @@ impl External {
             }
             None => vec![leaf.clone()],
         };
-        let between = (1..).zip(between).filter(|(place, it)| is_sent(*place, it));
-        let missing: Vec<_> =
-            between.map(|(_, it)| it).filter(|it| !chain.contains(it)).cloned().collect();
+        let is_missing = |it: &&Certificate| !it.is_self_signed() && !chain.contains(it);
+        let missing: Vec<_> = between.iter().filter(is_missing).cloned().collect();
         chain.splice(1..1, missing);
         Ok(chain)
     }
-}
-
-/// Returns `true` if a certificate that comes with a pair is sent: every one but roots. The leaf is sent even if it is
-/// self-signed.
-fn is_sent(place: usize, certificate: &Certificate) -> bool {
-    place == 0 || !certificate.is_issued_by(certificate)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ pub(super) const MAX_CANDIDATES: usize = 100;
 pub(super) const MAX_HANDSHAKE_BYTES: usize = 65_536 - 1024;
 
 /// A machine that fetches configs, or the pointer config that many machines share: trusted CAs and used hosts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustHolder {
     /// Display name for administrators.
     pub name: String,
@@ -28,11 +28,13 @@ impl TrustHolder {
     #[must_use]
     pub fn of_one(ca: &Certificate) -> Self {
         let kind = if ca.is_ca() { "" } else { "the serving certificate " };
-        Self {
-            name: format!("a pointer config that trusts only {kind}\"{}\"", ca.title()),
-            trusted: vec![ca.clone()],
-            hosts: Vec::new(),
-        }
+        let name = format!("a pointer config that trusts only {kind}\"{}\"", ca.title());
+        Self { name, trusted: vec![ca.clone()], hosts: Vec::new() }
+    }
+
+    /// The lockout of this holder, if there is a reason for one.
+    pub(super) fn lockout(&self, reason: Option<LockoutReason>) -> Option<Lockout> {
+        Some(Lockout { holder: self.name.clone(), reason: reason? })
     }
 }
 

@@ -47,6 +47,12 @@ impl std::str::FromStr for Host {
     }
 }
 
+/// An address as certificates encode it.
+pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}
+
 impl Host {
     /// The host as resolvers take it: IPv6 without brackets.
     #[must_use]

@@ -10,7 +10,7 @@
 use data_encoding::HEXLOWER;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData as _, SanType, SerialNumber,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData, SanType, SerialNumber,
     SubjectPublicKeyInfo,
 };
 use sha2::{Digest as _, Sha256};
@@ -52,7 +52,9 @@ pub fn issue_ca(
     let name = ca_name(key, now);
     let validity =
         Validity { begin: now.saturating_sub(BACKDATED), end: now.saturating_add(validity) };
-    let params = ca_params(&name, key.der_bytes(), b"", validity)?;
+    let mut params = params(&name, key.der_bytes(), b"", validity)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = ca_usages();
     let issued = params.self_signed(key)?;
     Certificate::from_der(issued.der()).ok_or(IssueError::Unreadable)
 }
@@ -77,8 +79,8 @@ fn ca_usages() -> Vec<KeyUsagePurpose> {
     vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature]
 }
 
-/// Cross-signs: issues a certificate for the name and key of `authority` by another CA, so that clients that trust the
-/// other one trust `authority` too. It is valid from `begin` until either of them expires.
+/// Cross-signs: issues a certificate for the name and key of `ca` by another CA, so that clients that trust the other
+/// one trust `ca` too. It is valid from `begin` until either of them expires.
 pub fn cross_sign(
     ca: &Certificate,
     by: Signer<'_>,
@@ -87,15 +89,19 @@ pub fn cross_sign(
     let end = ca.not_after.min(by.certificate.not_after);
     let key = SubjectPublicKeyInfo::from_der(&ca.key_info)?;
     let issuer_name = &by.certificate.subject_name;
-    let mut params =
-        ca_params(&ca.common_name, key.der_bytes(), issuer_name, Validity { begin, end })?;
-    // The identifier that certificates of the CA have as their issuer's key.
-    if !ca.extensions.key_identifier.is_empty() {
-        let identifier = ca.extensions.key_identifier.clone();
-        params.key_identifier_method = KeyIdMethod::PreSpecified(identifier);
+    let validity = Validity { begin, end };
+    let mut params = params(&ca.common_name, key.der_bytes(), issuer_name, validity)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = ca_usages();
+    identify_key(&mut params, ca);
+    by.issue(&params, &key, Some(&ca.subject_name))
+}
+
+/// Copies the identifier that certificates of a CA have as their issuer's key.
+fn identify_key(params: &mut CertificateParams, ca: &Certificate) {
+    if !ca.key_identifier().is_empty() {
+        params.key_identifier_method = KeyIdMethod::PreSpecified(ca.key_identifier().to_vec());
     }
-    let issued = params.signed_by(&key, &by.issuer()?)?;
-    by.finish(issued.der(), &ca.subject_name)
 }
 
 /// A serving certificate for `hosts`, the main one first. It expires no later than its issuer.
@@ -111,6 +117,12 @@ pub fn issue_serving(
     let end = validity.end.min(by.certificate.not_after);
     let validity = Validity { end, ..validity };
     let mut params = params(&name, key.der_bytes(), &by.certificate.subject_name, validity)?;
+    let alternative_name = |host: &Host| {
+        Ok::<_, rcgen::Error>(match host {
+            Host::Name(name) => SanType::DnsName(name.as_str().try_into()?),
+            Host::Address(address) => SanType::IpAddress(*address),
+        })
+    };
     params.subject_alt_names = hosts.iter().map(alternative_name).collect::<Result<_, _>>()?;
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -119,41 +131,27 @@ pub fn issue_serving(
         params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
     }
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let issued = params.signed_by(key, &by.issuer()?)?;
-    let subject = Certificate::from_der(issued.der()).ok_or(IssueError::Unreadable)?.subject_name;
-    by.finish(issued.der(), &subject)
+    by.issue(&params, key, None)
 }
 
-impl<'a> Signer<'a> {
-    /// The CA as an issuer of the library, under a placeholder name that [`Signer::finish`] replaces.
-    pub(super) fn issuer(self) -> Result<Issuer<'static, &'a KeyPair>, IssueError> {
-        let mut params = CertificateParams::new(Vec::new())?;
-        let identifier = &self.certificate.extensions.key_identifier;
-        if !identifier.is_empty() {
-            params.key_identifier_method = KeyIdMethod::PreSpecified(identifier.clone());
-        }
-        Ok(Issuer::new(params, self.key))
-    }
-
-    /// Writes the encoded names into an issued certificate, and checks the result.
-    pub(super) fn finish(self, issued: &[u8], subject: &[u8]) -> Result<Certificate, IssueError> {
-        let der = with_names(issued, &self.certificate.subject_name, subject, self.key)?;
+impl Signer<'_> {
+    /// Issues a certificate for a key, and checks the result. `subject` is the encoded subject, if it replaces that of
+    /// `params`.
+    pub(super) fn issue(
+        self,
+        params: &CertificateParams,
+        key: &impl PublicKeyData,
+        subject: Option<&[u8]>,
+    ) -> Result<Certificate, IssueError> {
+        // The library's issuer has a placeholder name, which is replaced below.
+        let mut own = CertificateParams::new(Vec::new())?;
+        identify_key(&mut own, self.certificate);
+        let issued = params.signed_by(key, &Issuer::new(own, self.key))?;
+        let der = with_names(issued.der(), &self.certificate.subject_name, subject, self.key)?;
         let certificate = Certificate::from_der(&der).ok_or(IssueError::Unreadable)?;
         let is_sound = certificate.is_issued_by(self.certificate);
         is_sound.then_some(certificate).ok_or(IssueError::Unreadable)
     }
-}
-
-fn ca_params(
-    name: &str,
-    key: &[u8],
-    issuer: &[u8],
-    validity: Validity,
-) -> Result<CertificateParams, IssueError> {
-    let mut params = params(name, key, issuer, validity)?;
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = ca_usages();
-    Ok(params)
 }
 
 pub(super) fn params(
@@ -179,11 +177,4 @@ pub(super) fn params(
     serial[0] = serial[0] & 0x7f | 0x40;
     params.serial_number = Some(SerialNumber::from(serial));
     Ok(params)
-}
-
-fn alternative_name(host: &Host) -> Result<SanType, rcgen::Error> {
-    Ok(match host {
-        Host::Name(name) => SanType::DnsName(name.as_str().try_into()?),
-        Host::Address(address) => SanType::IpAddress(*address),
-    })
 }

@@ -7,8 +7,7 @@
 use time::{Duration, OffsetDateTime};
 
 use super::ca_store::{Ca, CaKey};
-use super::certificate::Certificate;
-use super::certificate::key_of;
+use super::certificate::{Certificate, extend_unique, key_of};
 use super::holder::date;
 use super::reason::Unusable;
 use super::servable::read_chain;
@@ -24,17 +23,6 @@ const LONGEST_WAIT: Duration = Duration::DAY;
 /// before.
 const LEAST_VALIDITY: Duration = Duration::days(30);
 
-/// Next action for the request while a CA is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestDuty {
-    /// Make a request, or a new one.
-    Ask,
-    /// Wait for the answer.
-    Wait,
-    /// Take the issued CA.
-    Take,
-}
-
 /// An issued CA, as the store keeps it.
 pub(super) struct IssuedCa {
     pub(super) ca: Ca,
@@ -47,39 +35,31 @@ pub(super) struct IssuedCa {
 /// Reasons why an issued CA is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IssuedCaFault {
-    /// The certificate is not usable as a CA.
-    #[error("{0}")]
-    Unusable(Unusable),
-    /// The certificate is not valid yet, or expired.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    /// Begin and end of the validity.
     #[error("not valid now: from {} to {}", date(*.0), date(*.1))]
     NotValid(OffsetDateTime, OffsetDateTime),
-    /// The remaining validity is too short.
+    /// Days of remaining validity.
     #[error("expires in {0} days, and pointer configs must be valid for {least}", least = LEAST_VALIDITY.whole_days())]
     TooShort(i64),
-    /// No root came with the certificate.
     #[error("has no root that machines can trust")]
     NoRoot,
-    /// Machines that trust its root could not boot by it.
     #[error("machines that trust its root cannot boot: {0}")]
-    NoWay(String),
+    NoPath(String),
 }
 
 impl Issuer {
-    /// The next action while a CA is wanted, and the time of the one after it.
-    pub(super) fn duty(&self, now: OffsetDateTime) -> (RequestDuty, Option<OffsetDateTime>) {
-        let Some(request) = &self.request else { return (RequestDuty::Ask, None) };
+    /// Returns `true` if a request, or a new one, is due while a CA is wanted; otherwise with the time of the next look,
+    /// which is that of a new request if the issued CA is unfit.
+    pub(super) fn request_due(&self, now: OffsetDateTime) -> (bool, Option<OffsetDateTime>) {
+        let Some(request) = &self.request else { return (true, None) };
         let again = request.again();
         match request.answer {
-            Answer::Pending(_) => (RequestDuty::Wait, Some(request.since.saturating_add(TIMEOUT))),
-            Answer::Refused(_) if again <= now => (RequestDuty::Ask, None),
-            Answer::Refused(_) => (RequestDuty::Wait, Some(again)),
-            Answer::Issued { .. } => (RequestDuty::Take, Some(again)),
+            Answer::Pending(_) => (false, Some(request.since.saturating_add(TIMEOUT))),
+            Answer::Refused(_) if again <= now => (true, None),
+            Answer::Refused(_) | Answer::Issued { .. } => (false, Some(again)),
         }
-    }
-
-    /// Returns `true` if a new request replaces an unfit answer at `now`.
-    pub(super) fn asks_again(&self, now: OffsetDateTime) -> bool {
-        self.request.as_ref().is_some_and(|request| request.again() <= now)
     }
 
     /// Message for administrators if a wanted CA is late.
@@ -106,34 +86,28 @@ impl Request {
     /// The issued CA, `None` if there is none yet. The caller checks that machines can boot with it.
     pub(super) fn granted(&self, now: OffsetDateTime) -> Option<Result<IssuedCa, IssuedCaFault>> {
         let Answer::Issued { chain, roots } = &self.answer else { return None };
-        let read = |pem: &[u8]| read_chain(pem).map_err(IssuedCaFault::Unusable);
-        let both = read(chain).and_then(|chain| Ok((chain, read(roots)?)));
-        Some(both.and_then(|(chain, roots)| granted(&self.key, chain, roots, now)))
+        Some(granted(&self.key, chain, roots, now))
     }
 }
 
 fn granted(
     key: &[u8],
-    chain: Vec<Certificate>,
-    mut roots: Vec<Certificate>,
+    chain: &[u8],
+    roots: &[u8],
     now: OffsetDateTime,
 ) -> Result<IssuedCa, IssuedCaFault> {
+    let (chain, mut roots) = (read_chain(chain)?, read_chain(roots)?);
     let mut chain = chain.into_iter();
-    let certificate = chain.next().ok_or(IssuedCaFault::Unusable(Unusable::NoCertificate))?;
-    let pair = key_of(key).ok_or(IssuedCaFault::Unusable(Unusable::NoKey))?;
+    let certificate = chain.next().ok_or(Unusable::NoCertificate)?;
+    let pair = key_of(key).ok_or(Unusable::NoKey)?;
     if !certificate.matches(&pair) {
-        return Err(IssuedCaFault::Unusable(Unusable::ForeignKey));
+        return Err(Unusable::ForeignKey.into());
     }
     if let Some(fault) = certificate.signing_fault() {
-        return Err(IssuedCaFault::Unusable(fault));
+        return Err(fault.into());
     }
-    let is_root = |it: &Certificate| it.is_issued_by(it);
-    let (selves, between): (Vec<_>, Vec<_>) = chain.partition(is_root);
-    for root in selves {
-        if !roots.contains(&root) {
-            roots.push(root);
-        }
-    }
+    let (selves, between): (Vec<_>, Vec<_>) = chain.partition(Certificate::is_self_signed);
+    extend_unique(&mut roots, selves);
     roots.retain(|root| *root != certificate && root.is_valid_at(now));
     let last = roots.iter().map(|root| root.not_after).max().ok_or(IssuedCaFault::NoRoot)?;
     let (begin, end) = (certificate.not_before, certificate.not_after.min(last));
@@ -167,14 +141,14 @@ mod tests {
             let refused = issuer(NOW, Answer::Refused("no".to_owned()));
             let again = NOW + Duration::hours(hours);
             let early = again - Duration::SECOND;
-            assert_eq!(refused.duty(early), (RequestDuty::Wait, Some(again)), "{before}");
-            assert_eq!(refused.duty(again), (RequestDuty::Ask, None), "{before}");
+            assert_eq!(refused.request_due(early), (false, Some(again)), "{before}");
+            assert_eq!(refused.request_due(again), (true, None), "{before}");
             let unfit = issuer(NOW, Answer::Issued { chain: Vec::new(), roots: Vec::new() });
-            assert_eq!((unfit.asks_again(early), unfit.asks_again(again)), (false, true));
+            assert_eq!(unfit.request_due(early), (false, Some(again)));
             // The last moment must not overflow.
             let late = super::super::moment::LAST;
             let refused = issuer(late, Answer::Refused("no".to_owned()));
-            assert_eq!(refused.duty(late).0, RequestDuty::Wait);
+            assert!(!refused.request_due(late).0);
             assert_eq!(issuer(late, Answer::Pending(String::new())).delay(late), None);
         }
     }

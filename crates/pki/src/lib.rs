@@ -24,41 +24,38 @@ mod extensions;
 mod external;
 mod go_x509;
 mod holder;
-pub mod hosts;
+mod hosts;
 pub mod issue;
 mod issuer;
-pub mod keys;
-pub mod lockout;
+mod keys;
+mod lockout;
 pub mod moment;
 mod name_constraints;
 mod new_ca;
 pub mod plan;
-mod policy;
 mod reason;
 mod requested;
 mod servable;
 mod serving;
 mod signing_request;
-pub mod state;
+mod state;
 mod trust;
 mod usage;
 mod view;
-pub mod warning;
+mod warning;
 mod weak_key;
-pub mod writes;
+mod writes;
 
 pub use certificate::Certificate;
 pub use chain::MAX_CHAIN_BYTES;
 pub use go_x509::Malformed;
 pub use holder::{Lockout, LockoutReason, TrustHolder};
 pub use hosts::Host;
-pub use issuer::IssuedCaFault;
 pub use keys::KeyAlgorithm;
 pub use lockout::{locked_out, untrusted};
-pub use plan::Step;
-pub use policy::{Policy, RENEWAL, VALIDITY};
+pub use plan::{Policy, RENEWAL, Step, VALIDITY};
 pub use reason::{IssueError, Reason, Unusable};
-pub use requested::{Issued, OwnCa, OwnCaFault, Requested, excess, issue_requested, signing_fault};
+pub use requested::{Issued, OwnCa, Requested, excess, issue_requested, signing_fault};
 pub use servable::{belongs, load_key, read_chain, sent_chain};
 pub use serving::{Generate, issue_pair, signing_ca};
 pub use signing_request::{BadRequest, SigningRequest};
@@ -68,8 +65,7 @@ pub use state::{
 };
 pub use usage::{UnknownUsage, Usage};
 pub use warning::{CertificateKind, Refusal, Refused, USER_DATA_LIMITS, Warning};
-pub use weak_key::{Weakness, weakness};
 pub use writes::{
     LEFT_OUT, LEFT_OUT_FIX, MAX_STEPS, NextAction, RequestAction, Write, dry_run, lockouts_of,
-    next, pointer_warnings, reported_lockouts, trusted_by_somebody,
+    next, pointer_warnings, reported_lockouts, trusted_cas,
 };

@@ -25,15 +25,13 @@
 //! Not checked: policies, constraints of mail addresses and URIs, and parsing of every certificate. RSA keys of less
 //! than 2048 bits are refused, though Go still accepts 1024.
 
-use core::net::IpAddr;
 use core::ops::ControlFlow;
 use std::collections::HashMap;
 
 use time::OffsetDateTime;
 
-use super::certificate::Certificate;
-use super::holder::{Lockout, LockoutReason, TrustHolder};
-use super::holder::{MAX_CANDIDATES, MAX_HANDSHAKE_BYTES};
+use super::certificate::{Certificate, unique};
+use super::holder::{Lockout, LockoutReason, MAX_CANDIDATES, MAX_HANDSHAKE_BYTES, TrustHolder};
 use super::hosts::Host;
 
 /// Returns every holder that could not boot from `chain` at `now`, in their order. The leaf is the chain's first
@@ -44,13 +42,8 @@ pub fn locked_out(
     holders: &[TrustHolder],
     now: OffsetDateTime,
 ) -> Vec<Lockout> {
-    let reasons =
-        refusals(chain, holders, now, &mut Signatures::default()).into_iter().zip(holders);
-    reasons
-        .filter_map(|(reason, holder)| {
-            Some(Lockout { holder: holder.name.clone(), reason: reason? })
-        })
-        .collect()
+    let reasons = refusals(chain, holders, now, &mut Signatures::default());
+    reasons.into_iter().zip(holders).filter_map(|(reason, it)| it.lockout(reason)).collect()
 }
 
 /// Reason why the chain's first certificate does not lead to one of `trusted` at `now`, by the same rules except for
@@ -67,11 +60,8 @@ pub fn untrusted(
         certificate
     };
     let chain: Vec<_> = chain.iter().map(for_any_use).collect();
-    let holder = TrustHolder {
-        name: String::new(),
-        trusted: trusted.iter().map(for_any_use).collect(),
-        hosts: Vec::new(),
-    };
+    let trusted = trusted.iter().map(for_any_use).collect();
+    let holder = TrustHolder { trusted, ..TrustHolder::default() };
     refusal(&chain, &holder, now, &mut Signatures::default())
 }
 
@@ -92,8 +82,8 @@ pub(super) struct Signatures(HashMap<Vec<u8>, HashMap<Vec<u8>, bool>>);
 
 impl Signatures {
     fn is_signed_by(&mut self, certificate: &Certificate, ca: &Certificate) -> bool {
-        let known = self.0.get(certificate.der()).and_then(|keys| keys.get(&ca.key_info));
-        if let Some(known) = known {
+        let keys = self.0.get(certificate.der());
+        if let Some(known) = keys.and_then(|keys| keys.get(&ca.key_info)) {
             return *known;
         }
         let is_signed = certificate.is_signed_by(ca);
@@ -103,7 +93,6 @@ impl Signatures {
     }
 }
 
-/// Reason why one holder refuses the chain.
 fn refusal(
     chain: &[Certificate],
     holder: &TrustHolder,
@@ -129,14 +118,14 @@ fn refusal(
     if holder.trusted.contains(leaf) {
         return path_fault(&[leaf]);
     }
-    let mut search = Search::new(&holder.trusted, others, now, signatures);
-    match search.extend(&mut vec![leaf], None) {
-        ControlFlow::Break(outcome) => return outcome,
-        ControlFlow::Continue(()) => {}
+    let (trusted, sent) = (unique(&holder.trusted), unique(others));
+    let (passes_faults, candidates, dead_end) = (false, 0, None);
+    let mut search = Search { trusted, sent, now, signatures, passes_faults, candidates, dead_end };
+    if let ControlFlow::Break(outcome) = search.extend(&mut vec![leaf], None) {
+        return outcome;
     }
     // No path is valid. The first fault on the path that would exist explains more than the end of another path.
-    let mut search =
-        Search { passes_faults: true, ..Search::new(&holder.trusted, others, now, signatures) };
+    (search.passes_faults, search.candidates, search.dead_end) = (true, 0, None);
     match search.extend(&mut vec![leaf], None) {
         ControlFlow::Break(Some(LockoutReason::TooManyCandidates)) | ControlFlow::Continue(()) => {
             Some(search.dead_end.unwrap_or(LockoutReason::TooManyCandidates))
@@ -164,17 +153,7 @@ struct Search<'a, 's> {
     dead_end: Option<LockoutReason>,
 }
 
-impl<'a, 's> Search<'a, 's> {
-    fn new(
-        trusted: &'a [Certificate],
-        sent: &'a [Certificate],
-        now: OffsetDateTime,
-        signatures: &'s mut Signatures,
-    ) -> Self {
-        let (trusted, sent) = (each_once(trusted), each_once(sent));
-        Self { trusted, sent, now, signatures, passes_faults: false, candidates: 0, dead_end: None }
-    }
-
+impl<'a> Search<'a, '_> {
     /// Tries every continuation of `path`, whose first fault is `fault`. Breaks with the outcome of a complete path, or
     /// if there were too many candidates.
     fn extend(
@@ -215,27 +194,15 @@ impl<'a, 's> Search<'a, 's> {
             path.pop();
         }
         if is_dead_end && self.dead_end.is_none() {
+            let (issuer, certificate) = (last.issuer_title(), last.title());
             self.dead_end = Some(if last.subject_name == last.issuer_name {
-                LockoutReason::Untrusted(last.title())
+                LockoutReason::Untrusted(certificate)
             } else {
-                LockoutReason::IssuerMissing {
-                    issuer: last.issuer_title(),
-                    certificate: last.title(),
-                }
+                LockoutReason::IssuerMissing { issuer, certificate }
             });
         }
         ControlFlow::Continue(())
     }
-}
-
-fn each_once(certificates: &[Certificate]) -> Vec<&Certificate> {
-    let mut once: Vec<&Certificate> = Vec::new();
-    for certificate in certificates {
-        if !once.contains(&certificate) {
-            once.push(certificate);
-        }
-    }
-    once
 }
 
 /// Certificates with the issuer's name: first those with its key's identifier, then those where either identifier is
@@ -245,11 +212,8 @@ fn likely_first<'a>(
     issued: &Certificate,
 ) -> impl Iterator<Item = &'a Certificate> {
     let wanted = &issued.extensions.issuer_key_identifier;
-    let mut found: Vec<_> = certificates
-        .iter()
-        .copied()
-        .filter(|certificate| certificate.subject_name == issued.issuer_name)
-        .collect();
+    let is_named = |certificate: &&Certificate| certificate.subject_name == issued.issuer_name;
+    let mut found: Vec<_> = certificates.iter().copied().filter(is_named).collect();
     found.sort_by_key(|certificate| {
         let present = &certificate.extensions.key_identifier;
         (present != wanted, !(present.is_empty() || wanted.is_empty()))
@@ -267,16 +231,14 @@ fn is_the_same(one: &Certificate, other: &Certificate) -> bool {
 /// Fault of a certificate regardless of its position.
 fn own_fault(certificate: &Certificate, now: OffsetDateTime) -> Option<LockoutReason> {
     let title = || certificate.title();
-    if let Some(extension) = &certificate.extensions.unknown_critical {
-        let extension = extension.clone();
+    let (begin, end) = (certificate.not_before, certificate.not_after);
+    if let Some(extension) = certificate.extensions.unknown_critical.clone() {
         return Some(LockoutReason::CriticalExtension { certificate: title(), extension });
     }
-    if now < certificate.not_before {
-        let at = certificate.not_before;
-        return Some(LockoutReason::NotYetValid { certificate: title(), at });
+    if now < begin {
+        return Some(LockoutReason::NotYetValid { certificate: title(), at: begin });
     }
-    (now > certificate.not_after)
-        .then(|| LockoutReason::Expired { certificate: title(), at: certificate.not_after })
+    (now > end).then(|| LockoutReason::Expired { certificate: title(), at: end })
 }
 
 /// Fault of a certificate as an issuer with so many CAs below it.
@@ -297,11 +259,8 @@ fn issuer_fault(
     own_fault(ca, now).or_else(|| {
         let most = constraints?.path_len_constraint?;
         let is_exceeded = u32::try_from(below).map_or(true, |below| below > most);
-        is_exceeded.then(|| LockoutReason::PathLength {
-            certificate: ca.title(),
-            most,
-            present: below,
-        })
+        let certificate = ca.title();
+        is_exceeded.then_some(LockoutReason::PathLength { certificate, most, present: below })
     })
 }
 
@@ -326,15 +285,9 @@ fn refused_name(ca: &Certificate, below: &Certificate) -> Option<String> {
     let constraints = ca.extensions.name_constraints.as_ref()?;
     let name = below.extensions.dns_names.iter().find(|name| !constraints.allow_name(name));
     name.cloned().or_else(|| {
-        let address = addresses(below).find(|address| !constraints.allow_address(*address));
-        address.map(|address| address.to_string())
-    })
-}
-
-fn addresses(certificate: &Certificate) -> impl Iterator<Item = IpAddr> {
-    certificate.hosts.iter().filter_map(|host| match host {
-        Host::Address(address) => Some(*address),
-        Host::Name(_) => None,
+        let mut addresses = below.extensions.addresses.iter();
+        let address = addresses.find(|address| !constraints.allow_address(**address));
+        address.map(ToString::to_string)
     })
 }
 
@@ -342,7 +295,8 @@ fn addresses(certificate: &Certificate) -> impl Iterator<Item = IpAddr> {
 fn names(leaf: &Certificate, host: &Host) -> bool {
     match host {
         Host::Address(wanted) => {
-            addresses(leaf).any(|address| address.to_canonical() == wanted.to_canonical())
+            let mut addresses = leaf.extensions.addresses.iter();
+            addresses.any(|address| address.to_canonical() == wanted.to_canonical())
         }
         Host::Name(wanted) => leaf.extensions.dns_names.iter().any(|name| {
             let name = name.to_ascii_lowercase();

@@ -34,8 +34,7 @@ mod tests {
     use crate::issue::{Signer, Validity, issue_serving};
     use crate::keys::KeyAlgorithm;
     use crate::lockout::locked_out;
-    use crate::plan::renewal;
-    use crate::policy::Policy;
+    use crate::plan::{Policy, renewal};
     use crate::reason::IssueError;
     use crate::state::{CertificateState, External, RotationRequest, StoredPair};
     use crate::writes::{MAX_STEPS, NextAction, next, reported_lockouts};
@@ -124,8 +123,9 @@ mod tests {
                 ..CertificateState::default()
             };
             let foreign = CertificateState { ca: None, ..own.clone() };
-            let asked = RotationRequest { ca: true, serving: true, ..RotationRequest::default() };
-            let rotated = CertificateState { asked, ..own.clone() };
+            let requested =
+                RotationRequest { ca: true, serving: true, ..RotationRequest::default() };
+            let rotated = CertificateState { requested, ..own.clone() };
             let external = External {
                 name: "a secret".to_owned(),
                 pair: own.serving.clone(),

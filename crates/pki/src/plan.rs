@@ -14,15 +14,37 @@
 
 use time::{Duration, OffsetDateTime};
 
-use super::certificate::Certificate;
+use super::certificate::{Certificate, unique};
 use super::chain::MAX_CHAIN_BYTES;
 use super::hosts::Host;
+use super::keys::KeyAlgorithm;
 use super::lockout::handshake_bytes;
-use super::policy::Policy;
 use super::reason::{Reason, Unusable};
 use super::state::{External, PointerState};
 use super::view::{Serving, View};
-use super::warning::{CertificateKind, Refusal, Refused, Warning};
+use super::warning::{CertificateKind, Refusal, Warning};
+
+/// Default validity: ten years of 365 days.
+pub const VALIDITY: Duration = Duration::days(10 * 365);
+/// Default age at renewal: eight years of 365 days.
+pub const RENEWAL: Duration = Duration::days(8 * 365);
+
+/// Settings for issued certificates.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// Validity of a certificate.
+    pub validity: Duration,
+    /// Age at which a certificate is renewed.
+    pub renewal: Duration,
+    /// Algorithm of generated keys.
+    pub algorithm: KeyAlgorithm,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { validity: VALIDITY, renewal: RENEWAL, algorithm: KeyAlgorithm::default() }
+    }
+}
 
 /// Time within which a second requested rotation counts as the same one.
 const ONE_ROTATION: Duration = Duration::hours(1);
@@ -56,7 +78,6 @@ pub(super) struct RotationPlan {
     pub(super) times: Vec<OffsetDateTime>,
 }
 
-/// Plans the steps for a state.
 pub(super) fn plan(view: &View<'_>, policy: &Policy) -> RotationPlan {
     let mut plan = RotationPlan::default();
     // No machine boots from an expired pair. The clock may have been set back into the validity of a replaced one,
@@ -96,25 +117,25 @@ fn after(certificate: &Certificate) -> OffsetDateTime {
 
 /// Renewal time of a serving certificate, which may begin long before its issuer.
 fn serving_renewal(view: &View<'_>, leaf: &Certificate, policy: &Policy) -> OffsetDateTime {
-    let issuer = view.kept.issuer_of(leaf).map(|ca| ca.certificate.not_before);
+    let issuer = view.store.issuer_of(leaf).map(|ca| ca.certificate.not_before);
     let begin = issuer.map_or(leaf.not_before, |begin| leaf.not_before.max(begin));
     renewal_between(begin, leaf.not_after, policy)
 }
 
 /// Requested CAs that are not distrusted yet.
 pub(super) fn to_distrust(view: &View<'_>) -> Vec<Certificate> {
-    let wanted: Vec<_> = view.state.asked.distrust.iter().map(|text| text.trim()).collect();
+    let wanted: Vec<_> = view.state.requested.distrust.iter().map(|text| text.trim()).collect();
     let is_wanted = |ca: &&Certificate| wanted.iter().any(|text| ca.is_called(text));
     view.known_cas().into_iter().filter(is_wanted).cloned().collect()
 }
 
 impl RotationPlan {
     fn ca(&mut self, view: &View<'_>, policy: &Policy) {
-        let View { kept, now, .. } = view;
-        let asked = &view.state.asked;
+        let View { store, now, .. } = view;
+        let requested = &view.state.requested;
         if let Some(fault) = &view.fault {
             self.attention.push(Warning::Ca(fault.clone()));
-            if asked.ca && asked.force {
+            if requested.ca && requested.force {
                 self.steps.push(Step::Ca(Reason::Requested));
             }
             return;
@@ -125,12 +146,12 @@ impl RotationPlan {
             self.steps.push(Step::Store(Reason::Distrusted));
         }
         if let Some(external) = &view.state.external {
-            if asked.ca {
+            if requested.ca {
                 self.refuse_requested_ca(Refusal::External(external.name.clone()));
             }
             return;
         }
-        let (signers, best) = (kept.signers(), kept.signer_at(*now));
+        let (signers, best) = (store.signers(), store.signer_at(*now));
         let reason = match best {
             None if view.state.ca.is_none() => Some(Reason::Missing),
             None => Some(Reason::Expired),
@@ -150,15 +171,15 @@ impl RotationPlan {
         self.steps.extend(
             reason.filter(|reason| behind.is_none() || *reason == Reason::Renewal).map(Step::Ca),
         );
-        if asked.ca && best.is_some() {
-            self.requested_ca(view, asked.force, behind.is_some());
+        if requested.ca && best.is_some() {
+            self.requested_ca(view, requested.force, behind.is_some());
         }
-        if let (Some(best), Some(own)) = (best, kept.cas.first())
+        if let (Some(best), Some(own)) = (best, store.cas.first())
             && own.certificate != best.certificate
         {
             self.steps.push(Step::Store(Reason::Selected));
         }
-        self.times.extend(kept.cas.iter().map(|ca| ca.certificate.not_before));
+        self.times.extend(store.certificates().map(|ca| ca.not_before));
         self.attention.extend(behind);
     }
 
@@ -174,13 +195,12 @@ impl RotationPlan {
     }
 
     fn refuse_requested_ca(&mut self, refusal: Refusal) {
-        let (what, because) = (CertificateKind::Ca, Reason::Requested);
-        self.attention.push(Refused { what, because, refusal }.into());
+        self.attention.push(refusal.of(CertificateKind::Ca, &Reason::Requested).into());
     }
 
     /// Reports weak keys that sign or serve. An administrator provided them: this server generates none.
     fn weak_keys(&mut self, view: &View<'_>) {
-        let signer = view.kept.signer_at(view.now).map(|ca| &ca.certificate);
+        let signer = view.store.signer_at(view.now).map(|ca| &ca.certificate);
         let mut named: Vec<&Certificate> = Vec::new();
         for certificate in signer.into_iter().chain(&view.chain) {
             // Several certificates can share a key.
@@ -218,13 +238,13 @@ impl RotationPlan {
         }
         let certificates = external.certificates();
         let Some(leaf) = certificates.first() else { return };
-        self.attention.extend(external.left_out(&view.external));
+        self.attention.extend(view.external.left_out.clone());
         self.attention.extend(external.unread());
         self.times.extend([leaf.not_before, after(leaf)]);
         if !leaf.is_valid_at(view.now) {
             let fault = Unusable::NotValid;
             self.attention.push(Warning::External { name: external.name.clone(), fault });
-        } else if view.chain.first() != Some(leaf) || view.state.asked.serving {
+        } else if view.chain.first() != Some(leaf) || view.state.requested.serving {
             let reason = Reason::External(external.name.clone());
             self.steps.push(Step::Serving(reason, Vec::new()));
         }
@@ -237,7 +257,7 @@ impl RotationPlan {
                 self.attention.push(Warning::Serving(fault.clone()));
             }
             Serving::Foreign { leaf, is_known: false }
-                if !leaf.is_valid_at(view.now) && !view.state.asked.serving =>
+                if !leaf.is_valid_at(view.now) && !view.state.requested.serving =>
             {
                 self.attention.push(Warning::ServingExpired);
             }
@@ -265,9 +285,8 @@ impl RotationPlan {
 
 /// Reason why another pair is due. Whether it locks machines out is judged later.
 fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Reason> {
-    let asked = &view.state.asked;
-    let mut signers = view.kept.signers();
-    signers.retain(|ca| ca.certificate.is_valid_at(view.now));
+    let requested = &view.state.requested;
+    let signers = view.store.signers_at(view.now);
     let newest = signers.first()?;
     let is_due = |leaf: &Certificate| {
         let can_renew = signers.iter().any(|ca| can_renew(view, leaf, &ca.certificate));
@@ -277,7 +296,7 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
         Serving::Missing => Some(Reason::Missing),
         Serving::Distrusted => Some(Reason::Distrusted),
         Serving::Unusable { is_foreign: true, .. } => {
-            (asked.serving && asked.force).then_some(Reason::Requested)
+            (requested.serving && requested.force).then_some(Reason::Requested)
         }
         Serving::Unusable { fault, .. } => Some(if view.chain.is_empty() {
             Reason::Unreadable
@@ -285,10 +304,10 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
             Reason::Unusable(fault.clone())
         }),
         Serving::Foreign { leaf, is_known } => {
-            if asked.serving {
+            if requested.serving {
                 Some(Reason::Requested)
             } else if !is_known {
-                asked.force.then_some(Reason::NewerCa)
+                requested.force.then_some(Reason::NewerCa)
             } else if !leaf.is_valid_at(view.now) {
                 Some(Reason::Expired)
             } else if is_due(leaf) {
@@ -302,16 +321,16 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
             if !leaf.is_valid_at(view.now) {
                 return Some(Reason::Expired);
             }
-            if asked.serving {
+            if requested.serving {
                 return Some(Reason::Requested);
             }
-            if view.chain.iter().any(|sent| view.kept.is_tainted(sent)) {
+            if view.chain.iter().any(|sent| view.store.is_tainted(sent)) {
                 return Some(Reason::Distrusted);
             }
             if let Some(host) = hosts.iter().find(|host| !leaf.hosts.contains(host)) {
                 return Some(Reason::Host(host.clone()));
             }
-            let issuer = view.kept.issuer_of(leaf)?;
+            let issuer = view.store.issuer_of(leaf)?;
             // If two CAs were made in the same second, the first is the one that the store names.
             if issuer.certificate != newest.certificate
                 && issuer.certificate.made_at() <= newest.certificate.made_at()
@@ -326,7 +345,7 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
 /// Returns `true` if a certificate of this CA can replace a leaf that is about to expire: it ends later, and no newer
 /// CA would replace it again.
 pub(super) fn can_renew(view: &View<'_>, leaf: &Certificate, ca: &Certificate) -> bool {
-    let issuer = view.kept.issuer_of(leaf).map(|issuer| &issuer.certificate);
+    let issuer = view.store.issuer_of(leaf).map(|issuer| &issuer.certificate);
     let stays = issuer.is_none_or(|issuer| ca == issuer || ca.made_at() > issuer.made_at());
     ca.not_after > leaf.not_after && stays
 }
@@ -335,9 +354,8 @@ pub(super) fn can_renew(view: &View<'_>, leaf: &Certificate, ca: &Certificate) -
 /// the clock, or another CA can sign.
 fn can_go_on_without(view: &View<'_>, distrusted: &[Certificate]) -> bool {
     let stays = |ca: &Certificate| !distrusted.iter().any(|it| it.has_key_of(ca));
-    let mut signers = view.kept.signers().into_iter().map(|ca| &ca.certificate);
     clock_behind(view, distrusted).is_none()
-        || signers.any(|ca| stays(ca) && ca.is_valid_at(view.now))
+        || view.store.signers_at(view.now).iter().any(|ca| stays(&ca.certificate))
 }
 
 /// Warning about the newest CA except `without` if it was made later than now, so that the clock is behind.
@@ -352,7 +370,7 @@ fn clock_behind(view: &View<'_>, without: &[Certificate]) -> Option<Warning> {
 
 /// Returns `true` if a CA was replaced within [`ONE_ROTATION`]. The first CA replaces none.
 fn just_rotated(view: &View<'_>) -> bool {
-    let signers = view.kept.signers();
+    let signers = view.store.signers();
     let newest = signers.first().map(|ca| ca.certificate.made_at());
     signers.len() > 1 && newest.is_some_and(|made| view.now < made.saturating_add(ONE_ROTATION))
 }
@@ -361,12 +379,11 @@ fn just_rotated(view: &View<'_>) -> bool {
 /// Ignition 2.4 read only the first; then the newest first. None is omitted for its size: a machine that trusts the
 /// oldest CA boots after a backup of that time was restored.
 fn wanted_bundle(view: &View<'_>) -> Vec<Certificate> {
-    let has_key = |ca: &Certificate| {
-        view.kept.cas.iter().any(|kept| kept.certificate == *ca && kept.signer().is_some())
-    };
+    let signers = view.store.signers();
+    let can_sign = |ca: &Certificate| signers.iter().any(|signer| signer.certificate == *ca);
     let is_wanted = |ca: &&Certificate| {
         ca.signing_fault().is_none()
-            && (view.bundle.contains(ca) || has_key(ca) || view.is_top(ca) || view.vouches(ca))
+            && (view.bundle.contains(ca) || can_sign(ca) || view.is_top(ca) || view.vouches(ca))
             && !is_succeeded(view, ca)
     };
     let mut wanted: Vec<_> = view.anchors().into_iter().filter(is_wanted).collect();
@@ -390,8 +407,7 @@ fn is_succeeded(view: &View<'_>, ca: &Certificate) -> bool {
             && other.made_at() <= ca.not_after
             && other.is_valid_at(view.now)
     };
-    let cas = view.kept.cas.iter().map(|kept| &kept.certificate);
-    ca.not_after < view.now && cas.chain(&view.bundle).any(takes_its_place)
+    ca.not_after < view.now && view.store.certificates().chain(&view.bundle).any(takes_its_place)
 }
 
 /// Hosts that machines are known to use.
@@ -403,17 +419,8 @@ fn used_hosts<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Host> {
 /// The configured hosts, every one in a pointer config, and all of the previous certificate: pointer configs that were
 /// exported long ago may use any of them.
 pub(super) fn wanted_hosts(view: &View<'_>) -> Vec<Host> {
-    let mut hosts: Vec<Host> = Vec::new();
-    let used = view.state.pointers.iter().flat_map(|pointer| &pointer.hosts);
-    let mut add = |host: &Host| {
-        if !hosts.contains(host) {
-            hosts.push(host.clone());
-        }
-    };
-    view.state.hosts.iter().for_each(&mut add);
-    let mut used: Vec<_> = used.collect();
+    let mut used: Vec<_> = view.state.pointers.iter().flat_map(|it| &it.hosts).collect();
     used.sort();
-    used.into_iter().for_each(&mut add);
-    view.chain.first().into_iter().flat_map(|leaf| &leaf.hosts).for_each(&mut add);
-    hosts
+    let served = view.chain.first().into_iter().flat_map(|leaf| &leaf.hosts);
+    unique(view.state.hosts.iter().chain(used).chain(served)).into_iter().cloned().collect()
 }

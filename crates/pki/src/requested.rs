@@ -15,8 +15,7 @@ use super::hosts::Host;
 use super::issue::{Signer, Validity, params};
 use super::reason::{IssueError, Unusable};
 use super::servable::read_chain;
-use super::signing_request::SigningRequest;
-use super::signing_request::{COMMON_NAME, E_MAIL, mail_address};
+use super::signing_request::{COMMON_NAME, E_MAIL, SigningRequest, mail_address};
 use super::state::{CertificateState, StoredPair};
 use super::usage::Usage;
 use super::view::View;
@@ -44,7 +43,7 @@ pub struct Issued {
 
 /// A CA that an administrator provides in files or a Secret.
 pub struct OwnCa {
-    kept: CaStore,
+    ca: Ca,
     above: Vec<Certificate>,
     roots: Vec<Certificate>,
 }
@@ -52,16 +51,12 @@ pub struct OwnCa {
 /// Reasons why a provided CA cannot sign.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OwnCaFault {
-    /// Its pair is unusable.
     #[error(transparent)]
     Unusable(#[from] Unusable),
-    /// Its certificate is expired or not valid yet.
     #[error("its CA is not valid now")]
     Expired,
-    /// None of the given roots vouches for the CA.
     #[error("none of the roots verifies its CA")]
     ForeignRoots,
-    /// The CA is not self-signed, and its root is missing.
     #[error("has no root: its CA is signed by another CA, which is not given")]
     NoRoots,
 }
@@ -70,13 +65,15 @@ impl OwnCa {
     /// Reads a CA at `now`: its certificate followed by intermediates, its key, and the roots in PEM, which can be
     /// empty for a self-signed CA.
     pub fn read(pair: &StoredPair, roots: &[u8], now: OffsetDateTime) -> Result<Self, OwnCaFault> {
-        let (kept, fault) = CaStore::read(pair);
+        let (store, fault) = CaStore::read(pair);
         if let Some(fault) = fault {
             return Err(fault.into());
         }
         let given = read_chain(&pair.certificates)?;
-        let own = given.first().ok_or(Unusable::NoCertificate)?;
-        let (tops, above): (Vec<_>, Vec<_>) = given.iter().cloned().partition(is_root);
+        let ca = store.cas.into_iter().next().ok_or(Unusable::NoCertificate)?;
+        let own = &ca.certificate;
+        let (tops, above): (Vec<_>, Vec<_>) =
+            given.into_iter().partition(Certificate::is_self_signed);
         // The certificates above the CA are sent with each issued one.
         if let Some(weakness) = std::iter::once(own).chain(&above).find_map(Certificate::weakness) {
             return Err(Unusable::Weak(weakness).into());
@@ -97,24 +94,23 @@ impl OwnCa {
         if !std::iter::once(own).chain(&above).any(vouched) {
             return Err(OwnCaFault::ForeignRoots);
         }
-        Ok(Self { kept, above, roots })
+        Ok(Self { ca, above, roots })
     }
 
     /// Returns `true` if its key is that of a CA, present or older, in the store of a signing CA.
     #[must_use]
     pub fn is_of(&self, stored: &StoredPair) -> bool {
-        let (kept, _) = CaStore::read(stored);
-        let own = kept.cas.iter().filter(|ca| ca.key.is_some()).map(|ca| &ca.certificate);
+        let (store, _) = CaStore::read(stored);
+        let own = store.cas.iter().filter(|ca| ca.key.is_some()).map(|ca| &ca.certificate);
         // The store's own certificate counts even if the rest is unreadable, and may be repaired.
         let named = Certificate::read_all(&stored.certificates);
-        let key = self.kept.cas.first().and_then(|ca| ca.key.as_ref());
+        let key = self.ca.key.as_ref();
         key.is_some_and(|key| own.chain(named.first()).any(|ca| ca.matches(&key.pair)))
     }
 
     /// Issues a certificate for a request.
     pub fn issue(&self, requested: &Requested<'_>) -> Result<Issued, IssueError> {
-        let ca = self.kept.cas.first().and_then(Ca::signer).ok_or(IssueError::NoSigner)?;
-        let leaf = issue(requested, ca)?;
+        let leaf = issue(requested, self.ca.signer()?)?;
         let chain = std::iter::once(leaf).chain(self.above.iter().cloned()).collect();
         Ok(Issued { chain, roots: self.roots.clone() })
     }
@@ -129,11 +125,11 @@ pub fn issue_requested(
 ) -> Result<Issued, IssueError> {
     let view = View::of(state, now);
     let ca = signer(&view, now).ok_or(IssueError::NoSigner)?;
-    let leaf = issue(requested, ca.signer().ok_or(IssueError::NoSigner)?)?;
+    let leaf = issue(requested, ca.signer()?)?;
     let mut chain = view.links().chain(&leaf, &ca.certificate)?;
-    chain.retain(|certificate| !is_root(certificate));
+    chain.retain(|certificate| !certificate.is_self_signed());
     let mut roots = view.bundle.clone();
-    roots.retain(|root| root.is_valid_at(now) && !view.kept.is_distrusted(root));
+    roots.retain(|root| root.is_valid_at(now) && !view.store.is_distrusted(root));
     Ok(Issued { chain, roots })
 }
 
@@ -141,10 +137,9 @@ pub fn issue_requested(
 #[must_use]
 pub fn signing_fault(state: &CertificateState, now: OffsetDateTime) -> Option<String> {
     let view = View::of(state, now);
-    if view.kept.signer_at(now).is_some() {
-        return None;
-    }
-    Some(view.fault.as_ref().map_or_else(|| IssueError::NoSigner.to_string(), Unusable::to_string))
+    let fault = || view.fault.as_ref().map(Unusable::to_string);
+    let is_missing = view.store.signer_at(now).is_none();
+    is_missing.then(|| fault().unwrap_or_else(|| IssueError::NoSigner.to_string()))
 }
 
 /// The newest CA that the bundle vouches for: one that was made just now is not in it yet, and no client trusts it. If
@@ -154,9 +149,8 @@ fn signer<'a>(view: &'a View<'_>, now: OffsetDateTime) -> Option<&'a Ca> {
         let ca = &ca.certificate;
         view.bundle.iter().any(|root| root == ca || ca.is_issued_by(root))
     };
-    let signers = view.kept.signers().into_iter();
-    let mut valid = signers.filter(|ca| ca.certificate.is_valid_at(now));
-    valid.find(is_trusted).or_else(|| view.kept.signer_at(now))
+    let mut signers = view.store.signers_at(now).into_iter();
+    signers.clone().find(is_trusted).or_else(|| signers.next())
 }
 
 /// Names, usages and CA rights of a certificate that exceed its request, in words. The certificate comes from another
@@ -164,7 +158,7 @@ fn signer<'a>(view: &'a View<'_>, now: OffsetDateTime) -> Option<&'a Ca> {
 #[must_use]
 pub fn excess(certificate: &Certificate, request: &SigningRequest, is_ca: bool) -> Option<String> {
     let extensions = &certificate.extensions;
-    if !is_ca && extensions.basic_constraints.as_ref().is_some_and(|constraints| constraints.ca) {
+    if !is_ca && certificate.is_ca() {
         return Some("it is a CA certificate".to_owned());
     }
     let asked: BTreeSet<String> = words(request).collect();
@@ -199,10 +193,6 @@ fn words(request: &SigningRequest) -> impl Iterator<Item = String> {
         .chain(request.uris.iter().cloned())
 }
 
-fn is_root(certificate: &Certificate) -> bool {
-    certificate.is_issued_by(certificate)
-}
-
 /// Issues a certificate for a request, with its validity clamped to that of the CA.
 fn issue(requested: &Requested<'_>, by: Signer<'_>) -> Result<Certificate, IssueError> {
     let Requested { request, usages, is_ca, validity } = requested;
@@ -224,20 +214,14 @@ fn issue(requested: &Requested<'_>, by: Signer<'_>) -> Result<Certificate, Issue
         usages.iter().filter_map(|usage| usage.extended_key_usage()).collect();
     params.is_ca =
         if *is_ca { IsCa::Ca(BasicConstraints::Constrained(0)) } else { IsCa::ExplicitNoCa };
-    let issued = params.signed_by(&key, &by.issuer()?)?;
-    by.finish(issued.der(), &request.subject_name)
+    by.issue(&params, &key, Some(&request.subject_name))
 }
 
 fn alternative_names(request: &SigningRequest) -> Result<Vec<SanType>, rcgen::Error> {
-    let mut names = Vec::new();
-    for name in &request.dns_names {
-        names.push(SanType::DnsName(name.as_str().try_into()?));
-    }
-    names.extend(request.addresses.iter().map(|address| SanType::IpAddress(*address)));
-    for uri in &request.uris {
-        names.push(SanType::URI(uri.as_str().try_into()?));
-    }
-    Ok(names)
+    let names = request.dns_names.iter().map(|it| Ok(SanType::DnsName(it.as_str().try_into()?)));
+    let addresses = request.addresses.iter().map(|address| Ok(SanType::IpAddress(*address)));
+    let uris = request.uris.iter().map(|uri| Ok(SanType::URI(uri.as_str().try_into()?)));
+    names.chain(addresses).chain(uris).collect()
 }
 
 /// Refuses names that the CA's name constraints exclude: no client would accept the certificate.

@@ -38,7 +38,11 @@ pub fn sent_chain(pem: &[u8]) -> Result<Vec<Certificate>, Unusable> {
 pub fn load_key(pem: &[u8], provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, Unusable> {
     let key = PrivateKeyDer::from_pem_slice(pem).ok();
     let loaded = key.and_then(|key| provider.key_provider.load_private_key(key).ok());
-    loaded.ok_or_else(|| key_fault(pem))
+    loaded.ok_or_else(|| match String::from_utf8_lossy(pem) {
+        _ if holds_encrypted_key(pem) => Unusable::Encrypted,
+        text if text.contains("PRIVATE KEY-----") => Unusable::UnsupportedKey,
+        _ => Unusable::NoKey,
+    })
 }
 
 /// Returns `true` if a loaded key belongs to an encoded public key with its algorithm. A key that does not report its
@@ -60,17 +64,6 @@ pub(super) fn served(certificates: &[u8], key: &[u8]) -> Result<Vec<Certificate>
         return Err(Unusable::ForeignKey);
     }
     Ok(chain)
-}
-
-/// Reason why no key can be loaded.
-fn key_fault(pem: &[u8]) -> Unusable {
-    if holds_encrypted_key(pem) {
-        Unusable::Encrypted
-    } else if String::from_utf8_lossy(pem).contains("PRIVATE KEY-----") {
-        Unusable::UnsupportedKey
-    } else {
-        Unusable::NoKey
-    }
 }
 
 /// Returns `true` if a PEM block is a key with a passphrase (RFC 5958's form, or RFC 1421's header).

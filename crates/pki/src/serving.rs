@@ -5,29 +5,26 @@ use rcgen::KeyPair;
 use time::OffsetDateTime;
 
 use super::ca_store::Ca;
-use super::certificate::Certificate;
+use super::certificate::{Certificate, pem_text};
 use super::chain::MAX_CHAIN_BYTES;
 use super::holder::{Lockout, LockoutReason};
 use super::hosts::Host;
 use super::issue::{Validity, issue_serving};
 use super::lockout::handshake_bytes;
-use super::plan::can_renew;
-use super::policy::Policy;
+use super::plan::{Policy, can_renew};
 use super::reason::{IssueError, Reason};
 use super::state::{CertificateState, RotationRequest, StoredPair};
 use super::view::{Serving, View};
-use super::warning::{CertificateKind, Refusal, Refused};
+use super::warning::{CertificateKind, Refusal, StepError};
 
 /// Generates a key for a kind of certificate.
 pub type Generate<'a> = &'a mut dyn FnMut(CertificateKind) -> Result<KeyPair, IssueError>;
 
-/// A chain that could be served.
 struct Candidate<'a> {
     chain: Vec<Certificate>,
     key: CandidateKey<'a>,
 }
 
-/// The key of a chain's leaf.
 enum CandidateKey<'a> {
     /// Text of an existing key.
     AtHand(Vec<u8>),
@@ -36,32 +33,28 @@ enum CandidateKey<'a> {
     Wanted(&'a Ca),
 }
 
-/// The pair to be served for this reason, or the reason why there is none.
+/// The pair to be served for this reason.
 pub(super) fn choose(
     view: &View<'_>,
     policy: &Policy,
     reason: &Reason,
     hosts: &[Host],
     generate: Generate<'_>,
-) -> Result<Result<StoredPair, Refused>, IssueError> {
-    let refused =
-        |refusal| Refused { what: CertificateKind::Serving, because: reason.clone(), refusal };
+) -> Result<StoredPair, StepError> {
     let (candidates, failure) = match reason {
         Reason::Restored => (restored(view), None),
         Reason::Chain => (rechained(view)?.into_iter().collect(), None),
         Reason::External(_) => (external(view)?.into_iter().collect(), None),
         _ => issuable(view, policy, reason, hosts),
     };
-    let is_forced = is_forced(&view.state.asked, reason);
+    let is_forced = is_forced(&view.state.requested, reason);
     let before = view.lockouts_now();
     let must_repair = matches!(reason, Reason::Restored | Reason::Chain);
     let mut best: Option<(usize, Candidate<'_>)> = None;
     let mut refusal = None;
     for candidate in candidates {
-        let new = match reason {
-            Reason::External(_) => view.present_newly_locked_out(&candidate.chain),
-            _ => view.newly_locked_out(&candidate.chain),
-        };
+        let is_external = matches!(reason, Reason::External(_));
+        let new = view.new_lockouts(&candidate.chain, is_external);
         if !is_forced && let Some(objection) = objection(view, policy, &candidate, hosts, new)? {
             refusal.get_or_insert(objection);
             continue;
@@ -81,20 +74,19 @@ pub(super) fn choose(
             break;
         }
     }
-    Ok(match (best, failure) {
-        (Some((_, Candidate { chain, key: CandidateKey::AtHand(key) })), _) => {
-            Ok(stored_pair(&chain, key))
-        }
-        (Some((_, Candidate { key: CandidateKey::Wanted(ca), .. })), _) => {
+    let Some((_, best)) = best else {
+        let failure = failure.unwrap_or(IssueError::NoSigner);
+        let refusal = refusal.unwrap_or_else(|| Refusal::Issue(failure.to_string()));
+        return Err(refusal.of(CertificateKind::Serving, reason).into());
+    };
+    match best.key {
+        CandidateKey::AtHand(key) => Ok(stored_pair(&best.chain, key)),
+        CandidateKey::Wanted(ca) => {
             let key = generate(CertificateKind::Serving)?;
             let chain = issued(view, policy, ca, hosts, &key)?;
             Ok(stored_pair(&chain, key.serialize_pem().into()))
         }
-        (None, failure) => Err(refused(refusal.unwrap_or_else(|| {
-            let failure = failure.unwrap_or_else(|| IssueError::NoSigner.to_string());
-            Refusal::Issue(failure)
-        }))),
-    })
+    }
 }
 
 /// Chains of all CAs that can issue one, with the error of the last that cannot.
@@ -103,13 +95,12 @@ fn issuable<'a>(
     policy: &Policy,
     reason: &Reason,
     hosts: &[Host],
-) -> (Vec<Candidate<'a>>, Option<String>) {
+) -> (Vec<Candidate<'a>>, Option<IssueError>) {
     let (mut candidates, mut failure) = (Vec::new(), None);
     for ca in signers(view, reason) {
-        let trial = ca.signer().ok_or(IssueError::NoSigner);
-        match trial.and_then(|signer| issued(view, policy, ca, hosts, signer.key)) {
+        match ca.signer().and_then(|signer| issued(view, policy, ca, hosts, signer.key)) {
             Ok(chain) => candidates.push(Candidate { chain, key: CandidateKey::Wanted(ca) }),
-            Err(error) => failure = Some(error.to_string()),
+            Err(error) => failure = Some(error),
         }
     }
     (candidates, failure)
@@ -135,12 +126,11 @@ fn objection(
     if locked_out.is_empty() && !is_too_long {
         return Ok(None);
     }
-    let signer = ca.signer().ok_or(IssueError::NoSigner)?;
-    let short = issued(view, policy, ca, &hosts[..hosts.len().min(1)], signer.key)?;
+    let short = issued(view, policy, ca, &hosts[..hosts.len().min(1)], ca.signer()?.key)?;
     let unnamed = |lockout: &Lockout| matches!(lockout.reason, LockoutReason::Host(_));
-    Ok(Some(if view.newly_locked_out(&short).iter().all(unnamed) {
+    Ok(Some(if view.new_lockouts(&short, false).iter().all(unnamed) {
         let bytes = leaf.der().len();
-        Refusal::Names { hosts: hosts.len(), bytes, most: MAX_CHAIN_BYTES, locked_out }
+        Refusal::Names { hosts: hosts.len(), bytes, locked_out }
     } else {
         Refusal::LocksOut(locked_out)
     }))
@@ -149,8 +139,7 @@ fn objection(
 /// The CA that signs at `now`, `None` if none can.
 #[must_use]
 pub fn signing_ca(state: &CertificateState, now: OffsetDateTime) -> Option<Certificate> {
-    let view = View::of(state, now);
-    view.kept.signer_at(now).map(|ca| ca.certificate.clone())
+    View::of(state, now).store.signer_at(now).map(|ca| ca.certificate.clone())
 }
 
 /// Issues a pair for another server by the CA that signs now, with the cross-certificates to older CAs. `None` if no CA
@@ -167,23 +156,22 @@ pub fn issue_pair(
         let chain = issued(&view, policy, ca, hosts, key)?;
         Ok(stored_pair(&chain, key.serialize_pem().into()))
     };
-    view.kept.signer_at(now).map(pair).transpose()
+    view.store.signer_at(now).map(pair).transpose()
 }
 
 /// Returns `true` if the reason or an administrator's `force` permits to lock machines out.
-pub(super) fn is_forced(asked: &RotationRequest, reason: &Reason) -> bool {
+pub(super) fn is_forced(requested: &RotationRequest, reason: &Reason) -> bool {
     *reason == Reason::Distrusted
-        || asked.force
+        || requested.force
             && matches!(reason, Reason::Requested | Reason::NewerCa | Reason::External(_))
 }
 
 /// CAs that can issue the pair, the newest first.
 fn signers<'a>(view: &'a View<'_>, reason: &Reason) -> Vec<&'a Ca> {
-    let mut signers = view.kept.signers();
-    signers.retain(|ca| ca.certificate.is_valid_at(view.now));
+    let mut signers = view.store.signers_at(view.now);
     match (reason, &view.serving) {
         (Reason::NewerCa, Serving::Ours(leaf)) => {
-            if let Some(issuer) = view.kept.issuer_of(leaf).map(|ca| &ca.certificate) {
+            if let Some(issuer) = view.store.issuer_of(leaf).map(|ca| &ca.certificate) {
                 let made = issuer.made_at();
                 signers.retain(|ca| ca.certificate.made_at() >= made && ca.certificate != *issuer);
             }
@@ -204,11 +192,10 @@ fn issued(
     hosts: &[Host],
     key: &KeyPair,
 ) -> Result<Vec<Certificate>, IssueError> {
-    let signer = ca.signer().ok_or(IssueError::NoSigner)?;
     let links = view.links();
     let begin = links.begin(&ca.certificate);
     let validity = Validity { begin, end: view.now.saturating_add(policy.validity) };
-    let leaf = issue_serving(key, hosts, signer, validity)?;
+    let leaf = issue_serving(key, hosts, ca.signer()?, validity)?;
     links.chain(&leaf, &ca.certificate)
 }
 
@@ -217,7 +204,7 @@ fn rechained(view: &View<'_>) -> Result<Option<Candidate<'static>>, IssueError> 
     let (Serving::Ours(leaf), Some(present)) = (&view.serving, &view.state.serving) else {
         return Ok(None);
     };
-    let Some(issuer) = view.kept.issuer_of(leaf) else { return Ok(None) };
+    let Some(issuer) = view.store.issuer_of(leaf) else { return Ok(None) };
     let chain = view.links().chain(leaf, &issuer.certificate)?;
     Ok(Some(Candidate { chain, key: CandidateKey::AtHand(own_key_text(&present.key)) }))
 }
@@ -232,16 +219,14 @@ fn external(view: &View<'_>) -> Result<Option<Candidate<'static>>, IssueError> {
 
 /// Stored pairs that were replaced.
 fn restored(view: &View<'_>) -> Vec<Candidate<'static>> {
-    view.kept
-        .pairs()
-        .filter_map(|pair| {
-            let chain = pair.served_chain().ok()?;
-            let leaf = chain.first().filter(|leaf| leaf.is_valid_at(view.now))?;
-            let is_good = !view.kept.is_tainted(leaf);
-            let key = CandidateKey::AtHand(own_key_text(&pair.key));
-            is_good.then_some(Candidate { chain, key })
-        })
-        .collect()
+    let candidate = |pair: &StoredPair| {
+        let chain = pair.served_chain().ok()?;
+        let leaf = chain.first().filter(|leaf| leaf.is_valid_at(view.now))?;
+        let is_good = !view.store.is_tainted(leaf);
+        let key = CandidateKey::AtHand(own_key_text(&pair.key));
+        is_good.then_some(Candidate { chain, key })
+    };
+    view.store.pairs().filter_map(candidate).collect()
 }
 
 fn stored_pair(chain: &[Certificate], key: Vec<u8>) -> StoredPair {
@@ -253,5 +238,5 @@ fn stored_pair(chain: &[Certificate], key: Vec<u8>) -> StoredPair {
 fn own_key_text(text: &[u8]) -> Vec<u8> {
     let blocks = pem::parse_many(text).unwrap_or_default();
     let keys = blocks.iter().filter(|block| block.tag().contains("PRIVATE KEY"));
-    keys.map(super::certificate::pem_text).collect::<String>().into()
+    keys.map(pem_text).collect::<String>().into()
 }

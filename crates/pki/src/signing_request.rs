@@ -5,14 +5,15 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
-use x509_parser::asn1_rs::{Any, FromDer as _, Tag};
+use x509_parser::asn1_rs::{FromDer as _, Tag};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::cri_attributes::ParsedCriAttribute;
-use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::extensions::{GeneralName, ParsedExtension, X509Extension};
 use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-use super::certificate::{address, is_signature};
+use super::certificate::is_signed;
+use super::hosts::address;
 use super::usage::Usage;
 use super::weak_key::{Weakness, weakness};
 
@@ -98,9 +99,7 @@ impl SigningRequest {
             match attribute.parsed_attribute() {
                 ParsedCriAttribute::ExtensionRequest(requested) => {
                     lists += 1;
-                    for extension in &requested.extensions {
-                        read.take(extension.parsed_extension(), &extension.oid.to_id_string());
-                    }
+                    requested.extensions.iter().for_each(|extension| read.take(extension));
                 }
                 ParsedCriAttribute::ChallengePassword(_) => {}
                 ParsedCriAttribute::UnsupportedAttribute => {
@@ -111,14 +110,10 @@ impl SigningRequest {
         if lists > 1 {
             read.others.push("a second list of extensions".to_owned());
         }
-        match is_signed_by_its_key(der, &parsed) {
-            Some(true) => match weakness(&read.key_info) {
-                Some(weakness) => Err(BadRequest::Weak(weakness)),
-                None => Ok(read),
-            },
-            Some(false) => Err(BadRequest::Signature),
-            None => Err(BadRequest::Malformed),
+        if !is_signed(der, &read.key_info) {
+            return Err(BadRequest::Signature);
         }
+        weakness(&read.key_info).map_or(Ok(read), |weakness| Err(BadRequest::Weak(weakness)))
     }
 
     fn take_subject(&mut self, subject: &X509Name<'_>) {
@@ -145,22 +140,20 @@ impl SigningRequest {
         }
     }
 
-    fn take(&mut self, extension: &ParsedExtension<'_>, identifier: &str) {
-        match extension {
+    fn take(&mut self, extension: &X509Extension<'_>) {
+        match extension.parsed_extension() {
             ParsedExtension::SubjectAlternativeName(names) => {
-                for name in &names.general_names {
-                    self.take_name(name);
-                }
+                names.general_names.iter().for_each(|name| self.take_name(name));
             }
             ParsedExtension::KeyUsage(usage) => self.usages.extend(Usage::of_key_usage(usage)),
-            ParsedExtension::ExtendedKeyUsage(usage) => match Usage::of_extended(usage) {
+            ParsedExtension::ExtendedKeyUsage(_) => match Usage::of_extended(extension.value) {
                 Ok(usages) => self.usages.extend(usages),
                 Err(unknown) => self.others.push(format!("the extended key usage {unknown}")),
             },
             ParsedExtension::BasicConstraints(constraints) => self.is_ca = Some(constraints.ca),
             // The issued certificate gets a new one.
             ParsedExtension::SubjectKeyIdentifier(_) => {}
-            _ => self.others.push(format!("the extension {identifier}")),
+            _ => self.others.push(format!("the extension {}", extension.oid.to_id_string())),
         }
     }
 
@@ -185,18 +178,12 @@ pub(super) fn mail_address(address: &str) -> String {
 
 /// Decodes a value of any string type (RFC 5280 section 4.1.2.4).
 fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
-    let bytes = attribute.as_slice();
-    match attribute.attr_value().tag() {
-        Tag::BmpString => {
-            let (units, rest) = bytes.as_chunks();
-            let units: Vec<u16> = units.iter().map(|unit| u16::from_be_bytes(*unit)).collect();
-            String::from_utf16(&units).ok().filter(|_| rest.is_empty())
-        }
-        Tag::UniversalString => {
-            let (points, rest) = bytes.as_chunks();
-            let points = points.iter().map(|point| char::from_u32(u32::from_be_bytes(*point)));
-            points.collect::<Option<String>>().filter(|_| rest.is_empty())
-        }
+    let (value, bytes) = (attribute.attr_value(), attribute.as_slice());
+    match value.tag() {
+        // The library takes half a character at the end for one.
+        Tag::BmpString if !bytes.len().is_multiple_of(2) => None,
+        Tag::BmpString => Some(value.as_bmpstring().ok()?.string()),
+        Tag::UniversalString => Some(value.as_universalstring().ok()?.string()),
         // Parsers disagree about non-ASCII characters in these types.
         Tag::TeletexString | Tag::VisibleString => {
             let text = core::str::from_utf8(bytes).ok()?;
@@ -204,17 +191,6 @@ fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
         }
         _ => attribute.as_str().ok().map(str::to_owned),
     }
-}
-
-fn is_signed_by_its_key(der: &[u8], parsed: &X509CertificationRequest<'_>) -> Option<bool> {
-    let (_, all) = Any::from_der(der).ok()?;
-    let (rest, _) = Any::from_der(all.data).ok()?;
-    let (_, algorithm) = Any::from_der(rest).ok()?;
-    let info = &parsed.certification_request_info;
-    let key = &info.subject_pki;
-    let value = &parsed.signature_value.data;
-    let public_key = &key.subject_public_key.data;
-    Some(is_signature(value, info.raw, algorithm.data, key.raw, public_key))
 }
 
 #[cfg(test)]

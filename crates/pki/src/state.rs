@@ -6,8 +6,7 @@ use super::certificate::Certificate;
 use super::holder::{Lockout, TrustHolder};
 use super::hosts::Host;
 use super::reason::Unusable;
-use super::servable::read_chain;
-use super::servable::served;
+use super::servable::{read_chain, served};
 
 /// A certificate with its key and chain, as stored in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -56,7 +55,7 @@ impl StoredPair {
     /// Returns `true` if the key's certificate is not self-signed.
     #[must_use]
     pub fn is_issued_by_another(&self) -> bool {
-        self.leaf().is_some_and(|own| !own.is_issued_by(&own))
+        self.leaf().is_some_and(|own| !own.is_self_signed())
     }
 
     /// The chain that a server sends with this pair, the leaf first, if the server can serve it and machines can read
@@ -210,7 +209,7 @@ pub struct CertificateState {
     /// True if another controller may write the bundle too, in another order.
     pub is_shared: bool,
     /// Requests of administrators.
-    pub asked: RotationRequest,
+    pub requested: RotationRequest,
     /// Issuer of this server's CA, unless it is self-signed.
     pub issuer: Option<Issuer>,
     /// Pair that is made outside of this server; nothing is issued if it is set.

@@ -3,34 +3,24 @@
 
 use time::OffsetDateTime;
 
-use super::certificate::Certificate;
+use super::certificate::{Certificate, unique};
 use super::lockout::untrusted;
 use super::state::External;
-use super::warning::Warning;
-
-/// Size up to which all CAs that come with the pair go into pointer configs, in bytes of PEM. Of a longer list only
-/// issuers of the present or next pair do: EC2 accepts 16 KiB of user data, and each byte becomes 4/3 there.
-const MAX_TRUST_BYTES: usize = 8 * 1024;
+use super::warning::{MAX_TRUST_BYTES, Warning};
 
 /// CAs that come with an external pair.
 #[derive(Default)]
 pub(super) struct Trust {
-    /// CAs for machines to trust.
     pub(super) taken: Vec<Certificate>,
-    /// CAs that are omitted for lack of room.
-    pub(super) left_out: Vec<Certificate>,
+    /// Warning about CAs that are omitted for lack of room.
+    pub(super) left_out: Option<Warning>,
 }
 
 impl External {
     /// The usable CAs that come with the pair.
     pub(super) fn trusted(&self) -> Vec<Certificate> {
-        let mut trusted = Vec::new();
-        for ca in Certificate::read_all(&self.trust) {
-            if ca.signing_fault().is_none() && !trusted.contains(&ca) {
-                trusted.push(ca);
-            }
-        }
-        trusted
+        let cas = Certificate::read_all(&self.trust).into_iter();
+        unique(cas.filter(|ca| ca.signing_fault().is_none()))
     }
 
     /// Chooses CAs of the list while `served` is served. CAs in the bundle already stay: machines may need them again.
@@ -41,8 +31,9 @@ impl External {
         now: OffsetDateTime,
     ) -> Trust {
         let trusted = self.trusted();
-        if pem_bytes(&trusted) <= MAX_TRUST_BYTES {
-            return Trust { taken: trusted, left_out: Vec::new() };
+        let bytes: usize = trusted.iter().map(|certificate| certificate.to_pem().len()).sum();
+        if bytes <= MAX_TRUST_BYTES {
+            return Trust { taken: trusted, left_out: None };
         }
         let own = self.pair.as_ref().map(|pair| Certificate::read_all(&pair.certificates));
         let own = own.unwrap_or_default();
@@ -53,22 +44,14 @@ impl External {
         };
         let is_taken =
             |ca: &Certificate| bundle.contains(ca) || issued(&own, ca) || issued(served, ca);
-        let (taken, left_out) = trusted.into_iter().partition(is_taken);
+        let listed = trusted.len();
+        let taken: Vec<_> = trusted.into_iter().filter(is_taken).collect();
+        let left_out = (taken.len() < listed).then(|| Warning::Trust {
+            name: self.name.clone(),
+            listed,
+            left_out: listed - taken.len(),
+            bytes,
+        });
         Trust { taken, left_out }
     }
-
-    pub(super) fn left_out(&self, trust: &Trust) -> Option<Warning> {
-        let listed = self.trusted();
-        (!trust.left_out.is_empty()).then(|| Warning::Trust {
-            name: self.name.clone(),
-            listed: listed.len(),
-            left_out: trust.left_out.len(),
-            bytes: pem_bytes(&listed),
-            most: MAX_TRUST_BYTES,
-        })
-    }
-}
-
-fn pem_bytes(certificates: &[Certificate]) -> usize {
-    certificates.iter().map(|certificate| certificate.to_pem().len()).sum()
 }

@@ -5,8 +5,8 @@
 use core::str::FromStr;
 
 use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose};
-use x509_parser::extensions::{ExtendedKeyUsage, KeyUsage};
-use x509_parser::oid_registry::Oid;
+use x509_parser::asn1_rs::{FromDer as _, Oid, ParseResult};
+use x509_parser::extensions::KeyUsage;
 
 /// A use of a key, by its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,13 +68,11 @@ impl Usage {
         EXTENDED.iter().any(|(word, _)| *word == self.0)
     }
 
-    /// The library's value of a key usage.
     pub(super) fn key_usage(self) -> Option<KeyUsagePurpose> {
         let mut known = KEY.iter();
         known.find(|(word, _)| *word == self.0).map(|(_, purpose)| *purpose)
     }
 
-    /// The library's value of an extended key usage.
     pub(super) fn extended_key_usage(self) -> Option<ExtendedKeyUsagePurpose> {
         let (_, identifier) = EXTENDED.iter().find(|(word, _)| *word == self.0)?;
         Some(ExtendedKeyUsagePurpose::Other(identifier.to_vec()))
@@ -87,25 +85,16 @@ impl Usage {
         bits.map(|(_, (word, _))| Self(word))
     }
 
-    /// Uses in an extended key usage extension, or the object identifier of an unknown one.
-    pub(super) fn of_extended(usage: &ExtendedKeyUsage<'_>) -> Result<Vec<Self>, String> {
-        let flags = [
-            ("any", usage.any),
-            ("server auth", usage.server_auth),
-            ("client auth", usage.client_auth),
-            ("code signing", usage.code_signing),
-            ("email protection", usage.email_protection),
-            ("timestamping", usage.time_stamping),
-            ("ocsp signing", usage.ocsp_signing),
-        ];
-        let mut found: Vec<Self> =
-            flags.iter().filter(|(_, is_set)| *is_set).map(|(word, _)| Self(word)).collect();
-        for identifier in &usage.other {
+    /// Uses in the value of an extended key usage extension, or the object identifier of an unknown one.
+    pub(super) fn of_extended(value: &[u8]) -> Result<Vec<Self>, String> {
+        let listed: ParseResult<'_, Vec<Oid<'_>>> = Vec::from_der(value);
+        let (_, listed) = listed.map_err(|_| "that cannot be read".to_owned())?;
+        let usage = |identifier: &Oid<'_>| {
             let is_it = |known: &[u64]| Oid::from(known).is_ok_and(|known| known == *identifier);
             let known = EXTENDED.iter().find(|(_, known)| is_it(known));
-            found.push(Self(known.ok_or_else(|| identifier.to_id_string())?.0));
-        }
-        Ok(found)
+            known.map(|(word, _)| Self(word)).ok_or_else(|| identifier.to_id_string())
+        };
+        listed.iter().map(usage).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use time::OffsetDateTime;
 
 use super::ca_store::{Ca, CaStore};
-use super::certificate::Certificate;
+use super::certificate::{Certificate, unique};
 use super::chain::Links;
 use super::holder::{Lockout, LockoutReason, TrustHolder};
 use super::lockout::{Signatures, refusals};
@@ -18,7 +18,7 @@ use super::trust::Trust;
 pub(super) struct View<'a> {
     pub(super) state: &'a CertificateState,
     pub(super) now: OffsetDateTime,
-    pub(super) kept: CaStore,
+    pub(super) store: CaStore,
     /// Fault of the CA that the store names.
     pub(super) fault: Option<Unusable>,
     pub(super) bundle: Vec<Certificate>,
@@ -33,8 +33,6 @@ pub(super) struct View<'a> {
     /// CAs that machines trust instead of `subordinates`.
     anchors: Vec<Certificate>,
     holders: Vec<KnownHolder>,
-    before: Vec<Option<LockoutReason>>,
-    /// Cache of verified signatures.
     signatures: RefCell<Signatures>,
 }
 
@@ -67,14 +65,13 @@ struct KnownHolder {
     /// True if its lockout is reported next to those of pointer configs: the holder is known to exist, or can be
     /// helped.
     is_reported: bool,
+    /// Reason why it is locked out by the served chain.
+    before: Option<LockoutReason>,
 }
 
 impl<'a> View<'a> {
     pub(super) fn of(state: &'a CertificateState, now: OffsetDateTime) -> Self {
-        let (kept, fault) = match &state.ca {
-            Some(stored) => CaStore::read(stored),
-            None => (CaStore::default(), None),
-        };
+        let (store, fault) = state.ca.as_ref().map(CaStore::read).unwrap_or_default();
         let bundle = state.trusted();
         let chain = state.chain();
         let roots = Certificate::read_all(state.root_ca.as_deref().unwrap_or_default());
@@ -82,7 +79,7 @@ impl<'a> View<'a> {
         let mut view = Self {
             state,
             now,
-            kept,
+            store,
             fault,
             bundle,
             chain,
@@ -92,13 +89,15 @@ impl<'a> View<'a> {
             subordinates: Vec::new(),
             anchors: Vec::new(),
             holders: Vec::new(),
-            before: Vec::new(),
             signatures: RefCell::default(),
         };
-        (view.subordinates, view.anchors) = subordinates(&view.kept, now);
+        (view.subordinates, view.anchors) = subordinates(&view.store, now);
         view.serving = view.read_serving();
         view.holders = view.find_holders();
-        view.before = view.judge(&view.chain, view.holders());
+        let before = view.judge(&view.chain, view.holders());
+        for (known, reason) in view.holders.iter_mut().zip(before) {
+            known.before = reason;
+        }
         view
     }
 
@@ -107,9 +106,9 @@ impl<'a> View<'a> {
             Serving::Foreign { leaf, .. } => Some(leaf.not_after),
             _ => None,
         };
-        let kept = self.kept.pairs().filter_map(|pair| Some(pair.leaf()?.not_after));
+        let kept = self.store.pairs().filter_map(|pair| Some(pair.leaf()?.not_after));
         Links {
-            kept: &self.kept,
+            store: &self.store,
             known: [&self.chain, &self.bundle, &self.roots],
             now: self.now,
             signatures: &self.signatures,
@@ -119,13 +118,12 @@ impl<'a> View<'a> {
 
     /// CAs that a machine may trust, each once.
     pub(super) fn anchors(&self) -> Vec<&Certificate> {
-        let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
-        self.trusted_beside(kept.filter(|ca| !self.subordinates.contains(ca)))
+        self.trusted_beside(self.store.certificates().filter(|ca| !self.subordinates.contains(ca)))
     }
 
     /// All known CAs, each once: those that a machine may trust, and those below them.
     pub(super) fn known_cas(&self) -> Vec<&Certificate> {
-        self.trusted_beside(self.kept.cas.iter().map(|ca| &ca.certificate))
+        self.trusted_beside(self.store.certificates())
     }
 
     /// Returns `true` if machines trust this CA instead of one that it issued, or because it comes with an external
@@ -137,72 +135,44 @@ impl<'a> View<'a> {
     /// These CAs, and those that holders, bundle and older installations trust.
     fn trusted_beside<'b>(
         &'b self,
-        kept: impl Iterator<Item = &'b Certificate>,
+        stored: impl Iterator<Item = &'b Certificate>,
     ) -> Vec<&'b Certificate> {
         let holders = self.state.pointers.iter().flat_map(|pointer| &pointer.holders);
         let trusted = holders.flat_map(|holder| &holder.trusted);
-        let mut anchors: Vec<&Certificate> = Vec::new();
-        let others =
-            self.bundle.iter().chain(&self.roots).chain(&self.external.taken).chain(trusted);
-        for ca in kept.chain(others) {
-            if !anchors.contains(&ca) && !self.kept.is_distrusted(ca) {
-                anchors.push(ca);
-            }
-        }
-        anchors
+        let others = [&self.bundle, &self.roots, &self.external.taken].into_iter().flatten();
+        let all = stored.chain(others).chain(trusted);
+        unique(all.filter(|ca| !self.store.is_distrusted(ca)))
     }
 
     /// The topmost certificate of the served chain.
     pub(super) fn top(&self) -> Option<&Certificate> {
         let mut top = self.chain.first()?;
         for _ in &self.chain {
-            let above = self.chain.iter().find(|it| *it != top && top.is_issued_by(it));
-            match above {
-                Some(above) => top = above,
-                None => break,
-            }
+            top = self.chain.iter().find(|it| *it != top && top.is_issued_by(it)).unwrap_or(top);
         }
         Some(top)
     }
 
     /// Returns `true` if a machine that trusts only this CA boots from the served chain.
     pub(super) fn vouches(&self, ca: &Certificate) -> bool {
-        let holder = TrustHolder::of_one(ca);
-        self.judge(&self.chain, [&holder]) == [None]
+        self.judge(&self.chain, [&TrustHolder::of_one(ca)]) == [None]
     }
 
     /// Returns `true` if an earlier version of the external pair is served.
     pub(super) fn is_of_external(&self) -> bool {
         let trusted = self.external.taken.clone();
-        let holder = TrustHolder { name: String::new(), trusted, hosts: Vec::new() };
-        self.judge(&self.chain, [&holder]) == [None]
+        self.judge(&self.chain, [&TrustHolder { trusted, ..TrustHolder::default() }]) == [None]
     }
 
     /// Returns `true` if the served chain has a cross-certificate that a distrusted CA issued.
     pub(super) fn sends_distrusted(&self) -> bool {
-        self.chain.iter().skip(1).any(|certificate| self.kept.is_tainted(certificate))
+        self.chain.iter().skip(1).any(|certificate| self.store.is_tainted(certificate))
     }
 
-    /// Holders that this chain locks out and the served one does not.
-    pub(super) fn newly_locked_out(&self, chain: &[Certificate]) -> Vec<Lockout> {
-        let after = self.judge(chain, self.holders()).into_iter();
-        after
-            .zip(&self.before)
-            .zip(self.holders())
-            .filter_map(|((after, before), holder)| {
-                let reason = after.filter(|_| before.is_none())?;
-                Some(Lockout { holder: holder.name.clone(), reason })
-            })
-            .collect()
-    }
-
-    /// Like [`Self::newly_locked_out`], for holders that are known to exist.
-    pub(super) fn present_newly_locked_out(&self, chain: &[Certificate]) -> Vec<Lockout> {
-        let present = |lockout: &Lockout| {
-            let mut known = self.holders.iter().filter(|known| known.is_present);
-            known.any(|known| known.holder.name == lockout.holder)
-        };
-        self.newly_locked_out(chain).into_iter().filter(present).collect()
+    /// Holders that this chain locks out and the served one does not: all, or only those that are known to exist.
+    pub(super) fn new_lockouts(&self, chain: &[Certificate], only_present: bool) -> Vec<Lockout> {
+        let judged = self.judged(chain, only_present).filter(|(known, _)| known.before.is_none());
+        judged.filter_map(|(known, reason)| known.holder.lockout(reason)).collect()
     }
 
     /// Returns `true` if a pointer config boots from the served chain, and its updated form would not.
@@ -213,13 +183,11 @@ impl<'a> View<'a> {
 
     /// Number of known holders that a chain locks out, or only of those that are known to exist.
     pub(super) fn lockouts_by(&self, chain: &[Certificate], only_present: bool) -> usize {
-        let judged = self.judge(chain, self.holders()).into_iter().zip(&self.holders);
-        let is_counted = |known: &KnownHolder| known.is_present || !only_present;
-        judged.filter(|(reason, known)| reason.is_some() && is_counted(known)).count()
+        self.judged(chain, only_present).filter(|(_, reason)| reason.is_some()).count()
     }
 
     pub(super) fn lockouts_now(&self) -> usize {
-        self.before.iter().flatten().count()
+        self.holders.iter().filter(|known| known.before.is_some()).count()
     }
 
     /// Present lockouts for administrators: by the served chain, and by faults of pointer configs. Empty if nothing is
@@ -230,12 +198,9 @@ impl<'a> View<'a> {
         }
         let holders = self.reported_holders();
         let reasons = self.judge(&self.chain, &holders).into_iter().zip(&holders);
-        let mut reported: Vec<_> = reasons
-            .filter_map(|(reason, holder)| {
-                Some(Lockout { holder: holder.name.clone(), reason: reason? })
-            })
-            .chain(self.state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()))
-            .collect();
+        let lockouts = reasons.filter_map(|(reason, holder)| holder.lockout(reason));
+        let faults = self.state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned());
+        let mut reported: Vec<_> = lockouts.chain(faults).collect();
         reported.dedup();
         reported
     }
@@ -257,42 +222,48 @@ impl<'a> View<'a> {
         refusals(chain, holders, self.now, &mut self.signatures.borrow_mut())
     }
 
+    /// Judges a chain for all known holders, or for those that are known to exist.
+    fn judged(
+        &self,
+        chain: &[Certificate],
+        only_present: bool,
+    ) -> impl Iterator<Item = (&KnownHolder, Option<LockoutReason>)> {
+        let judged = self.holders.iter().zip(self.judge(chain, self.holders()));
+        judged.filter(move |(known, _)| known.is_present || !only_present)
+    }
+
     fn holders(&self) -> impl Iterator<Item = &TrustHolder> {
         self.holders.iter().map(|known| &known.holder)
     }
 
     fn find_holders(&self) -> Vec<KnownHolder> {
+        let known = |holder, is_present, is_reported| KnownHolder {
+            holder,
+            is_present,
+            is_reported,
+            before: None,
+        };
         let pointers = self.state.pointers.iter().flat_map(|pointer| pointer.holders.clone());
-        let pointers =
-            pointers.map(|holder| KnownHolder { holder, is_present: true, is_reported: false });
-        let (name, trusted) = (BUNDLE.to_owned(), self.bundle.clone());
-        let bundle = TrustHolder { name, trusted, hosts: Vec::new() };
-        let bundle = KnownHolder { holder: bundle, is_present: true, is_reported: true };
-        let mut known: Vec<_> = pointers.chain([bundle]).collect();
+        let (name, trusted) = ("the trust bundle".to_owned(), self.bundle.clone());
+        let bundle = known(TrustHolder { name, trusted, hosts: Vec::new() }, true, true);
+        let pointers = pointers.map(|holder| known(holder, true, false));
         // No machine trusts only a CA that has not signed a served certificate yet.
         let issuer = match &self.serving {
-            Serving::Ours(leaf) => self.kept.issuer_of(leaf).map(|ca| ca.certificate.made_at()),
+            Serving::Ours(leaf) => self.store.issuer_of(leaf).map(|ca| ca.certificate.made_at()),
             _ => None,
         };
         let is_reported = |ca: &Certificate| {
-            issuer.is_some_and(|made| ca.made_at() <= made)
-                && self.kept.cas.iter().any(|kept| kept.certificate == *ca)
+            issuer.is_some_and(|made| ca.made_at() <= made) && self.store.has(ca)
         };
         let top = self.top().filter(|_| matches!(self.serving, Serving::Foreign { .. }));
-        known.extend(
-            self.anchors().into_iter().chain(top).filter(|ca| ca.is_valid_at(self.now)).map(|ca| {
-                KnownHolder {
-                    holder: TrustHolder::of_one(ca),
-                    is_present: false,
-                    is_reported: is_reported(ca),
-                }
-            }),
-        );
-        for KnownHolder { holder, .. } in &mut known {
-            holder.trusted.retain(|ca| !self.kept.is_distrusted(ca));
+        let anchors = self.anchors().into_iter().chain(top).filter(|ca| ca.is_valid_at(self.now));
+        let anchors = anchors.map(|ca| known(TrustHolder::of_one(ca), false, is_reported(ca)));
+        let mut holders: Vec<_> = pointers.chain([bundle]).chain(anchors).collect();
+        for KnownHolder { holder, .. } in &mut holders {
+            holder.trusted.retain(|ca| !self.store.is_distrusted(ca));
         }
-        known.retain(|known| !known.holder.trusted.is_empty());
-        known
+        holders.retain(|known| !known.holder.trusted.is_empty());
+        holders
     }
 
     fn read_serving(&self) -> Serving {
@@ -301,10 +272,10 @@ impl<'a> View<'a> {
         // The origin can be determined even for a chain that machines cannot read.
         let leaf = self.chain.first().cloned();
         let leaf = leaf.or_else(|| Certificate::read_all(&stored.certificates).into_iter().next());
-        if leaf.as_ref().is_some_and(|leaf| self.kept.is_tainted(leaf)) {
+        if leaf.as_ref().is_some_and(|leaf| self.store.is_tainted(leaf)) {
             return Serving::Distrusted;
         }
-        let is_foreign = leaf.as_ref().is_some_and(|leaf| self.kept.issuer_of(leaf).is_none());
+        let is_foreign = leaf.as_ref().is_some_and(|leaf| self.store.issuer_of(leaf).is_none());
         match (served, leaf) {
             (Ok(_), Some(leaf)) if is_foreign => {
                 let top = self.top().unwrap_or(&leaf);
@@ -331,10 +302,10 @@ impl<'a> View<'a> {
 }
 
 /// Stored CAs with a key below other CAs, and the topmost CAs above those that can be used.
-fn subordinates(kept: &CaStore, now: OffsetDateTime) -> (Vec<Certificate>, Vec<Certificate>) {
+fn subordinates(store: &CaStore, now: OffsetDateTime) -> (Vec<Certificate>, Vec<Certificate>) {
     let (mut subordinates, mut anchors) = (Vec::new(), Vec::new());
-    for Ca { certificate, .. } in kept.cas.iter().filter(|ca| ca.key.is_some()) {
-        let above: Vec<_> = kept.anchors(certificate);
+    for Ca { certificate, .. } in store.cas.iter().filter(|ca| ca.key.is_some()) {
+        let above: Vec<_> = store.anchors(certificate);
         if above.contains(&certificate) {
             continue;
         }
@@ -345,5 +316,3 @@ fn subordinates(kept: &CaStore, now: OffsetDateTime) -> (Vec<Certificate>, Vec<C
     }
     (subordinates, anchors)
 }
-
-const BUNDLE: &str = "the trust bundle";

@@ -2,10 +2,10 @@
 
 use time::OffsetDateTime;
 
-use super::holder::Lockout;
-use super::holder::date;
+use super::chain::MAX_CHAIN_BYTES;
+use super::holder::{Lockout, date};
 use super::issuer::IssuedCaFault;
-use super::reason::{Reason, Unusable};
+use super::reason::{IssueError, Reason, Unusable};
 use super::weak_key::Weakness;
 
 /// A request or due step that was refused because machines would be locked out.
@@ -53,9 +53,9 @@ pub enum Refusal {
     },
     /// The certificate has so many names that the chain has no room for certificates that machines need.
     #[error(
-        "with {hosts} names the certificate takes {bytes} of the {most} bytes of a chain, which \
-            leaves no room for older CAs{}; if older names are not used any more, delete the \
-            serving certificate: a new one has only the names that are in use",
+        "with {hosts} names the certificate takes {bytes} of the {MAX_CHAIN_BYTES} bytes of a \
+            chain, which leaves no room for older CAs{}; if older names are not used any more, \
+            delete the serving certificate: a new one has only the names that are in use",
         locked_out.first().map(|first| format!(": {first}")).unwrap_or_default()
     )]
     Names {
@@ -63,8 +63,6 @@ pub enum Refusal {
         hosts: usize,
         /// Size of the certificate in bytes.
         bytes: usize,
-        /// Maximum size of the chain in bytes.
-        most: usize,
         /// Holders that could not boot without the omitted certificates.
         locked_out: Vec<Lockout>,
     },
@@ -88,6 +86,22 @@ pub enum Refusal {
     /// Issuing failed.
     #[error("{0}")]
     Issue(String),
+}
+
+impl Refusal {
+    /// The refusal of a certificate that was to be made for this reason.
+    pub(super) fn of(self, what: CertificateKind, because: &Reason) -> Refused {
+        Refused { what, because: because.clone(), refusal: self }
+    }
+}
+
+/// Reasons why a step makes no writes.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StepError {
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error(transparent)]
+    Issue(#[from] IssueError),
 }
 
 /// The first few lockouts, as text.
@@ -162,7 +176,8 @@ pub enum Warning {
     #[error(
         "{left_out} of the {listed} CAs of {name} are omitted from the trust bundle and pointer \
             configs: they did not issue a serving certificate in use, and all CAs together have \
-            {bytes} bytes, more than {most}; list only CAs that issue serving certificates"
+            {bytes} bytes, more than {MAX_TRUST_BYTES}; list only CAs that issue serving \
+            certificates"
     )]
     Trust {
         /// Name of the list's pair.
@@ -173,8 +188,6 @@ pub enum Warning {
         left_out: usize,
         /// Size of the whole list, in bytes of PEM.
         bytes: usize,
-        /// Size in bytes up to which a list is taken as a whole.
-        most: usize,
     },
     /// A CA of a list is unreadable.
     #[error(
@@ -205,6 +218,10 @@ pub enum Warning {
     },
 }
 
+/// Size up to which all CAs that come with an external pair go into pointer configs, in bytes of PEM. Of a longer list
+/// only issuers of the present or next pair do: EC2 accepts 16 KiB of user data, and each byte becomes 4/3 there.
+pub(super) const MAX_TRUST_BYTES: usize = 8 * 1024;
+
 /// Maximum user data of platforms, in bytes before any encoding, the smallest first: EC2's `RunInstances`, Azure's
 /// `customData` and OpenStack's `user_data` (65,535 bytes in base64), Google's metadata values.
 pub const USER_DATA_LIMITS: [(&str, usize); 3] =
@@ -216,6 +233,19 @@ fn too_large_for(bytes: usize) -> String {
     let passed: Vec<_> = passed.map(|(who, most)| format!("{who} accepts {most}")).collect();
     passed.join(", ")
 }
+
+/// Labels of warnings, each with its summary; the number of warnings follows a colon.
+const SUMMARIES: [(&str, &str); 9] = [
+    ("authority", "the signing CA cannot be used"),
+    ("serving", "the serving certificate cannot be used"),
+    ("clock", "the clock is behind"),
+    ("weak-key", "weak keys: "),
+    ("refused", "refused: "),
+    ("issuer", "the issuer does not issue the signing CA"),
+    ("locked-out", "locked out: "),
+    ("trust", "CAs are omitted from pointer configs"),
+    ("user-data", "user data too large for EC2, or not updated: "),
+];
 
 impl Warning {
     /// Value of the label in metrics and readiness.
@@ -299,19 +329,8 @@ impl Warning {
     /// Number of warnings for each label, zeros included.
     #[must_use]
     pub fn counts(all: &[Self]) -> [(&'static str, i64); 9] {
-        const LABELS: [&str; 9] = [
-            "authority",
-            "serving",
-            "clock",
-            "weak-key",
-            "refused",
-            "issuer",
-            "locked-out",
-            "trust",
-            "user-data",
-        ];
-        LABELS.map(|label| {
-            let many = all.iter().filter(|attention| attention.label() == label).count();
+        SUMMARIES.map(|(label, _)| {
+            let many = all.iter().filter(|warning| warning.label() == label).count();
             (label, i64::try_from(many).unwrap_or(i64::MAX))
         })
     }
@@ -330,21 +349,14 @@ impl Warning {
     /// One line for unauthenticated clients, without names; `None` without warnings.
     #[must_use]
     pub fn summary(all: &[Self]) -> Option<String> {
-        let said = |(label, many)| {
-            let said = match label {
-                "authority" => "the signing CA cannot be used".to_owned(),
-                "serving" => "the serving certificate cannot be used".to_owned(),
-                "clock" => "the clock is behind".to_owned(),
-                "weak-key" => format!("weak keys: {many}"),
-                "refused" => format!("refused: {many}"),
-                "issuer" => "the issuer does not issue the signing CA".to_owned(),
-                "trust" => "CAs are omitted from pointer configs".to_owned(),
-                "user-data" => format!("user data too large for EC2, or not updated: {many}"),
-                _ => format!("locked out: {many}"),
-            };
-            (many > 0).then_some(said)
+        let present =
+            Self::counts(all).into_iter().zip(SUMMARIES).filter(|((_, many), _)| *many > 0);
+        let summary = |((_, many), (_, summary)): ((_, i64), (_, &str))| match summary {
+            counted if counted.ends_with(": ") => format!("{counted}{many}"),
+            summary => summary.to_owned(),
         };
-        let said: Vec<_> = Self::counts(all).into_iter().filter_map(said).collect();
-        (!said.is_empty()).then(|| format!("{}; run `certs check` for details", said.join(", ")))
+        let present: Vec<_> = present.map(summary).collect();
+        let all = present.join(", ");
+        (!present.is_empty()).then(|| format!("{all}; run `certs check` for details"))
     }
 }

@@ -29,8 +29,7 @@ const LAST_ROCA_PRIME: u32 = 167;
 const FERMAT_ROUNDS: u32 = 110;
 
 /// Weakness of an encoded public key with its algorithm, `None` if it has none.
-#[must_use]
-pub fn weakness(key_info: &[u8]) -> Option<Weakness> {
+pub(super) fn weakness(key_info: &[u8]) -> Option<Weakness> {
     let (modulus, exponent) = rsa_key(key_info)?;
     let exponent = BigUint::from_bytes_be(exponent);
     if !exponent.bit(0) || exponent < BigUint::from(65_537_u32) {

@@ -13,17 +13,13 @@ use super::ca_store::{Ca, left_out};
 use super::certificate::Certificate;
 use super::holder::Lockout;
 use super::hosts::Host;
-use super::issuer::RequestDuty;
 use super::lockout::locked_out;
-use super::plan::Step;
-use super::plan::{RotationPlan, plan, to_distrust};
-use super::policy::Policy;
+use super::plan::{Policy, RotationPlan, Step, plan, to_distrust};
 use super::reason::{IssueError, Reason};
 use super::serving::{Generate, choose, is_forced};
-use super::state::{CertificateState, Issuer, PointerState, RotationRequest, StoredPair};
+use super::state::{CertificateState, PointerState, PointerTrust, RotationRequest, StoredPair};
 use super::view::{Serving, View};
-use super::warning::USER_DATA_LIMITS;
-use super::warning::{CertificateKind, Refusal, Refused, Warning};
+use super::warning::{CertificateKind, Refusal, StepError, USER_DATA_LIMITS, Warning};
 
 /// Upper bound for the number of steps until any state is settled.
 pub const MAX_STEPS: usize = 32;
@@ -65,13 +61,13 @@ impl Write {
         }
     }
 
-    /// Requests that remain open of `asked` once this is stored. Distrust is permanent, and is stored with the CA.
+    /// Requests that remain open of `requested` once this is stored. Distrust is permanent, and is stored with the CA.
     #[must_use]
-    pub fn leaves(&self, asked: &RotationRequest) -> RotationRequest {
+    pub fn leaves(&self, requested: &RotationRequest) -> RotationRequest {
         match self {
-            Self::Ca(_) => RotationRequest { ca: false, ..asked.clone() },
-            Self::Serving(_) => RotationRequest { serving: false, ..asked.clone() },
-            Self::Store(_) | Self::Bundle(_) | Self::Pointer { .. } => asked.clone(),
+            Self::Ca(_) => RotationRequest { ca: false, ..requested.clone() },
+            Self::Serving(_) => RotationRequest { serving: false, ..requested.clone() },
+            Self::Store(_) | Self::Bundle(_) | Self::Pointer { .. } => requested.clone(),
         }
     }
 }
@@ -99,7 +95,7 @@ impl CertificateState {
         if let (Write::Ca(pair) | Write::Store(pair), Some(issuer)) = (write, &mut state.issuer) {
             issuer.has_issued = pair.is_issued_by_another();
         }
-        state.asked = write.leaves(&state.asked);
+        state.requested = write.leaves(&state.requested);
         state
     }
 }
@@ -145,36 +141,43 @@ pub fn next(
 ) -> Result<NextAction, IssueError> {
     let view = View::of(state, now);
     let RotationPlan { steps, mut attention, mut times } = plan(&view, policy);
-    let mut request_action = RequestAction::of(state);
+    let has_request = state.issuer.as_ref().is_some_and(|issuer| issuer.request.is_some());
+    let mut request_action =
+        if has_request { RequestAction::Forget } else { RequestAction::Nothing };
+    let mut next_request = None;
     let mut maker = WriteBuilder { view: &view, policy, generate };
     for step in steps {
         // A request for a CA includes the pair that it signs: if the CA is refused, both stay.
-        let is_for_naught = matches!(step, Step::Serving(Reason::Requested, _))
-            && attention.iter().any(is_refused_ca);
-        if is_for_naught {
+        if matches!(step, Step::Serving(Reason::Requested, _))
+            && attention.iter().any(Warning::is_refused_request)
+        {
             continue;
         }
-        if let (Step::Ca(reason), Some(issuer)) = (&step, &state.issuer) {
-            let (duty, due) = issuer.duty(now);
-            times.extend(due);
-            attention.extend(issuer.delay(now).map(|why| delayed(issuer, reason, why)));
-            request_action = match duty {
-                RequestDuty::Ask => RequestAction::Ask(reason.clone()),
-                RequestDuty::Wait | RequestDuty::Take => RequestAction::Nothing,
-            };
-            if duty != RequestDuty::Take {
-                continue;
-            }
+        if let (Step::Ca(because), Some(issuer)) = (&step, &state.issuer) {
+            let is_due;
+            (is_due, next_request) = issuer.request_due(now);
+            times.extend(next_request);
+            attention.extend(issuer.delay(now).map(|reason| Warning::Issuer {
+                issuer: issuer.name.clone(),
+                because: because.clone(),
+                reason,
+            }));
+            request_action =
+                if is_due { RequestAction::Ask(because.clone()) } else { RequestAction::Nothing };
         }
-        match maker.make(&step)? {
+        match maker.make(&step) {
             Ok(writes) if writes.is_empty() => {}
             Ok(writes) => return Ok(NextAction::Step { step, writes }),
-            Err(refused) => {
+            Err(StepError::Issue(error)) => return Err(error),
+            Err(StepError::Refused(refused)) => {
                 let is_unfit = matches!(refused.refusal, Refusal::Unfit { .. });
-                if is_unfit && state.issuer.as_ref().is_some_and(|it| it.asks_again(now)) {
+                if is_unfit && next_request.is_some_and(|time| time <= now) {
                     request_action = RequestAction::Ask(refused.because.clone());
                 }
-                attention.extend(reported(refused));
+                // A pair that stays until its own end because some machines trust no other CA causes no warning.
+                let is_quiet =
+                    matches!(refused.because, Reason::NewerCa | Reason::Restored | Reason::Chain);
+                attention.extend((!is_quiet).then_some(Warning::Refused(refused)));
             }
         }
     }
@@ -212,7 +215,7 @@ pub fn dry_run(
 
 /// CAs that a machine may trust.
 #[must_use]
-pub fn trusted_by_somebody(state: &CertificateState, now: OffsetDateTime) -> Vec<Certificate> {
+pub fn trusted_cas(state: &CertificateState, now: OffsetDateTime) -> Vec<Certificate> {
     View::of(state, now).anchors().into_iter().cloned().collect()
 }
 
@@ -246,32 +249,6 @@ pub fn lockouts_of(
     locked_out(&state.chain(), &View::of(known, now).reported_holders(), now)
 }
 
-impl RequestAction {
-    /// The action if no CA is wanted.
-    fn of(state: &CertificateState) -> Self {
-        let has_request = state.issuer.as_ref().is_some_and(|issuer| issuer.request.is_some());
-        if has_request { Self::Forget } else { Self::Nothing }
-    }
-}
-
-fn delayed(issuer: &Issuer, because: &Reason, reason: String) -> Warning {
-    Warning::Issuer { issuer: issuer.name.clone(), because: because.clone(), reason }
-}
-
-/// The warning about a refusal. A pair that stays until its own end because some machines trust no other CA causes
-/// none.
-fn reported(refused: Refused) -> Option<Warning> {
-    let is_quiet = matches!(refused.because, Reason::NewerCa | Reason::Restored | Reason::Chain);
-    (!is_quiet).then_some(Warning::Refused(refused))
-}
-
-fn is_refused_ca(attention: &Warning) -> bool {
-    matches!(
-        attention,
-        Warning::Refused(Refused { what: CertificateKind::Ca, because: Reason::Requested, .. })
-    )
-}
-
 /// Makes the writes of a step.
 pub(super) struct WriteBuilder<'a> {
     pub(super) view: &'a View<'a>,
@@ -279,62 +256,51 @@ pub(super) struct WriteBuilder<'a> {
     pub(super) generate: Generate<'a>,
 }
 
-pub(super) type Writes = Result<Vec<Write>, Refused>;
-
 impl WriteBuilder<'_> {
-    fn make(&mut self, step: &Step) -> Result<Writes, IssueError> {
+    fn make(&mut self, step: &Step) -> Result<Vec<Write>, StepError> {
         match step {
             Step::Ca(reason) => self.ca(reason),
-            Step::Store(reason) => self.store(reason),
-            Step::Bundle(pem) => Ok(Ok(self.bundle(pem))),
-            Step::Pointers => Ok(Ok(self.pointers())),
+            Step::Store(reason) => Ok(vec![self.store(reason)?]),
+            Step::Bundle(pem) => Ok(self.bundle(pem)),
+            Step::Pointers => Ok(self.pointers()),
             Step::Serving(reason, hosts) => self.serving(reason, hosts),
         }
     }
 
     /// Writes the store in another order, or without distrusted CAs.
-    fn store(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
-        let mut kept = self.view.kept.clone();
+    fn store(&mut self, reason: &Reason) -> Result<Write, IssueError> {
+        let mut store = self.view.store.clone();
         if *reason == Reason::Distrusted {
             for certificate in to_distrust(self.view) {
-                kept.distrust(&certificate);
+                store.distrust(&certificate);
             }
         }
-        let own = self.view.kept.cas.first().map(|own| &own.certificate);
-        let stays =
-            kept.cas.iter().find(|ca| *reason == Reason::Joined && Some(&ca.certificate) == own);
-        let best = stays.or_else(|| kept.signer_at(self.view.now)).cloned();
+        let stays = store.cas.first().filter(|_| *reason == Reason::Joined);
+        let best = stays.or_else(|| store.signer_at(self.view.now)).cloned();
         let own = if let Some(best) = best {
             best
         } else {
             // The last CA is distrusted: the store always has one.
             let new = self.new_ca()?;
-            kept.cas.insert(0, new.clone());
+            store.cas.insert(0, new.clone());
             new
         };
-        let stored = kept.store(&own, self.view.now);
-        Ok(Ok(vec![match reason {
-            Reason::Joined => Write::Ca(stored),
-            _ => Write::Store(stored),
-        }]))
+        let stored = store.encode(&own, self.view.now);
+        Ok(if *reason == Reason::Joined { Write::Ca(stored) } else { Write::Store(stored) })
     }
 
     fn bundle(&self, pem: &str) -> Vec<Write> {
         let mut writes = Vec::new();
         // Certificates that leave the bundle and are stored nowhere else are kept.
-        let mut kept = self.view.kept.clone();
+        let View { store, fault, bundle, now, .. } = self.view;
         let wanted = Certificate::read_all(pem.as_bytes());
-        let is_kept = |it: &Certificate| kept.cas.iter().any(|ca| ca.certificate == *it);
-        let leaving =
-            self.view.bundle.iter().filter(|it| {
-                !wanted.contains(it) && !is_kept(it) && !self.view.kept.is_distrusted(it)
-            });
-        let leaving: Vec<_> = leaving.cloned().collect();
-        if let (false, None, Some(own)) =
-            (leaving.is_empty(), &self.view.fault, self.view.kept.cas.first())
-        {
-            kept.cas.extend(leaving.into_iter().map(|certificate| Ca { certificate, key: None }));
-            writes.push(Write::Store(kept.store(own, self.view.now)));
+        let is_leaving =
+            |it: &&Certificate| !wanted.contains(it) && !store.has(it) && !store.is_distrusted(it);
+        let mut leaving = bundle.iter().filter(is_leaving).cloned().peekable();
+        if let (Some(_), None, Some(own)) = (leaving.peek(), fault, store.cas.first()) {
+            let mut store = store.clone();
+            store.cas.extend(leaving.map(|certificate| Ca { certificate, key: None }));
+            writes.push(Write::Store(store.encode(own, *now)));
         }
         writes.push(Write::Bundle(pem.to_owned()));
         writes
@@ -342,7 +308,7 @@ impl WriteBuilder<'_> {
 
     /// Stale pointer configs, except those from which no machine could boot if they were written now.
     fn pointers(&self) -> Vec<Write> {
-        let write = |pointer: &super::state::PointerTrust| {
+        let write = |pointer: &PointerTrust| {
             let PointerState::Stale(repaired) = &pointer.state else { return None };
             if self.view.would_lock_out(&pointer.holders, &repaired.holders) {
                 return None;
@@ -352,37 +318,30 @@ impl WriteBuilder<'_> {
         self.view.state.pointers.iter().filter_map(write).collect()
     }
 
-    fn serving(&mut self, reason: &Reason, hosts: &[Host]) -> Result<Writes, IssueError> {
+    fn serving(&mut self, reason: &Reason, hosts: &[Host]) -> Result<Vec<Write>, StepError> {
         let is_renewed = self.view.is_of_external();
         if let (Some(fault), Serving::Foreign { .. }) = (&self.view.fault, &self.view.serving)
             && !is_renewed
-            && !is_forced(&self.view.state.asked, reason)
+            && !is_forced(&self.view.state.requested, reason)
         {
             // The pair would be lost: the store that keeps replaced pairs cannot be written.
             let refusal = Refusal::Unkept(fault.clone());
-            return Ok(Err(Refused {
-                what: CertificateKind::Serving,
-                because: reason.clone(),
-                refusal,
-            }));
+            return Err(refusal.of(CertificateKind::Serving, reason).into());
         }
-        let pair = match choose(self.view, self.policy, reason, hosts, self.generate)? {
-            Ok(pair) => pair,
-            Err(refused) => return Ok(Err(refused)),
-        };
+        let pair = choose(self.view, self.policy, reason, hosts, self.generate)?;
         let mut writes = Vec::new();
         // A pair that cannot be issued again here is kept in the store.
         let is_ours = matches!(self.view.serving, Serving::Ours(_) | Serving::Missing);
         if let (false, Some(present)) = (is_ours || is_renewed, &self.view.state.serving)
             && !present.text().trim_ascii().is_empty()
-            && let Some(own) = self.view.kept.cas.first()
+            && let Some(own) = self.view.store.cas.first()
             && self.view.fault.is_none()
         {
-            let mut kept = self.view.kept.clone();
-            kept.keep_pair(present);
-            writes.push(Write::Store(kept.store(own, self.view.now)));
+            let mut store = self.view.store.clone();
+            store.keep_pair(present);
+            writes.push(Write::Store(store.encode(own, self.view.now)));
         }
         writes.push(Write::Serving(pair));
-        Ok(Ok(writes))
+        Ok(writes)
     }
 }

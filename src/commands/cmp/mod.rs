@@ -54,9 +54,9 @@ pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
         let asked = server.client().enrol(transaction, prepared.request(), |time, pause| {
             let time = time.as_secs();
             let line = match pause {
-                Pause::Asked("") => format!("the server asks to wait {time} s"),
-                Pause::Asked(reason) => format!("the server asks to wait {time} s: {reason}"),
-                Pause::Away(error) => {
+                Pause::Requested("") => format!("the server asks to wait {time} s"),
+                Pause::Requested(reason) => format!("the server asks to wait {time} s: {reason}"),
+                Pause::Unreachable(error) => {
                     format!("{error}; the server has the request, asking again in {time} s")
                 }
             };

@@ -111,7 +111,7 @@ impl ClusterState {
             issuer: self.ca_request.as_ref().map(|it| it.seen(self.ca.as_ref())),
             // The reference's controller sorts the bundle by bytes.
             is_shared: true,
-            asked: RotationRequest {
+            requested: RotationRequest {
                 ca: self.ca.as_ref().is_some_and(is_rotation_requested),
                 serving: self.serving.as_ref().is_some_and(is_rotation_requested),
                 force: self.is_forced(),
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(seen.serving, Some(pair("s", "")));
         assert_eq!(seen.bundle.as_deref(), Some(&b"b"[..]));
         assert_eq!(seen.root_ca.as_deref(), Some(&b"r"[..]));
-        assert_eq!(seen.asked, RotationRequest { ca: true, ..RotationRequest::default() });
+        assert_eq!(seen.requested, RotationRequest { ca: true, ..RotationRequest::default() });
         let hosts: Vec<_> = seen.hosts.iter().map(Host::to_string).collect();
         assert_eq!(hosts, ["a.example.com", "b.example.com"], "the cluster's first, each once");
         let states: Vec<_> = seen.pointers.into_iter().map(|pointer| pointer.state).collect();

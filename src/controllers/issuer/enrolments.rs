@@ -116,8 +116,8 @@ async fn enrol(
     let request = Request::Signing(&grant.request.der);
     let waits = |_, pause: Pause<'_>| {
         progress.set(match pause {
-            Pause::Asked(reason) => Outcome::Pending(waiting(reason)),
-            Pause::Away(error) => Outcome::InTrouble(error.to_string()),
+            Pause::Requested(reason) => Outcome::Pending(waiting(reason)),
+            Pause::Unreachable(error) => Outcome::InTrouble(error.to_string()),
         });
     };
     let enrolled = upstream.server.client().enrol(settings, request, waits).await?;

@@ -57,14 +57,14 @@ fn an_external_pair_is_taken_renewed_and_moved_to_another_root_and_nobody_is_loc
     world.serves(&moved);
 
     // Nothing is issued here, whoever asks for it.
-    world.stored.asked.ca = true;
+    world.stored.requested.ca = true;
     world.settle();
     world.serves(&moved);
     assert!(matches!(
         &world.attention[..],
         [Warning::Refused(Refused { refusal: Refusal::External(_), .. })]
     ));
-    world.stored.asked.ca = false;
+    world.stored.requested.ca = false;
 
     // Without it the server makes its own again, when that of the other ends.
     world.stored.external = None;

@@ -123,7 +123,7 @@ impl World {
         let certificate = self.granted(by, valid, change);
         let own = self.stored.ca.as_ref().and_then(StoredPair::leaf);
         assert_eq!(own.as_ref(), Some(&certificate), "{:?}", self.attention);
-        self.stored.asked.ca = false;
+        self.stored.requested.ca = false;
         self.settle();
         assert_eq!((self.request_action(), &self.attention[..]), (RequestAction::Forget, &[][..]));
         self.issuer().request = None;
@@ -168,7 +168,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     world.trusts([&first.root, &own]);
     assert!(world.chain()[0].is_issued_by(&renewed));
 
-    world.stored.asked.ca = true;
+    world.stored.requested.ca = true;
     world.now += 10 * DAY;
     let moved = world.taken(&second, 400 * DAY, no_ca_below);
     world.trusts([&second.root, &first.root, &own]);
@@ -176,7 +176,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     assert_eq!(world.locked_out().len(), 0);
 
     // By one that lets no CA follow, there is no way from another root's CA to its own holders.
-    world.stored.asked.ca = true;
+    world.stored.requested.ca = true;
     world.now += 10 * DAY;
     let third = Corporate::new("Root 3", world.now);
     world.granted(&third, 400 * DAY, anything);

@@ -31,7 +31,7 @@ pub(crate) fn seen_at(now: OffsetDateTime, judge: fn(&World), states: u64) {
         for _ in 0..8 {
             world.settle();
             spoil(&mut world, &mut random);
-            world.stored.asked = RotationRequest::default();
+            world.stored.requested = RotationRequest::default();
         }
         total += world.states;
     }
@@ -51,12 +51,12 @@ fn run_seen_by(judge: Option<fn(&World)>, seed: u64, states: u64, happen: Happen
             1 => {
                 // Adopted in the middle of a rotation.
                 let mut world = World::settled(START - 5 * YEAR);
-                world.stored.asked.ca = true;
+                world.stored.requested.ca = true;
                 world.now = START;
                 for _ in 0..random.below(4) {
                     world.advance(1);
                 }
-                world.stored.asked = RotationRequest::default();
+                world.stored.requested = RotationRequest::default();
                 world
             }
             _ => World::fresh(START),
@@ -77,7 +77,7 @@ fn run_seen_by(judge: Option<fn(&World)>, seed: u64, states: u64, happen: Happen
                 world.advance(1 + random.index(3));
                 world.now += random.days(20);
             }
-            world.stored.asked = RotationRequest::default();
+            world.stored.requested = RotationRequest::default();
         }
         total += world.states;
     }
@@ -87,8 +87,8 @@ fn run_seen_by(judge: Option<fn(&World)>, seed: u64, states: u64, happen: Happen
 /// What administrators ask for, and what time does.
 fn ask(world: &mut World, random: &mut Random) {
     match random.below(6) {
-        0 => world.stored.asked.ca = true,
-        1 => world.stored.asked.serving = true,
+        0 => world.stored.requested.ca = true,
+        1 => world.stored.requested.serving = true,
         2 => {
             // In a burst.
             for _ in 0..random.below(6) {

@@ -72,9 +72,9 @@ fn each_reason_is_reported() {
         with(&|world| world.stored.hosts.push("192.0.2.1".parse().expect("an address"))),
         Some(Step::Serving(Reason::Host(other.clone()), vec![host(), other.clone()]))
     );
-    assert_eq!(with(&|world| world.stored.asked.serving = true), serving(Reason::Requested));
+    assert_eq!(with(&|world| world.stored.requested.serving = true), serving(Reason::Requested));
     let asked = Some(Step::Ca(Reason::Requested));
-    assert_eq!(with(&|world| world.stored.asked.ca = true), asked);
+    assert_eq!(with(&|world| world.stored.requested.ca = true), asked);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_pointer_of_an_old_installation_is_served_as_long_as_its_pair_lasts() {
 fn a_ca_that_is_made_in_the_second_of_another_signs_all_the_same() {
     let mut world = World::settled(START);
     let first = world.bundle()[0].clone();
-    world.stored.asked.ca = true;
+    world.stored.requested.ca = true;
     world.settle();
     let others: Vec<_> = world.bundle().into_iter().filter(|ca| *ca != first).collect();
     let [second] = &others[..] else { panic!("{others:?}") };
@@ -129,7 +129,7 @@ fn a_pair_that_nobody_can_issue_again_is_not_replaced_while_it_cannot_be_kept() 
     // The key of the CA that signs is another's; the one before it has its own still.
     let ca = world.stored.ca.as_mut().expect("one");
     ca.key = key().serialize_pem().into();
-    world.stored.asked.serving = true;
+    world.stored.requested.serving = true;
     world.settle();
     assert_eq!(world.stored.serving.as_ref(), Some(&pair));
     let reported: Vec<_> = world.attention.iter().map(ToString::to_string).collect();
@@ -137,7 +137,7 @@ fn a_pair_that_nobody_can_issue_again_is_not_replaced_while_it_cannot_be_kept() 
         reported.iter().any(|it| it.contains("cannot be kept with the signing CA")),
         "{reported:?}"
     );
-    world.stored.asked.force = true;
+    world.stored.requested.force = true;
     world.settle();
     assert_ne!(world.stored.serving.as_ref(), Some(&pair));
 }

@@ -237,12 +237,12 @@ impl World {
         {
             issuer.has_issued = pair.is_issued_by_another();
         }
-        self.stored.asked = write.leaves(&self.stored.asked);
+        self.stored.requested = write.leaves(&self.stored.requested);
         self.states += 1;
         self.hand_out();
         assert_eq!(is_spoilt, None, "a pointer config that booted, and does not as it was written");
         let is_forced =
-            self.stored.asked.force || matches!(step, Step::Serving(Reason::Distrusted, _));
+            self.stored.requested.force || matches!(step, Step::Serving(Reason::Distrusted, _));
         let mut new = self.locked_out_by(&self.chain());
         if !new.is_empty() {
             let before = self.locked_out_by(&before);
@@ -326,16 +326,16 @@ impl World {
 
     /// A rotation that somebody asks for, to its end.
     pub(super) fn rotate(&mut self, ca: bool, force: bool) {
-        self.stored.asked = RotationRequest { ca, serving: true, force, distrust: Vec::new() };
+        self.stored.requested = RotationRequest { ca, serving: true, force, distrust: Vec::new() };
         self.settle();
-        self.stored.asked = RotationRequest::default();
+        self.stored.requested = RotationRequest::default();
     }
 
     pub(super) fn distrust(&mut self, ca: &Certificate) {
         self.distrusted.push(ca.clone());
-        self.stored.asked.distrust = vec![ca.fingerprint()];
+        self.stored.requested.distrust = vec![ca.fingerprint()];
         self.settle();
-        self.stored.asked = RotationRequest::default();
+        self.stored.requested = RotationRequest::default();
     }
 }
 

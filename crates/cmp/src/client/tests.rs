@@ -95,8 +95,8 @@ fn enrol(
     let request = Request::First { subject: &subject, hosts: &[], key: &server.key };
     let waits = |time: Duration, pause: Pause<'_>| {
         let why = match pause {
-            Pause::Asked(reason) => reason.to_owned(),
-            Pause::Away(error) => error.to_string(),
+            Pause::Requested(reason) => reason.to_owned(),
+            Pause::Unreachable(error) => error.to_string(),
         };
         reported.push((time, why));
     };

@@ -1,5 +1,5 @@
 use der::Decode as _;
-use der::asn1::Any;
+use der::asn1::{Any, ObjectIdentifier};
 use pki::{KeyAlgorithm, VALIDITY};
 use rcgen::KeyPair;
 
@@ -8,14 +8,14 @@ use crate::test_ca::{Ca, NOW, password, settings};
 
 const ID: [u8; 16] = *b"one transaction.";
 
-fn fresh(byte: u8) -> Fresh {
-    Fresh { now: NOW, nonce: [byte; 16], salt: [byte; 16] }
+fn inputs(byte: u8) -> MessageInputs {
+    MessageInputs { now: NOW, nonce: [byte; 16], salt: [byte; 16] }
 }
 
 fn begin(settings: Settings, key: &KeyPair) -> (Transaction, Vec<u8>) {
     let subject = "CN=a".parse().unwrap();
     let request = Request::First { subject: &subject, hosts: &[], key };
-    Transaction::begin(settings, request, ID, fresh(1)).unwrap()
+    Transaction::begin(settings, request, ID, inputs(1)).unwrap()
 }
 
 fn sent(step: Step) -> Vec<u8> {
@@ -29,19 +29,19 @@ fn a_transaction_ends_with_what_was_asked_for_and_nothing_is_said_after_it() {
     let (mut transaction, first) = begin(settings(password(), &ca), &key);
     let certificate = ca.issue(&key);
     let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&certificate), &password());
-    let confirmation = sent(transaction.take(&answer, fresh(2)).unwrap());
+    let confirmation = sent(transaction.take(&answer, inputs(2)).unwrap());
     // The same answer does not acknowledge the confirmation.
-    let error = transaction.take(&answer, fresh(3)).unwrap_err();
+    let error = transaction.take(&answer, inputs(3)).unwrap_err();
     assert!(matches!(error, CmpError::WrongNonce), "{error}");
     let end = ca.answer(&confirmation, Kind::PkiConf, &[5, 0], &password());
-    let Step::Done(enrolled) = transaction.take(&end, fresh(4)).unwrap() else {
+    let Step::Done(enrolled) = transaction.take(&end, inputs(4)).unwrap() else {
         panic!("it goes on")
     };
     assert_eq!(enrolled.certificate, certificate);
     assert_eq!((enrolled.chain, enrolled.cas), (vec![], vec![ca.certificate.clone()]));
-    let error = transaction.take(&end, fresh(5)).unwrap_err();
+    let error = transaction.take(&end, inputs(5)).unwrap_err();
     assert!(matches!(error, CmpError::Over), "{error}");
-    assert!(matches!(transaction.poll(fresh(6)), Err(CmpError::Over)));
+    assert!(matches!(transaction.poll(inputs(6)), Err(CmpError::Over)));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn messages_differ_in_nonce_and_salt_and_say_whose_they_are() {
     let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
     let (mut transaction, first) = begin(settings(password(), &ca), &key);
     let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &password());
-    let second = sent(transaction.take(&answer, fresh(2)).unwrap());
+    let second = sent(transaction.take(&answer, inputs(2)).unwrap());
     let (first, second) = (Message::read(&first).unwrap(), Message::read(&second).unwrap());
     for (message, byte) in [(&first, 1), (&second, 2)] {
         let header = &message.header;
@@ -87,12 +87,13 @@ fn every_kind_of_key_signs_requests_and_answers() {
             key: KeyPair::from_pem(&ca.key.serialize_pem()).unwrap(),
         };
         let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &by);
-        let _ = sent(transaction.take(&answer, fresh(2)).unwrap());
+        let _ = sent(transaction.take(&answer, inputs(2)).unwrap());
         // Years later the signer's certificate has expired.
         let (mut transaction, first) = begin(transaction.settings, &key);
         let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &by);
-        let error =
-            transaction.take(&answer, Fresh { now: NOW + VALIDITY * 2, ..fresh(2) }).unwrap_err();
+        let error = transaction
+            .take(&answer, MessageInputs { now: NOW + VALIDITY * 2, ..inputs(2) })
+            .unwrap_err();
         assert!(error.to_string().contains("the signer is not trusted"), "{error}");
     }
 }
@@ -108,7 +109,7 @@ fn a_signature_in_place_of_a_password_counts_by_whom_it_may_be() {
     let take = |settings: Settings| {
         let (mut transaction, first) = begin(settings, &key);
         let answer = ca.answer(&first, Kind::Ip, &contents, &by);
-        transaction.take(&answer, fresh(2)).map(sent).map_err(|error| error.to_string())
+        transaction.take(&answer, inputs(2)).map(sent).map_err(|error| error.to_string())
     };
     let wanted = || settings(password(), &ca);
     let error = take(wanted()).unwrap_err();
@@ -139,7 +140,7 @@ fn a_certificate_that_may_sign_certificates_alone_signs_no_answer() {
     let wanted = Settings { recipient: Some(ca.name()), ..settings(password(), &ca) };
     let (mut transaction, first) = begin(wanted, &key);
     let answer = ca.answer(&first, Kind::PkiConf, &[5, 0], &by);
-    let error = transaction.take(&answer, fresh(2)).unwrap_err().to_string();
+    let error = transaction.take(&answer, inputs(2)).unwrap_err().to_string();
     assert!(error.contains("must not be used for signatures"), "{error}");
 }
 
@@ -160,10 +161,10 @@ fn why_a_certificate_is_rejected_is_reported_whatever_the_server_says_to_that() 
         let (mut transaction, first) = begin(settings(password(), &ca), &key);
         let contents = ca.certificates(&ca.issue(&other));
         let answer = ca.answer(&first, Kind::Ip, &contents, &password());
-        let _ = sent(transaction.take(&answer, fresh(2)).unwrap());
+        let _ = sent(transaction.take(&answer, inputs(2)).unwrap());
         transaction
     };
-    assert!(matches!(rejecting().take(b"none", fresh(3)), Err(CmpError::WrongKey)));
+    assert!(matches!(rejecting().take(b"none", inputs(3)), Err(CmpError::WrongKey)));
     let mut transaction = rejecting();
     assert!(matches!(transaction.rejected(), Some(CmpError::WrongKey)));
     assert!(transaction.rejected().is_none());
@@ -181,7 +182,7 @@ fn a_machine_may_not_answer_in_the_name_of_the_ca_nor_with_a_password_that_was_n
         [(machine(), "has the key that signed it"), (password(), "and the request was not")]
     {
         let answer = ca.answer(&first, Kind::Ip, &contents, &by);
-        let error = transaction.take(&answer, fresh(2)).unwrap_err().to_string();
+        let error = transaction.take(&answer, inputs(2)).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
 }
@@ -193,8 +194,13 @@ fn a_mac_that_is_not_known_here_is_not_taken_for_a_signature() {
         let known = ca.answer(first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &password());
         let Message { mut header, .. } = Message::read(&known).unwrap();
         header.protection_alg.as_mut().unwrap().oid = ObjectIdentifier::new(mac).unwrap();
-        let body = Message::read(&known).unwrap().body();
-        message::whole(&message::protected(&header, body).unwrap(), Some(&[1; 32]), &[]).unwrap()
+        let body = Message::read(&known).unwrap().body().unwrap();
+        message::protected_message(
+            &message::protected_part(&header, &body).unwrap(),
+            Some(&[1; 32]),
+            &[],
+        )
+        .unwrap()
     };
     for mac in ["1.2.840.113549.1.5.14", "1.2.840.113533.7.66.30", "1.2.840.113533.7.66.16"] {
         for trusted in [vec![], vec![ca.certificate.clone()]] {
@@ -202,7 +208,7 @@ fn a_mac_that_is_not_known_here_is_not_taken_for_a_signature() {
                 Settings { recipient: Some(ca.name()), trusted, ..settings(password(), &ca) };
             let (mut transaction, first) = begin(wanted, &key);
             let answer = answer_by(&first, mac);
-            let error = transaction.take(&answer, fresh(2)).unwrap_err().to_string();
+            let error = transaction.take(&answer, inputs(2)).unwrap_err().to_string();
             assert!(error.contains(&format!("is not supported ({mac})")), "{error}");
         }
     }
@@ -229,7 +235,7 @@ fn a_server_that_says_to_wait_in_answer_to_a_poll_is_asked_again_a_minute_later(
     let error = message::ErrorContent { status: status(), code: None, details: None };
     let error = error.to_der().unwrap();
     let polled = |message: &[u8]| {
-        let body = Message::read(message).unwrap().body().to_vec();
+        let body = Message::read(message).unwrap().body().unwrap();
         let expected = |request| vec![PollReq { request_id: request }].to_der().unwrap();
         let is = |request| body == message::body(Kind::PollReq, &expected(request)).unwrap();
         [0, -1].into_iter().find(|request| is(*request)).expect("a poll")
@@ -243,15 +249,15 @@ fn a_server_that_says_to_wait_in_answer_to_a_poll_is_asked_again_a_minute_later(
     for (kind, contents, request, again, more, next) in cases {
         let (mut transaction, first) = begin(settings(password(), &ca), &key);
         let waiting = ca.answer(&first, kind, &contents, &password());
-        let poll = sent(transaction.take(&waiting, fresh(2)).unwrap());
+        let poll = sent(transaction.take(&waiting, inputs(2)).unwrap());
         assert_eq!(polled(&poll), request);
         let waiting = ca.answer(&poll, again, &more, &password());
-        let step = transaction.take(&waiting, fresh(3)).unwrap();
+        let step = transaction.take(&waiting, inputs(3)).unwrap();
         let Step::Wait { time, reason } = step else { panic!("{step:?}") };
         assert_eq!((time.as_secs(), reason.as_str()), (60, "slow"));
-        let poll = transaction.poll(fresh(4)).unwrap();
+        let poll = transaction.poll(inputs(4)).unwrap();
         assert_eq!(polled(&poll), next, "{kind:?}, {again:?}");
         let answer = ca.answer(&poll, Kind::Ip, &ca.certificates(&ca.issue(&key)), &password());
-        let _ = sent(transaction.take(&answer, fresh(5)).unwrap());
+        let _ = sent(transaction.take(&answer, inputs(5)).unwrap());
     }
 }

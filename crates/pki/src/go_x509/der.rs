@@ -62,6 +62,19 @@ impl<'a> Reader<'a> {
         self.any().filter(|element| element.tag == tag).map(|element| Self(element.contents))
     }
 
+    /// Checks the next element, which has this tag, one contained element after another: each check reads one.
+    pub(super) fn each(
+        &mut self,
+        tag: u8,
+        mut check: impl FnMut(&mut Self) -> Option<()>,
+    ) -> Option<()> {
+        let mut list = self.read(tag)?;
+        while !list.is_empty() {
+            check(&mut list)?;
+        }
+        Some(())
+    }
+
     pub(super) fn is_next(self, tag: u8) -> bool {
         self.0.first() == Some(&tag)
     }

@@ -8,44 +8,28 @@ use super::der::{
 use super::malformed::Malformed;
 use super::names::{is_domain, is_mailbox, is_uri};
 
-/// An extension that Go looks into.
-#[derive(Clone, Copy)]
-struct ExtensionRule {
-    identifier: &'static [u32],
-    /// Name in RFC 5280, for messages.
-    name: &'static str,
-    /// True if it must not be critical.
-    is_never_critical: bool,
-    check: fn(Reader<'_>) -> Option<()>,
-}
-
-const fn known(
-    identifier: &'static [u32],
-    name: &'static str,
-    check: fn(Reader<'_>) -> Option<()>,
-) -> ExtensionRule {
-    ExtensionRule { identifier, name, is_never_critical: false, check }
-}
-
-const fn never_critical(known: ExtensionRule) -> ExtensionRule {
-    ExtensionRule { is_never_critical: true, ..known }
-}
+/// An extension that Go looks into: its identifier, its name in RFC 5280 for messages, and the check of its value.
+type ExtensionRule = (&'static [u32], &'static str, fn(Reader<'_>) -> Option<()>);
 
 const KNOWN: [ExtensionRule; 13] = [
-    never_critical(known(&[2, 5, 29, 14], "subjectKeyIdentifier", key_identifier)),
-    known(&[2, 5, 29, 15], "keyUsage", key_usage),
-    known(&[2, 5, 29, 17], "subjectAltName", alternative_names),
-    known(&[2, 5, 29, 19], "basicConstraints", basic_constraints),
-    known(&[2, 5, 29, 30], "nameConstraints", name_constraints),
-    known(&[2, 5, 29, 31], "cRLDistributionPoints", distribution_points),
-    known(&[2, 5, 29, 32], "certificatePolicies", policies),
-    known(&[2, 5, 29, 33], "policyMappings", policy_mappings),
-    never_critical(known(&[2, 5, 29, 35], "authorityKeyIdentifier", issuer_key_identifier)),
-    known(&[2, 5, 29, 36], "policyConstraints", policy_constraints),
-    known(&[2, 5, 29, 37], "extKeyUsage", extended_key_usage),
-    known(&[2, 5, 29, 54], "inhibitAnyPolicy", inhibit_any_policy),
-    never_critical(known(&[1, 3, 6, 1, 5, 5, 7, 1, 1], "authorityInfoAccess", information_access)),
+    (&[2, 5, 29, 14], "subjectKeyIdentifier", |mut value| value.read(OCTET_STRING).map(drop)),
+    (&[2, 5, 29, 15], "keyUsage", |mut value| value.bit_string().map(drop)),
+    (&[2, 5, 29, 17], "subjectAltName", alternative_names),
+    (&[2, 5, 29, 19], "basicConstraints", basic_constraints),
+    (&[2, 5, 29, 30], "nameConstraints", name_constraints),
+    (&[2, 5, 29, 31], "cRLDistributionPoints", distribution_points),
+    (&[2, 5, 29, 32], "certificatePolicies", policies),
+    (&[2, 5, 29, 33], "policyMappings", policy_mappings),
+    (&[2, 5, 29, 35], "authorityKeyIdentifier", issuer_key_identifier),
+    (&[2, 5, 29, 36], "policyConstraints", policy_constraints),
+    (&[2, 5, 29, 37], "extKeyUsage", extended_key_usage),
+    (&[2, 5, 29, 54], "inhibitAnyPolicy", |mut value| value.integer_64(INTEGER).map(drop)),
+    (&[1, 3, 6, 1, 5, 5, 7, 1, 1], "authorityInfoAccess", information_access),
 ];
+
+/// Extensions that must not be critical.
+const NEVER_CRITICAL: [&str; 3] =
+    ["subjectKeyIdentifier", "authorityKeyIdentifier", "authorityInfoAccess"];
 
 /// Checks the extensions: the contents of their explicit tag.
 pub(super) fn check(mut list: Reader<'_>) -> Result<(), Malformed> {
@@ -59,11 +43,11 @@ pub(super) fn check(mut list: Reader<'_>) -> Result<(), Malformed> {
             let identifier: Vec<_> = identifier.iter().map(ToString::to_string).collect();
             return Err(Malformed::Twice(identifier.join(".")));
         }
-        if let Some(known) = KNOWN.iter().find(|known| known.identifier == identifier) {
-            if is_critical && known.is_never_critical {
-                return Err(Malformed::Critical(known.name));
+        if let Some((_, name, check)) = KNOWN.iter().find(|(known, ..)| *known == identifier) {
+            if is_critical && NEVER_CRITICAL.contains(name) {
+                return Err(Malformed::Critical(name));
             }
-            (known.check)(value).ok_or(Malformed::Extension(known.name))?;
+            check(value).ok_or(Malformed::Extension(name))?;
         }
         seen.push(identifier);
     }
@@ -75,14 +59,6 @@ fn extension(mut extension: Reader<'_>) -> Option<(Vec<u32>, bool, Reader<'_>)> 
     let identifier = extension.object_identifier()?;
     let is_critical = if extension.is_next(BOOLEAN) { extension.boolean()? } else { false };
     Some((identifier, is_critical, extension.read(OCTET_STRING)?))
-}
-
-fn key_identifier(mut value: Reader<'_>) -> Option<()> {
-    value.read(OCTET_STRING).map(drop)
-}
-
-fn key_usage(mut value: Reader<'_>) -> Option<()> {
-    value.bit_string().map(drop)
 }
 
 fn basic_constraints(mut value: Reader<'_>) -> Option<()> {
@@ -107,8 +83,7 @@ const URI: u8 = context(6);
 const ADDRESS: u8 = context(7);
 
 fn alternative_names(mut value: Reader<'_>) -> Option<()> {
-    let mut names = value.read(SEQUENCE)?;
-    while !names.is_empty() {
+    value.each(SEQUENCE, |names| {
         let name = names.any()?;
         let is_good = match name.tag {
             EMAIL | DNS => name.contents.is_ascii(),
@@ -116,9 +91,8 @@ fn alternative_names(mut value: Reader<'_>) -> Option<()> {
             ADDRESS => [4, 16].contains(&name.contents.len()),
             _ => true,
         };
-        is_good.then_some(())?;
-    }
-    Some(())
+        is_good.then_some(())
+    })
 }
 
 fn name_constraints(mut value: Reader<'_>) -> Option<()> {
@@ -170,41 +144,34 @@ fn is_network(octets: &[u8]) -> bool {
 }
 
 fn distribution_points(mut value: Reader<'_>) -> Option<()> {
-    let mut points = value.read(SEQUENCE)?;
-    while !points.is_empty() {
+    value.each(SEQUENCE, |points| {
         let mut point = points.read(SEQUENCE)?;
-        if !point.is_next(constructed(0)) {
-            continue;
+        if point.is_next(constructed(0)) {
+            let mut full_name = point.read(constructed(0))?.read(constructed(0))?;
+            while full_name.is_next(URI) {
+                full_name.read(URI)?;
+            }
         }
-        let mut full_name = point.read(constructed(0))?.read(constructed(0))?;
-        while full_name.is_next(URI) {
-            full_name.read(URI)?;
-        }
-    }
-    Some(())
+        Some(())
+    })
 }
 
 fn policies(mut value: Reader<'_>) -> Option<()> {
-    let mut policies = value.read(SEQUENCE)?;
     let mut seen = Vec::new();
-    while !policies.is_empty() {
+    value.each(SEQUENCE, |policies| {
         let identifier = policies.read(SEQUENCE)?.object_identifier()?;
-        if seen.contains(&identifier) {
-            return None;
-        }
+        let is_new = !seen.contains(&identifier);
         seen.push(identifier);
-    }
-    Some(())
+        is_new.then_some(())
+    })
 }
 
 fn policy_mappings(mut value: Reader<'_>) -> Option<()> {
-    let mut mappings = value.read(SEQUENCE)?;
-    while !mappings.is_empty() {
+    value.each(SEQUENCE, |mappings| {
         let mut mapping = mappings.read(SEQUENCE)?;
         mapping.read(OBJECT_IDENTIFIER)?;
-        mapping.read(OBJECT_IDENTIFIER)?;
-    }
-    Some(())
+        mapping.read(OBJECT_IDENTIFIER).map(drop)
+    })
 }
 
 fn issuer_key_identifier(mut value: Reader<'_>) -> Option<()> {
@@ -222,23 +189,13 @@ fn policy_constraints(mut value: Reader<'_>) -> Option<()> {
 }
 
 fn extended_key_usage(mut value: Reader<'_>) -> Option<()> {
-    let mut usages = value.read(SEQUENCE)?;
-    while !usages.is_empty() {
-        usages.object_identifier()?;
-    }
-    Some(())
-}
-
-fn inhibit_any_policy(mut value: Reader<'_>) -> Option<()> {
-    value.integer_64(INTEGER).map(drop)
+    value.each(SEQUENCE, |usages| usages.object_identifier().map(drop))
 }
 
 fn information_access(mut value: Reader<'_>) -> Option<()> {
-    let mut descriptions = value.read(SEQUENCE)?;
-    while !descriptions.is_empty() {
+    value.each(SEQUENCE, |descriptions| {
         let mut description = descriptions.read(SEQUENCE)?;
         description.object_identifier()?;
-        description.optional(URI)?;
-    }
-    Some(())
+        description.optional(URI).map(drop)
+    })
 }

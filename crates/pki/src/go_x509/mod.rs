@@ -22,7 +22,6 @@ pub(super) use public_key::rsa_key;
 
 use der::{INTEGER, Reader, SEQUENCE, SET, constructed, context};
 
-/// Checks one certificate in DER.
 pub(super) fn check(der: &[u8]) -> Result<(), Malformed> {
     let mut input = Reader(der);
     let mut certificate = input.read(SEQUENCE).ok_or(Malformed::Encoding)?;
@@ -49,7 +48,8 @@ pub(super) fn check(der: &[u8]) -> Result<(), Malformed> {
     let validity = signed.read(SEQUENCE).and_then(time::validity);
     validity.ok_or(Malformed::Field("validity"))?;
     name(&mut signed).ok_or(Malformed::Field("subject"))?;
-    public_key::check(signed.read(SEQUENCE).ok_or(Malformed::Field("public key"))?)?;
+    let public_key = signed.read(SEQUENCE).and_then(public_key::check);
+    public_key.ok_or(Malformed::Field("public key"))?;
     if version >= 2 {
         for tag in [context(1), context(2)] {
             signed.optional(tag).ok_or(Malformed::Field("unique identifier"))?;
@@ -74,17 +74,13 @@ fn version(signed: &mut Reader<'_>) -> Option<i64> {
 
 /// Checks a name of issuer or subject (`parseName`, RFC 5280 section 4.1.2.4).
 fn name(signed: &mut Reader<'_>) -> Option<()> {
-    let mut name = signed.read(SEQUENCE)?;
-    while !name.is_empty() {
-        let mut attributes = name.read(SET)?;
-        while !attributes.is_empty() {
-            let mut attribute = attributes.read(SEQUENCE)?;
-            attribute.object_identifier()?;
-            let value = attribute.any()?;
-            is_string(value.tag, value.contents).then_some(())?;
-        }
-    }
-    Some(())
+    let attribute = |attributes: &mut Reader<'_>| {
+        let mut attribute = attributes.read(SEQUENCE)?;
+        attribute.object_identifier()?;
+        let value = attribute.any()?;
+        is_string(value.tag, value.contents).then_some(())
+    };
+    signed.each(SEQUENCE, |name| name.each(SET, attribute))
 }
 
 /// Returns `true` if a string has only characters of its type (`parseASN1String`).

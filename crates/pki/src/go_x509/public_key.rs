@@ -6,7 +6,6 @@ use aws_lc_rs::signature::{
 };
 
 use super::der::{INTEGER, Reader, SEQUENCE};
-use super::malformed::Malformed;
 
 const RSA: &[u32] = &[1, 2, 840, 113_549, 1, 1, 1];
 const DSA: &[u32] = &[1, 2, 840, 10_040, 4, 1];
@@ -25,14 +24,12 @@ const NULL: [u8; 2] = [5, 0];
 
 /// Checks a subject's public key: the contents of its information (RFC 5280 section 4.1.2.7). Keys of kinds that Go
 /// does not know are accepted unread.
-pub(super) fn check(mut info: Reader<'_>) -> Result<(), Malformed> {
-    let fault = Malformed::Field("public key");
-    let mut algorithm = info.read(SEQUENCE).ok_or(fault.clone())?;
-    let kind = algorithm.object_identifier().ok_or(fault.clone())?;
+pub(super) fn check(mut info: Reader<'_>) -> Option<()> {
+    let mut algorithm = info.read(SEQUENCE)?;
+    let kind = algorithm.object_identifier()?;
     // Go ignores elements after the parameters.
-    let parameters =
-        if algorithm.is_empty() { &[][..] } else { algorithm.any().ok_or(fault.clone())?.whole };
-    let (unused, key) = info.bit_string().ok_or(fault.clone())?;
+    let parameters = if algorithm.is_empty() { &[][..] } else { algorithm.any()?.whole };
+    let (unused, key) = info.bit_string()?;
     // Go shifts the bits of a key that is not of whole octets. No such key exists (RFC 3279 section 2.3, RFC 8410
     // section 4).
     let is_whole = unused == 0;
@@ -43,7 +40,7 @@ pub(super) fn check(mut info: Reader<'_>) -> Result<(), Malformed> {
         DSA => is_whole && is_dsa(Reader(parameters), Reader(key)).is_some(),
         _ => true,
     };
-    if is_good { Ok(()) } else { Err(fault) }
+    is_good.then_some(())
 }
 
 /// Modulus and exponent of an encoded public key with its algorithm; `None` if it is no RSA key.

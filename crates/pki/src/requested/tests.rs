@@ -124,7 +124,7 @@ fn a_new_ca_of_the_server_signs_once_it_is_in_the_bundle() {
         state.bundle = Some(bundle.into());
         let asked = requested(&names, &usages, false);
         let Issued { chain, roots } = issue_requested(&state, &asked, later).unwrap();
-        assert!(!chain.iter().any(is_root));
+        assert!(!chain.iter().any(Certificate::is_self_signed));
         (chain[0].is_issued_by(&new.certificate), chain.len(), roots.len())
     };
     assert_eq!(issued(old.pem()), (false, 2, 1), "the old one, and what leads to the new one");
