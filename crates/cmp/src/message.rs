@@ -189,7 +189,7 @@ impl<'a> Message<'a> {
         self.encoded.body.to_der()
     }
 
-    /// The number of the body's tag, by which [`Kind`] tells bodies apart.
+    /// The number of the body's tag, which is that of a [`Kind`] if the body is known.
     pub(super) fn number(&self) -> u8 {
         self.encoded.body.tag().number().value()
     }

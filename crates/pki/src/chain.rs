@@ -102,7 +102,7 @@ impl Links<'_> {
             }
             left = unreached;
         }
-        self.add_ways_up(&mut sent);
+        self.add_intermediates(&mut sent);
         Ok(sent)
     }
 
@@ -135,7 +135,7 @@ impl Links<'_> {
     }
 
     /// Appends intermediates that lead to CAs whose keys are not stored.
-    fn add_ways_up(&self, sent: &mut Vec<Certificate>) {
+    fn add_intermediates(&self, sent: &mut Vec<Certificate>) {
         for _ in 0..MAX_INTERMEDIATES {
             let next = self.all().find(|other| {
                 other.subject_name != other.issuer_name

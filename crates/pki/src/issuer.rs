@@ -50,8 +50,8 @@ pub enum IssuedCaFault {
 }
 
 impl Issuer {
-    /// Returns `true` if a request, or a new one, is due while a CA is wanted; otherwise with the time of the next look,
-    /// which is that of a new request if the issued CA is unfit.
+    /// Returns `true` if a new request is due while a CA is wanted, and otherwise the time of the next look. If the
+    /// issued CA is unfit, a new request is due at that time.
     pub(super) fn request_due(&self, now: OffsetDateTime) -> (bool, Option<OffsetDateTime>) {
         let Some(request) = &self.request else { return (true, None) };
         let again = request.again();
