@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use model::registry_credentials::{Entries, Registry};
 use nix::fcntl::{Flock, FlockArg};
 
-use super::credential_list;
 use super::credential_plan::{CredentialPlan, WrittenDigests, plan_credentials};
-use super::open_directory::OpenDirectory;
+use super::list;
+use super::open_directory::{OpenDirectory, PRIVATE_FILE};
+use super::report::Report;
 use crate::files::stamp::FileStamp;
 
 /// Keeps one file up to date.
@@ -32,19 +33,6 @@ struct LastCheck {
     entries: Entries,
     stamps: [Option<FileStamp>; 2],
     problem: Option<String>,
-}
-
-/// Result of a check.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CredentialReport {
-    /// Registries with new or changed credentials.
-    pub written: Vec<Registry>,
-    /// Registries whose credentials existed already, and are managed from this check on.
-    pub adopted: Vec<Registry>,
-    /// Registries whose credentials were removed.
-    pub removed: Vec<Registry>,
-    /// Problem in one line, without credentials.
-    pub problem: Option<String>,
 }
 
 /// Findings of a check, with the plan.
@@ -80,18 +68,23 @@ impl CredentialKeeper {
     }
 
     /// Updates the file to the Secret's entries. An unchanged file is neither written nor read.
-    pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> CredentialReport {
-        self.try_reconcile(entries, now).unwrap_or_else(|error| {
+    pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> Report {
+        let mut report = Report::default();
+        let problem = self.try_reconcile(entries, now, &mut report).unwrap_or_else(|error| {
             self.last_check = None;
-            CredentialReport { problem: Some(error.to_string()), ..CredentialReport::default() }
-        })
+            Some(error.to_string())
+        });
+        report.problems.extend(problem.map(|problem| (self.path.display().to_string(), problem)));
+        report
     }
 
+    /// Returns the problem that remains, if any.
     fn try_reconcile(
         &mut self,
         entries: &Entries,
         now: SystemTime,
-    ) -> io::Result<CredentialReport> {
+        report: &mut Report,
+    ) -> io::Result<Option<String>> {
         let directory = OpenDirectory::open(&self.directory)?;
         if now.duration_since(self.read_at).is_ok_and(|age| age >= self.resync) {
             self.last_check = None;
@@ -102,10 +95,7 @@ impl CredentialKeeper {
             && last_check.stamps == stamps
             && last_check.entries == *entries
         {
-            return Ok(CredentialReport {
-                problem: last_check.problem.clone(),
-                ..CredentialReport::default()
-            });
+            return Ok(last_check.problem.clone());
         }
         let look = self.look(&directory, entries)?;
         if look.is_done() && !directory.is_untidy()? {
@@ -114,7 +104,7 @@ impl CredentialKeeper {
             let last_check =
                 LastCheck { entries: entries.clone(), stamps, problem: look.problem.clone() };
             self.last_check = stamps.iter().all(is_old).then_some(last_check);
-            return Ok(CredentialReport { problem: look.problem, ..CredentialReport::default() });
+            return Ok(look.problem);
         }
         // Two processes can overlap while a pod replaces another.
         let alone = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
@@ -124,14 +114,19 @@ impl CredentialKeeper {
         self.last_check = None;
         self.write(&directory, &look)?;
         drop(alone);
-        let CredentialPlan { written, adopted, removed, .. } = look.plan;
-        Ok(CredentialReport { written, adopted, removed, problem: look.problem })
+        let names = |registries: Vec<Registry>| {
+            registries.iter().map(|registry| registry.as_str().to_owned()).collect()
+        };
+        report.written = names(look.plan.written);
+        report.adopted = names(look.plan.adopted);
+        report.removed = names(look.plan.removed);
+        Ok(look.problem)
     }
 
     fn look(&self, directory: &OpenDirectory, entries: &Entries) -> io::Result<Observation> {
         let stamp = directory.stamp(&self.name)?;
         let present = directory.read(&self.name)?;
-        let (listed, mut problem) = match credential_list::read(directory, &self.list) {
+        let (listed, mut problem) = match list::read_digests(directory, &self.list) {
             Ok(listed) => (listed, None),
             Err(error) => {
                 let list = self.directory.join(&self.list);
@@ -162,16 +157,16 @@ impl CredentialKeeper {
         let Observation { plan, listed, present, stamp, .. } = look;
         if let Some(file) = &plan.file {
             if plan.before != *listed {
-                credential_list::write(directory, &self.list, &plan.before)?;
+                list::write_digests(directory, &self.list, &plan.before)?;
             }
             // A concurrent change is not overwritten.
             if directory.stamp(&self.name)? != *stamp || directory.read(&self.name)? != *present {
                 return Err(io::Error::other("changed at this moment; retrying"));
             }
-            directory.put_private(&self.name, file)?;
+            directory.put(&self.name, file, PRIVATE_FILE)?;
         }
         if plan.after != *listed {
-            credential_list::write(directory, &self.list, &plan.after)?;
+            list::write_digests(directory, &self.list, &plan.after)?;
         }
         Ok(())
     }

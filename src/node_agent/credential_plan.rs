@@ -82,7 +82,7 @@ pub(super) struct CredentialPlan {
 impl std::fmt::Debug for CredentialPlan {
     /// Hides the file, which has credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LoginPlan")
+        f.debug_struct("CredentialPlan")
             .field("file", &self.file.as_ref().map(|_| ".."))
             .field("written", &self.written)
             .field("adopted", &self.adopted)
@@ -114,13 +114,12 @@ pub(super) fn plan_credentials(
         let entry = entry(&file, registry, credential, listed.get(registry));
         let digest = credential.map(|credential| digest(credential.as_json()));
         match decide_credential(credential.is_some(), listed.contains_key(registry), entry) {
-            CredentialAction::Leave => {
+            action @ (CredentialAction::Leave | CredentialAction::Adopt) => {
                 // The written credentials are up to date, so older ones are removed from the list.
                 plan.after.extend(digest.map(|digest| (registry.clone(), [digest].into())));
-            }
-            CredentialAction::Adopt => {
-                plan.after.extend(digest.map(|digest| (registry.clone(), [digest].into())));
-                plan.adopted.push(registry.clone());
+                if action == CredentialAction::Adopt {
+                    plan.adopted.push(registry.clone());
+                }
             }
             CredentialAction::Write => {
                 file.set(registry, credential);

@@ -1,29 +1,35 @@
-//! The loop of the node agent: it updates the directory after each change of the ConfigMap or the directory.
+//! The loops of the node agent: they update the files after each change of the ConfigMap, the Secret or the files.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use model::objects::ConfigMap;
-use model::registry_ca::{self, Entries, Refused};
+use model::{registry_ca, registry_credentials};
+use tokio::time::MissedTickBehavior;
 
-use super::health::Health;
-use super::health::map_name;
-use super::reconciler::{Reconciler, Report};
+use super::credential_keeper::CredentialKeeper;
+use super::health::{Health, SECRETS, map_name};
+use super::reconciler::Reconciler;
+use super::report::Report;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::kubernetes::seen::ObjectSeen;
-use crate::source::cluster::RegistryCaMap;
+use crate::source::cluster::{NamedSecret, RegistryCaMap};
+
+/// Interval between checks of the credentials file's stamp. The directory is kubelet's, with the volumes of all pods, so
+/// it is not watched.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Keeps the directory up to date with the merged ConfigMap, forever. It does nothing before the ConfigMap has been
 /// read. Must be called within a runtime.
 pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
     let mut watch = DirectoryWatch::new(vec![reconciler.directory().to_owned()]);
-    let mut entries: Option<Entries> = None;
-    let mut reported = LoggedProblems::default();
+    let mut entries: Option<registry_ca::Entries> = None;
+    let (mut refused, mut problems) = (Vec::new(), BTreeMap::new());
     loop {
         tokio::select! {
             seen = map.changed() => match seen {
                 ObjectSeen::Present(Ok(map)) => {
-                    let read = reported.read(&map);
+                    let read = registry_ca::read(&map);
+                    log_refused_cas(&read.refused, &mut refused);
                     health.watched(Ok(&read));
                     entries = Some(read);
                 }
@@ -46,47 +52,106 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
         watch.scan(|_| {
             if let Some(entries) = &entries {
                 let report = reconciler.reconcile(entries, SystemTime::now());
-                log_done(&report);
-                health.registries_checked(&report, &reported.problems);
-                reported.problems = report.problems;
+                log_written_cas(&report);
+                health.registries_checked(&report, &problems);
+                problems = report.problems;
             }
             Scanned::Settled
         });
     }
 }
 
-/// Logged problems, so that each is logged once.
-#[derive(Default)]
-struct LoggedProblems {
-    refused: Vec<Refused>,
-    problems: BTreeMap<String, String>,
-}
-
-impl LoggedProblems {
-    fn read(&mut self, map: &ConfigMap) -> Entries {
-        let entries = registry_ca::read(map);
-        for entry in entries.refused.iter().filter(|entry| !self.refused.contains(entry)) {
-            let reason = entry.to_string();
-            tracing::error!(
-                place = entry.place,
-                reason,
-                fix = "correct this entry of the ConfigMap",
-                "ignored an entry, using the others"
-            );
+/// Keeps the file of registry credentials up to date with the Secret, forever. It does nothing before the Secret has
+/// been read. Must be called within a runtime.
+pub async fn follow_credentials(
+    mut keeper: CredentialKeeper,
+    mut secret: NamedSecret,
+    health: Health,
+) {
+    let path = keeper.path().display().to_string();
+    let place = secret.name().to_string();
+    let mut entries: Option<registry_credentials::Entries> = None;
+    let (mut refused, mut problems) = (Vec::new(), BTreeMap::new());
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            seen = secret.changed() => match seen {
+                ObjectSeen::Present(secret) => match registry_credentials::read(&secret) {
+                    Ok(read) => {
+                        log_refused_credentials(&place, &read.refused, &mut refused);
+                        health.secret(&place, Ok(&read));
+                        entries = Some(read);
+                    }
+                    Err(reason) => health.secret(&place, Err(&reason)),
+                },
+                ObjectSeen::Absent => health.secret(&place, Err("not found")),
+                ObjectSeen::Failed(failure) => {
+                    health.metrics.watch_failures(SECRETS).inc();
+                    health.secret(&place, Err(&format!("cannot be watched ({})", failure.reason)));
+                }
+            },
+            _ = look.tick() => {}
         }
-        self.refused.clone_from(&entries.refused);
-        entries
+        if let Some(entries) = &entries {
+            let report = keeper.reconcile(entries, SystemTime::now());
+            log_written_credentials(&path, &report);
+            health.credentials_checked(&report, &problems);
+            problems = report.problems;
+        }
     }
 }
 
-fn log_done(Report { written, adopted, removed, .. }: &Report) {
-    for host in written {
-        tracing::info!(registry = host.as_str(), "wrote a registry CA");
+/// Logs refused entries that are not in `known`.
+fn log_refused_cas(refused: &[registry_ca::Refused], known: &mut Vec<registry_ca::Refused>) {
+    for entry in refused.iter().filter(|entry| !known.contains(entry)) {
+        tracing::error!(
+            place = entry.place,
+            reason = entry.to_string(),
+            fix = "correct this entry of the ConfigMap",
+            "ignored an entry, using the others"
+        );
     }
-    for host in adopted {
-        tracing::info!(registry = host.as_str(), "found a registry CA that is up to date");
+    *known = refused.to_vec();
+}
+
+/// Logs refused entries that are not in `known`.
+fn log_refused_credentials(
+    place: &str,
+    refused: &[registry_credentials::Refused],
+    known: &mut Vec<registry_credentials::Refused>,
+) {
+    for entry in refused.iter().filter(|entry| !known.contains(entry)) {
+        tracing::error!(
+            place,
+            reason = entry.to_string(),
+            fix = "correct this entry of the Secret",
+            "ignored an entry, using the others"
+        );
     }
-    for host in removed {
-        tracing::info!(registry = host.as_str(), "removed a registry CA");
+    *known = refused.to_vec();
+}
+
+fn log_written_cas(Report { written, adopted, removed, .. }: &Report) {
+    for registry in written {
+        tracing::info!(registry, "wrote a registry CA");
+    }
+    for registry in adopted {
+        tracing::info!(registry, "found a registry CA that is up to date");
+    }
+    for registry in removed {
+        tracing::info!(registry, "removed a registry CA");
+    }
+}
+
+fn log_written_credentials(path: &str, Report { written, adopted, removed, .. }: &Report) {
+    for registry in written {
+        tracing::info!(registry, path, "wrote registry credentials");
+    }
+    for registry in adopted {
+        tracing::info!(registry, path, "found registry credentials that are up to date");
+    }
+    for registry in removed {
+        tracing::info!(registry, path, "removed registry credentials");
     }
 }

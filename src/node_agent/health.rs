@@ -7,8 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use model::registry_ca::{Entries, MANAGED_NAMESPACE, MERGED_MAP};
 use model::registry_credentials;
 
-use super::credential_keeper::CredentialReport;
-use super::reconciler::Report;
+use super::report::Report;
 use crate::telemetry::NodeCaMetrics;
 use crate::telemetry::conditions::{Condition, Status};
 
@@ -38,7 +37,7 @@ impl Health {
             Ok(entries) => entries,
             Err(reason) => {
                 let kept = format!("{reason}; the credentials on the node remain");
-                Condition::failed(place.to_owned(), kept).report_failure(degraded, |_| {
+                return Condition::failed(place.to_owned(), kept).report_failure(degraded, |_| {
                     tracing::error!(
                         place,
                         reason,
@@ -46,7 +45,6 @@ impl Health {
                         "cannot use the registry credentials, keeping those on the node"
                     );
                 });
-                return;
             }
         };
         let condition = entries.refused.first().map(|first| {
@@ -58,18 +56,8 @@ impl Health {
         });
         // The log has each entry.
         Condition::new(place.to_owned(), condition).note(degraded);
-        let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
         self.metrics.credentials.set(count(entries.good.len()));
         self.metrics.credentials_refused.set(count(entries.refused.len()));
-    }
-
-    /// Reports the result of a check of the credentials file.
-    pub(super) fn credentials_checked(&self, path: &str, report: &CredentialReport) {
-        self.metrics
-            .credential_changes
-            .inc_by((report.written.len() + report.removed.len()) as u64);
-        self.metrics.credential_problems.set(report.problem.is_some().into());
-        self.path_checked(path, report.problem.clone());
     }
 
     /// Reports that the ConfigMap is followed.
@@ -78,7 +66,6 @@ impl Health {
         Condition::new(map_name(), condition).note(&self.status.degraded);
         self.metrics.stale_since.set(0);
         let Ok(entries) = map else { return };
-        let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
         self.metrics.registries.set(count(entries.good.len()));
         self.metrics.entries_refused(entries.refused.iter().map(|entry| entry.reason.label()));
     }
@@ -98,8 +85,19 @@ impl Health {
     /// Reports the result of a check of the directory; `known` has the earlier problems.
     pub(super) fn registries_checked(&self, report: &Report, known: &BTreeMap<String, String>) {
         self.metrics.changes.inc_by((report.written.len() + report.removed.len()) as u64);
-        let problems = i64::try_from(report.problems.len()).unwrap_or(i64::MAX);
-        self.metrics.problems.set(problems);
+        self.metrics.problems.set(count(report.problems.len()));
+        self.paths_checked(report, known);
+    }
+
+    /// Reports the result of a check of the credentials file; `known` has the earlier problems.
+    pub(super) fn credentials_checked(&self, report: &Report, known: &BTreeMap<String, String>) {
+        let changes = report.written.len() + report.removed.len();
+        self.metrics.credential_changes.inc_by(changes as u64);
+        self.metrics.credential_problems.set(count(report.problems.len()));
+        self.paths_checked(report, known);
+    }
+
+    fn paths_checked(&self, report: &Report, known: &BTreeMap<String, String>) {
         for (path, reason) in &report.problems {
             self.path_checked(path, Some(reason.clone()));
         }
@@ -123,6 +121,10 @@ impl Health {
             }
         });
     }
+}
+
+fn count(many: usize) -> i64 {
+    many.try_into().unwrap_or(i64::MAX)
 }
 
 pub(super) fn map_name() -> String {

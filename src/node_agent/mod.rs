@@ -23,20 +23,19 @@
 //!   there are no CAs.
 
 mod credential_keeper;
-mod credential_list;
 mod credential_plan;
 mod decide;
 mod follow;
-mod follow_credentials;
 mod health;
 mod layout;
 mod list;
 mod open_directory;
 mod reconciler;
+mod report;
 
-pub use credential_keeper::{CredentialKeeper, CredentialReport};
-pub use follow::follow;
-pub use follow_credentials::follow_credentials;
+pub use credential_keeper::CredentialKeeper;
+pub use follow::{follow, follow_credentials};
 pub use health::Health;
 pub use layout::Layout;
-pub use reconciler::{Reconciler, Report};
+pub use reconciler::Reconciler;
+pub use report::Report;

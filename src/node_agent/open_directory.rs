@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
+use bytes::Bytes;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
@@ -18,15 +19,18 @@ use crate::files::stamp::FileStamp;
 /// Mode of a new directory: everyone can read, its owner can write.
 const DIRECTORY: Mode = Mode::from_bits_truncate(0o755);
 /// Mode of a new file.
-const FILE: Mode = Mode::from_bits_truncate(0o644);
+pub(super) const FILE: Mode = Mode::from_bits_truncate(0o644);
 /// Mode of a new file that only its owner reads.
-const PRIVATE_FILE: Mode = Mode::from_bits_truncate(0o600);
+pub(super) const PRIVATE_FILE: Mode = Mode::from_bits_truncate(0o600);
 /// Maximum size of a file that is read: a ConfigMap has at most 1 MiB, and lists are shorter.
 const MAX_BYTES: u64 = 4 << 20;
 /// Temporary name of a file before its rename. No registry has such a name.
 const NEW_FILE: &str = ".machine-config-server.tmp";
 /// Temporary name of a registry's directory before its rename.
 const NEW_DIRECTORY: &str = ".machine-config-server.new";
+
+/// Names and contents of a registry's files.
+pub(super) type Files = [(&'static str, Bytes)];
 
 /// Descriptor of a directory.
 #[derive(Debug)]
@@ -130,11 +134,7 @@ impl OpenDirectory {
     }
 
     /// Compares a registry's directory with the wanted files.
-    pub(super) fn present<C: AsRef<[u8]>>(
-        &self,
-        name: &str,
-        files: &[(&str, C)],
-    ) -> io::Result<RegistryDirectory> {
+    pub(super) fn present(&self, name: &str, files: &Files) -> io::Result<RegistryDirectory> {
         let directory = match self.enter(Path::new(name)) {
             Ok(directory) => directory,
             Err(Errno::ENOENT) => return Ok(RegistryDirectory::Absent),
@@ -142,7 +142,7 @@ impl OpenDirectory {
             Err(error) => return Err(error.into()),
         };
         let found: io::Result<Vec<File>> =
-            files.iter().map(|(name, wanted)| directory.file(name, wanted.as_ref())).collect();
+            files.iter().map(|(name, wanted)| directory.file(name, wanted)).collect();
         let mut listing = Dir::from_fd(directory.readable()?)?;
         let mut is_pure = true;
         for entry in listing.iter() {
@@ -177,14 +177,8 @@ impl OpenDirectory {
     }
 
     /// Replaces a file of this directory atomically.
-    pub(super) fn put(&self, name: &str, contents: &[u8]) -> io::Result<()> {
-        self.put_into(self, name, contents, FILE)?;
-        self.sync()
-    }
-
-    /// Replaces a file of this directory atomically, readable only by its owner.
-    pub(super) fn put_private(&self, name: &str, contents: &[u8]) -> io::Result<()> {
-        self.put_into(self, name, contents, PRIVATE_FILE)?;
+    pub(super) fn put(&self, name: &str, contents: &[u8], mode: Mode) -> io::Result<()> {
+        self.put_into(self, name, contents, mode)?;
         self.sync()
     }
 
@@ -242,7 +236,7 @@ impl OpenDirectory {
 
     /// Creates a directory with these files, which appears when it is complete. Returns false if something else has the
     /// name meanwhile.
-    pub(super) fn make<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<bool> {
+    pub(super) fn make(&self, name: &str, files: &Files) -> io::Result<bool> {
         self.assemble(files)?;
         match renameat2(&self.0, NEW_DIRECTORY, &self.0, name, RenameFlags::RENAME_NOREPLACE) {
             Ok(()) => Ok(true),
@@ -252,23 +246,19 @@ impl OpenDirectory {
     }
 
     /// Replaces a file or symbolic link with a directory of these files, atomically.
-    pub(super) fn exchange<C: AsRef<[u8]>>(
-        &self,
-        name: &str,
-        files: &[(&str, C)],
-    ) -> io::Result<()> {
+    pub(super) fn exchange(&self, name: &str, files: &Files) -> io::Result<()> {
         self.assemble(files)?;
         renameat2(&self.0, NEW_DIRECTORY, &self.0, name, RenameFlags::RENAME_EXCHANGE)?;
         self.clear(&names(files))
     }
 
-    fn assemble<C: AsRef<[u8]>>(&self, files: &[(&str, C)]) -> io::Result<()> {
+    fn assemble(&self, files: &Files) -> io::Result<()> {
         self.clear(&names(files))?;
         mkdirat(&self.0, NEW_DIRECTORY, DIRECTORY)?;
         let directory = self.enter(Path::new(NEW_DIRECTORY))?;
         fchmod(directory.readable()?, DIRECTORY)?;
         for (name, contents) in files {
-            directory.write_new(name, contents.as_ref(), FILE)?;
+            directory.write_new(name, contents, FILE)?;
         }
         Ok(())
     }
@@ -288,15 +278,15 @@ impl OpenDirectory {
     }
 
     /// Writes the wrong files of a registry.
-    pub(super) fn repair<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<()> {
+    pub(super) fn repair(&self, name: &str, files: &Files) -> io::Result<()> {
         let directory = self.enter(Path::new(name))?;
         let readable = directory.readable()?;
         if fstat(&readable)?.st_mode & 0o7777 != DIRECTORY.bits() {
             fchmod(&readable, DIRECTORY)?;
         }
         for (name, contents) in files {
-            if directory.file(name, contents.as_ref())? != File::Same {
-                self.put_into(&directory, name, contents.as_ref(), FILE)?;
+            if directory.file(name, contents)? != File::Same {
+                self.put_into(&directory, name, contents, FILE)?;
             }
         }
         Ok(())
@@ -325,7 +315,7 @@ impl OpenDirectory {
     }
 }
 
-fn names<'a, C>(files: &[(&'a str, C)]) -> Vec<&'a str> {
+fn names(files: &Files) -> Vec<&'static str> {
     files.iter().map(|(name, _)| *name).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Checks a directory, decides, and applies the decided changes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,12 @@ use super::decide::{Action, decide};
 use super::layout::Layout;
 use super::list;
 use super::open_directory::OpenDirectory;
+use super::report::Report;
 use crate::files::stamp::FileStamp;
+
+/// Problem of a directory that another party made.
+const FOREIGN: &str = "another program made it, and it differs from what the cluster trusts; \
+    remove it to have it made again";
 
 /// Keeps one directory up to date.
 #[derive(Debug)]
@@ -25,28 +30,17 @@ pub struct Reconciler {
     read_all: SystemTime,
     /// The list, with its stamp.
     owned: Option<(Option<FileStamp>, BTreeSet<RegistryHost>)>,
-    settled: HashMap<RegistryHost, UnchangedRegistry>,
+    /// Registries for which nothing was to do, with their state then.
+    settled: HashMap<RegistryHost, (RegistryState, Action)>,
 }
 
-/// A registry for which nothing was to do.
-#[derive(Debug)]
-struct UnchangedRegistry {
-    contents: Vec<Bytes>,
+/// State of a registry that decides on its action.
+#[derive(Debug, PartialEq, Eq)]
+struct RegistryState {
+    /// Wanted contents, `None` for no files.
+    contents: Option<Vec<Bytes>>,
     stamps: Vec<Option<FileStamp>>,
     is_owned: bool,
-    action: Action,
-}
-
-/// Result of a check.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Registries with new or changed files.
-    pub written: Vec<RegistryHost>,
-    /// Registries whose directories existed already with the right files, and are managed from this check on.
-    pub adopted: Vec<RegistryHost>,
-    /// Registries whose files were removed.
-    pub removed: Vec<RegistryHost>,
-    pub problems: BTreeMap<String, String>,
 }
 
 /// Directory of a round, its wanted entries, and the time.
@@ -134,7 +128,7 @@ impl Reconciler {
         {
             return Ok(owned.clone());
         }
-        match list::read(directory) {
+        match list::read_hosts(directory) {
             Ok(owned) => {
                 self.owned = Some((stamp, owned.clone()));
                 Ok(owned)
@@ -165,12 +159,7 @@ impl Reconciler {
             match self.task(round, host, pem, is_owned) {
                 Ok(task) => {
                     if task.action == Action::Foreign {
-                        report.problems.insert(
-                            self.path.join(host.as_str()).display().to_string(),
-                            "another program made it, and it differs from what the cluster trusts; \
-                                remove it to have it made again"
-                                .to_owned(),
-                        );
+                        self.failed(host, &FOREIGN, report);
                     }
                     tasks.push(task);
                 }
@@ -189,32 +178,23 @@ impl Reconciler {
         is_owned: bool,
     ) -> io::Result<Task> {
         let Round { directory, now, .. } = round;
-        let names = self.layout.names();
+        let (names, name) = (self.layout.names(), host.as_str());
         let contents = pem.map(|pem| self.layout.contents(host, pem));
-        let is_wanted = contents.is_some();
-        let contents = contents.unwrap_or_else(|| vec![Bytes::new(); names.len()]);
-        let name = host.as_str();
         let mut stamps = vec![directory.stamp(name)?];
         for file in names {
             stamps.push(directory.stamp(&format!("{name}/{file}"))?);
         }
-        let known = self.settled.get(host).filter(|settled| {
-            is_wanted
-                && settled.is_owned == is_owned
-                && settled.stamps == stamps
-                && settled.contents == contents
-        });
-        let action = known.map(|settled| settled.action);
+        let state = RegistryState { contents: contents.clone(), stamps, is_owned };
+        let contents = contents.unwrap_or_else(|| vec![Bytes::new(); names.len()]);
         let files: Vec<_> = names.iter().copied().zip(contents).collect();
-        if let Some(action) = action {
-            return Ok(Task { host: host.clone(), files, action });
+        let known = self.settled.get(host).filter(|(known, _)| *known == state);
+        if let Some((_, action)) = known {
+            return Ok(Task { host: host.clone(), files, action: *action });
         }
-        let action = decide(is_wanted, is_owned, &directory.present(name, &files)?);
+        let action = decide(pem.is_some(), is_owned, &directory.present(name, &files)?);
         let is_old = |stamp: &Option<FileStamp>| stamp.is_none_or(|stamp| stamp.is_settled(now));
-        if matches!(action, Action::Leave | Action::Foreign) && stamps.iter().all(is_old) {
-            let contents = files.iter().map(|(_, contents)| contents.clone()).collect();
-            self.settled
-                .insert(host.clone(), UnchangedRegistry { contents, stamps, is_owned, action });
+        if matches!(action, Action::Leave | Action::Foreign) && state.stamps.iter().all(is_old) {
+            self.settled.insert(host.clone(), (state, action));
         } else {
             self.settled.remove(host);
         }
@@ -235,7 +215,7 @@ impl Reconciler {
         let is_new = |task: &&Task| matches!(task.action, Action::Make | Action::Adopt);
         next.extend(tasks.iter().filter(is_new).map(|task| task.host.clone()));
         if next != listed {
-            list::write(directory, &next)?;
+            list::write_hosts(directory, &next)?;
             listed.clone_from(&next);
         }
         for task in tasks {
@@ -243,7 +223,7 @@ impl Reconciler {
                 self.failed(&task.host, &error, report);
             }
         }
-        if next == listed { Ok(()) } else { list::write(directory, &next) }
+        if next == listed { Ok(()) } else { list::write_hosts(directory, &next) }
     }
 
     fn act(
@@ -255,47 +235,48 @@ impl Reconciler {
     ) -> io::Result<()> {
         let Task { host, files, action } = task;
         let name = host.as_str();
-        match action {
-            Action::Leave | Action::Foreign => {}
-            Action::Adopt => report.adopted.push(host.clone()),
+        let changed = match action {
+            Action::Leave | Action::Foreign => return Ok(()),
+            Action::Adopt => &mut report.adopted,
             Action::Make => {
-                if directory.make(name, files)? {
-                    report.written.push(host.clone());
-                } else {
+                if !directory.make(name, files)? {
                     // Another process was faster; the next check decides again.
                     owned.remove(host);
+                    return Ok(());
                 }
+                &mut report.written
             }
             Action::Exchange => {
                 directory.exchange(name, files)?;
-                report.written.push(host.clone());
+                &mut report.written
             }
             Action::Repair => {
                 directory.repair(name, files)?;
-                report.written.push(host.clone());
+                &mut report.written
             }
             Action::Remove => {
                 let is_gone = directory.remove(name, self.layout.names())?;
                 owned.remove(host);
-                report.removed.push(host.clone());
                 if !is_gone {
-                    let path = self.path.join(name);
                     tracing::warn!(
-                        folder = %path.display(),
+                        folder = %self.path.join(name).display(),
                         fix = "delete the directory if nothing uses its files",
                         "kept a directory with other files"
                     );
                 }
+                &mut report.removed
             }
             Action::Forget => {
                 owned.remove(host);
+                return Ok(());
             }
-        }
+        };
+        changed.push(name.to_owned());
         Ok(())
     }
 
-    fn failed(&self, host: &RegistryHost, error: &io::Error, report: &mut Report) {
+    fn failed(&self, host: &RegistryHost, reason: &dyn ToString, report: &mut Report) {
         let path = self.path.join(host.as_str()).display().to_string();
-        report.problems.insert(path, error.to_string());
+        report.problems.insert(path, reason.to_string());
     }
 }
