@@ -9,6 +9,9 @@ use clap::{Args, ValueEnum};
 use ignition::SpecVersion;
 use model::access::rotation::RotationPolicy;
 use pki::{KeyAlgorithm, Policy};
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+use time::{Date, OffsetDateTime};
 
 /// Heading of flags for listen addresses.
 pub(crate) const LISTENING: &str = "Listening";
@@ -24,6 +27,12 @@ pub(crate) const AUDIT: &str = "audit";
 pub(crate) enum Switch {
     On,
     Off,
+}
+
+impl Switch {
+    pub(crate) fn is_on(self) -> bool {
+        self == Self::On
+    }
 }
 
 /// Flags about issued certificates.
@@ -101,6 +110,13 @@ pub(crate) fn delay(text: &str) -> Result<Duration, String> {
         "0" | "0s" => Ok(Duration::ZERO),
         _ => duration(text),
     }
+}
+
+/// Parses a date, which begins at midnight in UTC, or a time of RFC 3339.
+pub(crate) fn date_or_time(text: &str) -> Option<OffsetDateTime> {
+    let day = format_description!("[year]-[month]-[day]");
+    let date = || Date::parse(text, day).map(|date| date.midnight().assume_utc());
+    OffsetDateTime::parse(text, &Rfc3339).or_else(|_| date()).ok()
 }
 
 /// Parses `HOST:PORT`, with a name or an address.

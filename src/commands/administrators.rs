@@ -46,16 +46,13 @@ impl FromStr for MetricsAddress {
 
 /// Serves metrics, readiness and `more` at `address`, if there is one, while the result is held, for a command that
 /// serves no machines. Must be called within a runtime.
-pub(super) fn listen<E>(
+pub(super) fn listen(
     address: &AdministratorsAddress,
-    encode: E,
+    encode: impl Fn() -> Result<String, std::fmt::Error> + Clone + Send + Sync + 'static,
     status: &Status,
     connections: ConnectionMetrics,
     more: Router,
-) -> anyhow::Result<Serving>
-where
-    E: Fn() -> Result<String, std::fmt::Error> + Clone + Send + Sync + 'static,
-{
+) -> anyhow::Result<Serving> {
     let status = status.clone();
     let readiness = move || Readiness::of_status(&status);
     let pages = administrators::router(encode, readiness).merge(more);
@@ -72,8 +69,7 @@ where
 impl AdministratorsAddress {
     /// The server for these pages, without a listener.
     pub(super) fn serving(&self, pages: Router, connections: ConnectionMetrics) -> Serving {
-        let machine = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-        let pages = protected(pages, KnownHosts::new(machine, &self.names));
+        let pages = protected(pages, KnownHosts::new(super::host_name(), &self.names));
         let limits = Limits::of_administrators();
         Serving::new(pages, limits, connections, None, Balancers::default())
     }

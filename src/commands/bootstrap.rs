@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use model::access::machine::Window;
 use model::objects::Object;
 use model::registry_ca::RegistryHost;
 
-use super::server::{AccessSettings, PairFiles, ServerSettings, run as serve};
+use super::server::{AccessSettings, ClusterFlags, PairFiles, ServerSettings, run as serve};
 use super::serving_flags::ServingFlags;
 use crate::files::bounded;
 use crate::serving::tls_policy::{TlsPolicy, warn_ignored_suites};
@@ -46,13 +45,10 @@ pub(crate) fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         serving,
     } = settings;
     serving.log_start();
-    let mut options = serving.options()?;
+    let flags = serving.tls_policy()?;
     std::fs::File::open(&kubeconfig)
         .with_context(|| format!("--bootstrap-kubeconfig {}", kubeconfig.display()))?;
     let profile = base.join("api-server").join("apiserver.yaml");
-    if let Some(policy) = tls_policy(&profile, &options.policy) {
-        options.policy = policy;
-    }
     serve(ServerSettings {
         source: source::Settings::Directory(Layout::Bootstrap {
             base,
@@ -60,24 +56,20 @@ pub(crate) fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
             registry_cas,
             is_strict,
         }),
-        options,
+        serving,
+        policy: tls_policy(&profile, &flags).unwrap_or(flags),
         pair,
-        read_live_after: None,
-        pair_secret: None,
         access: AccessSettings::default(),
         ledger_directory: None,
-        peers: None,
+        cluster: ClusterFlags::default(),
         pointers: None,
         local: None,
-        window: Window::default(),
     })
 }
 
 fn registry_ca(text: &str) -> Result<(RegistryHost, PathBuf), String> {
-    let (host, file) = text.split_once('=').ok_or("expected HOST=FILE")?;
-    if file.is_empty() || file.contains('=') {
-        return Err("expected HOST=FILE".to_owned());
-    }
+    let parts = text.split_once('=').filter(|(_, file)| !file.is_empty() && !file.contains('='));
+    let (host, file) = parts.ok_or("expected HOST=FILE")?;
     let host = RegistryHost::parse(host).map_err(|error| error.to_string())?;
     // A leading slash is taken as below the base directory too, as in the reference.
     Ok((host, PathBuf::from(file.trim_start_matches('/'))))
@@ -87,32 +79,24 @@ fn registry_ca(text: &str) -> Result<(RegistryHost, PathBuf), String> {
 /// end an installation: it is logged, and the flags apply.
 fn tls_policy(path: &Path, flags: &TlsPolicy) -> Option<TlsPolicy> {
     let bytes = match bounded::read(path) {
-        Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-        Err(error) => {
-            log_profile_fault(path, &error.to_string());
-            return None;
-        }
+        read => read.map_err(anyhow::Error::from),
     };
-    match read_profile(&bytes) {
+    match bytes.and_then(|bytes| read_profile(&bytes)) {
         Ok((policy, passed_over)) => {
             warn_ignored_suites(&passed_over);
             Some(policy.with_groups_of(flags))
         }
         Err(error) => {
-            log_profile_fault(path, &format!("{error:#}"));
+            tracing::warn!(
+                path = %path.display(),
+                error = format!("{error:#}"),
+                fix = "correct the file, or remove it to use the TLS flags",
+                "cannot read the TLS profile, using the TLS flags"
+            );
             None
         }
     }
-}
-
-fn log_profile_fault(path: &Path, error: &str) {
-    tracing::warn!(
-        path = %path.display(),
-        error,
-        fix = "correct the file, or remove it to use the TLS flags",
-        "cannot read the TLS profile, using the TLS flags"
-    );
 }
 
 fn read_profile(bytes: &[u8]) -> anyhow::Result<(TlsPolicy, Vec<String>)> {

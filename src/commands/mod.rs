@@ -2,6 +2,7 @@
 //!
 //! Their settings derive `clap::Args`. [`crate::cli`] names the commands.
 
+mod access_flags;
 pub(crate) mod administrators;
 pub(crate) mod approve;
 pub(crate) mod bootstrap;
@@ -39,13 +40,13 @@ pub(crate) mod state_location;
 pub(crate) mod state_store;
 mod tasks;
 mod terminal;
-mod token_issuer_flags;
 pub(crate) mod tokens;
 pub(crate) mod validate;
 
 use std::io::Write as _;
 
 use model::escape::escaped;
+use serde::Serialize;
 use time::OffsetDateTime;
 
 #[cfg(not(feature = "fips"))]
@@ -71,6 +72,12 @@ pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{}", escaped(line));
 }
 
+/// Prints a JSON value on one line.
+fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    print_line(&serde_json::to_string(value)?);
+    Ok(())
+}
+
 /// Prints a line on standard error.
 pub(crate) fn print_stderr(line: &str) {
     let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(line));
@@ -78,8 +85,12 @@ pub(crate) fn print_stderr(line: &str) {
 
 /// Unique name of this process: pod names and process IDs can repeat.
 fn process_name(separator: char) -> String {
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    let (host, id) = (host.unwrap_or_default(), std::process::id());
+    let (host, id) = (host_name().unwrap_or_default(), std::process::id());
     let started = OffsetDateTime::now_utc().unix_timestamp_nanos();
     format!("{host}{separator}{id}{separator}{started}")
+}
+
+/// Name of this machine.
+fn host_name() -> Option<String> {
+    nix::unistd::gethostname().ok()?.into_string().ok()
 }

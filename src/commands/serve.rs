@@ -9,25 +9,21 @@ use std::time::Instant;
 
 use anyhow::bail;
 use clap::Args;
-use model::access::AccessMode;
-use model::access::machine::Window;
 use model::inputs::{Inputs, Problem};
-use model::objects::SecretName;
-use model::registry_credentials::DEFAULT_SECRET;
 use nix::ifaddrs::getifaddrs;
 use pki::{Host, Policy, RotationRequest, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
+use super::access_flags::AccessFlags;
 use super::certificate_texts::{log_left_out, log_step};
-use super::server::{self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings};
+use super::server::{self, ClusterFlags, Local, PairFiles, Ports, Server, ServerSettings};
 use super::serving_flags::ServingFlags;
 use super::start_block::StartBlock;
 use super::terminal;
-use super::token_issuer_flags::TokenIssuerFlags;
 use crate::commands::overview::{PointerVerdicts, pointer_verdicts};
 use crate::controllers::certificates::Trust;
-use crate::flags::{AUDIT, CertificateFlags, TokenFlags, duration};
+use crate::flags::{AUDIT, CertificateFlags, TokenFlags};
 use crate::serving::publish::ServedInputs;
 use crate::source;
 use crate::source::directory::Layout;
@@ -42,6 +38,7 @@ const LONGEST_WAIT: Duration = Duration::hours(1);
 const CHECK_PERIOD: std::time::Duration = std::time::Duration::from_secs(5);
 
 #[derive(Debug, Args)]
+#[command(mut_arg("access", |arg| arg.default_value(AUDIT)))]
 pub(crate) struct ServeSettings {
     /// Directory of manifests, YAML or JSON, any file names
     dir: PathBuf,
@@ -52,37 +49,27 @@ pub(crate) struct ServeSettings {
     /// machine's names and addresses are added
     #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<Host>,
-    /// Access mode of pools without an annotation: off serves all clients; audit serves all and reports
-    /// requests that would be refused; enforce serves clients with a token
-    #[arg(long, value_name = "off|audit|enforce", default_value = AUDIT, help_heading = "Access")]
-    access: AccessMode,
     /// Refuse manifests with a field without effect: an unknown one, or one that is newer than the config's spec
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
-    issuer: TokenIssuerFlags,
+    access: AccessFlags,
     #[command(flatten)]
     tokens: TokenFlags,
-    /// Time that a machine's token stays valid after its config was first sent completely
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "Access")]
-    machine_token_window: std::time::Duration,
     #[command(flatten)]
     certificates: CertificateFlags,
-    /// Give machines of enforced pools the registry credentials of this Secret, or of the pool's Secret;
-    /// openshift-config/pull-secret without a name
-    #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET,
-        help_heading = "Access")]
-    registry_auth: Option<SecretName>,
     #[command(flatten)]
     serving: ServingFlags,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
-    let mut options = settings.serving.options()?;
-    let issuer = settings.issuer.issuer()?;
+    let mut serving = settings.serving;
+    let policy = serving.tls_policy()?;
+    let registry_credentials = settings.access.registry_auth.clone();
+    let access = settings.access.settings(None)?;
     // Names of this server for machines are also valid for administrators.
-    options.listen.administrators.names.extend_from_slice(&settings.hosts);
+    serving.listen.administrators.names.extend_from_slice(&settings.hosts);
     let hosts = hosts(&settings.hosts, &own_hosts());
     // The best host for machines elsewhere comes first.
     let pointer_host = hosts[0].clone();
@@ -106,31 +93,27 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     let requeue_at = renewal.reconcile();
 
     let of_pointers = state.clone();
-    let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
-    let local = Local {
-        state: state.clone(),
-        host: pointer_host.clone(),
-        tokens: settings.tokens.policy(),
-    };
+    let judge =
+        move |now| judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now);
     let manifests = settings.dir.clone();
     let server = ServerSettings {
         source: source::Settings::Directory(Layout::Tree {
             root: settings.dir,
-            registry_credentials: settings.registry_auth,
+            registry_credentials,
             is_strict: settings.strict,
         }),
-        options,
-        pair,
-        read_live_after: None,
-        pair_secret: None,
-        access: AccessSettings { mode: settings.access, issuer, cache: None },
+        serving,
+        policy,
+        pair: PairFiles { certificate: state.serving_path(), key: state.serving_path() },
+        access,
         ledger_directory: Some(settings.state_dir),
-        peers: None,
-        pointers: Some(Box::new(move |now| {
-            judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now)
-        })),
-        local: Some(local),
-        window: Window(settings.machine_token_window),
+        cluster: ClusterFlags::default(),
+        pointers: Some(Box::new(judge)),
+        local: Some(Local {
+            state: state.clone(),
+            host: pointer_host.clone(),
+            tokens: settings.tokens.policy(),
+        }),
     };
     server::block_on(async {
         let mut server = Server::start(server).await?;
@@ -343,13 +326,8 @@ async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Ins
 /// Hosts of the certificate, the one for pointer configs first: the given ones, then this machine's addresses that
 /// others can reach, then its names, then those that only it can reach.
 fn hosts(given: &[Host], own: &[Host]) -> Vec<Host> {
-    let mut hosts = Vec::new();
-    for host in given.iter().chain(own) {
-        if !hosts.contains(host) {
-            hosts.push(host.clone());
-        }
-    }
-    hosts
+    let mut known = BTreeSet::new();
+    given.iter().chain(own).filter(|host| known.insert(*host)).cloned().collect()
 }
 
 /// Names and addresses of this machine, loopback ones included.
@@ -369,8 +347,7 @@ fn own_hosts() -> Vec<Host> {
         .collect();
     addresses.sort();
     let addresses = addresses.into_iter().map(Host::Address);
-    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    let name = name.and_then(|name| name.parse::<Host>().ok());
+    let name = super::host_name().and_then(|name| name.parse::<Host>().ok());
     let local = [
         Host::Name("localhost".to_owned()),
         Host::Address(Ipv4Addr::LOCALHOST.into()),

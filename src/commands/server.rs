@@ -20,7 +20,8 @@ use tokio::sync::{mpsc, watch};
 use super::overview::{self, Sources};
 use super::pool_page;
 use super::progress::Progress;
-use super::server_pipeline::{PipelineParts, add_cluster_machines, follow_source, local_state};
+use super::server_pipeline::{PipelineParts, follow_source, local_state};
+use super::serving_flags::ListenFlags;
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::server::administrators::router;
@@ -43,8 +44,8 @@ use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
 
-pub(crate) use super::server_settings::{
-    AccessSettings, ListenFlags, Local, PairFiles, Ports, ServerSettings, ServingOptions,
+pub(super) use super::server_settings::{
+    AccessSettings, ClusterFlags, Local, PairFiles, Ports, ServerSettings,
 };
 
 /// Maximum number of reports of failed first boots that wait for the API server.
@@ -90,30 +91,30 @@ pub(super) fn block_on(server: impl Future<Output = anyhow::Result<()>>) -> anyh
 impl Server {
     /// Binds the ports, reads the inputs and starts all tasks.
     pub(super) async fn start(settings: ServerSettings) -> anyhow::Result<Self> {
-        let ServerSettings { options, access, read_live_after: after, .. } = settings;
+        let ServerSettings { serving: flags, policy: tls, access, cluster, .. } = settings;
         let (metrics, status) = <(Arc<Metrics>, Status)>::default();
         let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
         let (history, mut tasks) = (History::default(), Tasks::default());
-        let has_secret = settings.pair_secret.is_some();
-        let pair = read_pair(settings.pair, has_secret, &options, &reporting, &history)?;
-        let (listeners, metrics_listener, ports) = bind(&options.listen, &pair.tls(), &status)?;
+        let has_secret = cluster.pair_secret.is_some();
+        let (of_pair, changes) = (reporting.clone(), history.clone());
+        let pair = ServingPair::read(settings.pair, has_secret, tls.clone(), of_pair, changes)?;
+        let (listeners, metrics_listener, ports) = bind(&flags.listen, &pair.tls(), &status)?;
 
-        let answers = Arc::new(Answers::new(options.is_compact, Arc::clone(&metrics)));
-        let (policy, rules) = (Arc::default(), options.rules(access.mode));
-        let profile = options.follows_profile.then(|| pair.profile_follower(options.policy));
+        let answers = Arc::new(Answers::new(flags.compact.is_on(), Arc::clone(&metrics)));
+        let (policy, rules) = (Arc::default(), flags.rules(access.mode));
+        let profile = flags.follows_profile().then(|| pair.profile_follower(tls));
         let publisher =
             Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
-        let (source, first, live_reads) = open(settings.source, after, &publisher).await?;
+        let (source, first, live_reads) =
+            open(settings.source, cluster.read_live_after, &publisher).await?;
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
-        let reports = options.takes_reports.then(|| take_reports(&mut tasks, &source));
-        let pair = follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
-        let mut local = local_state(settings.local, settings.window, ports, &publisher);
-        add_cluster_machines(&mut local.named, &mut tasks, &source, settings.window, &publisher);
-        let named = local.named.clone();
+        let reports = flags.failure_reports.is_on().then(|| take_reports(&mut tasks, &source));
+        let pair = follow_pair(&mut tasks, pair, cluster.pair_secret, &source, &reporting);
+        let local = local_state(settings.local, access.window, ports.secure, &publisher);
         let (served, checked) = (publisher.served(), publisher.checked());
         let setup = PipelineParts { access, rules, local, policy: Arc::clone(&policy), publisher };
-        follow_source(&mut tasks, setup, source, first, &reporting);
+        let named = follow_source(&mut tasks, setup, source, first, &reporting);
 
         let sources = Arc::new(Sources {
             answers: Arc::clone(&answers),
@@ -126,15 +127,15 @@ impl Server {
             history,
             pair,
             pointers: settings.pointers,
-            peers: settings.peers,
+            peers: cluster.peers,
             since: OffsetDateTime::now_utc(),
             port: ports.secure,
             name: super::process_name('/'),
             machines_snapshot: Latest::default(),
         });
-        let pages = pages(&answers, &reporting, &ledger, sources);
+        let pages = pages(Arc::clone(&metrics), sources);
         let connections = metrics.administrators.clone();
-        let administrators = options.listen.administrators.serving(pages, connections);
+        let administrators = flags.listen.administrators.serving(pages, connections);
         let auth = Authorizer::new(policy, named.clone());
         let of = Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
         Ok(Self {
@@ -142,12 +143,12 @@ impl Server {
             served,
             checked,
             tasks,
-            machines: serving(of, options.limits, options.balancers),
+            machines: serving(of, flags.limits, Balancers::new(flags.proxy_from)),
             listeners,
             administrators,
             metrics_listener,
             ledger_file,
-            shutdown_delay: options.shutdown_delay,
+            shutdown_delay: flags.shutdown_delay,
             reporting,
         })
     }
@@ -174,18 +175,6 @@ impl Server {
         }
         Ok(())
     }
-}
-
-/// Reads the serving certificate; with `has_secret`, its files may be missing.
-fn read_pair(
-    files: PairFiles,
-    has_secret: bool,
-    options: &ServingOptions,
-    reporting: &Reporting,
-    history: &History,
-) -> anyhow::Result<ServingPair> {
-    let (policy, reporting) = (options.policy.clone(), reporting.clone());
-    Ok(ServingPair::read(files, has_secret, policy, reporting, history.clone())?)
 }
 
 /// Opens the source, which for a directory reads all of it. With `after`, a cluster is read again before an answer if
@@ -293,28 +282,22 @@ fn serving(machines: Machines, limits: Limits, balancers: Balancers) -> Serving 
     Serving::new(router, limits, connections, Some(ledger), balancers)
 }
 
-fn pages(
-    answers: &Arc<Answers>,
-    reporting: &Reporting,
-    ledger: &Ledger,
-    sources: Arc<Sources>,
-) -> Router {
-    let (answers, Reporting { metrics, status }) = (Arc::clone(answers), reporting.clone());
-    let (ledger, of_metrics) = (ledger.clone(), Arc::clone(&answers));
-    let approvals = Arc::clone(&sources.named.approvals);
+fn pages(metrics: Arc<Metrics>, sources: Arc<Sources>) -> Router {
+    let (of_metrics, of_readiness) = (Arc::clone(&sources), Arc::clone(&sources));
     let encode = move || {
-        let waiting = approvals.count_waiting().into_iter();
+        let Sources { answers, ledger, named, .. } = &*of_metrics;
+        let waiting = named.approvals.count_waiting().into_iter();
         let label = |(pool, count): (Arc<str>, WaitingCount)| {
-            (of_metrics.label(&pool), count.machines, count.longest)
+            (answers.label(&pool), count.machines, count.longest)
         };
-        metrics.waiting_machines(waiting.map(label), approvals.forgotten());
+        metrics.waiting_machines(waiting.map(label), named.approvals.forgotten());
         metrics.machines_forgotten(ledger.forgotten());
         let oldest = ledger.oldest_ignition().into_iter();
-        let of_pools = oldest.filter(|(pool, _)| of_metrics.has_pool(pool));
-        metrics.oldest_ignition(of_pools.map(|(pool, it)| (of_metrics.label(&pool), it)));
+        let of_pools = oldest.filter(|(pool, _)| answers.has_pool(pool));
+        metrics.oldest_ignition(of_pools.map(|(pool, it)| (answers.label(&pool), it)));
         metrics.encode(SystemTime::now())
     };
-    let readiness = move || Readiness::of_server(&status, &answers);
+    let readiness = move || Readiness::of_server(&of_readiness.status, &of_readiness.answers);
     router(encode, readiness)
         .merge(overview::router(Arc::clone(&sources)))
         .merge(pool_page::router(sources))
@@ -329,9 +312,16 @@ fn bind(
     let address = listen.listen_address.unwrap_or_else(any_address);
     let bind = |flag, port, tls| {
         let address = SocketAddr::new(address, port);
-        Listener::bind(address, tls)
-            .and_then(|listener| Ok((listener.address()?.port(), listener)))
-            .map_err(|error| cannot_listen(flag, address, &error))
+        let bound = Listener::bind(address, tls);
+        bound.and_then(|listener| Ok((listener.address()?.port(), listener))).map_err(|error| {
+            let fix = match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    "; stop the program that uses it, which `ss -ltnp` shows, or choose another port"
+                }
+                _ => "",
+            };
+            anyhow!("{flag}: cannot listen on {address}: {error}{fix}")
+        })
     };
     let (secure, listener) = bind("--secure-port", listen.secure_port, Some(Arc::clone(tls)))?;
     let mut listeners = vec![listener];
@@ -343,17 +333,6 @@ fn bind(
     }
     let administrators = metrics.as_ref().map(Listener::address).transpose()?;
     Ok((listeners, metrics, Ports { secure, insecure, administrators }))
-}
-
-/// The error of a port that machines use, with the next step if another program has it.
-fn cannot_listen(flag: &str, address: SocketAddr, error: &io::Error) -> anyhow::Error {
-    let fix = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "; stop the program that uses it, which `ss -ltnp` shows, or choose another port"
-        }
-        _ => "",
-    };
-    anyhow!("{flag}: cannot listen on {address}: {error}{fix}")
 }
 
 /// Binds the listener for metrics. A failure must not keep machines from booting: on an OpenShift node another program

@@ -10,7 +10,7 @@ use model::snapshot::{AccessRules, SnapshotParts};
 use tokio::sync::watch;
 
 use super::progress::Progress;
-use super::server_settings::{AccessSettings, Local, Ports};
+use super::server_settings::{AccessSettings, Local};
 use super::tasks::Tasks;
 use crate::serving::approval_keeper::ApprovalKeeper;
 use crate::serving::cluster_tokens::ClusterTokens;
@@ -32,35 +32,26 @@ use crate::telemetry::Reporting;
 pub(super) fn local_state(
     local: Option<Local>,
     window: Window,
-    ports: Ports,
+    port: u16,
     publisher: &Publisher,
 ) -> LocalState {
     let (reporting, history) = (publisher.reporting.clone(), publisher.history.clone());
-    let mut named = NamedMachines::default();
-    let keep = |state| {
-        let (approvals, history) = (Arc::clone(&named.approvals), history.clone());
-        Some(ApprovalKeeper::new(approvals, state, window, history))
-    };
-    let Some(Local { state, host, tokens }) = local else {
-        return LocalState { approvals: keep(None), named, ..LocalState::default() };
-    };
-    let approvals = keep(Some(state.clone()));
-    let degraded = reporting.status.degraded.clone();
+    let mut parts = LocalState::default();
+    let directory = local.as_ref().map(|local| local.state.clone());
+    let approvals = Arc::clone(&parts.named.approvals);
+    parts.approvals = Some(ApprovalKeeper::new(approvals, directory, window, history.clone()));
+    let Some(Local { state, host, tokens }) = local else { return parts };
+    parts.named.overlays = Some(Arc::new(Overlays::new(reporting.status.degraded.clone())));
     let of_machines = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
-    named.tokens = Some(UsedTokens::Directory(Arc::clone(&of_machines)));
-    named.overlays = Some(Arc::new(Overlays::new(degraded)));
-    let port = ports.secure;
-    LocalState {
-        approvals,
-        keeper: Some(TokenKeeper::new(state.clone(), tokens)),
-        machines: Some(MachineKeeper::new(of_machines, state.clone(), host.clone(), port)),
-        pointers: Some(PointerWriter::new(state, host, port)),
-        named,
-    }
+    parts.named.tokens = Some(UsedTokens::Directory(Arc::clone(&of_machines)));
+    parts.keeper = Some(TokenKeeper::new(state.clone(), tokens));
+    parts.machines = Some(MachineKeeper::new(of_machines, state.clone(), host.clone(), port));
+    parts.pointers = Some(PointerWriter::new(state, host, port));
+    parts
 }
 
 /// Adds the machines with names of a cluster, if they are served.
-pub(super) fn add_cluster_machines(
+fn add_cluster_machines(
     named: &mut NamedMachines,
     tasks: &mut Tasks,
     source: &Source,
@@ -86,16 +77,19 @@ pub(super) struct PipelineParts {
     pub(super) publisher: Publisher,
 }
 
-/// Publishes the first inputs, and follows the source, the tokens and the keys of another issuer.
+/// Publishes the first inputs, and follows the source, the tokens and the keys of another issuer. Returns the machines
+/// with names.
 pub(super) fn follow_source(
     tasks: &mut Tasks,
     parts: PipelineParts,
     source: Source,
     first: Option<Inputs>,
     reporting: &Reporting,
-) {
-    let PipelineParts { access, rules, local, policy, publisher } = parts;
-    let AccessSettings { issuer, cache, .. } = access;
+) -> NamedMachines {
+    let PipelineParts { access, rules, mut local, policy, publisher } = parts;
+    let AccessSettings { issuer, cache, window, .. } = access;
+    add_cluster_machines(&mut local.named, tasks, &source, window, &publisher);
+    let named = local.named.clone();
     tasks.spawn("the task after changes of the inputs", publisher.after_changes());
     let known = SnapshotParts {
         records: cache.as_ref().and_then(TokenCache::load),
@@ -133,4 +127,5 @@ pub(super) fn follow_source(
     }
     tasks.spawn("the task that follows the inputs", source.follow(inputs, reporting.clone()));
     tasks.spawn("the pipeline", pipeline.run(of_inputs, of_records, of_keys));
+    named
 }

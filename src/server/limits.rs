@@ -2,39 +2,70 @@
 
 use std::time::Duration;
 
+use clap::Args;
+use clap::builder::{RangedI64ValueParser, TypedValueParser as _};
+
+use crate::flags::duration;
+
 /// The limits of a listener's connections. Reaching one closes that connection and no other.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Limits")]
 pub(crate) struct Limits {
-    /// Time from accepting a connection to the end of its TLS handshake. Default 10 s.
+    /// Time for a TLS handshake: 10s, 500ms, 1m 30s, or a number of seconds
+    #[arg(long = "handshake-timeout", value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) handshake: Duration,
-    /// Time from a request head's first byte to its last, and for the first head to begin. Default 10 s.
+    /// Time for a request's head
+    #[arg(long = "head-timeout", value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) head: Duration,
-    /// Time from an answer's end to the next request. Default 60 s.
+    /// Time from an answer to the next request on its connection
+    #[arg(long = "idle-timeout", value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) idle: Duration,
-    /// Time without progress of a client that receives an answer. Default 60 s.
+    /// Time without progress after which a client that does not read its answer is disconnected
+    #[arg(long = "stall-timeout", value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) stall: Duration,
-    /// Age after which the next answer is the last; one in progress may take as long again. Default 10 min.
-    pub(crate) age: Duration,
-    /// Maximum number of requests on one connection. Default 1,000.
-    pub(crate) requests: u32,
-    /// Maximum size of a request head, in bytes. Default 16 KiB.
-    pub(crate) head_bytes: usize,
-    /// Limits of concurrent connections.
-    pub(crate) connections: ConnectionLimits,
-    /// Time from the last accepted connection until busy ones are cut off. Default 30 s.
+    /// Time for open connections to finish after --shutdown-delay
+    #[arg(long = "drain-timeout", value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) drain: Duration,
+    /// Largest request head in bytes
+    #[arg(long = "max-head-bytes", value_name = "BYTES", default_value = "16384",
+        value_parser = RangedI64ValueParser::<usize>::new().range(8192..=1_048_576))]
+    pub(crate) head_bytes: usize,
+    #[command(flatten)]
+    pub(crate) connections: ConnectionLimits,
+    /// Maximum number of requests on one connection
+    #[arg(long = "max-requests-per-connection", value_name = "N", default_value = "1000",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) requests: u32,
+    /// Maximum age of a connection; an answer in progress then gets the same time again
+    #[arg(long = "max-connection-age", value_name = "TIME", default_value = "10m", value_parser = duration)]
+    pub(crate) age: Duration,
 }
 
 /// Limits of concurrent connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct ConnectionLimits {
-    /// Maximum number on all listeners. Default 10,000.
+    /// Maximum number of connections; above it, the server closes the connection that was idle longest
+    #[arg(long = "max-connections", value_name = "N", default_value = "10000",
+        value_parser = RangedI64ValueParser::<usize>::new().range(1..=u32::MAX.into()))]
     pub(crate) all: usize,
-    /// Maximum number of one source: an IPv4 address, or an IPv6 network of 64 bits. `None` if all machines come
-    /// through one balancer. Default 1,000.
-    pub(crate) source: Option<usize>,
-    /// Maximum memory of all connections in bytes, in this process and in the kernel. Default 48 MiB.
+    /// Maximum number of connections from one IPv4 address, or one IPv6 network of 64 bits; 0 for no limit,
+    /// if all machines come through one load balancer
+    #[arg(long = "max-connections-per-source", value_name = "N", default_value = "1000",
+        value_parser = RangedI64ValueParser::<usize>::new().range(0..=u32::MAX.into()).map(limit))]
+    pub(crate) source: MaybeLimit,
+    /// Memory in MiB for all connections together, including the kernel's buffers; past it answers wait, and
+    /// clients that do not read are disconnected
+    #[arg(long = "max-connection-memory", value_name = "MIB", default_value = "48",
+        value_parser = RangedI64ValueParser::<u64>::new().range(8..=65_536).map(|mib: u64| mib << 20))]
     pub(crate) bytes: u64,
+}
+
+/// A limit that can be off. By this name, clap does not take the flag itself as optional.
+type MaybeLimit = Option<usize>;
+
+/// The limit of a flag that takes 0 for none.
+fn limit(most: usize) -> MaybeLimit {
+    (most != 0).then_some(most)
 }
 
 impl Default for Limits {
