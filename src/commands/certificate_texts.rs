@@ -1,11 +1,14 @@
-//! Texts about certificates that commands print and log.
+//! Certificates in files, and texts about them that commands print and log.
+
+use std::path::Path;
 
 use anyhow::Context as _;
-use pki::{LEFT_OUT, LEFT_OUT_FIX, Step, Warning};
+use pki::{Certificate, LEFT_OUT, LEFT_OUT_FIX, Step, Warning};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::print_stderr;
+use crate::files::bounded;
 
 /// Warns of machines that are locked out.
 pub(super) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
@@ -44,4 +47,9 @@ pub(super) fn log_step(step: &Step) {
 /// Formats a time for people and annotations.
 pub(super) fn date(time: OffsetDateTime) -> anyhow::Result<String> {
     time.format(&Rfc3339).with_context(|| format!("{time} cannot be written as a date"))
+}
+
+/// Reads a file with certificates.
+pub(super) fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
+    Certificate::read_trusted(&bounded::read(path)?)?.context("has no certificate")
 }

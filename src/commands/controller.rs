@@ -52,7 +52,7 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<()> {
     let pages = controller_page::router(shown.clone(), health.status.clone());
     let leader_elected =
         LeaderElected { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
-    leader_elected.run(|client, identity| {
+    leader_elected.run(async |client, identity| {
         let (has_machines, observer) =
             (machines.first_boot_machines, || certificates.observer(&client));
         let pools = pools.render_pools.then(|| {
@@ -66,14 +66,12 @@ pub(crate) fn run(settings: Settings) -> anyhow::Result<()> {
         let observer = Observer { external, has_machines, ..observer() };
         let certificates =
             CertificateController::new(observer, certificates, &identity, health.clone(), shown);
-        async move {
-            tokio::select! {
-                error = run_controller(tokens, &client, &health) => error.into(),
-                error = run_controller(certificates, &client, &health) => error.into(),
-                error = run_controller(registry_cas, &client, &health) => error.into(),
-                error = if_on(pools.map(|pools| run_controller(pools, &client, &health))) => error,
-                error = if_on(machines.map(|it| run_controller(it, &client, &health))) => error,
-            }
+        tokio::select! {
+            error = run_controller(tokens, &client, &health) => error.into(),
+            error = run_controller(certificates, &client, &health) => error.into(),
+            error = run_controller(registry_cas, &client, &health) => error.into(),
+            error = if_on(pools.map(|pools| run_controller(pools, &client, &health))) => error,
+            error = if_on(machines.map(|it| run_controller(it, &client, &health))) => error,
         }
     })
 }

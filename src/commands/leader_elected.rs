@@ -1,6 +1,5 @@
 //! Runs work in one process of several, the holder of a Lease. Others wait for it, and are ready.
 
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,20 +31,20 @@ pub(super) struct LeaderElected {
 impl LeaderElected {
     /// Runs `work` while the Lease is held, until a signal. `work` gets the name of this process, and returns the error
     /// that ended it.
-    pub(super) fn run<W>(self, work: impl FnOnce(Client, String) -> W) -> anyhow::Result<()>
-    where
-        W: Future<Output = anyhow::Error>,
-    {
+    pub(super) fn run(
+        self,
+        work: impl AsyncFnOnce(Client, String) -> anyhow::Error,
+    ) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let result = runtime.block_on(self.campaign(work));
         runtime.shutdown_background();
         result
     }
 
-    async fn campaign<W>(self, work: impl FnOnce(Client, String) -> W) -> anyhow::Result<()>
-    where
-        W: Future<Output = anyhow::Error>,
-    {
+    async fn campaign(
+        self,
+        work: impl AsyncFnOnce(Client, String) -> anyhow::Error,
+    ) -> anyhow::Result<()> {
         let Self { kubeconfig, administrators, lease, pages, health } = self;
         let metrics = Arc::clone(&health.metrics);
         let connections = metrics.connections.clone();

@@ -133,14 +133,10 @@ async fn html(State(sources): State<Arc<Sources>>, RawQuery(query): RawQuery) ->
 async fn html_of_machine(
     State(sources): State<Arc<Sources>>,
     Path(address): Path<String>,
-) -> Response {
-    let (machines, place) = match sources.find(&address).await {
-        Ok(found) => found,
-        Err(response) => return response,
-    };
-    let line = &machines.lines[place];
+) -> Result<Response, Response> {
+    let line = &sources.find(&address).await?;
     let pool = line.machine.requests.as_ref().map(|requests| &requests.pool[..]);
-    html_response(machine_page(&MachineView {
+    Ok(html_response(machine_page(&MachineView {
         at: OffsetDateTime::now_utc(),
         server: &sources.server(),
         line,
@@ -148,7 +144,7 @@ async fn html_of_machine(
         is_pool_known: pool.is_some_and(|pool| sources.answers.has_pool(pool)),
         has_peers: sources.peers.is_some(),
         port: sources.port,
-    }))
+    })))
 }
 
 /// The answer with a page.
@@ -210,11 +206,11 @@ async fn machines(State(sources): State<Arc<Sources>>) -> Response {
         (status = 404, description = "No request from this address"),
     ),
 )]
-async fn machine(State(sources): State<Arc<Sources>>, Path(address): Path<String>) -> Response {
-    match sources.find(&address).await {
-        Ok((machines, place)) => Json(&machines.lines[place]).into_response(),
-        Err(response) => response,
-    }
+async fn machine(
+    State(sources): State<Arc<Sources>>,
+    Path(address): Path<String>,
+) -> Result<Json<MachineLine>, Response> {
+    sources.find(&address).await.map(Json)
 }
 
 async fn description() -> Response {
@@ -244,16 +240,15 @@ impl Sources {
         Server { version: super::version(), since: self.since }
     }
 
-    /// Finds the machine at an address: all machines, and its place among them.
-    async fn find(&self, address: &str) -> Result<(Arc<MachinesSnapshot>, usize), Response> {
+    /// Finds the machine at an address, or the answer if there is none.
+    async fn find(&self, address: &str) -> Result<MachineLine, Response> {
         let Ok(address) = address.parse::<IpAddr>() else {
             return Err((StatusCode::BAD_REQUEST, "not an IP address\n").into_response());
         };
-        let address = address.to_canonical();
-        let machines = self.machines().await;
-        let place = machines.lines.iter().position(|line| line.machine.address == address);
+        let (address, machines) = (address.to_canonical(), self.machines().await);
+        let line = machines.lines.iter().find(|line| line.machine.address == address).cloned();
         let none = || (StatusCode::NOT_FOUND, "no request from this address\n").into_response();
-        place.map(|place| (machines, place)).ok_or_else(none)
+        line.ok_or_else(none)
     }
 
     async fn overview(&self) -> Overview {

@@ -72,7 +72,8 @@ pub(crate) async fn ask(
     is_trusted: impl Fn(&ServerEvidence) -> bool,
 ) -> anyhow::Result<ServerEvidence> {
     let asked = async {
-        let stream = connect(address, &fetch.host).await?;
+        let socket = TcpStream::connect(address.parts()).await?;
+        let stream = handshake(socket, &fetch.host).await.context("TLS")?;
         let sent = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let read = |der: &CertificateDer<'_>| {
             Certificate::parse(der)
@@ -87,11 +88,6 @@ pub(crate) async fn ask(
     };
     let timed_out = || anyhow!("no answer within {} s", TIMEOUT.as_secs());
     tokio::time::timeout(TIMEOUT, asked).await.map_err(|_| timed_out())?
-}
-
-async fn connect(address: &Address, host: &Host) -> anyhow::Result<TlsStream<TcpStream>> {
-    let socket = TcpStream::connect(address.parts()).await?;
-    handshake(socket, host).await.context("TLS")
 }
 
 /// Accepts any certificates for `host`.

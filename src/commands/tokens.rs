@@ -1,18 +1,18 @@
 //! The command `tokens`: manages tokens with a name, for machines with external pointer configs, and lists all tokens.
 
+use std::collections::BTreeSet;
+
 use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use model::access::rotation::{IssuedToken, ahead};
 use model::access::{Record, Token};
 use model::table::table;
-use time::format_description::well_known::Rfc3339;
-use time::macros::format_description;
-use time::{Date, OffsetDateTime, Time};
+use time::OffsetDateTime;
 
 use super::certificate_texts::date;
 use super::state_location::StateLocationFlags;
 use super::{print_line, terminal};
-use crate::flags::duration;
+use crate::flags::{date_or_time, duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct AddSettings {
@@ -70,9 +70,7 @@ fn until(text: &str) -> Result<Expiry, String> {
     if text == "never" {
         return Ok(Expiry::Never);
     }
-    let day = format_description!("[year]-[month]-[day]");
-    let date = Date::parse(text, day).map(|date| date.with_time(Time::MIDNIGHT).assume_utc());
-    if let Ok(time) = OffsetDateTime::parse(text, &Rfc3339).or(date) {
+    if let Some(time) = date_or_time(text) {
         return Ok(Expiry::At(time));
     }
     let expected = "expected a date, a time as in 2027-01-31T12:00:00Z, a time from now, or never";
@@ -154,12 +152,9 @@ pub(crate) fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::
         let is_meant = |record: &&mut Record| {
             record.name.as_ref() == Some(named) || record.sha256.id() == *named
         };
-        let mut found =
-            records.tokens.iter_mut().filter(is_meant).filter(|it| it.revoked.is_none());
-        let Some(record) = found.next() else {
-            bail!("{named}: no token to revoke has this name or id")
-        };
-        record.revoked = Some(now);
+        let found = records.tokens.iter_mut().filter(is_meant);
+        let mut found = found.filter(|it| it.revoked.is_none()).peekable();
+        ensure!(found.peek().is_some(), "{named}: no token to revoke has this name or id");
         found.for_each(|record| record.revoked = Some(now));
         Ok(())
     })?;
@@ -182,13 +177,11 @@ pub(crate) fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::
                 "token {id} was made later than now: check the clock, or use --force if it is right"
             );
         }
-        let known: Vec<String> = issued.tokens.iter().map(|token| token.pool.clone()).collect();
+        let known: BTreeSet<_> = issued.tokens.iter().map(|token| token.pool.clone()).collect();
         for pool in pools {
             ensure!(known.contains(pool), "pool {pool}: its pointer configs have no tokens");
         }
-        let mut due = if pools.is_empty() { known } else { pools.clone() };
-        due.sort();
-        due.dedup();
+        let due = if pools.is_empty() { known } else { pools.iter().cloned().collect() };
         ensure!(!due.is_empty(), "no pointer config has tokens");
         for pool in due {
             let token = Token::generate().map_err(|_| anyhow!("the system has no randomness"))?;

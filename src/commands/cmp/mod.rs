@@ -9,18 +9,17 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use cmp::{
-    Credential, CredentialFault, DirectoryName, EnrolledCertificate, Pause, Request, Settings,
-};
+use cmp::{Credential, CredentialFault, EnrolledCertificate, Pause, Request, Settings};
 use pem::Pem;
+use pki::Certificate;
 use pki::certificate::key_of;
-use pki::{Certificate, Host, KeyAlgorithm};
 use rcgen::KeyPair;
 use tokio::time::timeout;
 
 pub(crate) use self::settings::EnrollSettings;
 
 use self::settings::{ProofFlags, RequestedFlags};
+use super::certificate_texts::read_certificates;
 use super::print_line;
 use super::progress::Progress;
 use crate::cmp_http::Server;
@@ -39,6 +38,16 @@ pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     let trusted = certificates("--trusted", &settings.trusted)?;
     let ca_name = settings.ca_name.as_deref();
     let server = Server::new(&settings.url, ca_name, &cas, settings.allow_http)?;
+    let RequestedFlags { subject, csr, renew, dns: hosts, .. } = &settings.requested;
+    let old = renew.as_ref().map(|_| renewed(&credential)).transpose()?;
+    let csr = csr.as_deref().map(read_csr).transpose()?;
+    let key = key(&settings.requested)?;
+    let request = match (subject, &csr, &old, &key) {
+        (Some(subject), None, None, Some(key)) => Request::First { subject, hosts, key },
+        (None, Some(csr), None, None) => Request::Signing(csr),
+        (None, None, Some(old), Some(key)) => Request::Renewal { old, key },
+        _ => bail!("one of --subject, --csr and --renew is needed"),
+    };
     let transaction = Settings {
         recipient: settings.recipient.clone(),
         expected_sender: settings.expect_sender.clone(),
@@ -47,11 +56,10 @@ pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
         implicit_confirm: settings.implicit_confirm,
         credential,
     };
-    let prepared = PreparedRequest::new(&settings.requested, &transaction.credential)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let progress = Progress::start(&format!("waiting for the certificate of {}", settings.url));
     let enrolled = runtime.block_on(async {
-        let asked = server.client().enrol(transaction, prepared.request(), |time, pause| {
+        let asked = server.client().enrol(transaction, request, |time, pause| {
             let time = time.as_secs();
             let line = match pause {
                 Pause::Requested("") => format!("the server asks to wait {time} s"),
@@ -69,42 +77,12 @@ pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     write(settings, &enrolled)
 }
 
-/// A request with everything it needs.
-enum PreparedRequest<'a> {
-    First { subject: &'a DirectoryName, hosts: &'a [Host], key: KeyPair },
-    Signing(Vec<u8>),
-    Renewal { old: Box<Certificate>, key: KeyPair },
-}
-
-impl<'a> PreparedRequest<'a> {
-    /// Prepares the request of the flags, with a new key if there is none.
-    fn new(flags: &'a RequestedFlags, credential: &Credential) -> anyhow::Result<Self> {
-        let RequestedFlags { subject, csr, renew, dns, key_out, key_algorithm } = flags;
-        Ok(match (subject, csr, renew, key_out) {
-            (Some(subject), None, None, Some(key)) => {
-                Self::First { subject, hosts: dns, key: key_at(key, *key_algorithm)? }
-            }
-            (None, Some(path), None, None) => {
-                Self::Signing(read_csr(path).with_context(|| named("--csr", path))?)
-            }
-            (None, None, Some(_), Some(key)) => {
-                let Credential::Certificate { chain, .. } = credential else {
-                    bail!("--renew signs with the certificate that it renews");
-                };
-                let old = chain.first().cloned().context("--renew names no certificate")?;
-                Self::Renewal { old: Box::new(old), key: key_at(key, *key_algorithm)? }
-            }
-            _ => bail!("one of --subject, --csr and --renew is needed"),
-        })
-    }
-
-    fn request(&self) -> Request<'_> {
-        match self {
-            Self::First { subject, hosts, key } => Request::First { subject, hosts, key },
-            Self::Signing(csr) => Request::Signing(csr),
-            Self::Renewal { old, key } => Request::Renewal { old, key },
-        }
-    }
+/// The certificate to renew, which authenticates the request.
+fn renewed(credential: &Credential) -> anyhow::Result<Certificate> {
+    let Credential::Certificate { chain, .. } = credential else {
+        bail!("--renew signs with the certificate that it renews");
+    };
+    chain.first().cloned().context("--renew names no certificate")
 }
 
 fn write(settings: &EnrollSettings, enrolled: &EnrolledCertificate) -> anyhow::Result<()> {
@@ -151,7 +129,8 @@ fn read_credential(settings: &EnrollSettings) -> anyhow::Result<Credential> {
             let of_file = || named("--secret-file", file);
             // A newline at its end is not part of the password.
             let secret = bounded::read(file).with_context(of_file)?;
-            Credential::of_password(secret, sender_kid).with_context(of_file)
+            let reference = sender_kid.as_deref().unwrap_or_default();
+            Credential::of_password(secret, reference).with_context(of_file)
         }
         (None, Some(certificate), Some(key)) => {
             let read = |path: &Path| bounded::read(path).with_context(|| path_text(path));
@@ -176,19 +155,9 @@ fn named(flag: &str, path: &Path) -> String {
     format!("{flag} {}", path.display())
 }
 
-fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
-    let found = Certificate::read_trusted(&bounded::read(path)?)?;
-    found.context("has no certificate")
-}
-
-fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
-    let text = bounded::read(path).with_context(|| path_text(path))?;
-    key_of(&text).with_context(|| format!("{}: has no key", path.display()))
-}
-
-/// Reads the request in PEM or DER.
+/// Reads a request in PEM or DER.
 fn read_csr(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let bytes = bounded::read(path)?;
+    let bytes = bounded::read(path).with_context(|| named("--csr", path))?;
     let is_csr =
         |block: &Pem| matches!(block.tag(), "CERTIFICATE REQUEST" | "NEW CERTIFICATE REQUEST");
     let blocks = pem::parse_many(&bytes).unwrap_or_default();
@@ -196,12 +165,14 @@ fn read_csr(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(found.map_or(bytes, Pem::into_contents))
 }
 
-/// Reads the key at `path`, or generates it and writes it to disk before returning.
-fn key_at(path: &Path, algorithm: KeyAlgorithm) -> anyhow::Result<KeyPair> {
+/// Reads the key of the new certificate, or generates it and writes it to disk before returning.
+fn key(flags: &RequestedFlags) -> anyhow::Result<Option<KeyPair>> {
+    let Some(path) = &flags.key_out else { return Ok(None) };
     if path.try_exists().with_context(|| named("--key-out", path))? {
-        return read_key(path);
+        let text = bounded::read(path).with_context(|| path_text(path))?;
+        return key_of(&text).map(Some).with_context(|| format!("{}: has no key", path.display()));
     }
-    let key = algorithm.generate()?;
+    let key = flags.key_algorithm.generate()?;
     replace(path, key.serialize_pem().as_bytes(), PRIVATE, Reader::Directory)?;
-    Ok(key)
+    Ok(Some(key))
 }

@@ -88,14 +88,8 @@ pub(super) struct ProofFlags {
     #[arg(long, value_name = "FILE", conflicts_with = "cert")]
     pub(super) secret_file: Option<PathBuf>,
     /// Name of the password at the CA (senderKID)
-    #[arg(
-        long,
-        value_name = "REFERENCE",
-        requires = "secret_file",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(super) sender_kid: String,
+    #[arg(long, value_name = "REFERENCE", requires = "secret_file")]
+    pub(super) sender_kid: Option<String>,
     /// Sign requests with this certificate instead, in PEM, followed by its intermediate CAs
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(super) cert: Option<PathBuf>,

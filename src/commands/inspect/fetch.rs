@@ -1,20 +1,17 @@
 //! Fetches a config as a machine does, and records each step: name, connection, TLS, answer.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, Method, Request, StatusCode, header};
 use ignition::SpecVersion;
 use model::inspect::{
     Cause, Clocks, Judgement, Outcome, ServerAnswer, ServerEvidence, Step, Trace, bytes, judge,
 };
 use model::pointer_config::Fetch;
-use pki::Certificate;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::net::TcpStream;
@@ -67,26 +64,19 @@ impl FetchRequest {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct Fetched {
-    pub(super) trace: Trace,
-    /// Text of the config, if the answer has one.
-    pub(super) body: Option<Bytes>,
-}
-
-/// Fetches once. A failure is a result, not an error.
-pub(super) async fn fetch(request: &FetchRequest) -> Fetched {
+/// Fetches once: the trace, and the text of the config if the answer has one. A failure is a result, not an error.
+pub(super) async fn fetch(request: &FetchRequest) -> (Trace, Option<Bytes>) {
     let mut fetcher = Fetcher { request, steps: Vec::new(), shown: ServerEvidence::default() };
     let result = fetcher.go().await;
-    let url = request.fetch.url.to_string();
+    let Fetcher { mut steps, .. } = fetcher;
+    if let (Err(_), Some(last)) = (&result, steps.last_mut()) {
+        last.outcome = Outcome::Failed;
+    }
     let (body, cause) = match result {
         Ok(body) => (Some(body), None),
         Err(cause) => (None, Some(cause)),
     };
-    if let (Some(_), Some(last)) = (&cause, fetcher.steps.last_mut()) {
-        last.outcome = Outcome::Failed;
-    }
-    Fetched { trace: Trace { url, steps: fetcher.steps, cause }, body }
+    (Trace { url: request.fetch.url.to_string(), steps, cause }, body)
 }
 
 type Stream = Either<TlsStream<TcpStream>, TcpStream>;
@@ -114,27 +104,39 @@ impl Fetcher<'_> {
         self.steps.push(Step { name, outcome: Outcome::Fine, seen, took });
     }
 
+    /// Records a step that failed because of `cause`.
+    fn failed<T>(
+        &mut self,
+        name: &'static str,
+        seen: String,
+        since: Instant,
+        cause: Cause,
+    ) -> Result<T, Cause> {
+        self.step(name, vec![seen], since);
+        Err(cause)
+    }
+
     async fn resolve(&mut self) -> Result<Vec<SocketAddr>, Cause> {
         let since = Instant::now();
         let (name, port) = self.request.address();
-        let found = match timeout(CONNECT, tokio::net::lookup_host((&name[..], port))).await {
-            Ok(Ok(found)) => found.collect::<Vec<_>>(),
-            Ok(Err(error)) => {
-                self.step("name", vec![format!("{name}: {error}")], since);
-                return Err(Cause::NameUnknown(format!("{name}: {error}")));
-            }
-            Err(_) => {
-                self.step("name", vec![format!("{name}: no answer")], since);
-                return Err(Cause::NameUnknown(format!("{name}: no answer from the name server")));
-            }
-        };
-        let texts: Vec<_> = found.iter().map(|address| address.ip().to_string()).collect();
-        if texts.is_empty() {
-            self.step("name", vec![format!("{name}: no address")], since);
-            return Err(Cause::NameUnknown(format!("{name} has no address")));
-        }
-        self.step("name", vec![format!("{name} is {}", texts.join(", "))], since);
-        Ok(found)
+        let (seen, reported) =
+            match timeout(CONNECT, tokio::net::lookup_host((&name[..], port))).await {
+                Ok(Ok(found)) => {
+                    let found: Vec<_> = found.collect();
+                    if !found.is_empty() {
+                        let texts: Vec<_> = found.iter().map(|it| it.ip().to_string()).collect();
+                        self.step("name", vec![format!("{name} is {}", texts.join(", "))], since);
+                        return Ok(found);
+                    }
+                    (format!("{name}: no address"), format!("{name} has no address"))
+                }
+                Ok(Err(error)) => (format!("{name}: {error}"), format!("{name}: {error}")),
+                Err(_) => {
+                    let seen = format!("{name}: no answer");
+                    (seen.clone(), seen + " from the name server")
+                }
+            };
+        self.failed("name", seen, since, Cause::NameUnknown(reported))
     }
 
     /// Tries one address after the other, each for its share of the time.
@@ -173,20 +175,15 @@ impl Fetcher<'_> {
         let stream = match shaken {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                let reported = format!("{error:#}");
-                self.step("TLS", vec![reported.clone()], since);
-                let reported = format!("{address}: {reported}");
                 let is_no_tls = probe::is_no_tls(&error);
-                return Err(if is_no_tls {
-                    Cause::NoTls(reported)
-                } else {
-                    Cause::NoAnswer(reported)
-                });
+                let cause = if is_no_tls { Cause::NoTls } else { Cause::NoAnswer };
+                let seen = format!("{error:#}");
+                let reported = format!("{address}: {seen}");
+                return self.failed("TLS", seen, since, cause(reported));
             }
             Err(_) => {
                 let reported = format!("{address}: no handshake within {} s", ANSWER.as_secs());
-                self.step("TLS", vec![reported.clone()], since);
-                return Err(Cause::NoAnswer(reported));
+                return self.failed("TLS", reported.clone(), since, Cause::NoAnswer(reported));
             }
         };
         let took = since.elapsed();
@@ -271,13 +268,13 @@ impl Fetcher<'_> {
                     Ok(Err(error)) => format!("{address}: {error:#}"),
                     _ => format!("{address}: no answer within {} s", ANSWER.as_secs()),
                 };
-                self.step("answer", vec![reported.clone()], since);
-                return Err(Cause::NoAnswer(reported));
+                return self.failed("answer", reported.clone(), since, Cause::NoAnswer(reported));
             }
         };
         let (status, headers) = (response.status(), response.headers().clone());
         let most = if status == StatusCode::OK { MAX_BYTES } else { MAX_REASON };
-        let body = whole(response, most).await;
+        let timed_out = |_| anyhow!("not complete within {} s", BODY.as_secs());
+        let body = timeout(BODY, read(response, most)).await.map_err(timed_out).flatten();
         let mut seen = vec![answer_line(status, &headers)];
         if status == StatusCode::OK {
             if let Some(pending) = headers.get(&PENDING) {
@@ -338,12 +335,6 @@ impl Fetcher<'_> {
     }
 }
 
-/// Reads a whole body in time.
-async fn whole(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
-    let timed_out = |_| anyhow!("not complete within {} s", BODY.as_secs());
-    timeout(BODY, read(response, most)).await.map_err(timed_out)?
-}
-
 fn answer_line(status: StatusCode, headers: &HeaderMap) -> String {
     let mut line = status.to_string();
     for name in [header::RETRY_AFTER, header::LOCATION, header::SERVER] {
@@ -366,10 +357,4 @@ fn user_agent(spec: SpecVersion) -> &'static str {
         SpecVersion::V3_5 => "Ignition/2.20.0",
         SpecVersion::V3_6 => "Ignition/2.24.0",
     }
-}
-
-/// Reads a file with CAs.
-pub(super) fn read_cas(path: &Path) -> anyhow::Result<Vec<Certificate>> {
-    let text = crate::files::bounded::read(path)?;
-    Certificate::read_trusted(&text)?.context("has no certificate")
 }

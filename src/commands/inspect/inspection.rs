@@ -1,6 +1,7 @@
 //! Result of an inspection, and its output.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use model::inspect::{
     Cause, Machine, Trace, as_json, changes, changes_as_text, machine_as_text, trace_as_text,
     warnings_as_text,
 };
+use model::table::TerminalStyle;
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -19,6 +21,7 @@ use crate::commands::terminal;
 /// Maximum time of the search for minimal diffs.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
+#[derive(Default)]
 pub(super) struct Inspection {
     pub(super) name: String,
     pub(super) trace: Option<Trace>,
@@ -31,13 +34,13 @@ impl Inspection {
     /// A result without a machine, because of `cause`.
     pub(super) fn refused(name: &str, cause: Cause) -> Self {
         let trace = Trace { url: name.to_owned(), steps: Vec::new(), cause: Some(cause) };
-        Self { name: name.to_owned(), trace: Some(trace), machine: None, warnings: Vec::new() }
+        Self { name: name.to_owned(), trace: Some(trace), ..Self::default() }
     }
 
     /// A pool that does not exist, for the comparison with one that does.
     pub(super) fn absent(name: &str) -> Self {
         let machine = Some(Machine::default());
-        Self { name: name.to_owned(), trace: None, machine, warnings: Vec::new() }
+        Self { name: name.to_owned(), machine, ..Self::default() }
     }
 
     /// Prints the trace and the machine, as text or JSON.
@@ -64,20 +67,18 @@ impl Inspection {
 
     /// Prints the contents of one file.
     pub(super) fn show_file(&self, path: &str) -> anyhow::Result<ExitCode> {
-        let reported = match &self.machine {
-            Some(machine) => match machine.file(path) {
-                Ok(bytes) => {
-                    // The reader may have closed the pipe.
-                    let _ = std::io::stdout().write_all(bytes);
-                    return Ok(ExitCode::SUCCESS);
-                }
-                Err(reason) => vec![format!("{}: {}", escaped(path), escaped(&redacted(&reason)))],
-            },
-            None => self
-                .trace
-                .iter()
-                .flat_map(|trace| trace_as_text(trace, model::table::TerminalStyle::PLAIN))
-                .collect(),
+        let reported = match self.machine.as_ref().map(|machine| machine.file(path)) {
+            Some(Ok(bytes)) => {
+                // The reader may have closed the pipe.
+                let _ = std::io::stdout().write_all(bytes);
+                return Ok(ExitCode::SUCCESS);
+            }
+            Some(Err(reason)) => {
+                vec![format!("{}: {}", escaped(path), escaped(&redacted(&reason)))]
+            }
+            None => {
+                self.trace.iter().flat_map(|it| trace_as_text(it, TerminalStyle::PLAIN)).collect()
+            }
         };
         writeln!(std::io::stderr(), "{}", reported.join("\n"))?;
         Ok(ExitCode::FAILURE)
@@ -124,16 +125,12 @@ fn print_json(page: &serde_json::Value) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(&as_json(page)?)?;
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        let is_plain = c == '\n' || matches!(escaped(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_));
-        if is_plain {
+        if c == '\n' || matches!(escaped(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_)) {
             safe.push(c);
         } else {
-            let units = c
-                .encode_utf16(&mut [0; 2])
-                .iter()
-                .map(|unit| format!("\\u{unit:04x}"))
-                .collect::<Vec<_>>();
-            safe.push_str(&units.concat());
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
         }
     }
     terminal::print(&[safe]);

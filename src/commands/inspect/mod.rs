@@ -23,7 +23,8 @@ use time::OffsetDateTime;
 pub(crate) use self::settings::InspectSettings;
 
 use self::settings::{ConfigSource, Subject};
-use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_cas};
+use super::certificate_texts::read_certificates;
+use super::inspect::fetch::{FetchRequest, fetch};
 use super::inspect::inspection::{Difference, Inspection};
 use super::progress::Progress;
 use super::rendering::{read_manifests, rendered};
@@ -35,17 +36,12 @@ use crate::source::manifest::{self, Manifest};
 /// # Errors
 /// There is nothing to inspect: a file is unreadable, or no pool is named.
 pub(crate) fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
-    let subject = settings.subject()?;
     // A URL can contain a password.
-    inspected(settings, &subject, now)
-        .map_err(|error| anyhow!("{}", redacted(&format!("{error:#}"))))
+    inspect(settings, now).map_err(|error| anyhow!("{}", redacted(&format!("{error:#}"))))
 }
 
-fn inspected(
-    settings: &InspectSettings,
-    subject: &Subject,
-    now: OffsetDateTime,
-) -> anyhow::Result<ExitCode> {
+fn inspect(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+    let subject = &settings.subject()?;
     if let (Some(other), ConfigSource::Manifests(before), None) =
         (&settings.diff, &subject.place, &subject.pool)
         && let Some(ConfigSource::Manifests(after)) = ConfigSource::read(other)
@@ -100,13 +96,8 @@ fn otherwise(first: &Subject, other: &str) -> anyhow::Result<Subject> {
     }
     if let Some(place) = ConfigSource::read(other) {
         // A pool in the first URL applies to the other one too.
-        if subject.pool.is_none() {
-            subject.pool = match &subject.place {
-                ConfigSource::Server(url) => pool_of(url).map(str::to_owned),
-                ConfigSource::Manifests(_) | ConfigSource::Saved(_) | ConfigSource::Pointer(_) => {
-                    None
-                }
-            };
+        if let (None, ConfigSource::Server(url)) = (&subject.pool, &subject.place) {
+            subject.pool = pool_of(url).map(str::to_owned);
         }
         subject.place = place;
         return Ok(subject);
@@ -146,7 +137,8 @@ fn get(
             let pool = pool.ok_or_else(|| {
                 anyhow!("{0}: POOL is missing: write it after {0}", directory.display())
             })?;
-            by_manifests(directory, pool, subject.spec)
+            let inputs = read_manifests(directory.clone(), false)?;
+            Ok(by_inputs(&inputs, directory, pool, subject.spec))
         }
         ConfigSource::Server(url) => {
             let url = with_pool(url, pool)?;
@@ -208,7 +200,7 @@ fn trusted(settings: &InspectSettings) -> anyhow::Result<Option<(String, Vec<pki
         None => return Ok(None),
     };
     let name = path.display().to_string();
-    let found = read_cas(path).with_context(|| name.clone())?;
+    let found = read_certificates(path).with_context(|| name.clone())?;
     Ok(Some((name, found)))
 }
 
@@ -251,13 +243,13 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let progress =
         Progress::start(&format!("fetching {}", redacted(&request.fetch.url.to_string())));
-    let Fetched { mut trace, body } = runtime.block_on(fetch(request));
+    let (mut trace, body) = runtime.block_on(fetch(request));
     drop(progress);
     // A name lookup in progress is abandoned.
     runtime.shutdown_background();
     let name = trace.url.clone();
     let Some(body) = body else {
-        return Ok(Inspection { name, trace: Some(trace), machine: None, warnings: Vec::new() });
+        return Ok(Inspection { name, trace: Some(trace), ..Inspection::default() });
     };
     let warnings = manifest::config_warnings(&String::from_utf8_lossy(&body));
     let read = read_config(&body).and_then(|config| {
@@ -272,28 +264,18 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
         Err(cause) => (Outcome::Failed, cause.to_string()),
     };
     trace.steps.push(Step { name: "config", outcome, seen: vec![seen], took: None });
-    let machine = match read {
-        Ok(config) => Some(machine(&config, None)),
-        Err(cause) => {
-            trace.cause = Some(cause);
-            None
-        }
-    };
+    let machine = read.map(|config| machine(&config, None));
+    let machine = machine.map_err(|cause| trace.cause = Some(cause)).ok();
     Ok(Inspection { name, trace: Some(trace), machine, warnings })
-}
-
-fn by_manifests(directory: &Path, pool: &str, spec: SpecVersion) -> anyhow::Result<Inspection> {
-    let inputs = read_manifests(directory.to_owned(), false)?;
-    Ok(by_inputs(&inputs, directory, pool, spec))
 }
 
 fn by_inputs(inputs: &Inputs, directory: &Path, pool: &str, spec: SpecVersion) -> Inspection {
     let warnings = inputs.warnings.iter().map(ToString::to_string).collect();
     let name = format!("{} {pool} {spec}", directory.display());
-    let read = rendered(inputs, pool, spec).and_then(|body| read_config(&body));
-    match read {
+    match rendered(inputs, pool, spec).and_then(|body| read_config(&body)) {
         Ok(config) => {
-            Inspection { name, trace: None, machine: Some(machine(&config, None)), warnings }
+            let machine = Some(machine(&config, None));
+            Inspection { name, machine, warnings, ..Inspection::default() }
         }
         Err(cause) => Inspection { warnings, ..Inspection::refused(&name, cause) },
     }
@@ -303,11 +285,9 @@ fn by_inputs(inputs: &Inputs, directory: &Path, pool: &str, spec: SpecVersion) -
 fn saved(path: &Path) -> anyhow::Result<Inspection> {
     let name = path.display().to_string();
     let bytes = bounded::read(path).with_context(|| name.clone())?;
-    let got = |machine, warnings| Inspection {
-        name: name.clone(),
-        trace: None,
-        machine: Some(machine),
-        warnings,
+    let got = |machine, warnings| {
+        let (name, machine) = (name.clone(), Some(machine));
+        Inspection { name, machine, warnings, ..Inspection::default() }
     };
     let as_config = read_config(&bytes);
     if let Ok(config) = &as_config {

@@ -2,16 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use http::Uri;
 use ignition::SpecVersion;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
-use time::macros::format_description;
 
 use crate::commands::probe::Address;
-use crate::flags::spec;
+use crate::flags::{date_or_time, spec};
 
 /// Default URL of a server.
 const DEFAULT_URL: &str = "https://localhost:22623";
@@ -109,9 +107,10 @@ fn target(
     targets: &[String],
     pointer: Option<&Path>,
 ) -> anyhow::Result<(ConfigSource, Option<String>)> {
-    let place = |text: &str| match ConfigSource::read(text) {
-        Some(place) => Ok(place),
-        None => bail!("{text}: file or directory not found, and not https://HOST:PORT"),
+    let place = |text: &str| {
+        ConfigSource::read(text).with_context(|| {
+            format!("{text}: file or directory not found, and not https://HOST:PORT")
+        })
     };
     if let Some(file) = pointer {
         let file = file.to_owned();
@@ -138,12 +137,8 @@ fn target(
     }
 }
 
-/// Parses a date, or a date with a time, in UTC.
 fn time(text: &str) -> Result<OffsetDateTime, String> {
-    let date = format_description!("[year]-[month]-[day]");
-    OffsetDateTime::parse(text, &Rfc3339)
-        .ok()
-        .or_else(|| time::Date::parse(text, date).ok().map(|date| date.midnight().assume_utc()))
+    date_or_time(text)
         .ok_or_else(|| "expected a time such as 2020-01-01 or 2020-01-01T00:00:00Z".to_owned())
 }
 
