@@ -1,8 +1,12 @@
 //! Examples at the end of `--help` and of each manual page. A line that begins with `#` describes the next one.
 //! `tests/it/command_line.rs` parses each of them.
 
-pub(super) const ALL: &str = "\
-Examples:
+/// The end of a command's help.
+pub(super) fn titled(examples: &str) -> String {
+    format!("Examples:{examples}")
+}
+
+pub(super) const ALL: &str = "
   # Try it: the sample cluster, with certificates that the server makes
   machine-config-server serve ignition-fixtures
   # Can a machine boot from this file?
@@ -10,8 +14,7 @@ Examples:
   # The flags of a command
   machine-config-server serve --help";
 
-pub(super) const BOOTSTRAP: &str = "\
-Examples:
+pub(super) const BOOTSTRAP: &str = "
   # As the reference server is started on a bootstrap machine
   machine-config-server bootstrap --server-basedir /etc/mcs/bootstrap \\
     --bootstrap-kubeconfig /etc/kubernetes/kubeconfig \\
@@ -19,8 +22,7 @@ Examples:
   # With the CA of a registry, from a file below the base directory
   machine-config-server bootstrap --bootstrap-certs registry.example.com:5000=registry-ca.crt";
 
-pub(super) const START: &str = "\
-Examples:
+pub(super) const START: &str = "
   # In a pod, as its service account
   machine-config-server start --apiserver-url https://api-int.example.com:6443
   # Elsewhere, and also while the API server is unavailable
@@ -30,8 +32,7 @@ Examples:
   machine-config-server start --apiserver-url https://api-int.example.com:6443 \\
     --proxy-from 192.0.2.8 --tls-min-version VersionTLS13";
 
-pub(super) const SERVE: &str = "\
-Examples:
+pub(super) const SERVE: &str = "
   # Manifests of a cluster, for machines that reach this server by this name
   oc get mcp,mc,controllerconfig -o yaml > manifests/dump.yaml
   machine-config-server serve manifests --host mcs.example.com
@@ -39,22 +40,19 @@ Examples:
   machine-config-server serve manifests --state-dir /var/lib/machine-config-server \\
     --metrics-address 0.0.0.0:8797 --insecure-port 0";
 
-pub(super) const CONTROLLER: &str = "\
-Examples:
+pub(super) const CONTROLLER: &str = "
   # In a pod, as its service account, in a cluster without an Infrastructure object
   machine-config-server controller --host mcs.example.com
   # Elsewhere, with metrics on all addresses
   machine-config-server controller --kubeconfig FILE --metrics-address 0.0.0.0:8798";
 
-pub(super) const ISSUER: &str = "\
-Examples:
+pub(super) const ISSUER: &str = "
   # In a pod, as its service account
   machine-config-server issuer
   # Elsewhere, with the CAs of cluster issuers where cert-manager has them
   machine-config-server issuer --kubeconfig FILE --cluster-resource-namespace cert-manager";
 
-pub(super) const INSPECT: &str = "\
-Examples:
+pub(super) const INSPECT: &str = "
   # The config as a machine with this user data fetches it
   machine-config-server inspect --pointer certs/user-data/worker.ign --as 3.4
   # From a server, and from a directory without a server
@@ -66,8 +64,7 @@ Examples:
   # The effect of changed manifests on the machines of each pool
   machine-config-server inspect manifests --diff manifests.new";
 
-pub(super) const MACHINES: &str = "\
-Examples:
+pub(super) const MACHINES: &str = "
   # On the machine of a server
   machine-config-server machines
   # One machine, from another server
@@ -75,8 +72,7 @@ Examples:
   # For a script
   machine-config-server machines --json";
 
-pub(super) const MACHINES_ADD: &str = "\
-Examples:
+pub(super) const MACHINES_ADD: &str = "
   # For a directory that a server serves
   machine-config-server machines add rack-7 --pool worker --manifests manifests
   # With its own files, and a token that opens nothing from elsewhere
@@ -85,8 +81,7 @@ Examples:
   # In a cluster
   machine-config-server machines add rack-9 --pool worker --kubeconfig FILE";
 
-pub(super) const MACHINES_APPROVE: &str = "\
-Examples:
+pub(super) const MACHINES_APPROVE: &str = "
   # A machine with a name
   machine-config-server machines approve rack-7
   # The machine that waits at an address
@@ -94,15 +89,13 @@ Examples:
   # One that has not asked yet, for all servers of a cluster
   machine-config-server machines approve 192.0.2.17 --pool worker --kubeconfig FILE";
 
-pub(super) const MACHINES_REARM: &str = "\
-Examples:
+pub(super) const MACHINES_REARM: &str = "
   machine-config-server machines rearm rack-7
   machine-config-server machines rearm rack-7 --state-dir /var/lib/machine-config-server
   # In a cluster
   machine-config-server machines rearm rack-9 --kubeconfig FILE";
 
-pub(super) const RENDER: &str = "\
-Examples:
+pub(super) const RENDER: &str = "
   # The config that a server of this directory answers with
   machine-config-server render worker ignition-fixtures --spec 3.4 > worker.ign
   # The pointer config with which a machine fetches it
@@ -111,15 +104,13 @@ Examples:
   machine-config-server render worker --kubeconfig FILE \\
     --apiserver-url https://api-int.example.com:6443 --bootstrap-token-dir token";
 
-pub(super) const VALIDATE: &str = "\
-Examples:
+pub(super) const VALIDATE: &str = "
   # In the CI of a repository with the manifests
   machine-config-server validate manifests --strict
   # For a script
   machine-config-server validate manifests --json";
 
-pub(super) const NODE_CA: &str = "\
-Examples:
+pub(super) const NODE_CA: &str = "
   # For CRI-O, podman and docker, in a pod
   machine-config-server node-ca
   # For containerd, with metrics on all addresses
@@ -127,53 +118,45 @@ Examples:
   # A separate directory, to see what it does
   machine-config-server node-ca --kubeconfig FILE --dir certs.d";
 
-pub(super) const TOKENS: &str = "\
-Examples:
+pub(super) const TOKENS: &str = "
   # The tokens of a state directory, and of a cluster
   machine-config-server tokens list
   machine-config-server tokens list --kubeconfig FILE
   # For machines whose pointer configs are kept elsewhere
   machine-config-server tokens add rack-7 --pool worker --until 30d";
 
-pub(super) const TOKENS_ADD: &str = "\
-Examples:
+pub(super) const TOKENS_ADD: &str = "
   machine-config-server tokens add rack-7 --pool worker --until 2027-01-31
   # For two pools, in a cluster
   machine-config-server tokens add pxe --pool worker,infra --until never --kubeconfig FILE";
 
-pub(super) const TOKENS_LIST: &str = "\
-Examples:
+pub(super) const TOKENS_LIST: &str = "
   machine-config-server tokens list --state-dir /var/lib/machine-config-server
   machine-config-server tokens list --kubeconfig FILE";
 
-pub(super) const TOKENS_REVOKE: &str = "\
-Examples:
+pub(super) const TOKENS_REVOKE: &str = "
   # By name, and by id
   machine-config-server tokens revoke rack-7
   machine-config-server tokens revoke 24e1b78bdcd4 --kubeconfig FILE";
 
-pub(super) const TOKENS_ROTATE: &str = "\
-Examples:
+pub(super) const TOKENS_ROTATE: &str = "
   # The tokens of all pointer configs
   machine-config-server tokens rotate
   # Of one pool, in a cluster
   machine-config-server tokens rotate --pool worker --kubeconfig FILE";
 
-pub(super) const CERTS: &str = "\
-Examples:
+pub(super) const CERTS: &str = "
   # The certificates of `serve`, and of the controller in a cluster
   machine-config-server certs show
   machine-config-server certs show --kubeconfig FILE
   # Is everything OK? Exits with 1 if not
   machine-config-server certs check --state-dir /var/lib/machine-config-server";
 
-pub(super) const CERTS_SHOW: &str = "\
-Examples:
+pub(super) const CERTS_SHOW: &str = "
   machine-config-server certs show --state-dir /var/lib/machine-config-server
   machine-config-server certs show --kubeconfig FILE";
 
-pub(super) const CERTS_CHECK: &str = "\
-Examples:
+pub(super) const CERTS_CHECK: &str = "
   # Everything that needs an administrator
   machine-config-server certs check
   # User data, checked against the state directory
@@ -183,8 +166,7 @@ Examples:
   # User data of a cluster, checked against its certificates
   machine-config-server certs check --pointer worker.ign --kubeconfig FILE";
 
-pub(super) const CERTS_ROTATE: &str = "\
-Examples:
+pub(super) const CERTS_ROTATE: &str = "
   # A new serving certificate
   machine-config-server certs rotate
   # A new CA first, in a cluster
@@ -192,8 +174,7 @@ Examples:
   # Another kind of key
   machine-config-server certs rotate --key-algorithm rsa4096";
 
-pub(super) const CERTS_DISTRUST: &str = "\
-Examples:
+pub(super) const CERTS_DISTRUST: &str = "
   # Which machines could not boot any more? Nothing is changed
   machine-config-server certs distrust machine-config-server-ca@1795287382-823b
   # Do it
@@ -201,13 +182,11 @@ Examples:
   # A CA by its certificate, in a cluster
   machine-config-server certs distrust leaked.crt --kubeconfig FILE";
 
-pub(super) const CMP: &str = "\
-Examples:
+pub(super) const CMP: &str = "
   # The flags of enrolling
   machine-config-server cmp enroll --help";
 
-pub(super) const CMP_ENROLL: &str = "\
-Examples:
+pub(super) const CMP_ENROLL: &str = "
   # A first certificate, with a password from the CA
   machine-config-server cmp enroll --url https://ca.example.com/pkix --ca-name servers \\
     --cacert https-ca.crt --secret-file password --sender-kid 4711 \\
@@ -220,13 +199,11 @@ Examples:
   machine-config-server cmp enroll --url https://ca.example.com/pkix --cacert https-ca.crt \\
     --renew tls.crt --key tls.key --trusted ca.crt --key-out new.key --out new.crt";
 
-pub(super) const COMPLETIONS: &str = "\
-Examples:
+pub(super) const COMPLETIONS: &str = "
   # For this shell
   source <(machine-config-server completions bash)
   # For all users
   machine-config-server completions fish > /etc/fish/completions/machine-config-server.fish";
 
-pub(super) const VERSION: &str = "\
-Examples:
+pub(super) const VERSION: &str = "
   machine-config-server version";

@@ -1,32 +1,23 @@
 //! The command line: commands and exit codes. Their flags are the settings of [`crate::commands`].
 
-mod certs;
-mod cmp;
-mod completions;
 mod examples;
 mod flags;
-mod machines;
-mod tokens;
 mod usage;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
+use examples::titled;
 use flags::KlogFlags;
-use model::escape::escaped;
 use time::OffsetDateTime;
 
-use crate::commands;
-use crate::commands::bootstrap::{self, BootstrapSettings};
-use crate::commands::inspect::{self, InspectSettings};
-use crate::commands::node_ca::{self, NodeCaSettings};
-use crate::commands::render::{self, RenderSettings};
-use crate::commands::serve::{self, ServeSettings};
-use crate::commands::start::{self, StartSettings};
-use crate::commands::validate::{self, ValidateSettings};
-use crate::commands::{controller, issuer};
+use crate::commands::{
+    self, approve, bootstrap, certs, cmp, controller, inspect, issuer, machines, named_machines,
+    node_ca, render, serve, start, tokens, validate,
+};
 use crate::telemetry;
 
 pub use usage::one_line;
@@ -34,7 +25,7 @@ pub use usage::one_line;
 /// Serves Ignition configs to machines that boot for the first time.
 #[derive(Debug, Parser)]
 #[command(name = "machine-config-server", version = commands::VERSION, max_term_width = 100,
-    after_help = examples::ALL)]
+    after_help = titled(examples::ALL))]
 struct Cli {
     #[command(flatten)]
     klog: KlogFlags,
@@ -45,57 +36,126 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the first control-plane machines from a directory, before the cluster exists.
-    #[command(after_help = examples::BOOTSTRAP)]
-    Bootstrap(BootstrapSettings),
+    #[command(after_help = titled(examples::BOOTSTRAP))]
+    Bootstrap(bootstrap::BootstrapSettings),
     /// Serve all pools of a running cluster.
-    #[command(after_help = examples::START)]
-    Start(StartSettings),
+    #[command(after_help = titled(examples::START))]
+    Start(start::StartSettings),
     /// Serve all pools of a directory of manifests, and manage the certificates.
-    #[command(after_help = examples::SERVE)]
-    Serve(ServeSettings),
+    #[command(after_help = titled(examples::SERVE))]
+    Serve(serve::ServeSettings),
     /// Manage the certificates and the user data of a cluster.
-    #[command(after_help = examples::CONTROLLER)]
+    #[command(after_help = titled(examples::CONTROLLER))]
     Controller(controller::Settings),
     /// Sign certificates for other services, through cert-manager.
-    #[command(after_help = examples::ISSUER)]
+    #[command(after_help = titled(examples::ISSUER))]
     Issuer(issuer::Settings),
     /// Show, check or replace the certificates of a state directory or a cluster.
-    #[command(subcommand, after_help = examples::CERTS)]
-    Certs(certs::Command),
+    #[command(subcommand, after_help = titled(examples::CERTS))]
+    Certs(Certs),
     /// Add, list, revoke or replace the tokens with which machines fetch configs.
-    #[command(subcommand, after_help = examples::TOKENS)]
-    Tokens(tokens::Command),
+    #[command(subcommand, after_help = titled(examples::TOKENS))]
+    Tokens(Tokens),
     /// Get certificates from an organisation's CA with CMPv2.
-    #[command(subcommand, after_help = examples::CMP)]
-    Cmp(cmp::Command),
+    #[command(subcommand, after_help = titled(examples::CMP))]
+    Cmp(Cmp),
     /// Show what a machine gets, fetched as Ignition does, and why it does not boot.
     ///
     /// Exit codes: 0 the machine boots, or two configs are the same; 1 it does not boot, or they differ; 2
     /// there is nothing to inspect.
-    #[command(after_help = examples::INSPECT)]
-    Inspect(InspectSettings),
+    #[command(after_help = titled(examples::INSPECT))]
+    Inspect(inspect::InspectSettings),
     /// Show which machines asked a running server for a config, and why one does not boot; give machines names.
     ///
     /// Exits with 1 if a machine is stuck.
-    #[command(after_help = examples::MACHINES)]
-    Machines(machines::Args),
+    #[command(after_help = titled(examples::MACHINES))]
+    Machines(MachinesArgs),
     /// Print the config of a pool's machines, or their pointer config, without a server.
-    #[command(after_help = examples::RENDER)]
-    Render(RenderSettings),
+    #[command(after_help = titled(examples::RENDER))]
+    Render(render::RenderSettings),
     /// Check a directory of manifests before it is served.
     ///
     /// Exits with 1 if a pool would get no config, or a file cannot be used.
-    #[command(after_help = examples::VALIDATE)]
-    Validate(ValidateSettings),
+    #[command(after_help = titled(examples::VALIDATE))]
+    Validate(validate::ValidateSettings),
     /// Keep a node's registry CAs equal to the cluster's.
-    #[command(after_help = examples::NODE_CA)]
-    NodeCa(NodeCaSettings),
+    #[command(after_help = titled(examples::NODE_CA))]
+    NodeCa(node_ca::NodeCaSettings),
     /// Print the completions of this command line for a shell.
-    #[command(after_help = examples::COMPLETIONS)]
-    Completions(completions::Args),
+    #[command(after_help = titled(examples::COMPLETIONS))]
+    Completions {
+        /// Shell to print the completions for
+        shell: Shell,
+    },
     /// Print name, version and commit.
-    #[command(after_help = examples::VERSION)]
+    #[command(after_help = titled(examples::VERSION))]
     Version,
+}
+
+#[derive(Debug, Subcommand)]
+enum Certs {
+    /// Print the certificates and pointer configs.
+    #[command(after_help = titled(examples::CERTS_SHOW))]
+    Show(certs::ShowSettings),
+    /// Check whether an administrator must act; exit with 1 if so. With --pointer, check whether a machine
+    /// can boot from this file.
+    #[command(after_help = titled(examples::CERTS_CHECK))]
+    Check(certs::CheckSettings),
+    /// Issue a new serving certificate, with --ca from a new signing CA. Machines with older pointer configs
+    /// continue to boot.
+    #[command(after_help = titled(examples::CERTS_ROTATE))]
+    Rotate(certs::RotateSettings),
+    /// Distrust CAs permanently, for example after a key has leaked. They are removed from the trust bundle,
+    /// the pointer configs and the served chain, and their keys are deleted. Prints first which machines
+    /// could not boot any more, and changes nothing without --yes.
+    #[command(after_help = titled(examples::CERTS_DISTRUST))]
+    Distrust(certs::DistrustSettings),
+}
+
+#[derive(Debug, Subcommand)]
+enum Tokens {
+    /// Make a token for machines whose pointer configs are kept elsewhere, and print it once
+    #[command(after_help = titled(examples::TOKENS_ADD))]
+    Add(tokens::AddSettings),
+    /// Print all tokens, and which pointer configs have none
+    #[command(after_help = titled(examples::TOKENS_LIST))]
+    List(commands::state_location::StateLocationFlags),
+    /// Revoke a token
+    #[command(after_help = titled(examples::TOKENS_REVOKE))]
+    Revoke(tokens::RevokeSettings),
+    /// Make new tokens for pointer configs; the earlier ones are accepted for a limited time
+    #[command(after_help = titled(examples::TOKENS_ROTATE))]
+    Rotate(tokens::RotateSettings),
+}
+
+#[derive(Debug, Subcommand)]
+enum Cmp {
+    /// Get a certificate: a first one for a new key (--subject), one for an existing request (--csr), or a
+    /// renewal (--renew).
+    #[command(after_help = titled(examples::CMP_ENROLL))]
+    Enroll(Box<cmp::EnrollSettings>),
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+struct MachinesArgs {
+    #[command(subcommand)]
+    command: Option<Machines>,
+    #[command(flatten)]
+    shown: machines::MachinesSettings,
+}
+
+#[derive(Debug, Subcommand)]
+enum Machines {
+    /// Give a machine a name, and a separate token and pointer config
+    #[command(after_help = titled(examples::MACHINES_ADD))]
+    Add(named_machines::AddSettings),
+    /// Let a machine that waits for approval have its config
+    #[command(after_help = titled(examples::MACHINES_APPROVE))]
+    Approve(approve::ApproveSettings),
+    /// Let a machine's token open its config again, for another first boot
+    #[command(after_help = titled(examples::MACHINES_REARM))]
+    Rearm(named_machines::RearmSettings),
 }
 
 /// The command line, for manual pages, completions and tests.
@@ -103,6 +163,9 @@ enum Command {
 pub fn command() -> clap::Command {
     Cli::command()
 }
+
+/// Exit code of `inspect` if there is nothing to inspect.
+const NOTHING_TO_INSPECT: u8 = 2;
 
 /// Runs the command line `args`, the program's name first. Errors are one line on standard error.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -114,59 +177,58 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
-        Err(error) => {
-            let code = fail(&one_line(&error));
-            return if is_inspect(&args) { ExitCode::from(NOTHING_TO_INSPECT) } else { code };
-        }
+        Err(error) => return fail(&one_line(&error), is_inspect(&args)),
     };
     commands::keep_memory_private();
-    let result = match cli.command {
-        None => {
-            let _ = Cli::command().print_help();
-            return ExitCode::SUCCESS;
-        }
-        Some(Command::Version) => {
-            commands::print_line(&commands::version());
-            return ExitCode::SUCCESS;
-        }
-        Some(Command::Inspect(settings)) => {
-            let shown = inspect::run(&settings, OffsetDateTime::now_utc());
-            return shown.unwrap_or_else(|error| {
-                fail(&format!("{error:#}"));
-                ExitCode::from(NOTHING_TO_INSPECT)
-            });
-        }
-        Some(Command::Validate(settings)) => {
-            return match validate::run(settings) {
-                Ok(true) => ExitCode::SUCCESS,
-                Ok(false) => ExitCode::FAILURE,
-                Err(error) => fail(&format!("{error:#}")),
-            };
-        }
-        Some(Command::Machines(settings)) => machines::run(&settings),
-        Some(Command::Render(settings)) => render::run(&settings),
-        Some(Command::Completions(args)) => {
-            completions::run(&args, Cli::command());
-            return ExitCode::SUCCESS;
-        }
-        Some(Command::Certs(command)) => certs::run(&command),
-        Some(Command::Cmp(command)) => cmp::run(&command),
-        Some(Command::Tokens(command)) => tokens::run(&command),
-        Some(Command::Controller(settings)) => with_logs(&cli.klog, || controller::run(settings)),
-        Some(Command::Issuer(settings)) => with_logs(&cli.klog, || issuer::run(settings)),
-        Some(Command::Bootstrap(settings)) => with_logs(&cli.klog, || bootstrap::run(settings)),
-        Some(Command::Start(settings)) => with_logs(&cli.klog, || start::run(settings)),
-        Some(Command::Serve(settings)) => with_logs(&cli.klog, || serve::run(settings)),
-        Some(Command::NodeCa(settings)) => with_logs(&cli.klog, || node_ca::run(settings)),
+    let Some(command) = cli.command else {
+        let _ = Cli::command().print_help();
+        return ExitCode::SUCCESS;
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("{error:#}")),
-    }
+    let is_inspect = matches!(command, Command::Inspect(_));
+    let result = run(command, &cli.klog);
+    result.unwrap_or_else(|error| fail(&format!("{error:#}"), is_inspect))
 }
 
-/// Exit code of `inspect` if there is nothing to inspect.
-const NOTHING_TO_INSPECT: u8 = 2;
+fn run(command: Command, klog: &KlogFlags) -> anyhow::Result<ExitCode> {
+    use Command::{Bootstrap, Controller, Issuer, NodeCa, Serve, Start};
+    let now = OffsetDateTime::now_utc();
+    // Dropped at the end, which writes the last lines.
+    let _logs = match command {
+        Bootstrap(_) | Start(_) | Serve(_) | Controller(_) | Issuer(_) | NodeCa(_) => {
+            Some(telemetry::init_logs(klog.v)?)
+        }
+        _ => None,
+    };
+    match command {
+        Bootstrap(settings) => bootstrap::run(settings)?,
+        Start(settings) => start::run(settings)?,
+        Serve(settings) => serve::run(settings)?,
+        Controller(settings) => controller::run(settings)?,
+        Issuer(settings) => issuer::run(settings)?,
+        NodeCa(settings) => node_ca::run(settings)?,
+        Command::Certs(Certs::Show(settings)) => certs::show(&settings, now)?,
+        Command::Certs(Certs::Check(settings)) => certs::check(&settings, now)?,
+        Command::Certs(Certs::Rotate(settings)) => certs::rotate(&settings, now)?,
+        Command::Certs(Certs::Distrust(settings)) => certs::distrust(&settings, now)?,
+        Command::Tokens(Tokens::Add(settings)) => tokens::add(&settings, now)?,
+        Command::Tokens(Tokens::List(place)) => tokens::list(&place, now)?,
+        Command::Tokens(Tokens::Revoke(settings)) => tokens::revoke(&settings, now)?,
+        Command::Tokens(Tokens::Rotate(settings)) => tokens::rotate(&settings, now)?,
+        Command::Cmp(Cmp::Enroll(settings)) => cmp::enroll(&settings)?,
+        Command::Machines(MachinesArgs { command, shown }) => match command {
+            None => machines::run(&shown)?,
+            Some(Machines::Add(settings)) => named_machines::add(&settings, now)?,
+            Some(Machines::Approve(settings)) => approve::run(&settings, now)?,
+            Some(Machines::Rearm(settings)) => named_machines::rearm(&settings, now)?,
+        },
+        Command::Render(settings) => render::run(&settings)?,
+        Command::Inspect(settings) => return inspect::run(&settings, now),
+        Command::Validate(settings) => return validate::run(settings),
+        Command::Completions { shell } => print_completions(shell),
+        Command::Version => commands::print_line(&commands::version()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Returns true if an invalid command line is one of `inspect`.
 fn is_inspect(args: &[OsString]) -> bool {
@@ -174,16 +236,15 @@ fn is_inspect(args: &[OsString]) -> bool {
     matches.is_ok_and(|matches| matches.subcommand_name() == Some("inspect"))
 }
 
-/// Runs a command with logs, and writes the last lines after it.
-fn with_logs(
-    flags: &KlogFlags,
-    command: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let _logs = telemetry::init_logs(flags.v)?;
-    command()
+fn print_completions(shell: Shell) {
+    let (mut program, mut script) = (Cli::command(), Vec::new());
+    let name = program.get_name().to_owned();
+    clap_complete::generate(shell, &mut program, name, &mut script);
+    // A closed pipe is ignored.
+    let _ = std::io::stdout().write_all(&script);
 }
 
-fn fail(message: &str) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(message));
-    ExitCode::FAILURE
+fn fail(message: &str, is_inspect: bool) -> ExitCode {
+    commands::print_stderr(message);
+    if is_inspect { ExitCode::from(NOTHING_TO_INSPECT) } else { ExitCode::FAILURE }
 }

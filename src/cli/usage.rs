@@ -37,7 +37,10 @@ pub fn one_line(error: &clap::Error) -> String {
                 format!("{argument} cannot be used with {other}")
             }
         }
-        _ => first_line(&error.to_string()),
+        _ => {
+            let text = error.to_string();
+            text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+        }
     };
     format!("{message}; see --help")
 }
@@ -52,8 +55,4 @@ fn text(value: &ContextValue) -> String {
         ContextValue::Strings(texts) => texts.join(", "),
         other => other.to_string(),
     }
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }

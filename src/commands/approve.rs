@@ -4,18 +4,18 @@ use std::net::IpAddr;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use model::access::MachineToken;
 use model::access::approval::Subject;
 use model::overview::WaitingMachine;
 use serde::Deserialize;
 use time::OffsetDateTime;
 
 use super::machines::ask;
-use super::named_machines::{StateFlags, name};
+use super::named_machines::name;
 use super::print_line;
+use super::state_location::StateFlags;
+use crate::controllers::NAMESPACE;
 use crate::flags::host_and_port;
 
-/// Settings of the command.
 #[derive(Debug, Args)]
 pub(crate) struct ApproveSettings {
     /// Name of the machine, or the address that it waits at
@@ -46,19 +46,18 @@ fn name_or_address(text: &str) -> Result<String, String> {
 /// Approves a machine for one window.
 pub(crate) fn run(settings: &ApproveSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let subject = subject(settings)?;
-    if let Some(cluster) = settings.state.cluster()? {
-        cluster.approve(&subject, now)?;
+    if let Some(cluster) = settings.state.cluster(NAMESPACE)? {
+        cluster.approve_machine(&subject, now)?;
     } else {
-        let state = settings.state.open()?;
-        let is_known = match &subject {
-            Subject::Named(name) => state
-                .machine_token(name)?
-                .is_some_and(|MachineToken { revoked, .. }| revoked.is_none()),
-            Subject::At { pool, .. } => state.pools()?.contains(&**pool),
-        };
+        let state = settings.state.directory()?;
         match &subject {
-            Subject::Named(name) => ensure!(is_known, "machine {name} not found"),
-            Subject::At { pool, .. } => ensure!(is_known, "pool {pool} not found"),
+            Subject::Named(name) => {
+                let known = state.machine_token(name)?.filter(|token| token.revoked.is_none());
+                ensure!(known.is_some(), "machine {name} not found");
+            }
+            Subject::At { pool, .. } => {
+                ensure!(state.pools()?.contains(&**pool), "pool {pool} not found");
+            }
         }
         state.approve(&subject, now)?;
     }

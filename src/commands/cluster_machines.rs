@@ -1,20 +1,19 @@
 //! Machines with names in a cluster, for commands: their objects, from which the controller makes all else.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
 use model::access::approval::{APPROVED_PREFIX, Subject, annotation_of, parse_yes};
 use model::objects::{APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, REARM_ANNOTATION};
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use super::certificate_texts::date;
+use super::cluster_store::ClusterStore;
 use crate::controllers::NAMESPACE;
 use crate::kubernetes::ObjectKind;
 use crate::kubernetes::client::{self, reason};
@@ -27,22 +26,9 @@ const LONGEST: Duration = Duration::from_secs(30);
 const REMOVED_AFTER: time::Duration = time::Duration::days(1);
 const KIND: &str = ObjectKind::FIRST_BOOT_MACHINE.name;
 
-/// A client of the cluster, with a runtime for its answers.
-pub(super) struct ClusterMachines {
-    runtime: Runtime,
-    client: Client,
-}
-
-impl ClusterMachines {
-    /// Connects by a kubeconfig, or by the pod's service account.
-    pub(super) fn connect(kubeconfig: Option<PathBuf>) -> Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let client = runtime.block_on(client::connect(kubeconfig))?;
-        Ok(Self { runtime, client })
-    }
-
+impl ClusterStore {
     /// Creates a machine's object, and waits for its pointer config, which it returns.
-    pub(super) fn add(&self, name: &str, spec: &Value) -> Result<Vec<u8>> {
+    pub(super) fn add_machine(&self, name: &str, spec: &Value) -> Result<Vec<u8>> {
         self.runtime.block_on(async {
             self.create(name, spec).await?;
             let ready = timeout(LONGEST, self.until_ready(name)).await;
@@ -58,7 +44,7 @@ impl ClusterMachines {
     }
 
     /// Has the controller arm a machine's token again.
-    pub(super) fn rearm(&self, name: &str, value: &str) -> Result<()> {
+    pub(super) fn rearm_machine(&self, name: &str, value: &str) -> Result<()> {
         let change = json!({"metadata": {"annotations": {REARM_ANNOTATION: value}}});
         let params = PatchParams::default();
         self.runtime.block_on(async {
@@ -74,7 +60,7 @@ impl ClusterMachines {
     }
 
     /// Annotates the object that approves a machine, for all servers of the cluster.
-    pub(super) fn approve(&self, subject: &Subject, now: OffsetDateTime) -> Result<()> {
+    pub(super) fn approve_machine(&self, subject: &Subject, now: OffsetDateTime) -> Result<()> {
         let (api, kind, name) = match subject {
             Subject::Named(name) => (self.machines(), KIND, name),
             Subject::At { pool, .. } => {

@@ -23,8 +23,8 @@ use crate::kubernetes::{Applied, ObjectName, client};
 
 /// A client of the cluster, with a runtime for its answers.
 pub(super) struct ClusterStore {
-    runtime: Runtime,
-    client: Client,
+    pub(super) runtime: Runtime,
+    pub(super) client: Client,
     user_data_namespace: String,
 }
 

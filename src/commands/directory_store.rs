@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use model::access::Records;
 use model::access::machine::{ClockReading, Window};
 use model::pointer_config::{LeftAlone, PointerConfig};
@@ -14,21 +14,24 @@ use time::OffsetDateTime;
 use super::certificate_texts::{located, warn_locked_out};
 use super::distrust::DistrustPreview;
 use super::exposure::{self, ConfigFindings};
-use super::named_machines::open_state;
-use super::print_line;
 use super::rendering::read_manifests;
 use super::state_store::{ChangeTokens, ObservedState, StateStore};
+use super::{print_line, print_stderr};
 use crate::store::state_directory::{Reconciled, StateDirectory};
 use crate::store::state_error::Unreadable;
 
-pub(super) struct DirectoryStore(StateDirectory);
+/// Opens an existing state directory.
+pub(super) fn open_state(path: &Path) -> Result<StateDirectory> {
+    ensure!(path.is_dir(), "--state-dir {}: directory not found", path.display());
+    let report_wait = |path: &Path| {
+        print_stderr(&format!("waiting for another process that changes {}", path.display()));
+    };
+    Ok(StateDirectory::open(path, report_wait)?)
+}
+
+pub(super) struct DirectoryStore(pub(super) StateDirectory);
 
 impl DirectoryStore {
-    /// Opens an existing directory: a typo must not create a new one.
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        Ok(Self(open_state(path)?))
-    }
-
     /// Names of the present serving certificate, for its replacement.
     fn present_hosts(&self) -> Result<Vec<Host>> {
         let leaf = self.0.observe(&[], &RotationRequest::default())?.served();

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::net::lookup_host;
 
-use super::{print_line, terminal};
+use super::{print_json, print_line, terminal};
 use crate::flags::host_and_port;
 use crate::serving::peers::get;
 
@@ -118,7 +118,7 @@ pub(crate) fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
         }
     }
     if settings.json {
-        print_line(&serde_json::to_string(&machines)?);
+        print_json(machines)?;
     } else if machines.is_empty() {
         print_line("no machine has requested a config yet");
     } else {

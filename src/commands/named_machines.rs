@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use data_encoding::HEXLOWER;
-use model::access::{MachineToken, Network};
+use model::access::Network;
+use model::escape::escaped;
 use model::objects::{FIRST_BOOT_MACHINE_VERSION, MAX_NAME_BYTES, Overlay, is_object_name};
 use model::pointer_config::PointerConfig;
 use pki::Host;
@@ -14,8 +15,10 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 use time::OffsetDateTime;
 
-use super::cluster_machines::{ClusterMachines, secret_name};
-use super::{print_line, print_stderr};
+use super::cluster_machines::secret_name;
+use super::cluster_store::ClusterStore;
+use super::print_line;
+use super::state_location::StateFlags;
 use crate::controllers::NAMESPACE;
 use crate::files::owners::Reader;
 use crate::files::replace::{self, PUBLIC};
@@ -37,12 +40,8 @@ pub(crate) struct AddSettings {
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
     /// Directory of the manifests that `serve` reads
-    #[arg(
-        long,
-        value_name = "DIR",
-        required_unless_present_any = ["kubeconfig", "in_cluster"],
-        conflicts_with_all = ["kubeconfig", "in_cluster"]
-    )]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["kubeconfig", "in_cluster"],
+        conflicts_with_all = ["kubeconfig", "in_cluster"])]
     manifests: Option<PathBuf>,
     #[command(flatten)]
     state: StateFlags,
@@ -55,44 +54,6 @@ pub(crate) struct RearmSettings {
     name: String,
     #[command(flatten)]
     state: StateFlags,
-}
-
-/// The state directory of `serve`, or a cluster.
-#[derive(Debug, Args)]
-pub(super) struct StateFlags {
-    /// Where `serve` keeps its certificates and pointer configs
-    #[arg(long, value_name = "DIR", default_value = "certs")]
-    pub(super) state_dir: PathBuf,
-    /// Use the cluster's objects instead, with this kubeconfig
-    #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
-    pub(super) kubeconfig: Option<PathBuf>,
-    /// Use the cluster's objects instead, with the pod's service account
-    #[arg(long, conflicts_with_all = ["state_dir", "kubeconfig"])]
-    pub(super) in_cluster: bool,
-}
-
-impl StateFlags {
-    /// Connects to the cluster, if the flags name one.
-    pub(super) fn cluster(&self) -> anyhow::Result<Option<ClusterMachines>> {
-        match (&self.kubeconfig, self.in_cluster) {
-            (None, false) => Ok(None),
-            (kubeconfig, _) => ClusterMachines::connect(kubeconfig.clone()).map(Some),
-        }
-    }
-
-    /// Opens an existing directory: a typo must not create a new one.
-    pub(super) fn open(&self) -> anyhow::Result<StateDirectory> {
-        open_state(&self.state_dir)
-    }
-}
-
-/// Opens an existing state directory.
-pub(super) fn open_state(path: &Path) -> anyhow::Result<StateDirectory> {
-    ensure!(path.is_dir(), "--state-dir {}: directory not found", path.display());
-    let report_wait = |path: &Path| {
-        print_stderr(&format!("waiting for another process that changes {}", path.display()));
-    };
-    Ok(StateDirectory::open(path, report_wait)?)
 }
 
 pub(super) fn name(text: &str) -> Result<String, String> {
@@ -110,7 +71,7 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pool, addresses, overlay, manifests, state } = settings;
     let overlay = overlay.as_deref().map(read_overlay).transpose()?;
-    if let Some(cluster) = state.cluster()? {
+    if let Some(cluster) = state.cluster(NAMESPACE)? {
         return add_to(&cluster, name, &spec(pool, addresses, overlay));
     }
     // clap requires it without a cluster.
@@ -118,7 +79,7 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
     ensure!(manifests.is_dir(), "--manifests {}: directory not found", manifests.display());
     let manifest = manifests.join(format!("machine-{name}.yaml"));
     ensure!(!manifest.exists(), "{}: the machine exists already", manifest.display());
-    let state = state.open()?;
+    let state = state.directory()?;
     let place = place(&state, pool)?;
     let wanted = WantedMachine { name, pool, rearm: None };
     state.keep_machine(wanted, None, (&place.0, place.1), now)?;
@@ -135,8 +96,8 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
 }
 
 /// Makes a machine's object in a cluster, and prints how to boot by it.
-fn add_to(cluster: &ClusterMachines, name: &str, spec: &Value) -> anyhow::Result<()> {
-    let text = cluster.add(name, spec)?;
+fn add_to(cluster: &ClusterStore, name: &str, spec: &Value) -> anyhow::Result<()> {
+    let text = cluster.add_machine(name, spec)?;
     let (secret, file) = (secret_name(name), format!("{name}.ign"));
     print_line(&format!("created FirstBootMachine {NAMESPACE}/{name}"));
     print_line(&format!("its pointer config, with its token: Secret {NAMESPACE}/{secret}"));
@@ -164,9 +125,8 @@ fn spec(pool: &str, addresses: &[Network], overlay: Option<Value>) -> Value {
 
 /// The text of a machine's manifest. Its values are in quotes, because `1` is a name too.
 fn manifest_of(name: &str, pool: &str, addresses: &[Network]) -> String {
-    let addresses: Vec<_> =
-        addresses.iter().map(|address| format!("  - \"{address}\"\n")).collect();
     let head = if addresses.is_empty() { "" } else { "  addresses:\n" };
+    let addresses: Vec<_> = addresses.iter().map(|it| format!("  - \"{it}\"\n")).collect();
     let addresses = addresses.concat();
     format!(
         "apiVersion: {FIRST_BOOT_MACHINE_VERSION}\nkind: FirstBootMachine\nmetadata:\n  \
@@ -202,47 +162,36 @@ fn place(state: &StateDirectory, pool: &str) -> anyhow::Result<(Host, u16)> {
 
 /// Prints how installers take the pointer config in `file`.
 fn print_ways(file: &str, text: &[u8], name: &str) {
-    let hash = HEXLOWER.encode(&Sha512::digest(text));
-    for line in [
-        "Install it from a system that has the file:".to_owned(),
-        format!("  coreos-installer install /dev/sda --ignition-file {file}"),
-        "Or from a system that fetches it from your web server:".to_owned(),
-        format!(
-            "  coreos-installer install /dev/sda --ignition-url https://WEB-SERVER/{name}.ign \\"
-        ),
-        format!("    --ignition-hash sha512-{hash}"),
-        "As kernel arguments in an iPXE script, for an installation and for a live boot:"
-            .to_owned(),
-        format!(
-            "  coreos.inst.install_dev=/dev/sda coreos.inst.ignition_url=https://WEB-SERVER/{name}.ign"
-        ),
-        format!(
-            "  ignition.firstboot ignition.platform.id=metal ignition.config.url=https://WEB-SERVER/{name}.ign"
-        ),
-    ] {
-        print_line(&line);
-    }
+    let (file, hash) = (escaped(file), HEXLOWER.encode(&Sha512::digest(text)));
+    let url = format!("https://WEB-SERVER/{name}.ign");
+    let text = format!(
+        "Install it from a system that has the file:
+  coreos-installer install /dev/sda --ignition-file {file}
+Or from a system that fetches it from your web server:
+  coreos-installer install /dev/sda --ignition-url {url} \\
+    --ignition-hash sha512-{hash}
+As kernel arguments in an iPXE script, for an installation and for a live boot:
+  coreos.inst.install_dev=/dev/sda coreos.inst.ignition_url={url}
+  ignition.firstboot ignition.platform.id=metal ignition.config.url={url}"
+    );
+    text.lines().for_each(print_line);
 }
 
 /// Has the server arm a machine's token again.
 pub(crate) fn rearm(settings: &RearmSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RearmSettings { name, state } = settings;
     let value = now.unix_timestamp_nanos().to_string();
-    if let Some(cluster) = state.cluster()? {
-        cluster.rearm(name, &value)?;
+    if let Some(cluster) = state.cluster(NAMESPACE)? {
+        cluster.rearm_machine(name, &value)?;
         print_line(&format!("{name}: the controller arms the token within seconds"));
         return Ok(());
     }
-    let state = state.open()?;
-    match state.machine_token(name)? {
-        None => bail!("machine {name} not found"),
-        Some(MachineToken { revoked: Some(_), .. }) => {
-            bail!(
-                "machine {name}: its FirstBootMachine was removed; `machines add` makes it again, with another token"
-            )
-        }
-        Some(_) => {}
-    }
+    let state = state.directory()?;
+    let token = state.machine_token(name)?.with_context(|| format!("machine {name} not found"))?;
+    ensure!(
+        token.revoked.is_none(),
+        "machine {name}: its FirstBootMachine was removed; `machines add` makes it again, with another token"
+    );
     state.request_arming(name, &value)?;
     print_line(&format!("{name}: a running server arms the token within seconds"));
     Ok(())

@@ -18,12 +18,13 @@ use time::OffsetDateTime;
 
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
-use super::state_location::StateLocation;
+use super::state_location::StateLocationFlags;
 use super::{print_stderr, terminal};
 use crate::flags::{spec, url};
 use crate::source::cluster;
 
 #[derive(Debug, Args)]
+#[command(mut_arg("state_dir", |arg| arg.requires("pointer")))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct RenderSettings {
     /// The pool
@@ -50,18 +51,8 @@ pub(crate) struct RenderSettings {
     /// Server that the pointer config sends machines to; by default the one in the stored pointer config
     #[arg(long, value_name = "HOST:PORT", requires = "pointer")]
     server: Option<Address>,
-    /// Directory in which `serve` keeps the CAs that a pointer config trusts
-    #[arg(long, value_name = "DIR", default_value = "certs", requires = "pointer")]
-    state_dir: PathBuf,
-    /// Read the inputs from a cluster, with this kubeconfig
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Read the inputs from the cluster, with the pod's service account
-    #[arg(long, conflicts_with = "kubeconfig")]
-    in_cluster: bool,
-    /// Namespace of the cluster's Secrets with user data
-    #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
-    user_data_namespace: String,
+    #[command(flatten)]
+    place: StateLocationFlags,
     /// URL of the API server in the kubeconfig for machines of a cluster
     #[arg(long, value_name = "URL", value_parser = url)]
     apiserver_url: Option<String>,
@@ -72,39 +63,20 @@ pub(crate) struct RenderSettings {
 }
 
 impl RenderSettings {
-    fn is_cluster(&self) -> bool {
-        self.in_cluster || self.kubeconfig.is_some()
-    }
-
-    /// Location of the CAs for a pointer config.
-    fn cas(&self) -> StateLocation {
-        if !self.is_cluster() {
-            return StateLocation::Directory(self.state_dir.clone());
-        }
-        StateLocation::Cluster {
-            kubeconfig: self.kubeconfig.clone(),
-            user_data_namespace: self.user_data_namespace.clone(),
-        }
-    }
-
     fn inputs(&self) -> anyhow::Result<Inputs> {
         if let Some(directory) = &self.dir {
             return read_manifests(directory.clone(), self.strict);
         }
-        if !self.is_cluster() {
-            bail!("missing DIR, --kubeconfig or --in-cluster; see --help");
-        }
+        let state = &self.place.state;
+        ensure!(state.is_cluster(), "missing DIR, --kubeconfig or --in-cluster; see --help");
+        let apiserver_url = self.apiserver_url.clone().context(
+            "missing --apiserver-url: machines join the cluster at this URL; see --help",
+        )?;
         read_cluster(cluster::Settings {
-            kubeconfig: self.kubeconfig.clone(),
-            apiserver_url: self.apiserver_url.clone().ok_or_else(|| {
-                anyhow!(
-                    "missing --apiserver-url: machines join the cluster at this URL; see --help"
-                )
-            })?,
+            kubeconfig: state.kubeconfig.clone(),
+            apiserver_url,
             token_dir: self.bootstrap_token_dir.clone(),
-            cache_dir: None,
-            machines: false,
-            registry_credentials: None,
+            ..cluster::Settings::default()
         })
     }
 }
@@ -135,8 +107,7 @@ fn config(settings: &RenderSettings) -> anyhow::Result<Vec<u8>> {
     let spec = settings.spec.unwrap_or(SpecVersion::NEWEST);
     let text = rendered(&inputs, &settings.pool, spec).map_err(|cause| anyhow!("{cause}"))?;
     for warning in &inputs.warnings {
-        // A closed pipe is ignored.
-        let _ = writeln!(std::io::stderr(), "machine-config-server: warning: {warning}");
+        print_stderr(&format!("warning: {warning}"));
     }
     Ok(text.to_vec())
 }
@@ -210,7 +181,7 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
     if pool.is_empty() || !pool.chars().all(is_part) {
         bail!("{pool:?} is not the name of a pool");
     }
-    let store = settings.cas().open()?;
+    let store = settings.place.open()?;
     let seen = store.observe(None)?;
     let place = &seen.place;
     let bundle = seen.observed.trusted();
@@ -234,8 +205,7 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
         Ok(Some(with)) => Ok(String::from_utf8(with)?),
         Ok(None) => Ok(text),
         Err(reason) => {
-            // A closed pipe is ignored.
-            let _ = writeln!(std::io::stderr(), "machine-config-server: {place}: {reason}");
+            print_stderr(&format!("{place}: {reason}"));
             Ok(text)
         }
     }

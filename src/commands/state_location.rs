@@ -5,44 +5,49 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::cluster_store::ClusterStore;
-use super::directory_store::DirectoryStore;
+use super::directory_store::{DirectoryStore, open_state};
 use super::state_store::StateStore;
+use crate::store::state_directory::StateDirectory;
 
-/// A state directory or a cluster, not opened yet.
-#[derive(Debug, Clone)]
-pub(crate) enum StateLocation {
-    Directory(PathBuf),
-    Cluster {
-        /// Path of a kubeconfig; `None` uses the pod's service account.
-        kubeconfig: Option<PathBuf>,
-        user_data_namespace: String,
-    },
-}
-
-impl StateLocation {
-    /// Opens the store.
-    pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
-        Ok(match self {
-            Self::Directory(path) => Box::new(DirectoryStore::open(path)?),
-            Self::Cluster { kubeconfig, user_data_namespace } => {
-                Box::new(ClusterStore::connect(kubeconfig.clone(), user_data_namespace)?)
-            }
-        })
-    }
-}
-
-/// Flags for a location.
+/// Flags for the state directory of `serve`, or a cluster.
 #[derive(Debug, Args)]
-pub(crate) struct StateLocationFlags {
+pub(super) struct StateFlags {
     /// Directory in which `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,
-    /// Use the cluster's certificates instead, with this kubeconfig
+    /// Use the cluster's objects instead, with this kubeconfig
     #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
-    kubeconfig: Option<PathBuf>,
-    /// Use the cluster's certificates instead, with the pod's service account
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Use the cluster's objects instead, with the pod's service account
     #[arg(long, conflicts_with_all = ["state_dir", "kubeconfig"])]
     in_cluster: bool,
+}
+
+impl StateFlags {
+    pub(super) fn is_cluster(&self) -> bool {
+        self.in_cluster || self.kubeconfig.is_some()
+    }
+
+    /// Connects to the cluster, if the flags name one.
+    pub(super) fn cluster(
+        &self,
+        user_data_namespace: &str,
+    ) -> anyhow::Result<Option<ClusterStore>> {
+        let connect = || ClusterStore::connect(self.kubeconfig.clone(), user_data_namespace);
+        self.is_cluster().then(connect).transpose()
+    }
+
+    /// Opens an existing directory: a typo must not create a new one.
+    pub(super) fn directory(&self) -> anyhow::Result<StateDirectory> {
+        open_state(&self.state_dir)
+    }
+}
+
+/// Flags for a location with user data.
+#[derive(Debug, Args)]
+pub(crate) struct StateLocationFlags {
+    #[command(flatten)]
+    pub(super) state: StateFlags,
     /// Namespace of the cluster's Secrets with user data
     #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
     user_data_namespace: String,
@@ -50,18 +55,10 @@ pub(crate) struct StateLocationFlags {
 
 impl StateLocationFlags {
     /// Opens the store.
-    pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
-        self.location().open()
-    }
-
-    pub(crate) fn location(&self) -> StateLocation {
-        let Self { state_dir, kubeconfig, in_cluster, user_data_namespace } = self;
-        match (kubeconfig, in_cluster) {
-            (None, false) => StateLocation::Directory(state_dir.clone()),
-            (kubeconfig, _) => StateLocation::Cluster {
-                kubeconfig: kubeconfig.clone(),
-                user_data_namespace: user_data_namespace.clone(),
-            },
-        }
+    pub(super) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
+        Ok(match self.state.cluster(&self.user_data_namespace)? {
+            Some(cluster) => Box::new(cluster),
+            None => Box::new(DirectoryStore(self.state.directory()?)),
+        })
     }
 }

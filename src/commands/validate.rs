@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
@@ -15,7 +16,7 @@ use model::table::{Color, TerminalStyle};
 use serde::Serialize;
 
 use super::rendering::{read_usable, rendered};
-use super::{print_line, terminal};
+use super::{print_json, terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateSettings {
@@ -35,9 +36,9 @@ struct Report {
     is_valid: bool,
     pools: Vec<PoolReport>,
     /// Files and objects that are unusable as a whole or in part.
-    problems: Vec<Finding>,
+    problems: Vec<Problem>,
     /// Parts without effect.
-    warnings: Vec<Finding>,
+    warnings: Vec<Problem>,
 }
 
 #[derive(Debug, Serialize)]
@@ -49,29 +50,27 @@ struct PoolReport {
     problem: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-struct Finding {
-    place: String,
-    reason: String,
-}
-
-/// Prints the result; returns true if the directory is valid.
-pub(crate) fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
+/// Prints the result. The exit code is 1 if the directory is not valid.
+pub(crate) fn run(settings: ValidateSettings) -> anyhow::Result<ExitCode> {
     let ValidateSettings { dir, strict, json } = settings;
     let report = Report::of(&read_usable(dir)?, strict);
     if json {
-        print_line(&serde_json::to_string(&report)?);
+        print_json(&report)?;
     } else {
         terminal::print(&report.lines(terminal::style()));
     }
-    Ok(report.is_valid)
+    Ok(if report.is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Report {
     fn of(inputs: &Inputs, is_strict: bool) -> Self {
-        let pools: Vec<_> = inputs.pools.keys().map(|pool| PoolReport::of(inputs, pool)).collect();
-        let lines = |problems: &[Problem]| problems.iter().map(Finding::of).collect::<Vec<_>>();
-        let (mut problems, mut warnings) = (lines(&inputs.problems), lines(&inputs.warnings));
+        let pool = |pool: &String| PoolReport {
+            name: pool.clone(),
+            configuration: select(inputs, pool).ok().map(|selected| selected.configuration),
+            problem: rendered(inputs, pool, SpecVersion::NEWEST).err().map(|it| it.to_string()),
+        };
+        let pools: Vec<_> = inputs.pools.keys().map(pool).collect();
+        let (mut problems, mut warnings) = (inputs.problems.clone(), inputs.warnings.clone());
         problems.extend(overlay_problems(inputs));
         warnings.extend(annotation_faults(inputs));
         let is_valid = !pools.is_empty()
@@ -96,61 +95,40 @@ impl Report {
             let text = "no MachineConfigPool found: nothing would be served";
             lines.push(line(Color::Bad, text.to_owned()));
         }
-        let problems = self.problems.iter();
-        lines.extend(problems.map(|it| line(Color::Bad, format!("{}: {}", it.place, it.reason))));
-        let warning = |it: &Finding| format!("warning: {}: {}", it.place, it.reason);
-        lines.extend(self.warnings.iter().map(|it| line(Color::Notable, warning(it))));
+        lines.extend(self.problems.iter().map(|it| line(Color::Bad, it.to_string())));
+        let warnings = self.warnings.iter();
+        lines.extend(warnings.map(|it| line(Color::Notable, format!("warning: {it}"))));
         lines
     }
 }
 
-impl PoolReport {
-    fn of(inputs: &Inputs, pool: &str) -> Self {
-        let configuration = select(inputs, pool).ok().map(|selected| selected.configuration);
-        let problem = rendered(inputs, pool, SpecVersion::NEWEST).err();
-        Self {
-            name: pool.to_owned(),
-            configuration,
-            problem: problem.map(|cause| cause.to_string()),
-        }
-    }
-}
-
 /// Annotations of pools about access and machines that are not understood.
-fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Finding> {
+fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Problem> {
     let (pools, off) = (&inputs.pools, AccessMode::Off);
     let (_, modes) = WantedModes::read(pools, off, &WantedModes::default(), None);
     let (_, rules) = BootRules::read(pools, None, &BootRules::default());
     let line = |fault: String| {
         let (place, reason) = fault.split_once(": ").unwrap_or(("annotations", &fault));
-        Finding { place: place.to_owned(), reason: reason.to_owned() }
+        Problem::part(place, reason)
     };
     modes.into_iter().chain(rules).map(line)
 }
 
 /// Overlays that cannot be merged into the configs of their pools.
-fn overlay_problems(inputs: &Inputs) -> Vec<Finding> {
+fn overlay_problems(inputs: &Inputs) -> Vec<Problem> {
     let variant = (SpecVersion::NEWEST, Form::Plain);
     let base = |pool: &String| MergeBase::new(&select(inputs, pool).ok()?, variant).ok();
     let of_pools: BTreeMap<_, _> = inputs.pools.keys().map(|pool| (pool, base(pool))).collect();
     let problem = |machine: &Arc<FirstBootMachine>| {
         let place = format!("FirstBootMachine {}", machine.name());
         let Some(of_pool) = of_pools.get(&machine.spec.pool) else {
-            return Some(Finding {
-                place,
-                reason: format!("there is no pool {}", machine.spec.pool),
-            });
+            let reason = format!("there is no pool {}", machine.spec.pool);
+            return Some(Problem::part(&place, &reason));
         };
         // A pool that cannot be rendered is reported already.
         let (of_pool, overlay) = (of_pool.as_ref()?, machine.spec.overlay.as_ref()?);
         let merged = of_pool.with(overlay.as_str(), &machine.spec.replaces);
-        Some(Finding { place, reason: merged.err()?.to_string() })
+        Some(Problem::part(&place, &merged.err()?.to_string()))
     };
     inputs.machines.values().filter_map(problem).collect()
-}
-
-impl Finding {
-    fn of(problem: &Problem) -> Self {
-        Self { place: problem.place.clone(), reason: problem.reason.clone() }
-    }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::Serialize;
 
 use crate::access::machine::MachineState;
 use crate::escape::{REASON, cut, escaped};
@@ -149,15 +150,17 @@ pub fn served_configuration(mode: ServingMode, pool: &MachineConfigPool) -> &str
 }
 
 /// A fault of a file or object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
     /// Name of the file or object.
     pub place: String,
     /// Reason in one line.
     pub reason: String,
     /// Field and expected type, without values, if they are known.
+    #[serde(skip)]
     pub outline: Option<String>,
     /// True if only a part is refused, and the rest is used.
+    #[serde(skip)]
     pub is_partial: bool,
 }
 

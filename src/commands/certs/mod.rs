@@ -1,10 +1,8 @@
 //! The command `certs`: shows, checks and replaces the certificates of a state directory or a cluster.
 
-pub(crate) mod pointer;
+mod pointer;
 mod report;
-pub(crate) mod settings;
-
-use std::path::Path;
+mod settings;
 
 use anyhow::bail;
 use model::pointer_config::{LeftAlone, PointerConfig};
@@ -15,27 +13,28 @@ use pki::{
 use time::OffsetDateTime;
 
 use super::certificate_texts::{date, located};
-use super::certs::report::{CertificateLine, CertificateReport, CheckReport, PointerLine, print};
+use super::certs::pointer::check_pointer;
+use super::certs::report::{CertificateLine, CertificateReport, CheckReport, PointerLine};
 use super::exposure::ConfigFindings;
+use super::print_json;
 use super::progress::Progress;
-use super::state_store::{ObservedState, StateStore, unless_forbidden};
+use super::state_store::{ObservedState, unless_forbidden};
+
+pub(crate) use self::settings::{CheckSettings, DistrustSettings, RotateSettings, ShowSettings};
 
 /// Prints the certificates and their holders.
-pub(crate) fn show(
-    store: &dyn StateStore,
-    is_json: bool,
-    now: OffsetDateTime,
-) -> anyhow::Result<()> {
-    let seen = store.observe(None)?;
+pub(crate) fn show(settings: &ShowSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    let seen = settings.place.open()?.observe(None)?;
     let ObservedState { observed, pointers, .. } = &seen;
     let policy = Policy::default();
     let bundle = observed.trusted();
     let signer: Vec<_> = observed.ca.iter().filter_map(StoredPair::leaf).collect();
     let leaf = observed.served();
 
-    let shown = |what, certificate: &Certificate| -> anyhow::Result<_> {
+    let shown = |(what, kind, certificate): (_, _, &Certificate)| -> anyhow::Result<_> {
         Ok(CertificateLine {
             what,
+            kind,
             subject: certificate.common_name.clone(),
             issuer: certificate.issuer.clone(),
             key: certificate.key_kind.clone(),
@@ -46,11 +45,10 @@ pub(crate) fn show(
         })
     };
     let older = bundle.iter().filter(|certificate| !signer.contains(certificate));
-    let certificates = leaf.iter().map(|leaf| ("serving pair", leaf));
-    let certificates = certificates.chain(signer.iter().map(|signer| ("authority", signer)));
-    let certificates = certificates.chain(older.map(|older| ("older authority", older)));
-    let certificates: Result<_, _> =
-        certificates.map(|(what, certificate)| shown(what, certificate)).collect();
+    let leaf = leaf.iter().map(|leaf| ("serving pair", "serving certificate", leaf));
+    let signers = signer.iter().map(|signer| ("authority", "signing CA", signer));
+    let older = older.map(|older| ("older authority", "older CA", older));
+    let certificates: Result<_, _> = leaf.chain(signers).chain(older).map(shown).collect();
 
     let pointers = pointers.iter().map(|(name, text)| {
         let config = PointerConfig::read(text);
@@ -68,48 +66,69 @@ pub(crate) fn show(
     });
     let shown =
         CertificateReport { certificates: certificates?, pointer_configs: pointers.collect() };
-    print(&shown, is_json)
+    if settings.json {
+        return print_json(&shown);
+    }
+    shown.print_lines();
+    Ok(())
 }
 
 /// Prints the time until which everything is in order, or all faults, one line each, and secrets that unauthenticated
-/// clients can read in configs. For a directory, `manifests` has the pools and configs.
+/// clients can read in configs; or checks a pointer config.
 ///
 /// # Errors
-/// The due step, or the number of faults; with `is_strict`, the number of fields without effect.
-pub(crate) fn check(
-    store: &dyn StateStore,
-    manifests: Option<&Path>,
-    [is_json, is_strict]: [bool; 2],
-    now: OffsetDateTime,
-) -> anyhow::Result<()> {
+/// The due step, or the number of faults; with `--strict`, the number of fields without effect.
+pub(crate) fn check(settings: &CheckSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    if let Some(file) = &settings.pointer {
+        return check_pointer(file, settings, now);
+    }
+    let (store, manifests) = (settings.place.open()?, settings.manifests.as_deref());
     let progress = Progress::start("reading the certificates and pointer configs");
     let seen = store.observe(manifests)?;
     progress.at(&format!("checking pointer configs: {}", seen.pointers.len()));
     let mut checked = check_report(&seen, now)?;
     // These are remarks, not faults of the certificates.
-    let ConfigFindings { exposed, ignored } = config_findings(store, manifests)?;
+    let found = unless_forbidden(&*store, store.config_findings(manifests))?;
+    let ConfigFindings { exposed, ignored } = found.unwrap_or_else(|error| {
+        let unknown = format!("cannot determine what unauthenticated clients can read: {error:#}");
+        ConfigFindings { exposed: vec![unknown], ..ConfigFindings::default() }
+    });
     let ignored_count = ignored.len();
     checked.exposed = exposed;
     checked.warnings.extend(ignored);
     drop(progress);
-    print(&checked, is_json)?;
+    if settings.json {
+        print_json(&checked)?;
+    } else {
+        checked.print_lines();
+    }
     match checked.verdict {
         Some(verdict) => bail!("{}: {verdict}", seen.place),
-        None if is_strict && ignored_count > 0 => {
+        None if settings.strict && ignored_count > 0 => {
             bail!("--strict refuses fields without effect: {ignored_count}")
         }
         None => Ok(()),
     }
 }
 
+/// Makes a new serving pair, or requests it from the controller.
+pub(crate) fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    let RotateSettings { place, ca, force, certificates } = settings;
+    place.open()?.rotate(*ca, *force, &certificates.policy(), now)
+}
+
+/// Distrusts CAs for good.
+pub(crate) fn distrust(settings: &DistrustSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    let DistrustSettings { named, place, yes, certificates } = settings;
+    place.open()?.distrust(named, *yes, &certificates.policy(), now)
+}
+
 /// Judges faults and due steps.
 fn check_report(seen: &ObservedState, now: OffsetDateTime) -> anyhow::Result<CheckReport> {
     let policy = &Policy::default();
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
-    let open_files = seen.open_files.iter();
-    let mut reported: Vec<String> = open_files
-        .map(|path| format!("{path}: users other than its owner can read the key"))
-        .collect();
+    let open_file = |path| format!("{path}: users other than its owner can read the key");
+    let mut reported: Vec<String> = seen.open_files.iter().map(open_file).collect();
     reported.extend(seen.unreadable.iter().cloned());
     let mut in_order_until = None;
     let verdict = match next {
@@ -161,20 +180,6 @@ fn check_report(seen: &ObservedState, now: OffsetDateTime) -> anyhow::Result<Che
         faults: reported,
         verdict,
     })
-}
-
-fn config_findings(
-    store: &dyn StateStore,
-    manifests: Option<&Path>,
-) -> anyhow::Result<ConfigFindings> {
-    Ok(unless_forbidden(store, store.config_findings(manifests))?.unwrap_or_else(|error| {
-        ConfigFindings {
-            exposed: vec![format!(
-                "cannot determine what unauthenticated clients can read: {error:#}"
-            )],
-            ..ConfigFindings::default()
-        }
-    }))
 }
 
 /// Unusable pairs that no step repairs.

@@ -7,17 +7,16 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use ignition::secrets::redacted;
-use model::inspect::{Cause, Clocks, judge};
-use model::pointer_config::{Admission, Fetch, MAX_BYTES, PointerConfig, Problem, ServerState};
+use model::inspect::{Clocks, judge};
+use model::pointer_config::{Admission, MAX_BYTES, PointerConfig, Problem, ServerState};
 use pki::Lockout;
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use super::report::{self, Report};
-use crate::commands::print_line;
+use super::settings::CheckSettings;
 use crate::commands::probe::{self, Address};
-use crate::commands::state_location::StateLocation;
 use crate::commands::state_store::unless_forbidden;
+use crate::commands::{print_json, print_line};
 use crate::source::manifest::config_warnings;
 
 #[derive(Debug, Default, Serialize)]
@@ -36,16 +35,14 @@ struct CheckedPointer {
     from: Vec<String>,
 }
 
-/// Prints the faults of `file`, or that a machine boots from it, as lines or JSON. It is checked against the running
-/// server `connect`, or else against the state at a location; for a directory with the pools of the manifests.
+/// Prints the faults of `file`, or that a machine boots from it, as lines or JSON. It is checked against a running
+/// server, or else against the state at a location; for a directory with the pools of the manifests.
 ///
 /// # Errors
-/// The file or the reference is unreadable, or no machine would boot; with `is_strict`, a part of it has no effect.
-pub(crate) fn check_pointer(
+/// The file or the reference is unreadable, or no machine would boot; with `--strict`, a part of it has no effect.
+pub(super) fn check_pointer(
     file: &Path,
-    connect: Option<&Address>,
-    state: (&StateLocation, Option<&Path>),
-    [is_json, is_strict]: [bool; 2],
+    settings: &CheckSettings,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     let name = file.display().to_string();
@@ -53,9 +50,9 @@ pub(crate) fn check_pointer(
     let config = PointerConfig::read(&text);
     let ignored = config_warnings(&String::from_utf8_lossy(&text));
     let mut checked = CheckedPointer { name: name.clone(), ignored, ..CheckedPointer::default() };
-    match connect {
+    match &settings.connect {
         Some(address) => by_server(&mut checked, &config, address, now)?,
-        None => by_state(&mut checked, &config, state, now)?,
+        None => by_state(&mut checked, &config, settings, now)?,
     }
     // A URL can contain a password.
     for line in
@@ -64,9 +61,13 @@ pub(crate) fn check_pointer(
         *line = redacted(line).into_owned();
     }
     checked.boots = checked.faults.is_empty();
-    report::print(&checked, is_json)?;
+    if settings.json {
+        print_json(&checked)?;
+    } else {
+        checked.print_lines();
+    }
     match (checked.faults.len(), checked.ignored.len()) {
-        (0, ignored) if is_strict && ignored > 0 => {
+        (0, ignored) if settings.strict && ignored > 0 => {
             bail!("{name}: --strict refuses fields without effect: {ignored}")
         }
         (0, _) => Ok(()),
@@ -74,7 +75,7 @@ pub(crate) fn check_pointer(
     }
 }
 
-impl Report for CheckedPointer {
+impl CheckedPointer {
     fn print_lines(&self) {
         let Self { name, faults, warnings, ignored, from, .. } = self;
         for warning in warnings.iter().chain(ignored) {
@@ -83,6 +84,12 @@ impl Report for CheckedPointer {
         for line in faults.iter().chain(from) {
             print_line(line);
         }
+    }
+
+    /// Adds faults and remarks of the file itself.
+    fn take(&mut self, config: &PointerConfig<'_>) {
+        self.warnings.extend(config.warnings().iter().map(ToString::to_string));
+        self.faults.extend(config.faults().iter().map(|fault| format!("{}: {fault}", self.name)));
     }
 }
 
@@ -98,7 +105,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 fn by_state(
     checked: &mut CheckedPointer,
     config: &PointerConfig<'_>,
-    (place, manifests): (&StateLocation, Option<&Path>),
+    settings: &CheckSettings,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     const ELSE: &str = "check against a running server with --connect HOST:PORT";
@@ -108,8 +115,8 @@ fn by_state(
         return Ok(());
     }
     let or_else = |error| anyhow!("{error:#}; {ELSE}");
-    let store = place.open().map_err(or_else)?;
-    let seen = store.observe(manifests).map_err(or_else)?;
+    let store = settings.place.open().map_err(or_else)?;
+    let seen = store.observe(settings.manifests.as_deref()).map_err(or_else)?;
     let chain = seen.chain().map_err(or_else)?;
     let kept = seen.place;
     if chain.is_empty() {
@@ -158,14 +165,6 @@ fn reported(name: &str, place: &str, problem: &Problem<'_>) -> String {
     }
 }
 
-impl CheckedPointer {
-    /// Adds faults and remarks of the file itself.
-    fn take(&mut self, config: &PointerConfig<'_>) {
-        self.warnings.extend(config.warnings().iter().map(ToString::to_string));
-        self.faults.extend(config.faults().iter().map(|fault| format!("{}: {fault}", self.name)));
-    }
-}
-
 fn by_server(
     checked: &mut CheckedPointer,
     config: &PointerConfig<'_>,
@@ -187,31 +186,15 @@ fn by_server(
                 checked.faults.push(refusal);
             }
         }
-        if let Some(answer) = shown.answer {
-            let line = format!(
-                "{name}: {}",
-                answered(fetch, address, answer.status, judgement.cause.as_ref())
-            );
-            let is_served = judgement.cause.is_none();
-            if is_served { &mut checked.from } else { &mut checked.faults }.push(line);
-        }
+        let Some(answer) = shown.answer else { continue };
+        let (url, code) = (&fetch.url, answer.status.as_u16());
+        let Some(cause) = judgement.cause else {
+            checked.from.push(format!("{name}: boots from {url}, as {address} answers"));
+            continue;
+        };
+        let then = if cause.is_retried() { "retries until it gets 200" } else { "gives up" };
+        let fault = format!("{name}: {address} answers {code} for {url}: a machine {then}");
+        checked.faults.push(fault);
     }
     Ok(())
-}
-
-/// Describes an answer that prevents a boot by `cause`.
-fn answered(
-    fetch: &Fetch,
-    address: &Address,
-    status: http::StatusCode,
-    cause: Option<&Cause>,
-) -> String {
-    let (url, code) = (&fetch.url, status.as_u16());
-    match cause {
-        None => format!("boots from {url}, as {address} answers"),
-        Some(cause) if cause.is_retried() => {
-            format!("{address} answers {code} for {url}: a machine retries until it gets 200")
-        }
-        Some(_) => format!("{address} answers {code} for {url}: a machine gives up"),
-    }
 }

@@ -18,12 +18,14 @@ pub(super) struct CertificateReport {
 pub(super) struct CertificateLine {
     /// Kind: `serving pair`, `authority` or `older authority`.
     pub(super) what: &'static str,
+    /// Kind for people.
+    #[serde(skip)]
+    pub(super) kind: &'static str,
     pub(super) subject: String,
     pub(super) issuer: String,
     pub(super) key: String,
     pub(super) not_before: String,
     pub(super) not_after: String,
-    /// Time of its renewal.
     pub(super) renewal: String,
     pub(super) hosts: Vec<String>,
 }
@@ -52,44 +54,14 @@ pub(super) struct CheckReport {
     pub(super) exposed: Vec<String>,
 }
 
-/// A result with a form for people.
-pub(super) trait Report: Serialize {
-    /// Prints the form for people.
-    fn print_lines(&self);
-}
-
-/// Prints a JSON object on one line, or the form for people.
-pub(super) fn print(report: &impl Report, is_json: bool) -> anyhow::Result<()> {
-    if is_json {
-        print_line(&serde_json::to_string(report)?);
-    } else {
-        report.print_lines();
-    }
-    Ok(())
-}
-
-/// The words of a kind of certificate, for people.
-fn kind(what: &str) -> &str {
-    match what {
-        "serving pair" => "serving certificate",
-        "authority" => "signing CA",
-        "older authority" => "older CA",
-        other => other,
-    }
-}
-
-impl Report for CertificateReport {
-    fn print_lines(&self) {
+impl CertificateReport {
+    pub(super) fn print_lines(&self) {
         let names = ["WHAT", "SUBJECT", "ISSUER", "KEY", "VALID FROM", "UNTIL", "RENEWAL", "HOSTS"];
         let row = |it: &CertificateLine| {
-            let texts =
-                [&it.subject, &it.issuer, &it.key, &it.not_before, &it.not_after, &it.renewal];
-            let texts = texts.into_iter().cloned();
-            [kind(it.what).to_owned()]
-                .into_iter()
-                .chain(texts)
-                .chain([it.hosts.join(",")])
-                .collect()
+            let texts = [it.kind, &it.subject, &it.issuer, &it.key];
+            let times = [&it.not_before, &it.not_after, &it.renewal].map(String::as_str);
+            let texts = texts.into_iter().chain(times).map(str::to_owned);
+            texts.chain([it.hosts.join(",")]).collect()
         };
         let rows: Vec<Vec<String>> = self.certificates.iter().map(row).collect();
         terminal::print(&table(&names, &rows, terminal::style()));
@@ -99,8 +71,8 @@ impl Report for CertificateReport {
     }
 }
 
-impl Report for CheckReport {
-    fn print_lines(&self) {
+impl CheckReport {
+    pub(super) fn print_lines(&self) {
         let Self { in_order_until, faults, warnings, left_alone, exposed, .. } = self;
         let warnings = warnings.iter().map(|warning| format!("warning: {warning}"));
         for line in exposed.iter().cloned().chain(warnings) {

@@ -47,10 +47,9 @@ const MAX_WORDS: usize = 40;
 const NAMES: [&str; 2] = ["machine config operator", "machine config daemon"];
 
 /// Codes that scripts read, each with its file.
-const CODES: [(&str, &str); 3] = [
+const CODES: [(&str, &str); 2] = [
     ("crates/pki/src/ca_store.rs", "KEPT SERVING PAIR"),
     ("src/commands/certs/mod.rs", "serving pair"),
-    ("src/commands/certs/report.rs", "serving pair"),
 ];
 
 /// A text in small letters without parts that are not prose: placeholders, flags, paths, names of fields and values.
