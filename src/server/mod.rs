@@ -43,6 +43,6 @@ mod timeout_stream;
 mod tracked_body;
 mod turns;
 
-pub(crate) use crate::server::limits::{ConnectionLimits, Limits};
+pub(crate) use crate::server::limits::Limits;
 pub(crate) use crate::server::listener::{Listener, Serving};
 pub(crate) use crate::server::proxy_protocol::Balancers;
