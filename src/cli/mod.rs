@@ -159,7 +159,6 @@ enum Machines {
 }
 
 /// The command line, for manual pages, completions and tests.
-#[must_use]
 pub fn command() -> clap::Command {
     Cli::command()
 }

@@ -3,7 +3,6 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// The error in one line.
-#[must_use]
 pub fn one_line(error: &clap::Error) -> String {
     let context = |kind| error.get(kind).map(text).unwrap_or_default();
     let argument = context(ContextKind::InvalidArg);

@@ -47,7 +47,6 @@ struct Observation {
 impl CredentialKeeper {
     /// Creates a keeper without knowledge of the file. `None` if `path` cannot be a file. It does nothing before the
     /// first check.
-    #[must_use]
     pub fn new(path: &Path, resync: Duration) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_owned();
         let directory = path.parent()?.to_owned();
@@ -62,7 +61,6 @@ impl CredentialKeeper {
         })
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -21,7 +21,6 @@ const HOSTS: &str = "hosts.toml";
 
 impl Layout {
     /// Directory that the runtime reads.
-    #[must_use]
     pub fn directory(self) -> &'static str {
         match self {
             Self::Crio => "/etc/docker/certs.d",
@@ -30,7 +29,6 @@ impl Layout {
     }
 
     /// Names of a registry's files, in the order of writing: a file comes after those that it refers to.
-    #[must_use]
     pub fn names(self) -> &'static [&'static str] {
         match self {
             Self::Crio => &[CAS],
@@ -39,7 +37,6 @@ impl Layout {
     }
 
     /// Contents of a registry's files, in the order of their names.
-    #[must_use]
     pub fn contents(self, host: &RegistryHost, cas: &Bytes) -> Vec<Bytes> {
         match self {
             Self::Crio => vec![cas.clone()],

@@ -60,12 +60,10 @@ struct Task {
 
 impl Reconciler {
     /// Creates a reconciler without knowledge of the directory. It does nothing before the first check.
-    #[must_use]
     pub fn new(path: PathBuf, layout: Layout, resync: Duration) -> Self {
         Self { path, layout, resync, read_all: UNIX_EPOCH, owned: None, settled: HashMap::new() }
     }
 
-    #[must_use]
     pub fn directory(&self) -> &Path {
         &self.path
     }

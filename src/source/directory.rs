@@ -55,7 +55,6 @@ pub enum Layout {
 
 impl Layout {
     /// Directories to watch recursively.
-    #[must_use]
     pub fn watched(&self) -> Vec<PathBuf> {
         match self {
             Self::Tree { root, .. } => vec![root.clone()],

@@ -57,7 +57,6 @@ impl Source {
         })
     }
 
-    #[must_use]
     pub fn cluster(&self) -> Option<&Cluster> {
         match self {
             Self::Directory(_) => None,

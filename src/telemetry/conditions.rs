@@ -90,13 +90,11 @@ impl Conditions {
     }
 
     /// One line for each thing, without reasons, for unauthenticated clients.
-    #[must_use]
     pub fn things(&self) -> Vec<String> {
         let reasons = lock(&self.0);
         reasons.keys().map(|thing| format!("{thing}: failed")).collect()
     }
 
-    #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let reasons = lock(&self.0);
         reasons

@@ -37,7 +37,6 @@ metrics! {
 pub struct OpenConnection(Gauge<i64, AtomicI64>);
 
 impl ConnectionMetrics {
-    #[must_use]
     pub fn opened(&self) -> OpenConnection {
         self.open.inc();
         OpenConnection(self.open.clone())

@@ -42,7 +42,6 @@ enum Admission {
 
 impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
     /// Creates a limiter for events with the plural name `what`.
-    #[must_use]
     pub fn new(what: &'static str) -> Self {
         Self { what, window: Mutex::new(Window::new(Instant::now())) }
     }

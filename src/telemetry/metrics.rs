@@ -133,7 +133,6 @@ impl Metrics {
     }
 
     /// The counter of requests with one outcome. Look it up once if the outcome repeats.
-    #[must_use]
     pub fn requests(&self, pool: PoolLabel, spec: Option<SpecVersion>, status: u16) -> Counter {
         let spec = spec.map_or("none", SpecVersion::as_str);
         self.requests.get_or_create_owned(&RequestLabels { pool, spec, status })
@@ -216,7 +215,6 @@ impl Metrics {
     }
 
     /// The counter of failed lists, watches and fetches of a kind (in the plural).
-    #[must_use]
     pub fn watch_failures(&self, kind: &'static str) -> Counter {
         self.watch_failures.get_or_create_owned(&[("kind", kind)])
     }

@@ -58,7 +58,6 @@ pub enum EnrolError {
 
 impl EnrolError {
     /// Returns `true` if the same request fails again: the server refuses it, or issues something that is not accepted.
-    #[must_use]
     pub fn is_final(&self) -> bool {
         use CmpError::{Csr, Encoding, NoCertificate, NoHash, Untrusted, WrongKey};
         match self {

@@ -39,20 +39,17 @@ impl fmt::Display for DirectoryName {
 
 impl DirectoryName {
     /// Decodes a DER name.
-    #[must_use]
     pub fn from_der(der: &[u8]) -> Option<Self> {
         Name::from_der(der).ok().map(Self)
     }
 
     /// Returns `true` if the name has no parts.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns `true` if both names are equal regardless of string type and case, as RFC 5280 section 7.1 compares the
     /// strings that CAs use.
-    #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
         let is_same_value = |one: &AttributeTypeAndValue, other: &AttributeTypeAndValue| {
             one.oid == other.oid && one.value.value().eq_ignore_ascii_case(other.value.value())

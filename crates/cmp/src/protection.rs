@@ -51,7 +51,6 @@ pub struct Password(Zeroizing<Vec<u8>>);
 
 impl Password {
     /// Wraps a password; its memory is cleared on drop.
-    #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }

@@ -28,7 +28,6 @@ pub enum Status {
 
 impl Status {
     /// The status with this number.
-    #[must_use]
     pub fn of(number: u8) -> Self {
         match number {
             0 => Self::Accepted,
@@ -122,7 +121,6 @@ impl From<&ErrorContent> for Report {
 
 impl Report {
     /// Returns `true` if the server refuses the contents of the request, and not only its sender or its time.
-    #[must_use]
     pub fn is_of_the_request(&self) -> bool {
         let mut of_the_request =
             FAILURES.iter().filter(|(.., is_of_the_request)| *is_of_the_request);

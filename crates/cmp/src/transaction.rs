@@ -179,7 +179,6 @@ impl Transaction {
     }
 
     /// Returns `true` if the server has the request and is polled.
-    #[must_use]
     pub fn is_polling(&self) -> bool {
         matches!(self.state, State::Requested { polled: Some(_) })
     }

@@ -11,7 +11,6 @@ pub const NAME: usize = 253;
 pub const REASON: usize = 1_000;
 
 /// Escapes line ends, cursor movements and changes of the reading direction, so that a text stays one line.
-#[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.chars().any(is_control) {
         return text.into();
@@ -28,7 +27,6 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 /// The first `most` characters of a text, with an ellipsis in place of what is left out.
-#[must_use]
 pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => text.into(),
@@ -38,7 +36,6 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
 
 /// The beginning of a text, escaped as Rust escapes a string, in at most `most` bytes, with an ellipsis in place of
 /// what is left out. A text that is cut in characters and escaped afterwards can be ten times as long.
-#[must_use]
 pub fn cut_escaped(text: &str, most: usize) -> String {
     let (mut line, mut end) = (String::with_capacity(text.len().min(most)), 0);
     for c in text.chars() {
@@ -61,7 +58,6 @@ pub fn cut_escaped(text: &str, most: usize) -> String {
 
 /// The beginning of a text that takes at most `most` bytes as a string in JSON, without the quotes, with an ellipsis in
 /// place of what is left out. A text that is counted in characters can take six times as many bytes.
-#[must_use]
 pub fn cut_for_json(text: &str, most: usize) -> Cow<'_, str> {
     let (mut taken, mut end) = (0, 0);
     for (index, c) in text.char_indices() {
@@ -86,7 +82,6 @@ fn json_bytes(c: char) -> usize {
 }
 
 /// A name in quotes, cut and escaped.
-#[must_use]
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", cut_escaped(name, NAME))
 }

@@ -25,7 +25,6 @@ pub struct Config {
 
 impl Config {
     /// A config that sets nothing.
-    #[must_use]
     pub fn empty() -> Self {
         Self { declared: SpecVersion::NEWEST, body: Body::default() }
     }
@@ -65,13 +64,11 @@ impl Config {
     }
 
     /// The spec that the config was written in, 2.2 also for 2.0 and 2.1.
-    #[must_use]
     pub fn declared(&self) -> SpecVersion {
         self.declared
     }
 
     /// The config's contents in the newest spec.
-    #[must_use]
     pub fn body(&self) -> &Body {
         &self.body
     }

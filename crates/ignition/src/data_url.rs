@@ -38,7 +38,6 @@ pub const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The data URL of `contents`: `data:,` and the bytes, percent-encoded but for RFC 2396's unreserved characters.
-#[must_use]
 pub fn encode(contents: &[u8]) -> String {
     // Text is mostly letters; half more is room for its spaces, quotes and line ends without growing.
     let mut url = String::with_capacity(6 + contents.len() + contents.len() / 2);
@@ -48,7 +47,6 @@ pub fn encode(contents: &[u8]) -> String {
 }
 
 /// The shortest data URL of bytes that are not text.
-#[must_use]
 pub fn encode_base64(contents: &[u8]) -> String {
     let mut url = String::from("data:;base64,");
     BASE64.encode_string(contents, &mut url);

@@ -24,7 +24,6 @@ impl Config {
 
     /// Contents of the file at `path`, `None` if there is none. Contents with appended parts are
     /// [`Contents::Elsewhere`]: they depend on the file on the machine.
-    #[must_use]
     pub fn file_contents(&self, path: &str) -> Option<Contents> {
         let file = self.body.storage.files.iter().find(|file| file.path == path)?;
         Some(match file.append.first() {

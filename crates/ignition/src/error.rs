@@ -71,7 +71,6 @@ pub enum Error {
 
 impl Error {
     /// The place in the config, such as `storage.files[3].path`, where it is known.
-    #[must_use]
     pub fn place(&self) -> Option<&str> {
         match self {
             Self::WrongType { path, .. }

@@ -19,14 +19,12 @@ impl Form {
     ///
     /// Ignition sends `Ignition/` and its version. Without an Ignition version in its Accept header it gets 2.2, and
     /// with it the plain form.
-    #[must_use]
     pub fn of(user_agent: Option<&str>, version: SpecVersion) -> Self {
         let is_ignition = user_agent.is_some_and(|name| name.starts_with("Ignition/"));
         if is_ignition && version.has_compressed_data() { Self::Compact } else { Self::Plain }
     }
 
     /// The position in [`Self::ALL`], for arrays with one slot a form.
-    #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }

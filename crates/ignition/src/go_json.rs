@@ -50,7 +50,6 @@ fn value(text: &str, depth: usize) -> Result<Value, Error> {
 }
 
 /// Returns `true` if Go takes `name` for that of the field `field`.
-#[must_use]
 pub fn names_field(name: &str, field: &str) -> bool {
     folded(name).eq_ignore_ascii_case(field)
 }

@@ -12,7 +12,6 @@ pub const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 /// A config that fetches `url` and trusts the CAs in `ca_pem`.
 ///
 /// Spec 2.2 appends a config where spec 3 merges it.
-#[must_use]
 pub fn pointer(url: &str, ca_pem: &[u8], version: SpecVersion) -> Value {
     let verb = if version == SpecVersion::V2_2 { "append" } else { "merge" };
     let ca = ca_source(ca_pem);
@@ -26,7 +25,6 @@ pub fn pointer(url: &str, ca_pem: &[u8], version: SpecVersion) -> Value {
 }
 
 /// Encodes CAs in PEM as a data URL, in the form of the reference's controller.
-#[must_use]
 pub fn ca_source(ca_pem: &[u8]) -> String {
     format!("data:text/plain;charset=utf-8;base64,{}", STANDARD.encode(ca_pem))
 }

@@ -60,13 +60,11 @@ impl SpecVersion {
     pub const NEWEST: Self = Self::V3_6;
 
     /// The version as in `ignition.version`, such as `3.4.0`.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 
     /// Parses a spec as people write it, `3.4` or `3.4.0`.
-    #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|spec| {
             let name = spec.as_str();
@@ -75,7 +73,6 @@ impl SpecVersion {
     }
 
     /// The position in [`Self::ALL`], for arrays with one slot a spec.
-    #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -84,7 +81,6 @@ impl SpecVersion {
     ///
     /// All specs have the field, but Ignition refused it with a data URL before its release 2.3.0, the first that reads
     /// 3.1.
-    #[must_use]
     pub fn has_compressed_data(self) -> bool {
         self >= Self::V3_1
     }

@@ -9,7 +9,6 @@ pub struct IgnitionVersion([u16; 3]);
 
 impl IgnitionVersion {
     /// The version in `Ignition/2.14.0`, or `Ignition/Debian 2.14.0+ds1` of a distribution; `None` for another program.
-    #[must_use]
     pub fn of_user_agent(agent: &str) -> Option<Self> {
         agent.strip_prefix("Ignition/")?.split(' ').find_map(|word| word.parse().ok())
     }

@@ -66,7 +66,6 @@ pub struct Inputs {
 
 impl Inputs {
     /// Reason why a pool cannot be served as it is written, if it has a problem.
-    #[must_use]
     pub fn problem_of_pool(&self, pool: &str) -> Option<&str> {
         let is_of_pool = |it: &&Problem| it.place.strip_prefix("MachineConfigPool ") == Some(pool);
         self.problems.iter().find(is_of_pool).map(|problem| &*problem.reason)
@@ -136,7 +135,6 @@ pub const BOOTSTRAP_POOLS: [&str; 2] = ["master", "arbiter"];
 /// Name of the MachineConfig that `pool` serves, empty if it has none yet.
 ///
 /// Without a node controller the pool has no status, and the spec decides.
-#[must_use]
 pub fn served_configuration(mode: ServingMode, pool: &MachineConfigPool) -> &str {
     let has_status = !pool.status_configuration().is_empty();
     match mode {
@@ -166,7 +164,6 @@ pub struct Problem {
 
 impl Problem {
     /// A file or object that is ignored as a whole. Long names and reasons are cut.
-    #[must_use]
     pub fn whole(place: &str, defect: impl Into<ObjectDefect>) -> Self {
         let ObjectDefect { reason, outline } = defect.into();
         let (place, reason) = (cut(place, REASON).into_owned(), cut(&reason, REASON).into_owned());
@@ -175,14 +172,12 @@ impl Problem {
     }
 
     /// A part of a file or object that is ignored.
-    #[must_use]
     pub fn part(place: &str, reason: &str) -> Self {
         Self { is_partial: true, ..Self::whole(place, reason) }
     }
 
     /// Description for unauthenticated clients: the name of the object or file without its directory, and field and
     /// type if they are known.
-    #[must_use]
     pub fn to_strangers(&self) -> String {
         let name = self.place.rsplit('/').next().unwrap_or_default();
         let extent = if self.is_partial { "a part of it" } else { "it" };

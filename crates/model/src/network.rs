@@ -37,7 +37,6 @@ impl Network {
     }
 
     /// Returns `true` if the network contains the address.
-    #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }

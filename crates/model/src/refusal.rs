@@ -58,13 +58,11 @@ pub enum RefusalCode {
 
 impl RefusalCode {
     /// Value of the header: the name of the variant.
-    #[must_use]
     pub fn label(self) -> &'static str {
         self.into()
     }
 
     /// Status of the answer: 503 for temporary causes, so that a machine retries.
-    #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
             Self::VersionNotServed => StatusCode::BAD_REQUEST,
@@ -74,13 +72,11 @@ impl RefusalCode {
     }
 
     /// Encoded value of the header.
-    #[must_use]
     pub fn header(self) -> HeaderValue {
         HeaderValue::from_static(self.label())
     }
 
     /// The code of an answer; `None` for a missing or unknown one.
-    #[must_use]
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         headers.get(REFUSAL)?.to_str().ok()?.parse().ok()
     }

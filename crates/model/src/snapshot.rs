@@ -49,7 +49,6 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Combines the known parts, `None` before inputs were read.
-    #[must_use]
     pub fn new(
         known: &SnapshotParts,
         wanted: &WantedModes,
@@ -62,7 +61,6 @@ impl Snapshot {
     }
 
     /// Policy while this snapshot replaces one with the modes `before`: the stricter mode of each pool.
-    #[must_use]
     pub fn tightened(&self, before: &Modes) -> Policy {
         Policy { modes: before.stricter(&self.policy.modes), ..self.policy.clone() }
     }
@@ -70,7 +68,6 @@ impl Snapshot {
 
 impl SnapshotParts {
     /// Policy with these modes, by the known tokens and keys.
-    #[must_use]
     pub fn policy(&self, modes: Modes, boot_rules: &BootRules, rules: &AccessRules) -> Policy {
         Policy {
             modes,

@@ -44,7 +44,6 @@ impl TerminalStyle {
     pub const PLAIN: Self = Self { width: None, is_coloured: false };
 
     /// Colours `text`, which must be escaped already.
-    #[must_use]
     pub fn paint(self, ink: Color, text: &str) -> String {
         if !self.is_coloured || text.is_empty() {
             return text.to_owned();
@@ -62,7 +61,6 @@ impl TerminalStyle {
 
 /// Formats rows below a line with the columns' names. Cells have foreign text: they are escaped here, and cut if they
 /// are too long.
-#[must_use]
 pub fn table(names: &[&str], rows: &[Vec<String>], look: TerminalStyle) -> Vec<String> {
     let mut table = Table::new();
     table.load_style(NOTHING);

@@ -325,7 +325,6 @@ pub(super) fn left_out(before: &StoredPair, after: &StoredPair) -> Vec<String> {
 
 impl StoredPair {
     /// All CAs that the store of a signing CA holds or ever held, distrusted ones and cross-certificates included.
-    #[must_use]
     pub fn cas(&self) -> Vec<Certificate> {
         let texts = [&self.certificates, &self.previous];
         let blocks = texts.into_iter().filter_map(|text| blocks(text)).flatten();

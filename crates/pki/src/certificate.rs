@@ -64,7 +64,6 @@ pub struct NotRead(usize, Malformed);
 
 impl Certificate {
     /// Reads DER, `None` if it is no certificate that machines can read.
-    #[must_use]
     pub fn from_der(der: &[u8]) -> Option<Self> {
         Self::parse(der).ok()
     }
@@ -103,7 +102,6 @@ impl Certificate {
     }
 
     /// Reads all certificates of a PEM text, in their order, and ignores unreadable ones.
-    #[must_use]
     pub fn read_all(pem: &[u8]) -> Vec<Self> {
         Self::read_each(pem).filter_map(Result::ok).collect()
     }
@@ -124,58 +122,49 @@ impl Certificate {
     }
 
     /// The certificate as PEM, with a newline at its end.
-    #[must_use]
     pub fn to_pem(&self) -> String {
         certificate_pem(&self.der)
     }
 
     /// The certificate in DER.
-    #[must_use]
     pub fn der(&self) -> &[u8] {
         &self.der
     }
 
     /// Weakness of its key, `None` if it has none.
-    #[must_use]
     pub fn weakness(&self) -> Option<Weakness> {
         weakness(&self.key_info)
     }
 
     /// The DNS names among the alternative names as they are written, wildcards too.
-    #[must_use]
     pub fn dns_names(&self) -> &[String] {
         &self.extensions.dns_names
     }
 
     /// The key's identifier, empty where there is none (RFC 5280 section 4.2.1.2).
-    #[must_use]
     pub fn key_identifier(&self) -> &[u8] {
         &self.extensions.key_identifier
     }
 
     /// Returns `true` if its key made `signature` over `message`; `algorithm` is the contents of the algorithm's
     /// sequence. Only algorithms that TLS clients accept are supported, so SHA-1 is not.
-    #[must_use]
     pub fn has_signed(&self, message: &[u8], algorithm: &[u8], signature: &[u8]) -> bool {
         verify(&self.key_info, message, algorithm, signature).is_some()
     }
 
     /// Returns `true` if both certificates have the same public key, as a renewed certificate and its predecessor do,
     /// or a cross-certificate and the CA's own.
-    #[must_use]
     pub fn has_key_of(&self, other: &Self) -> bool {
         self.key_info == other.key_info
     }
 
     /// Returns `true` if `now` lies within its validity.
-    #[must_use]
     pub fn is_valid_at(&self, now: OffsetDateTime) -> bool {
         self.not_before <= now && now <= self.not_after
     }
 
     /// Time of issue. The names of OpenShift's CAs and of this server's contain it in seconds, while their validity can
     /// begin earlier; otherwise the beginning of the validity.
-    #[must_use]
     pub fn made_at(&self) -> OffsetDateTime {
         let reported = self.common_name.rsplit_once('@').and_then(|(_, reported)| {
             let digits = reported.split('-').next()?;
@@ -185,14 +174,12 @@ impl Certificate {
     }
 
     /// SHA-256 digest of its DER, in hexadecimal digits.
-    #[must_use]
     pub fn fingerprint(&self) -> String {
         HEXLOWER.encode(&Sha256::digest(&self.der))
     }
 
     /// Returns `true` if an administrator's `text` identifies this certificate: the SHA-256 digest of its DER in
     /// hexadecimal digits, with or without colons, or its subject's common name.
-    #[must_use]
     pub fn is_called(&self, text: &str) -> bool {
         let digits = text.replace(':', "").to_ascii_lowercase();
         digits == self.fingerprint() || (!text.is_empty() && text == self.common_name)
@@ -221,7 +208,6 @@ impl Certificate {
 
     /// Returns `true` if `ca` issued this certificate: by name, and by a signature of an algorithm that TLS clients
     /// accept.
-    #[must_use]
     pub fn is_issued_by(&self, ca: &Self) -> bool {
         self.issuer_name == ca.subject_name && self.is_signed_by(ca)
     }
@@ -247,7 +233,6 @@ impl Certificate {
     }
 
     /// Returns `true` if `key` belongs to this certificate.
-    #[must_use]
     pub fn matches(&self, key: &KeyPair) -> bool {
         use rcgen::PublicKeyData as _;
         algorithm_and_key(&self.key_info).is_some_and(|(_, own)| own == key.der_bytes())
@@ -312,21 +297,18 @@ pub(super) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T>
 
 /// Reads the first private key of a PEM text that can sign, in any of its forms (PKCS#1, SEC1, PKCS#8). Other blocks
 /// are ignored.
-#[must_use]
 pub fn key_of(pem: &[u8]) -> Option<KeyPair> {
     let mut blocks = PrivateKeyDer::pem_slice_iter(pem).filter_map(Result::ok);
     blocks.find_map(|der| KeyPair::try_from(&der).ok())
 }
 
 /// Returns `true` if every PEM block that begins in a text is complete.
-#[must_use]
 pub fn is_whole_pem(text: &[u8]) -> bool {
     let begun = text.windows(11).filter(|window| window == b"-----BEGIN ").count();
     pem::parse_many(text).is_ok_and(|blocks| blocks.len() == begun)
 }
 
 /// A certificate's DER as PEM, with a newline at its end.
-#[must_use]
 pub fn certificate_pem(der: &[u8]) -> String {
     pem_text(&Pem::new("CERTIFICATE", der))
 }

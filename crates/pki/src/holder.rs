@@ -25,7 +25,6 @@ pub struct TrustHolder {
 
 impl TrustHolder {
     /// A machine that trusts one CA alone.
-    #[must_use]
     pub fn of_one(ca: &Certificate) -> Self {
         let kind = if ca.is_ca() { "" } else { "the serving certificate " };
         let name = format!("a pointer config that trusts only {kind}\"{}\"", ca.title());

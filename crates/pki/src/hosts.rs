@@ -55,7 +55,6 @@ pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
 
 impl Host {
     /// The host as resolvers take it: IPv6 without brackets.
-    #[must_use]
     pub fn bare(&self) -> String {
         match self {
             Self::Name(name) => name.clone(),

@@ -12,7 +12,6 @@ const FIRST: OffsetDateTime = datetime!(0000-01-01 0:00 UTC);
 pub const LAST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
 
 /// Converts a time to UTC, clamped to the range that can be written.
-#[must_use]
 pub fn written(time: OffsetDateTime) -> OffsetDateTime {
     match time.checked_to_offset(UtcOffset::UTC) {
         Some(time) => time.clamp(FIRST, LAST),

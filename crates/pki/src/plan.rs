@@ -100,7 +100,6 @@ pub(super) fn plan(view: &View<'_>, policy: &Policy) -> RotationPlan {
 
 /// Time at which a certificate is due for renewal: two years before it ends by default, or with a fifth of its validity
 /// left if that is later, as for validities of less than ten years.
-#[must_use]
 pub fn renewal(certificate: &Certificate, policy: &Policy) -> OffsetDateTime {
     renewal_between(certificate.not_before, certificate.not_after, policy)
 }

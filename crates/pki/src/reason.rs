@@ -59,7 +59,6 @@ pub enum Reason {
 
 impl Reason {
     /// Value of the label in metrics and events: the name of the variant.
-    #[must_use]
     pub fn label(&self) -> &'static str {
         self.into()
     }

@@ -98,7 +98,6 @@ impl OwnCa {
     }
 
     /// Returns `true` if its key is that of a CA, present or older, in the store of a signing CA.
-    #[must_use]
     pub fn is_of(&self, stored: &StoredPair) -> bool {
         let (store, _) = CaStore::read(stored);
         let own = store.cas.iter().filter(|ca| ca.key.is_some()).map(|ca| &ca.certificate);
@@ -134,7 +133,6 @@ pub fn issue_requested(
 }
 
 /// Reason why this server's own CA cannot sign, `None` if it can.
-#[must_use]
 pub fn signing_fault(state: &CertificateState, now: OffsetDateTime) -> Option<String> {
     let view = View::of(state, now);
     let fault = || view.fault.as_ref().map(Unusable::to_string);
@@ -155,7 +153,6 @@ fn signer<'a>(view: &'a View<'_>, now: OffsetDateTime) -> Option<&'a Ca> {
 
 /// Names, usages and CA rights of a certificate that exceed its request, in words. The certificate comes from another
 /// issuer.
-#[must_use]
 pub fn excess(certificate: &Certificate, request: &SigningRequest, is_ca: bool) -> Option<String> {
     let extensions = &certificate.extensions;
     if !is_ca && certificate.is_ca() {

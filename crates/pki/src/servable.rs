@@ -47,7 +47,6 @@ pub fn load_key(pem: &[u8], provider: &CryptoProvider) -> Result<Arc<dyn Signing
 
 /// Returns `true` if a loaded key belongs to an encoded public key with its algorithm. A key that does not report its
 /// public half passes; the handshake fails later if it is wrong.
-#[must_use]
 pub fn belongs(key: &dyn SigningKey, key_info: &[u8]) -> bool {
     key.public_key().is_none_or(|public| public.as_ref() == key_info)
 }

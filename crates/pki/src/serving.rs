@@ -137,7 +137,6 @@ fn objection(
 }
 
 /// The CA that signs at `now`, `None` if none can.
-#[must_use]
 pub fn signing_ca(state: &CertificateState, now: OffsetDateTime) -> Option<Certificate> {
     View::of(state, now).store.signer_at(now).map(|ca| ca.certificate.clone())
 }

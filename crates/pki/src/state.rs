@@ -31,19 +31,16 @@ impl std::fmt::Debug for StoredPair {
 
 impl StoredPair {
     /// A serving pair in one text with certificates and key.
-    #[must_use]
     pub fn joined(text: &[u8]) -> Self {
         Self { certificates: text.to_vec(), key: text.to_vec(), ..Self::default() }
     }
 
     /// A pair that exists and is unreadable.
-    #[must_use]
     pub fn unreadable(reason: String) -> Self {
         Self { unreadable: Some(reason), ..Self::default() }
     }
 
     /// The serving pair as one text, key first.
-    #[must_use]
     pub fn text(&self) -> Vec<u8> {
         if self.key == self.certificates || self.key.is_empty() {
             return self.certificates.clone();
@@ -53,7 +50,6 @@ impl StoredPair {
     }
 
     /// Returns `true` if the key's certificate is not self-signed.
-    #[must_use]
     pub fn is_issued_by_another(&self) -> bool {
         self.leaf().is_some_and(|own| !own.is_self_signed())
     }
@@ -68,7 +64,6 @@ impl StoredPair {
     }
 
     /// The key's certificate, `None` if it is unreadable.
-    #[must_use]
     pub fn leaf(&self) -> Option<Certificate> {
         read_chain(&self.certificates).ok()?.into_iter().next()
     }
@@ -218,13 +213,11 @@ pub struct CertificateState {
 
 impl CertificateState {
     /// The certificates of the bundle.
-    #[must_use]
     pub fn trusted(&self) -> Vec<Certificate> {
         Certificate::read_all(self.bundle.as_deref().unwrap_or_default())
     }
 
     /// CAs that are or were the server's, in the bundle or not.
-    #[must_use]
     pub fn known(&self) -> Vec<Certificate> {
         let stored = self.ca.iter().flat_map(StoredPair::cas);
         let root = self.root_ca.as_deref().unwrap_or_default();
@@ -232,14 +225,12 @@ impl CertificateState {
     }
 
     /// Certificates that are served, the leaf first; empty if one of them is unreadable, because no machine boots then.
-    #[must_use]
     pub fn chain(&self) -> Vec<Certificate> {
         let certificates = self.serving.as_ref().map(|pair| &pair.certificates[..]);
         read_chain(certificates.unwrap_or_default()).unwrap_or_default()
     }
 
     /// The served leaf.
-    #[must_use]
     pub fn served(&self) -> Option<Certificate> {
         self.serving.as_ref().and_then(StoredPair::leaf)
     }

@@ -63,7 +63,6 @@ impl Usage {
     pub const CLIENT_AUTH: Self = Self("client auth");
 
     /// Returns `true` if it is an extended key usage.
-    #[must_use]
     pub fn is_extended(self) -> bool {
         EXTENDED.iter().any(|(word, _)| *word == self.0)
     }

@@ -249,7 +249,6 @@ const SUMMARIES: [(&str, &str); 9] = [
 
 impl Warning {
     /// Value of the label in metrics and readiness.
-    #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
             Self::Ca(_) => "authority",
@@ -265,7 +264,6 @@ impl Warning {
     }
 
     /// The next step of an administrator, for log lines.
-    #[must_use]
     pub fn fix(&self) -> &'static str {
         match self {
             Self::Ca(_) => "restore the signing CA from a backup",
@@ -297,7 +295,6 @@ impl Warning {
 
     /// File, object or certificate that has the fault; `ca` and `serving` are the places of the signing CA and the
     /// serving certificate.
-    #[must_use]
     pub fn object<'a>(&'a self, ca: &'a str, serving: &'a str) -> &'a str {
         match self {
             Self::Ca(_) | Self::ClockBehind { .. } => ca,
@@ -315,19 +312,16 @@ impl Warning {
     }
 
     /// Returns `true` if machines boot all the same: for the time being, or on some platforms.
-    #[must_use]
     pub fn is_warning(&self) -> bool {
         matches!(self, Self::UserData { .. } | Self::OutOfReach { .. })
     }
 
     /// Returns `true` if it is the refusal of a request.
-    #[must_use]
     pub fn is_refused_request(&self) -> bool {
         matches!(self, Self::Refused(Refused { because: Reason::Requested, .. }))
     }
 
     /// Number of warnings for each label, zeros included.
-    #[must_use]
     pub fn counts(all: &[Self]) -> [(&'static str, i64); 9] {
         SUMMARIES.map(|(label, _)| {
             let many = all.iter().filter(|warning| warning.label() == label).count();
@@ -336,7 +330,6 @@ impl Warning {
     }
 
     /// Verdict in a few words, for the last line of a report.
-    #[must_use]
     pub fn verdict(all: &[Self]) -> String {
         let locked_out = all.iter().filter(|it| matches!(it, Self::LockedOut(_))).count();
         match all.iter().filter(|it| !it.is_warning()).count() {
@@ -347,7 +340,6 @@ impl Warning {
     }
 
     /// One line for unauthenticated clients, without names; `None` without warnings.
-    #[must_use]
     pub fn summary(all: &[Self]) -> Option<String> {
         let present =
             Self::counts(all).into_iter().zip(SUMMARIES).filter(|((_, many), _)| *many > 0);

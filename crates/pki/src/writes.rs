@@ -53,7 +53,6 @@ pub enum Write {
 impl Write {
     /// Keys and pairs that this write removes from the store of the signing CA for good, because they have expired and
     /// newer ones need the room: one line each.
-    #[must_use]
     pub fn left_out(&self, before: Option<&StoredPair>) -> Vec<String> {
         match (self, before) {
             (Self::Ca(after) | Self::Store(after), Some(before)) => left_out(before, after),
@@ -62,7 +61,6 @@ impl Write {
     }
 
     /// Requests that remain open of `requested` once this is stored. Distrust is permanent, and is stored with the CA.
-    #[must_use]
     pub fn leaves(&self, requested: &RotationRequest) -> RotationRequest {
         match self {
             Self::Ca(_) => RotationRequest { ca: false, ..requested.clone() },
@@ -214,19 +212,16 @@ pub fn dry_run(
 }
 
 /// CAs that a machine may trust.
-#[must_use]
 pub fn trusted_cas(state: &CertificateState, now: OffsetDateTime) -> Vec<Certificate> {
     View::of(state, now).anchors().into_iter().cloned().collect()
 }
 
 /// Present lockouts for administrators.
-#[must_use]
 pub fn reported_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Lockout> {
     View::of(state, now).reported_lockouts()
 }
 
 /// Warnings about pointer configs that exceed a platform's limit of user data, or whose CAs cannot be replaced.
-#[must_use]
 pub fn pointer_warnings(state: &CertificateState) -> Vec<Warning> {
     let [(_, most), ..] = USER_DATA_LIMITS;
     let warnings = state.pointers.iter().flat_map(|pointer| {
@@ -240,7 +235,6 @@ pub fn pointer_warnings(state: &CertificateState) -> Vec<Warning> {
 }
 
 /// Holders of `known` that could not boot from the chain that `state` serves, with the CAs that it distrusts.
-#[must_use]
 pub fn lockouts_of(
     state: &CertificateState,
     known: &CertificateState,

@@ -48,7 +48,6 @@ struct Table {
 
 impl Answers {
     /// Creates an empty set. Without `is_compact`, only the plain form is used.
-    #[must_use]
     pub fn new(is_compact: bool, metrics: Arc<Metrics>) -> Self {
         Self { table: ArcSwapOption::empty(), is_compact, metrics }
     }

@@ -70,13 +70,11 @@ impl Cluster {
         Ok(Self { client, settings, token, live_requests: None })
     }
 
-    #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
     /// The records of uses of machines' tokens, if machines with names are served. `identity` is the name of this process.
-    #[must_use]
     pub fn machine_records(&self, identity: &str) -> Option<MachineRecords> {
         self.settings.machines.then(|| MachineRecords::new(self.client.clone(), identity))
     }

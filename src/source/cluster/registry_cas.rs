@@ -15,7 +15,6 @@ pub struct RegistryCaMap {
 
 impl RegistryCaMap {
     /// Creates a watch, which runs while [`Self::changed`] is awaited.
-    #[must_use]
     pub fn new(client: &Client) -> Self {
         let watch = ObjectWatch::new(Kind::RegistryCas.api(client), MERGED_MAP);
         Self { watch, is_failing: false }

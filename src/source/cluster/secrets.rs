@@ -18,13 +18,11 @@ pub struct NamedSecret {
 
 impl NamedSecret {
     /// Creates a watch, which runs while [`Self::changed`] is awaited.
-    #[must_use]
     pub fn new(client: Client, name: SecretName) -> Self {
         let secrets = Api::namespaced(client, &name.namespace);
         Self { watch: ObjectWatch::new(secrets, &name.name), name }
     }
 
-    #[must_use]
     pub fn name(&self) -> &SecretName {
         &self.name
     }

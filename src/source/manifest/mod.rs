@@ -36,7 +36,6 @@ pub enum ManifestError {
 
 impl ManifestError {
     /// The fault, with an outline for unauthenticated clients.
-    #[must_use]
     pub fn defect(&self) -> ObjectDefect {
         let outline = match self {
             Self::Object { number, error } => {
@@ -77,7 +76,6 @@ pub fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {
 }
 
 /// Returns `true` if text can be a manifest; a cheap test for files whose name does not show it.
-#[must_use]
 pub fn may_be_manifest(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes)
         .is_ok_and(|text| text.contains("kind") && text.contains("apiVersion"))

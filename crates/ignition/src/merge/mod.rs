@@ -69,7 +69,6 @@ pub struct Merged<'a> {
 /// Merges configs, each one into those before it.
 ///
 /// The result is in the newest spec of the configs, or in `at_least` if all are older.
-#[must_use]
 pub fn merge<'a>(parts: &[&'a MergeInput], at_least: SpecVersion) -> Merged<'a> {
     let spec = parts.iter().map(|part| part.declared).fold(at_least, SpecVersion::max);
     let parts: Vec<_> = parts.iter().map(|part| part.value_in(spec)).collect();
@@ -87,7 +86,6 @@ impl Merged<'_> {
     }
 
     /// Origins of all values; configs are numbered in the order of merging.
-    #[must_use]
     pub fn origins(&self) -> Vec<Origin> {
         origins::origins(&self.root, &self.parts)
     }

@@ -39,7 +39,6 @@ impl Origin {
     }
 
     /// Numbers of all configs that contribute to the item.
-    #[must_use]
     pub fn configs(&self) -> BTreeSet<usize> {
         self.members.iter().map(|member| member.config).collect()
     }

@@ -40,7 +40,6 @@ pub enum SecretKind {
 
 impl SecretKind {
     /// Name in machine-readable output: that of the variant.
-    #[must_use]
     pub fn label(self) -> &'static str {
         self.into()
     }

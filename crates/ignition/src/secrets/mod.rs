@@ -89,7 +89,6 @@ pub struct Secret {
 
 /// Finds all secrets of a config, and parts too large to be searched: each place and kind once, in the order of
 /// [`SecretPlace`]. Unpacked bytes are taken from `budget`.
-#[must_use]
 pub fn secrets(config: &Config, budget: &mut UnpackBudget) -> Vec<Secret> {
     let mut found = SecretCollector::default();
     let body = &config.body;

@@ -64,7 +64,6 @@ pub enum BrokenRule {
 
 impl BrokenRule {
     /// The refusal, unless the rule only warns.
-    #[must_use]
     pub fn refusal(self) -> Option<Refusal> {
         match self {
             Self::OldIgnition { is_held: true } => Some(Refusal::OldIgnition),
@@ -99,7 +98,6 @@ impl BootRules {
     ///
     /// Such an annotation changes no pool's oldest Ignition from `before`, closes the port without TLS, and requires
     /// approval.
-    #[must_use]
     pub fn read(
         pools: &BTreeMap<String, Arc<MachineConfigPool>>,
         default: Option<MinIgnition>,
@@ -141,14 +139,12 @@ impl BootRules {
     }
 
     /// Rules of a pool.
-    #[must_use]
     pub fn of(&self, pool: &str) -> PoolRules {
         let general = PoolRules { min_ignition: self.default, ..PoolRules::default() };
         self.pools.get(pool).copied().unwrap_or(general)
     }
 
     /// True if machines of any pool need approval.
-    #[must_use]
     pub fn any_needs_approval(&self) -> bool {
         self.pools.values().any(|pool| pool.needs_approval)
     }

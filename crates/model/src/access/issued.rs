@@ -38,7 +38,6 @@ impl Issued {
     }
 
     /// The newest token of a pool.
-    #[must_use]
     pub fn newest(&self, pool: &str) -> Option<&Token> {
         self.tokens.iter().rev().find(|issued| issued.pool == pool).map(|issued| &issued.token)
     }

@@ -22,7 +22,6 @@ pub enum AccessMode {
 
 impl AccessMode {
     /// Name in flags and annotations: that of the variant.
-    #[must_use]
     pub fn label(self) -> &'static str {
         self.into()
     }

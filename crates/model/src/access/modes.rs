@@ -20,7 +20,6 @@ pub struct WantedModes {
 impl WantedModes {
     /// Reads the pools' annotations as [`Self::of_annotations`] does. Pools that are closed in the `records` of an
     /// earlier process count as closed.
-    #[must_use]
     pub fn read(
         pools: &BTreeMap<String, Arc<MachineConfigPool>>,
         default: AccessMode,
@@ -42,7 +41,6 @@ impl WantedModes {
     ///
     /// Such an annotation changes nothing: the pool keeps its mode from `before`, or is enforced if it `was_closed`.
     /// Otherwise it opens no pool, and its refusals are temporary.
-    #[must_use]
     pub fn of_annotations<'a>(
         pools: impl Iterator<Item = (&'a str, Option<&'a str>)>,
         default: AccessMode,
@@ -73,7 +71,6 @@ impl WantedModes {
     }
 
     /// Modes of the pools whose annotation is understood.
-    #[must_use]
     pub fn understood(&self) -> BTreeMap<String, AccessMode> {
         let mut modes = self.modes.clone();
         modes.retain(|pool, _| !self.unclear.contains(pool));
@@ -81,7 +78,6 @@ impl WantedModes {
     }
 
     /// Returns `true` if tokens matter, that is unless all pools are open.
-    #[must_use]
     pub fn need_tokens(&self) -> bool {
         let mut modes = self.modes.values().chain([&self.default]);
         modes.any(|mode| *mode != AccessMode::Off) || !self.unclear.is_empty()
@@ -94,7 +90,6 @@ impl WantedModes {
     }
 
     /// Modes in force with these records of tokens.
-    #[must_use]
     pub fn in_force(&self, records: Option<&Records>) -> Modes {
         Modes::new(self.default, &self.modes, &self.unclear, records)
     }
@@ -117,7 +112,6 @@ impl Modes {
     /// A pool with mode `enforce` is open only while `records` name one of its pointer configs without a token, because
     /// its machines would be locked out. Without such evidence it is enforced, or waiting: see [`Waiting`]. A pool that
     /// was not read has the `default` mode, and its refusals are temporary: it has no config, and may be read soon.
-    #[must_use]
     pub fn new(
         default: AccessMode,
         wanted: &BTreeMap<String, AccessMode>,
@@ -181,7 +175,6 @@ impl Modes {
     }
 
     /// The mode in force for a pool.
-    #[must_use]
     pub fn of(&self, pool: &str) -> AccessMode {
         self.pools.get(pool).copied().unwrap_or(self.default)
     }
@@ -192,7 +185,6 @@ impl Modes {
     }
 
     /// Pools that are enforced.
-    #[must_use]
     pub fn enforced(&self) -> BTreeSet<String> {
         let enforced = self.pools.iter().filter(|(_, mode)| **mode == AccessMode::Enforce);
         enforced.map(|(pool, _)| pool.clone()).collect()

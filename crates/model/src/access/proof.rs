@@ -76,7 +76,6 @@ impl fmt::Display for Proof {
 
 impl Proof {
     /// Value of the label in metrics: the name of the variant.
-    #[must_use]
     pub fn label(&self) -> &'static str {
         self.into()
     }
@@ -145,19 +144,16 @@ pub enum Refusal {
 
 impl Refusal {
     /// Value of the label in metrics and in the ledger: the name of the variant.
-    #[must_use]
     pub fn label(self) -> &'static str {
         self.into()
     }
 
     /// Returns `true` if the same request may succeed later: the server may receive the token, or time passes.
-    #[must_use]
     pub fn may_heal(self) -> bool {
         self.code().status().is_server_error()
     }
 
     /// Code of the answer. All permanent refusals have the same one.
-    #[must_use]
     pub fn code(self) -> RefusalCode {
         match self {
             Self::Unknown => RefusalCode::TokenUnknown,

@@ -73,13 +73,11 @@ pub struct Record {
 
 impl Record {
     /// Returns `true` if the token opens its pools at `now`.
-    #[must_use]
     pub fn is_valid_at(&self, now: OffsetDateTime) -> bool {
         self.revoked.is_none() && self.until.is_none_or(|until| now < until)
     }
 
     /// Display name: the name, or the ID.
-    #[must_use]
     pub fn title(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.sha256.id())
     }
@@ -129,7 +127,6 @@ impl Records {
     }
 
     /// The record with this hash.
-    #[must_use]
     pub fn find(&self, sha256: &TokenHash) -> Option<&Record> {
         self.tokens.iter().find(|record| record.sha256 == *sha256)
     }
@@ -152,14 +149,12 @@ pub struct KnownTokens(Arc<HashMap<TokenHash, Record>>);
 
 impl KnownTokens {
     /// Indexes the tokens of `records`.
-    #[must_use]
     pub fn new(records: &Records) -> Self {
         let known = records.tokens.iter().map(|record| (record.sha256, record.clone()));
         Self(Arc::new(known.collect()))
     }
 
     /// Checks that `credential` opens `pool` at `now`; `None` if it is no token of this server's kind.
-    #[must_use]
     pub fn verify(
         &self,
         credential: &str,

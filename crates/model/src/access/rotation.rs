@@ -39,7 +39,6 @@ const MAX_ENDED: usize = 1_000;
 pub const MAX_STEPS: usize = 64;
 
 /// Returns the next action. `fresh` is a new token, in case one is needed.
-#[must_use]
 pub fn next(
     state: &TokenState,
     policy: &RotationPolicy,
@@ -155,7 +154,6 @@ fn is_lost(state: &TokenState) -> bool {
 
 /// The newest current token, if it was made later than now: the clock is behind, or was ahead then. A later replacement
 /// proves that it was ahead.
-#[must_use]
 pub fn ahead(issued: &Issued, records: &Records, now: OffsetDateTime) -> Option<TokenHash> {
     let by_hash: BTreeMap<_, _> = records.tokens.iter().map(|it| (it.sha256, it)).collect();
     let current = current(issued, &by_hash);
@@ -300,7 +298,6 @@ fn forget(view: &View<'_>) -> Option<NextAction> {
 }
 
 /// Records that could be written now: the recorded tokens, with the present evidence.
-#[must_use]
 pub fn standing(state: &TokenState, now: OffsetDateTime) -> Records {
     View::new(state, now).records(state.records.tokens.clone())
 }

@@ -123,13 +123,11 @@ impl SignedTokens {
     }
 
     /// Descriptions of the keys in the set that verify no tokens: of another kind, too weak, or for another use.
-    #[must_use]
     pub fn passed_over(&self) -> &[String] {
         &self.passed_over
     }
 
     /// Checks that `credential` gives a machine of `pool` access; `None` if it is no JSON Web Token.
-    #[must_use]
     pub fn verify(
         &self,
         credential: &str,

@@ -20,7 +20,6 @@ pub struct Token(String);
 
 impl Token {
     /// Encodes 32 random bytes as a token.
-    #[must_use]
     pub fn new(random: [u8; 32]) -> Self {
         Self(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&random)))
     }
@@ -37,20 +36,17 @@ impl Token {
     }
 
     /// Parses a token, `None` if the text is not one.
-    #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let bytes = BASE64URL_NOPAD.decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?;
         (bytes.len() == 32).then(|| Self(text.to_owned()))
     }
 
     /// The token as sent in requests.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The token's SHA-256.
-    #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash(Sha256::digest(&self.0).into())
     }
@@ -76,7 +72,6 @@ pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
     /// ID of the token for people: the first digits of its hash, in hexadecimal.
-    #[must_use]
     pub fn id(&self) -> String {
         let mut digits = HEXLOWER.encode(&self.0);
         digits.truncate(ID);

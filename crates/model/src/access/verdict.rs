@@ -62,13 +62,11 @@ pub struct Verdict {
 
 impl Verdict {
     /// Reason for a refusal, `None` if the client gets the config.
-    #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         self.access_refusal().or_else(|| self.broken_rule.and_then(BrokenRule::refusal))
     }
 
     /// Reason for a refusal by what the request proves.
-    #[must_use]
     pub fn access_refusal(&self) -> Option<Refusal> {
         let counts = |refusal: &Refusal| match self.mode {
             AccessMode::Enforce => true,
@@ -79,13 +77,11 @@ impl Verdict {
     }
 
     /// Returns `true` if the pool is restricted and the request has a proof.
-    #[must_use]
     pub fn is_proven(&self) -> bool {
         self.mode != AccessMode::Off && self.judged.is_ok()
     }
 
     /// Reason why the request would be refused if the pool were enforced.
-    #[must_use]
     pub fn would_be_refused(&self) -> Option<Refusal> {
         self.judged.as_ref().err().copied().filter(|_| self.mode == AccessMode::Audit)
     }
@@ -93,7 +89,6 @@ impl Verdict {
 
 /// Judges a request. Networks apply to open pools too: an administrator who lists some means it. So does the token of a
 /// single machine, which says who asks; if it is still open depends on its [use](super::machine::Usage).
-#[must_use]
 pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Verdict {
     let Request { pool, address, is_private, credential, .. } = *request;
     let rules = policy.boot_rules.of(pool);

@@ -129,13 +129,11 @@ impl Cause {
     pub const LABELS: &[&str] = <Self as VariantNames>::VARIANTS;
 
     /// Name in JSON output and in the runbook.
-    #[must_use]
     pub fn label(&self) -> &'static str {
         self.into()
     }
 
     /// Returns `true` if a machine retries until the cause is gone; otherwise it gives up, and must be booted again.
-    #[must_use]
     pub fn is_retried(&self) -> bool {
         !matches!(
             self,
@@ -148,7 +146,6 @@ impl Cause {
     }
 
     /// Action for the administrator.
-    #[must_use]
     pub fn remedy(&self) -> &'static str {
         // Each variant has a message.
         self.get_message().unwrap_or_default()

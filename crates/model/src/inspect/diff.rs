@@ -63,7 +63,6 @@ type ComparedItems<'a> = BTreeMap<(&'static str, String), ComparedItem<'a>>;
 
 /// Differences between `before` and `after`, in the order of the page. After `until`, the diff of a text need not be
 /// minimal.
-#[must_use]
 pub fn changes(before: &Machine, after: &Machine, until: Instant) -> Vec<Change> {
     let (before, after) = (items(before), items(after));
     let keys: BTreeSet<_> = before.keys().chain(after.keys()).collect();
@@ -256,7 +255,6 @@ fn shortened(line: &str) -> String {
 }
 
 /// Formats the differences between two machines with these `names`.
-#[must_use]
 pub fn changes_as_text(changes: &[Change], names: [&str; 2], look: TerminalStyle) -> Vec<String> {
     let [before, after] = names.map(|name| escaped(&redacted(name)).into_owned());
     if changes.is_empty() {

@@ -25,7 +25,6 @@ pub struct ServerEvidence {
 
 impl ServerEvidence {
     /// A handshake without a request.
-    #[must_use]
     pub fn chain(chain: Vec<Certificate>) -> Self {
         Self { chain: Some(chain), ..Self::default() }
     }
@@ -53,7 +52,6 @@ pub struct Judgement {
 
 /// Judges the behaviour of a server for a machine that makes this fetch: the common judge of `certs check --connect`
 /// and `inspect`.
-#[must_use]
 pub fn judge(fetch: &Fetch, evidence: &ServerEvidence, clocks: Clocks) -> Judgement {
     let answered =
         || evidence.answer.as_ref().and_then(|it| judge_answer(fetch, it, &evidence.served));
@@ -173,7 +171,6 @@ fn judge_answer(fetch: &Fetch, answered: &ServerAnswer, served: &[SpecVersion]) 
 
 impl ServerAnswer {
     /// Reads an answer about `pool` from status and headers, with the first line of `text` for people.
-    #[must_use]
     pub fn new(status: StatusCode, headers: &HeaderMap, text: &str, pool: &str) -> Self {
         let line = text.lines().next().unwrap_or_default().trim();
         let line = line.strip_prefix(&format!("pool {pool}: ")).unwrap_or(line).to_owned();
@@ -184,7 +181,6 @@ impl ServerAnswer {
     }
 
     /// Returns `true` if the answer may depend on the requested spec.
-    #[must_use]
     pub fn may_depend_on_spec(&self) -> bool {
         self.status.is_server_error()
             && matches!(self.code, None | Some(RefusalCode::NotRenderable))

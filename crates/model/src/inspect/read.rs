@@ -27,7 +27,6 @@ const MAX_CERTIFICATES: usize = 1_000;
 const REGISTRIES: [&str; 2] = ["/etc/docker/certs.d/", "/etc/containers/certs.d/"];
 
 /// Describes the machine that `config` makes, and `machine_config` if `config` does not contain it.
-#[must_use]
 pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machine {
     let body = config.body();
     let mut made = Machine::default();

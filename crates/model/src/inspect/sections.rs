@@ -31,7 +31,6 @@ pub struct Section {
 }
 
 /// Lists the facts of a machine, names and values, without secrets.
-#[must_use]
 pub fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     let facts = FACTS.iter().filter_map(|(key, name)| {
         let text = match machine.facts.get(*key)? {
@@ -52,7 +51,6 @@ pub(super) fn fact_as_text(value: &Value) -> String {
 }
 
 /// Lists the parts of a machine that are not empty. `now` decides which certificates are shown as expired.
-#[must_use]
 pub fn sections(machine: &Machine, now: OffsetDateTime) -> Vec<Section> {
     let Machine { files, nodes, units, users, groups, disks, .. } = machine;
     let Machine { registries, certificates, secrets, passed_over, .. } = machine;

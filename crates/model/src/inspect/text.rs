@@ -10,7 +10,6 @@ use crate::escape::{REASON, cut, escaped};
 use crate::table::{Color, TerminalStyle, table};
 
 /// Formats a machine. `now` decides which certificates are shown as expired.
-#[must_use]
 pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTime) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, text) in facts(machine) {
@@ -27,13 +26,11 @@ pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTi
 }
 
 /// Formats a number of bytes.
-#[must_use]
 pub fn bytes(count: usize) -> String {
     if count == 1 { "1 byte".to_owned() } else { format!("{count} bytes") }
 }
 
 /// Formats parts without effect, below an empty line; no lines if there are none.
-#[must_use]
 pub fn warnings_as_text(warnings: &[String], look: TerminalStyle) -> Vec<String> {
     if warnings.is_empty() {
         return Vec::new();
@@ -56,7 +53,6 @@ fn table_with_heading(
 }
 
 /// Formats the steps to a machine's config, and the cause of a failed boot.
-#[must_use]
 pub fn trace_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
     let mut lines = vec![look.paint(Color::Heading, &escaped(&cut(&redacted(&trace.url), REASON)))];
     lines.extend(trace.steps.iter().flat_map(|step| step_as_text(step, look)));

@@ -61,7 +61,6 @@ impl Severity {
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Word for people: that of the variant.
-    #[must_use]
     pub fn label(self) -> &'static str {
         self.into()
     }
@@ -69,7 +68,6 @@ impl Severity {
 
 impl Machine {
     /// Boot status, with the cluster's nodes if they are known.
-    #[must_use]
     pub fn standing(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> BootStatus {
         let node = nodes.and_then(|nodes| nodes.at(self.address));
         if let Some(failure) = &self.failure
@@ -109,7 +107,6 @@ impl Machine {
 
 impl Failed {
     /// Value of the label in metrics: the name of the variant.
-    #[must_use]
     pub fn label(self) -> &'static str {
         self.into()
     }
@@ -121,7 +118,6 @@ impl Failed {
     }
 
     /// Reason of the failure, for a person.
-    #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Self::Untrusted => {
@@ -165,7 +161,6 @@ fn program(user_agent: &str) -> &str {
 }
 
 /// Formats a time span by its two largest units.
-#[must_use]
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.whole_seconds().max(0);
     let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];

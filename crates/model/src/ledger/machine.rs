@@ -147,13 +147,11 @@ impl Machine {
     }
 
     /// Returns `true` unless the user agent is another program than Ignition.
-    #[must_use]
     pub fn is_ignition(&self) -> bool {
         self.requests.as_ref().is_none_or(|requests| requests.user_agent.starts_with("Ignition/"))
     }
 
     /// Version of its Ignition; `None` of another program.
-    #[must_use]
     pub fn ignition_version(&self) -> Option<IgnitionVersion> {
         IgnitionVersion::of_user_agent(&self.requests.as_ref()?.user_agent)
     }

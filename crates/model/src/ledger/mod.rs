@@ -57,7 +57,6 @@ impl Ledger {
     pub const FILE: &str = "ledger.json";
 
     /// Creates an empty ledger with this capacity.
-    #[must_use]
     pub fn of(most: NonZeroUsize) -> Self {
         Self(Arc::new(Mutex::new(LedgerState {
             machines: Entries::new(most),
@@ -91,7 +90,6 @@ impl Ledger {
     }
 
     /// True if the last request from the address got a config, within a day before `now`.
-    #[must_use]
     pub fn was_served(&self, address: IpAddr, now: OffsetDateTime) -> bool {
         let noted = self.noted();
         let served = noted.machines.served_at(address.to_canonical());
@@ -111,7 +109,6 @@ impl Ledger {
     }
 
     /// A copy of all machines, the latest first.
-    #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
         let mut machines: Vec<_> = self.noted().machines.iter().cloned().collect();
         machines.sort_by_key(|machine| Reverse(machine.last));
@@ -119,13 +116,11 @@ impl Ledger {
     }
 
     /// Lists the last requests and handshakes of a machine at this server since its start, the latest first.
-    #[must_use]
     pub fn visits(&self, address: IpAddr) -> Vec<Visit> {
         self.noted().visits.of(address.to_canonical())
     }
 
     /// Oldest Ignition among the machines of each pool that was asked for, existing or not.
-    #[must_use]
     pub fn oldest_ignition(&self) -> BTreeMap<String, IgnitionVersion> {
         let mut oldest: BTreeMap<String, IgnitionVersion> = BTreeMap::new();
         for machine in self.noted().machines.iter() {
@@ -139,14 +134,12 @@ impl Ledger {
     }
 
     /// A counter of changes.
-    #[must_use]
     pub fn changes(&self) -> u64 {
         self.noted().changes
     }
 
     /// Number of machines that were forgotten for others since the ledger was created: it is full, or has the maximum
     /// of one network.
-    #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.noted().machines.forgotten
     }

@@ -41,7 +41,6 @@ impl Nodes {
     }
 
     /// The node with this address.
-    #[must_use]
     pub fn at(&self, address: IpAddr) -> Option<&Node> {
         self.by_name.get(self.by_address.get(&address.to_canonical())?)
     }
@@ -80,7 +79,6 @@ impl NodeIndex {
     }
 
     /// A counter of changes.
-    #[must_use]
     pub fn changes(&self) -> u64 {
         self.seen().changes
     }

@@ -109,7 +109,6 @@ pub(super) fn chosen<'a>(
 }
 
 /// True if a MachineConfig's name ends with the digest of its contents, as [`merge()`] names it.
-#[must_use]
 pub fn has_contents_of_name(config: &MachineConfig) -> bool {
     let named = config.name().rsplit_once('-').map_or("", |(_, digest)| digest);
     digest(&config.spec).is_ok_and(|digest| digest == named)

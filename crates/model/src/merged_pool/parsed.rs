@@ -37,13 +37,11 @@ pub struct ParsedMachineConfig {
 
 impl ParsedMachineConfig {
     /// Parses and checks a MachineConfig. A faulty one affects only the pools that select it.
-    #[must_use]
     pub fn new(machine_config: &Arc<MachineConfig>) -> Self {
         Self { part: part(machine_config), machine_config: Arc::clone(machine_config) }
     }
 
     /// The original MachineConfig.
-    #[must_use]
     pub fn machine_config(&self) -> &Arc<MachineConfig> {
         &self.machine_config
     }

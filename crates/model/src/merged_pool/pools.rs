@@ -63,20 +63,17 @@ impl MergedPools {
 
     /// A pool's configuration, or the reason why it has none; `None` for a pool that was not in the last update. An
     /// unchanged one is the same `Arc` as before.
-    #[must_use]
     pub fn get(&self, pool: &str) -> Option<Result<&Arc<MachineConfig>, &Unmergeable>> {
         self.pools.get(pool).map(|pool| pool.outcome.as_ref())
     }
 
     /// The names of the MachineConfigs that a pool is made of, sorted.
-    #[must_use]
     pub fn sources(&self, pool: &str) -> BTreeSet<&str> {
         let selected = self.pools.get(pool).map(|pool| &pool.selected);
         selected.into_iter().flatten().map(|config| config.name()).collect()
     }
 
     /// How many times a pool was merged, by all updates together.
-    #[must_use]
     pub fn merges(&self) -> u64 {
         self.merges
     }

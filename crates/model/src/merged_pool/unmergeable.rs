@@ -104,7 +104,6 @@ impl From<serde_json::Error> for Unmergeable {
 
 impl Unmergeable {
     /// MachineConfig that the render controller writes without noticing the conflict.
-    #[must_use]
     pub fn merged(&self) -> Option<&Arc<MachineConfig>> {
         match self {
             Self::Conflict { merged, .. } => Some(merged),

@@ -84,7 +84,6 @@ pub struct ConfigMap {
 
 impl ConfigMap {
     /// Creates a ConfigMap with these texts and bytes.
-    #[must_use]
     pub fn new(
         metadata: Metadata,
         data: BTreeMap<String, String>,
@@ -96,7 +95,6 @@ impl ConfigMap {
 
     /// All entries, text and binary, sorted by key. The API server refuses a key that is in both; in a file the binary
     /// one wins, as with the reference.
-    #[must_use]
     pub fn entries(&self) -> BTreeMap<&str, &[u8]> {
         let text = self.data.iter().map(|(key, value)| (key.as_str(), value.as_bytes()));
         let binary = self.binary_data.iter().map(|(key, value)| (key.as_str(), &value.0[..]));
@@ -104,7 +102,6 @@ impl ConfigMap {
     }
 
     /// Value of a key in `binaryData`.
-    #[must_use]
     pub fn binary(&self, key: &str) -> Option<&[u8]> {
         self.binary_data.get(key).map(|value| &value.0[..])
     }
@@ -123,14 +120,12 @@ pub struct Secret {
 
 impl Secret {
     /// Creates a Secret with these values.
-    #[must_use]
     pub fn new(metadata: Metadata, data: BTreeMap<String, Vec<u8>>) -> Self {
         let data = data.into_iter().map(|(key, value)| (key, Base64(value))).collect();
         Self { metadata, data, string_data: BTreeMap::new() }
     }
 
     /// Value of a key. In a file `stringData` wins, as in the API server.
-    #[must_use]
     pub fn value(&self, key: &str) -> Option<&[u8]> {
         let text = self.string_data.get(key).map(String::as_bytes);
         text.or_else(|| self.data.get(key).map(|value| &value.0[..]))
@@ -150,7 +145,6 @@ pub struct Kubeconfig(serde_json::Value);
 
 impl Kubeconfig {
     /// The kubeconfig as JSON, which is valid YAML.
-    #[must_use]
     pub fn to_json(&self) -> String {
         self.0.to_string()
     }

@@ -70,26 +70,22 @@ enum Approval {
 
 impl FirstBootMachine {
     /// Name of the machine.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
 
     /// True if it needs approval, regardless of its pool.
-    #[must_use]
     pub fn needs_approval(&self) -> bool {
         self.spec.approval.is_some()
     }
 
     /// Value of [`APPROVED_ANNOTATION`], empty if it is no text.
-    #[must_use]
     pub fn approved(&self) -> Option<&str> {
         let value = self.metadata.annotations.get(APPROVED_ANNOTATION)?;
         Some(value.as_str().unwrap_or_default())
     }
 
     /// Value of [`REARM_ANNOTATION`], cut to a length that can be stored.
-    #[must_use]
     pub fn rearm(&self) -> Option<&str> {
         let value = self.metadata.annotations.get(REARM_ANNOTATION)?.as_str()?;
         let most = value.len().min(MAX_REARM_BYTES);

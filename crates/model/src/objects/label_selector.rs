@@ -50,7 +50,6 @@ pub enum InvalidSelector {
 
 impl LabelSelector {
     /// Selects objects with this label.
-    #[must_use]
     pub fn of_label(key: &str, value: &str) -> Self {
         let match_labels = [(key.to_owned(), value.to_owned())].into();
         Self { match_labels, match_expressions: Vec::new() }
@@ -81,7 +80,6 @@ impl LabelSelector {
     }
 
     /// Returns `true` if an object with these labels is selected. [`Self::check`] must have accepted the selector.
-    #[must_use]
     pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
         let label = |key: &String| labels?.get(key)?.as_str();
         let has_labels = self.match_labels.iter().all(|(key, value)| label(key) == Some(value));

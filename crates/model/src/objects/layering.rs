@@ -52,7 +52,6 @@ struct Condition {
 
 impl MachineOsBuild {
     /// Returns `true` if the build has condition `Succeeded`.
-    #[must_use]
     pub fn has_succeeded(&self) -> bool {
         self.status.conditions.iter().any(|c| c.kind == "Succeeded" && c.status == "True")
     }
@@ -77,7 +76,6 @@ struct ServicePort {
 
 impl Service {
     /// Host of the registry in pull specs: `name.namespace.svc`, with the first port.
-    #[must_use]
     pub fn registry_host(&self) -> String {
         let Metadata { name, namespace } = &self.metadata;
         match &self.spec.ports[..] {

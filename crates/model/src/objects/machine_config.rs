@@ -59,7 +59,6 @@ pub struct MachineConfigSpec {
 
 impl MachineConfig {
     /// Creates a MachineConfig with this name.
-    #[must_use]
     pub fn new(name: &str, annotations: BTreeMap<String, String>, spec: MachineConfigSpec) -> Self {
         let mut metadata = Map::new();
         metadata.insert("name".to_owned(), name.into());
@@ -72,31 +71,26 @@ impl MachineConfig {
     }
 
     /// Returns `true` if both have the same metadata.
-    #[must_use]
     pub fn same_metadata(&self, other: &Self) -> bool {
         self.metadata == other.metadata
     }
 
     /// Labels, `None` if there are none.
-    #[must_use]
     pub fn labels(&self) -> Option<&Map<String, Value>> {
         self.metadata.get("labels")?.as_object()
     }
 
     /// Name of the object.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.metadata.get("name").and_then(Value::as_str).unwrap_or_default()
     }
 
     /// Value of an annotation.
-    #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.get("annotations")?.get(key)?.as_str()
     }
 
     /// JSON text of the Ignition config, `None` if there is none.
-    #[must_use]
     pub fn ignition(&self) -> Option<&str> {
         self.spec.config.as_deref().map(RawValue::get)
     }

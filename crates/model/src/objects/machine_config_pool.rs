@@ -43,19 +43,16 @@ pub struct PoolStatus {
 
 impl MachineConfigPool {
     /// Name of the pool, which is the last part of its machines' URL.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
 
     /// Value of an annotation.
-    #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.get(key)?.as_str()
     }
 
     /// Value of an annotation, empty if it is no text.
-    #[must_use]
     pub fn annotation_or_empty(&self, key: &str) -> Option<&str> {
         let value = self.metadata.annotations.get(key).filter(|value| !value.is_null())?;
         Some(value.as_str().unwrap_or_default())
@@ -73,19 +70,16 @@ impl MachineConfigPool {
     }
 
     /// Rendered config that the pool is moving to, empty before the first.
-    #[must_use]
     pub fn spec_configuration(&self) -> &str {
         &self.spec.configuration.name
     }
 
     /// Rendered config that all machines of the pool last had, empty before the first.
-    #[must_use]
     pub fn status_configuration(&self) -> &str {
         &self.status.configuration.name
     }
 
     /// Creates a pool that selects the MachineConfigs with its name as their role.
-    #[must_use]
     pub fn of_role(name: &str) -> Self {
         let selector = LabelSelector::of_label(ROLE_LABEL, name);
         Self {
@@ -96,7 +90,6 @@ impl MachineConfigPool {
     }
 
     /// A copy of the pool with `configuration` in its spec and status.
-    #[must_use]
     pub fn with_configuration(&self, configuration: &str) -> Self {
         let mut pool = self.clone();
         for held in [&mut pool.spec.configuration, &mut pool.status.configuration] {

@@ -94,7 +94,6 @@ pub enum ObjectError {
 
 impl ObjectError {
     /// The fault, without the object's kind and name.
-    #[must_use]
     pub fn defect(&self) -> ObjectDefect {
         match self {
             Self::Malformed { defect, .. } => defect.clone(),

@@ -1,7 +1,6 @@
 //! Names of objects, and of Secrets in flags and annotations.
 
 /// Returns `true` for a valid name of an object: a DNS subdomain by RFC 1123. Names become parts of paths and URLs.
-#[must_use]
 pub fn is_object_name(name: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()

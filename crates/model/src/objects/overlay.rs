@@ -32,7 +32,6 @@ impl Overlay {
     }
 
     /// The config's JSON.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

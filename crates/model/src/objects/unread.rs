@@ -92,7 +92,6 @@ impl Kind {
 
 /// Reason why an object of this kind is read differently from its `apiVersion`, if it is. In another group, the kind
 /// can be a different one of the same name.
-#[must_use]
 pub fn unread_version(kind: &str, api_version: &str) -> Option<String> {
     let kind = KINDS.iter().find(|known| known.name == kind)?;
     let version = kind.version(api_version)?;
@@ -104,7 +103,6 @@ pub fn unread_version(kind: &str, api_version: &str) -> Option<String> {
 }
 
 /// Reason why an object is not read, if its kind is misspelt.
-#[must_use]
 pub fn unread_kind(kind: &str, api_version: &str) -> Option<String> {
     if KINDS.iter().any(|known| known.name == kind) {
         return None;
@@ -118,7 +116,6 @@ pub fn unread_kind(kind: &str, api_version: &str) -> Option<String> {
 }
 
 /// Fields of an object that certainly have no effect: those next to `spec`, and misspelt ones. One line each.
-#[must_use]
 pub fn unread_fields(object: &Map<String, Value>) -> Vec<String> {
     let text = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (name, api_version) = (text("kind"), text("apiVersion"));
@@ -180,7 +177,6 @@ fn unknown(place: &str, meant: Option<&str>) -> String {
 
 /// Returns `true` if two words differ only in case, or in one letter: added, missing, replaced, or swapped with the
 /// next.
-#[must_use]
 pub fn is_misspelt(word: &str, meant: &str) -> bool {
     let [a, b] = [word, meant].map(str::to_ascii_lowercase);
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());

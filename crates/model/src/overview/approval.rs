@@ -53,7 +53,6 @@ pub struct ApprovedMachine {
 
 impl WaitingMachine {
     /// A machine that waits.
-    #[must_use]
     pub fn of(waits: &Waits) -> Self {
         let name = match &waits.subject {
             Subject::Named(name) => Some(name.to_string()),
@@ -71,7 +70,6 @@ impl WaitingMachine {
     }
 
     /// Name or address, for people.
-    #[must_use]
     pub fn title(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.address.to_string())
     }
@@ -88,7 +86,6 @@ impl WaitingMachine {
 }
 
 /// Machines that wait at one of two servers, those that have shown a token first.
-#[must_use]
 pub fn merged(own: Vec<WaitingMachine>, others: Vec<WaitingMachine>) -> Vec<WaitingMachine> {
     let mut waiting: BTreeMap<_, WaitingMachine> = BTreeMap::new();
     for machine in own.into_iter().chain(others) {
@@ -103,7 +100,6 @@ pub fn merged(own: Vec<WaitingMachine>, others: Vec<WaitingMachine>) -> Vec<Wait
 
 impl ApprovedMachine {
     /// A machine that is approved.
-    #[must_use]
     pub fn of(subject: &Subject, open: OpenApproval) -> Self {
         let (name, pool, address) = match subject {
             Subject::Named(name) => (Some(name.to_string()), None, None),
@@ -114,7 +110,6 @@ impl ApprovedMachine {
     }
 
     /// Name or address, for people.
-    #[must_use]
     pub fn title(&self) -> String {
         let address = self.address.map(|address| address.to_string());
         self.name.clone().or(address).unwrap_or_default()
@@ -126,7 +121,6 @@ pub const WAITING_COLUMNS: [&str; 6] =
     ["WAITS FOR APPROVAL", "ADDRESS", "POOL", "TOKEN", "IGNITION", "SINCE"];
 
 /// A machine that waits, a cell for each of [`WAITING_COLUMNS`].
-#[must_use]
 pub fn waiting_row(machine: &WaitingMachine) -> Vec<String> {
     vec![
         machine.title(),
@@ -142,7 +136,6 @@ pub fn waiting_row(machine: &WaitingMachine) -> Vec<String> {
 pub const APPROVED_COLUMNS: [&str; 4] = ["APPROVED", "POOL", "AT", "UNTIL"];
 
 /// A machine that is approved, a cell for each of [`APPROVED_COLUMNS`].
-#[must_use]
 pub fn approved_row(machine: &ApprovedMachine) -> Vec<String> {
     vec![
         machine.title(),

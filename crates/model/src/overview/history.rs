@@ -43,14 +43,12 @@ impl History {
     }
 
     /// A counter of changes.
-    #[must_use]
     pub fn count(&self) -> u64 {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.older + noted.changes.len() as u64
     }
 
     /// All remembered changes, the latest first, and the number of earlier ones.
-    #[must_use]
     pub fn changes(&self) -> (Vec<Change>, u64) {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (noted.changes.iter().cloned().collect(), noted.older)

@@ -24,7 +24,6 @@ pub const MACHINE_COLUMNS: [&str; 9] =
     ["ADDRESS", "STATE", "WHY", "POOL", "GOT", "SPEC", "TIMES", "FIRST", "LAST"];
 
 /// A machine, a cell for each of [`MACHINE_COLUMNS`].
-#[must_use]
 pub fn machine_row(line: &MachineLine) -> Vec<String> {
     vec![
         line.machine.address.to_string(),

@@ -142,7 +142,6 @@ pub struct Pool {
 
 impl Pool {
     /// Warning about machines with an old Ignition; `None` if there are none.
-    #[must_use]
     pub fn old_ignition(&self) -> Option<String> {
         let Self { name, oldest_ignition, min_ignition, with_old_ignition: count, .. } = self;
         let (oldest, min) = (oldest_ignition.as_ref()?, min_ignition.as_ref()?);
@@ -189,7 +188,6 @@ pub fn sort(machines: &mut [MachineLine]) {
 
 impl Overview {
     /// Number of machines with this rank.
-    #[must_use]
     pub fn count(&self, rank: Severity) -> usize {
         self.machines.iter().filter(|line| line.standing.rank == rank).count()
     }

@@ -46,7 +46,6 @@ pub enum TokenState {
 
 impl TokenState {
     /// Word for people: that of the variant.
-    #[must_use]
     pub fn label(self) -> &'static str {
         self.into()
     }
@@ -54,7 +53,6 @@ impl TokenState {
 
 impl NamedMachine {
     /// The machine `name` at `now`.
-    #[must_use]
     pub fn of(name: &str, token: &MachineToken, window: Window, now: ClockReading) -> Self {
         let machine = Self::used(name, &token.pool, &token.usage, (window, now));
         match token.revoked {
@@ -64,7 +62,6 @@ impl NamedMachine {
     }
 
     /// The machine `name` with a token that was used like this.
-    #[must_use]
     pub fn used(
         name: &str,
         pool: &str,
@@ -85,7 +82,6 @@ impl NamedMachine {
     }
 
     /// Addresses for people, in one text.
-    #[must_use]
     pub fn used_from(&self) -> String {
         self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
@@ -95,7 +91,6 @@ impl NamedMachine {
 pub const NAMED_COLUMNS: [&str; 5] = ["NAME", "POOL", "TOKEN", "TAKEN", "USED FROM"];
 
 /// A machine with a name, a cell for each of [`NAMED_COLUMNS`].
-#[must_use]
 pub fn named_row(machine: &NamedMachine) -> Vec<String> {
     vec![
         machine.name.clone(),

@@ -18,7 +18,6 @@ pub struct PoolMachines {
 
 impl PoolMachines {
     /// The machines of all pools, by the pools' oldest accepted versions. Clients other than Ignition are no machines.
-    #[must_use]
     pub fn by_pool(
         lines: &[MachineLine],
         min: impl Fn(&str) -> Option<IgnitionVersion>,

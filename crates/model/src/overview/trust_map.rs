@@ -54,7 +54,6 @@ pub struct PointerGroup {
 
 impl TrustMap {
     /// Creates the map of a served chain, leaf first, and of pointer configs with their verdicts.
-    #[must_use]
     pub fn new(chain: &[Certificate], holders: &[TrustHolder], pointers: &[PointerStatus]) -> Self {
         let mut all: Vec<&Certificate> = Vec::new();
         let mut place = |certificate| {

@@ -56,7 +56,6 @@ pub(super) struct Selection<'a> {
 
 impl MachineQuery {
     /// Reads the query of an address. What is not understood is as if it were not there.
-    #[must_use]
     pub fn parse(query: &str) -> Self {
         let mut parsed = Self { page: 1, ..Self::default() };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {

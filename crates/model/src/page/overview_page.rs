@@ -136,7 +136,6 @@ impl OverviewPage<'_> {
 }
 
 /// Numbers of each rank that are not zero.
-#[must_use]
 pub fn counts(count: impl Fn(Severity) -> usize) -> Vec<(&'static str, usize)> {
     let counts = Severity::ALL.iter().map(|rank| (rank.label(), count(*rank)));
     counts.filter(|(_, count)| *count > 0).collect()

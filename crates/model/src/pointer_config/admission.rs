@@ -24,7 +24,6 @@ pub enum Admission {
 }
 
 /// Judges a fetch. Networks are not checked, because the machine's address is unknown.
-#[must_use]
 pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admission {
     let enforced: BTreeMap<String, AccessMode> =
         records.enforced.iter().map(|pool| (pool.clone(), AccessMode::Enforce)).collect();

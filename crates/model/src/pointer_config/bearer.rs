@@ -63,7 +63,6 @@ pub enum NoHeader {
 
 impl PointerConfig<'_> {
     /// The fetches of pools' configs in the text, in their order.
-    #[must_use]
     pub fn written_fetches(&self) -> Vec<WrittenFetch> {
         let Some(written) = self.written else { return Vec::new() };
         let fetch = |(resource, url): (&str, Uri)| WrittenFetch {

@@ -13,7 +13,6 @@ impl PointerConfig<'_> {
     /// The tokens in the config `name`, by the pool of each fetch. As in [`Self::assess`], the CAs decide if it belongs
     /// to this server: fetches from other servers carry none of its tokens. With `may_be_lifted`, a plain config of an
     /// old spec can carry a token too.
-    #[must_use]
     pub fn carriers(
         &self,
         name: &str,
@@ -64,7 +63,6 @@ impl PointerConfig<'_> {
 
     /// The text with the token that it is to carry, lifted if necessary. `None` if the config has changed since it was
     /// observed.
-    #[must_use]
     pub fn carrying(&self, write: &PointerWrite) -> Option<Vec<u8>> {
         let lifted = self.lifted();
         let with =
@@ -74,7 +72,6 @@ impl PointerConfig<'_> {
 }
 
 /// The newest token in these pointer configs that opens a pool at `now`.
-#[must_use]
 pub fn carried<'a>(
     pointers: &'a [PointerToken],
     pool: &str,

@@ -26,7 +26,6 @@ pub struct PointerConfig<'a> {
 
 impl<'a> PointerConfig<'a> {
     /// Parses user data of any kind, as written and as Ignition would.
-    #[must_use]
     pub fn read(user_data: &'a [u8]) -> Self {
         let (bytes, written) = (user_data, WrittenConfig::read(user_data));
         let (fetches, faults, warnings) = (Vec::new(), Vec::new(), Vec::new());
@@ -46,25 +45,21 @@ impl<'a> PointerConfig<'a> {
     }
 
     /// Size in bytes.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
     /// Fetches of pools' configs that a machine makes, in their order; empty if there are faults.
-    #[must_use]
     pub fn fetches(&self) -> &[Fetch] {
         if self.faults.is_empty() { &self.fetches } else { &[] }
     }
 
     /// Reasons why no machine boots from it, regardless of the server, in the order in which Ignition meets them.
-    #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
     /// Remarks that keep no machine from booting, in the same order.
-    #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -80,7 +75,6 @@ impl<'a> PointerConfig<'a> {
 
     /// CAs that a machine trusts in its fetches, of any origin, each once; if no fetch is understood, all CAs in the
     /// text.
-    #[must_use]
     pub fn trusted(&self) -> Vec<Certificate> {
         if self.found().is_empty() {
             return self.cas();
@@ -95,13 +89,11 @@ impl<'a> PointerConfig<'a> {
     }
 
     /// All CAs in its own text, of any origin.
-    #[must_use]
     pub fn cas(&self) -> Vec<Certificate> {
         self.written.map(|written| written.cas()).unwrap_or_default()
     }
 
     /// Returns `true` if it fetches from `url`.
-    #[must_use]
     pub fn fetches_from(&self, url: &str) -> bool {
         if !self.found().is_empty() {
             return self.found().iter().any(|fetch| fetch.url == url);
@@ -110,14 +102,12 @@ impl<'a> PointerConfig<'a> {
     }
 
     /// URL of `pool`'s config at the server that it fetches from.
-    #[must_use]
     pub fn url_for(&self, pool: &str) -> Option<String> {
         let url = self.written?.https_urls().next()?;
         Some(format!("https://{}/config/{pool}", url.authority()?))
     }
 
     /// Hosts that it fetches from, in their order. If no known Ignition fetches anything, the hosts in the text.
-    #[must_use]
     pub fn hosts(&self) -> Vec<Host> {
         if !self.found().is_empty() {
             return self.found().iter().map(|fetch| fetch.host.clone()).collect();
@@ -127,7 +117,6 @@ impl<'a> PointerConfig<'a> {
 
     /// Holders that it can lock out, with this `name`: one for each host, with the CAs trusted for it. Empty if no
     /// certificate matters: it fetches nothing over TLS, or has no readable CAs.
-    #[must_use]
     pub fn holders(&self, name: &str) -> Vec<TrustHolder> {
         if self.found().is_empty() {
             return self.written_holder(name).into_iter().collect();

@@ -33,7 +33,6 @@ pub struct Fetch {
 }
 
 /// Value of `Accept` that Ignition sends for a config of this spec.
-#[must_use]
 pub fn accept(spec: SpecVersion) -> String {
     let kind = "application/vnd.coreos.ignition+json";
     if spec == SpecVersion::V2_2 {

@@ -9,7 +9,6 @@ use super::json_text::{find, string};
 
 impl PointerConfig<'_> {
     /// Returns `true` if it has the form that [`pointer()`] makes, with or without a token.
-    #[must_use]
     pub fn is_plain(&self) -> bool {
         let Some(written) = self.written else { return false };
         let Ok(mut present) = serde_json::from_str::<Value>(written.text) else { return false };
@@ -26,7 +25,6 @@ impl PointerConfig<'_> {
     }
 
     /// A plain config of an old spec, converted to the oldest spec with headers.
-    #[must_use]
     pub fn lifted(&self) -> Option<Vec<u8>> {
         let written = self.written?;
         if has_headers(&written.version()?) || !self.is_plain() {

@@ -29,7 +29,6 @@ pub enum Assessment {
 
 impl Assessment {
     /// Reason why it is not edited.
-    #[must_use]
     pub fn left_alone(&self) -> Option<LeftAlone> {
         match self {
             Self::LeftAlone(reason) => Some(*reason),
@@ -73,7 +72,6 @@ impl LeftAlone {
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// Value of the label in metrics and events: the name of the variant.
-    #[must_use]
     pub fn label(self) -> &'static str {
         self.into()
     }
@@ -81,7 +79,6 @@ impl LeftAlone {
 
 impl PointerConfig<'_> {
     /// Assesses its trust against the bundle. `known` are other CAs that were the machine config server's before.
-    #[must_use]
     pub fn assess(&self, bundle: &[Certificate], known: &[Certificate]) -> Assessment {
         if self.is_too_large() {
             return Assessment::LeftAlone(LeftAlone::TooLarge);
@@ -118,7 +115,6 @@ impl PointerConfig<'_> {
 
     /// The observation of an assessed config for a rotation of certificates; messages call it `title`. Faults are not
     /// checked.
-    #[must_use]
     pub fn trust(&self, name: &str, title: &str, assessed: Assessment) -> PointerTrust {
         let state = match assessed {
             Assessment::Stale(text) => {

@@ -56,7 +56,6 @@ pub struct Verdict<'a> {
 
 impl PointerConfig<'_> {
     /// Judges the config `name` against the known state of the servers.
-    #[must_use]
     pub fn verdict(&self, name: &str, known: ServerState<'_>, now: OffsetDateTime) -> Verdict<'_> {
         let mut problems: Vec<_> = self.faults().iter().map(Problem::Fault).collect();
         if let Some(chain) = known.chain {
@@ -80,7 +79,6 @@ impl PointerConfig<'_> {
     }
 
     /// Reasons why no machine boots from the config `name`, regardless of the served chain and of tokens: one line.
-    #[must_use]
     pub fn lockouts(&self, name: &str, pools: &BTreeSet<String>) -> Vec<Lockout> {
         let known = ServerState { chain: None, records: None, pools };
         let problems = self.verdict(name, known, OffsetDateTime::UNIX_EPOCH).problems;
@@ -96,7 +94,6 @@ impl PointerConfig<'_> {
 
 /// Pools of the files in a state directory, by file names without `.ign`: each name is a pool, unless the file fetches
 /// only configs of others.
-#[must_use]
 pub fn pools_of<'a>(files: impl Iterator<Item = (&'a str, &'a [u8])> + Clone) -> BTreeSet<String> {
     let names: BTreeSet<&str> = files.clone().map(|(name, _)| name).collect();
     let is_of_others = |name: &str, text: &[u8]| {

@@ -58,7 +58,6 @@ pub enum Reason {
 
 impl Reason {
     /// Value of the label in metrics: the name of the variant.
-    #[must_use]
     pub fn label(&self) -> &'static str {
         self.into()
     }
@@ -68,7 +67,6 @@ impl Reason {
 ///
 /// Text that is base64 as a whole is decoded, as in the reference; PEM is not, because it has dashes. Other values stay
 /// as they are. Of several keys for one registry the normalised spelling is used, otherwise the first.
-#[must_use]
 pub fn read(map: &ConfigMap) -> Entries {
     let place = place(map);
     let mut entries = Entries::default();
@@ -110,7 +108,6 @@ pub fn read(map: &ConfigMap) -> Entries {
 
 impl Entries {
     /// CAs for machines: the good entries, and for a spoilt one its value in `before`.
-    #[must_use]
     pub fn or_last_good(&self, before: &Cas) -> Cas {
         let mut cas = self.good.clone();
         for host in &self.spoilt {

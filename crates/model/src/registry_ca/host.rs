@@ -38,25 +38,21 @@ impl RegistryHost {
     }
 
     /// The host as `host` or `host:port`.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The host as `host` or `host..port`, because a ConfigMap's key cannot have a colon.
-    #[must_use]
     pub fn config_map_key(&self) -> String {
         self.0.replacen(':', "..", 1)
     }
 
     /// Path at which the container runtime looks for the registry's CAs.
-    #[must_use]
     pub fn certs_d_path(&self) -> String {
         format!("/etc/docker/certs.d/{}/ca.crt", self.0)
     }
 
     /// A common form of all spellings of one registry: host names ignore case, and a port is a number.
-    #[must_use]
     pub fn identity(&self) -> String {
         let name = self.0.to_ascii_lowercase();
         match name.split_once(':') {

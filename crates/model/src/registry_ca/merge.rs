@@ -126,7 +126,6 @@ type Candidates = BTreeMap<String, Candidate>;
 /// Plans the merged ConfigMap from the present ConfigMaps.
 ///
 /// The state after a plan needs no further write.
-#[must_use]
 pub fn plan(observed: RegistryCaMaps<'_>) -> MergePlan {
     let last_good = observed.merged.map(|map| entries::read(map).good).unwrap_or_default();
     let (cas, refused) = merge(observed, last_good);
@@ -236,7 +235,6 @@ fn write(cas: &Cas, merged: Option<&ConfigMap>) -> Write {
 ///
 /// No controller writes the merged ConfigMap in a directory: if it is there alone, it is used; if it is missing,
 /// `before` has the last good values.
-#[must_use]
 pub fn collect(
     config_maps: &[&ConfigMap],
     image: Option<&ImageConfig>,

@@ -42,7 +42,6 @@ pub use merge::{
 use crate::objects::is_misspelt;
 
 /// Reason why a ConfigMap is not read whose name or namespace is nearly that of one of these.
-#[must_use]
 pub fn misplaced(namespace: &str, name: &str) -> Option<String> {
     let is_name = |known: &str| name == known || is_misspelt(name, known);
     let meant = [MERGED_MAP, OPERATOR_MAP].into_iter().find(|known| is_name(known))?;

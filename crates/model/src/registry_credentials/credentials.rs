@@ -18,7 +18,6 @@ pub struct Registry(String);
 
 impl Registry {
     /// Parses a name; `None` for other texts, which may be a misplaced password.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || PUNCTUATION.contains(c);
         let is_name = !text.is_empty() && text.len() <= LONGEST && text.chars().all(is_part);
@@ -26,7 +25,6 @@ impl Registry {
     }
 
     /// The name as given.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -38,7 +36,6 @@ pub struct Credential(Value);
 
 impl Credential {
     /// The credentials as JSON.
-    #[must_use]
     pub fn as_json(&self) -> &Value {
         &self.0
     }
@@ -66,7 +63,6 @@ pub struct Entries {
 
 impl Entries {
     /// The good entries, and for a spoilt one its credentials in `before`.
-    #[must_use]
     pub fn or_last_good(&self, before: &Credentials) -> Credentials {
         let kept = before.iter().filter(|(registry, _)| self.spoilt.contains(*registry));
         let kept = kept.map(|(registry, credential)| (registry.clone(), credential.clone()));

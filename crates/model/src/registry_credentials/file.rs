@@ -31,7 +31,6 @@ impl CredentialFile {
     }
 
     /// Credentials for a registry.
-    #[must_use]
     pub fn credential(&self, registry: &Registry) -> Option<&Value> {
         self.0.get("auths")?.get(registry.as_str())
     }
@@ -48,7 +47,6 @@ impl CredentialFile {
     }
 
     /// The file as JSON, with its members in the original order.
-    #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         Value::Object(self.0.clone()).to_string().into_bytes()
     }

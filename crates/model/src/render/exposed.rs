@@ -46,7 +46,6 @@ pub(crate) fn kernel_arguments(config: &Config) -> Vec<String> {
 
 /// One line about a pool's config for administrators, without values: the first few places, and the number of the
 /// others; `None` without secrets.
-#[must_use]
 pub fn exposed_line(pool: &str, secrets: &[Secret]) -> Option<String> {
     let places = by_danger(secrets);
     let named: Vec<String> = places.iter().take(NAMED).map(named).collect();
@@ -75,7 +74,6 @@ pub struct ExposedPlaces {
 
 impl ExposedPlaces {
     /// The places of `secrets`, `None` if there are no secrets.
-    #[must_use]
     pub fn of(secrets: &[Secret]) -> Option<Self> {
         let places = by_danger(secrets);
         let more = places.len().saturating_sub(NAMED);

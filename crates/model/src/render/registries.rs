@@ -7,7 +7,6 @@ use crate::inputs::Inputs;
 
 /// Registries of operating system images without a configured CA, each with its pools. A machine verifies such a
 /// registry with its own CAs, and is stuck at its first pull if these do not vouch for it.
-#[must_use]
 pub fn registries_without_ca(inputs: &Inputs) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for pool in inputs.pools.keys() {

@@ -27,7 +27,6 @@ pub struct PoolInputs {
 
 impl PoolInputs {
     /// Returns `true` if both give the same answers. Large values are compared by pointer.
-    #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         self.mode == other.mode
             && Arc::ptr_eq(&self.machine_config, &other.machine_config)
@@ -68,13 +67,11 @@ pub enum SelectError {
 impl SelectError {
     /// Returns `true` if the pool itself has nothing to serve, instead of an object that it needs being unavailable.
     /// Only then is the last good answer dropped.
-    #[must_use]
     pub fn is_meant(&self) -> bool {
         matches!(self, Self::UnknownPool | Self::NotInBootstrap | Self::NoConfiguration)
     }
 
     /// Code of the answer.
-    #[must_use]
     pub fn code(&self) -> RefusalCode {
         match self {
             Self::UnknownPool => RefusalCode::PoolUnknown,

@@ -103,7 +103,6 @@ pub enum HoldReason {
 }
 
 /// Plans for a pool. `configs` has at least the MachineConfigs that it names and the rendered ones that it owns.
-#[must_use]
 pub fn plan(pool: &PoolState, configs: &RenderedConfigs) -> PoolPlan {
     if pool.is_paused {
         return PoolPlan::Keep;
@@ -146,7 +145,6 @@ pub fn plan(pool: &PoolState, configs: &RenderedConfigs) -> PoolPlan {
 }
 
 /// Faults of the MachineConfigs that a pool keeps, because it is paused or held.
-#[must_use]
 pub fn faults(pool: &PoolState, configs: &RenderedConfigs) -> Vec<Fault> {
     let kept = BTreeSet::from([&pool.spec, &pool.served]);
     let kept = kept.into_iter().filter(|name| !name.is_empty());

@@ -10,7 +10,6 @@ pub const MAX_UNNAMED: usize = 10;
 
 /// Rendered MachineConfigs of this controller that nothing names, except for the latest of each pool. `pools` has all
 /// pools of the cluster; `served` has the MachineConfigs in boot ledgers.
-#[must_use]
 pub fn expired<'a>(
     pools: &[PoolState],
     configs: &'a RenderedConfigs,

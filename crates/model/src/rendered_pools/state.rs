@@ -51,7 +51,6 @@ pub struct Origin<'a> {
 impl Origin<'_> {
     /// True for a MachineConfig named `name` that was rendered for a pool, and is no part of one. A copy has another
     /// name or a role.
-    #[must_use]
     pub fn is_rendered(&self, name: &str) -> bool {
         let is_of = |(pool, _): (&str, &str)| is_rendered_name(name, pool);
         self.owner.is_some_and(is_of) && !self.generated_by.is_empty() && !self.has_role
@@ -84,7 +83,6 @@ pub enum RenderedConfig {
 
 impl RenderedConfig {
     /// Tells who made the MachineConfig named `name`.
-    #[must_use]
     pub fn of(name: &str, origin: &Origin<'_>) -> Self {
         match origin.owner {
             Some((_, uid))

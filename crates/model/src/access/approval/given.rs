@@ -30,7 +30,6 @@ pub struct OpenApproval {
 
 impl Approvals {
     /// No approvals, with those that ended before this process.
-    #[must_use]
     pub fn after(ended: Ended) -> Self {
         Self { open: BTreeMap::new(), ended }
     }
@@ -62,7 +61,6 @@ impl Approvals {
     }
 
     /// True if a machine is approved at a time since the start of the process.
-    #[must_use]
     pub fn is_open(&self, subject: &Subject, up: Duration) -> bool {
         self.open.get(subject).is_some_and(|open| up < open.until.up)
     }
@@ -78,13 +76,11 @@ impl Approvals {
     }
 
     /// Approvals that have ended.
-    #[must_use]
     pub fn ended(&self) -> &Ended {
         &self.ended
     }
 
     /// The first end of an approval, since the start of the process.
-    #[must_use]
     pub fn next_end(&self) -> Option<Duration> {
         self.open.values().map(|open| open.until.up).min()
     }

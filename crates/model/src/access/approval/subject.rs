@@ -22,13 +22,11 @@ pub enum Subject {
 
 impl Subject {
     /// The machine at an address.
-    #[must_use]
     pub fn at(pool: &str, address: IpAddr) -> Self {
         Self::At { pool: pool.into(), address: address.to_canonical() }
     }
 
     /// Name of a file about the machine: `NAME`, or `POOL=ADDRESS`.
-    #[must_use]
     pub fn file_name(&self) -> String {
         match self {
             Self::Named(name) => name.to_string(),
@@ -37,7 +35,6 @@ impl Subject {
     }
 
     /// The machine that a file is about; `None` for another file.
-    #[must_use]
     pub fn of_file_name(name: &str) -> Option<Self> {
         match name.split_once('=') {
             None => is_object_name(name).then(|| Self::Named(name.into())),

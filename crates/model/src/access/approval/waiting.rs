@@ -75,7 +75,6 @@ impl Default for WaitingMachines {
 
 impl UnapprovedRequest<'_> {
     /// The machine, as it is approved.
-    #[must_use]
     pub fn subject(&self) -> Subject {
         match self.proof {
             Some(Proof::Machine(name)) => Subject::Named(Arc::clone(name)),
@@ -93,7 +92,6 @@ impl UnapprovedRequest<'_> {
 
 impl WaitingMachines {
     /// Creates an empty list with this capacity.
-    #[must_use]
     pub fn of(most: NonZeroUsize) -> Self {
         Self {
             most: most.get(),
@@ -159,7 +157,6 @@ impl WaitingMachines {
     }
 
     /// Number of machines that were forgotten for others.
-    #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -185,7 +182,6 @@ impl Waits {
     }
 
     /// Time since the first request.
-    #[must_use]
     pub fn waited(&self, now: ClockReading) -> Duration {
         now.up.saturating_sub(self.since.up)
     }

@@ -20,7 +20,6 @@ pub type Yeses = BTreeMap<Subject, OffsetDateTime>;
 
 /// Reads the annotations of pools and machines that approve machines. Returns a line for each that is not understood,
 /// which approves nothing.
-#[must_use]
 pub fn yeses(
     pools: &BTreeMap<String, Arc<MachineConfigPool>>,
     machines: &BTreeMap<String, Arc<FirstBootMachine>>,
@@ -64,7 +63,6 @@ pub fn parse_yes(text: &str) -> Result<OffsetDateTime, String> {
 
 /// Key of a pool's annotation that approves the machine at an address. The name in a key has no colons, and begins and
 /// ends with a letter or digit.
-#[must_use]
 pub fn annotation_of(address: IpAddr) -> String {
     let name = match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),

@@ -35,7 +35,6 @@ impl FromIterator<(TokenHash, KnownMachine)> for KnownMachines {
 
 impl KnownMachines {
     /// The machine whose token a request has.
-    #[must_use]
     pub fn find(&self, credential: Credential<'_>) -> Option<&KnownMachine> {
         let Credential::Bearer(credential) = credential else { return None };
         self.0.get(&Token::read(credential)?.hash())

@@ -100,7 +100,6 @@ impl MachineState {
     }
 
     /// Hash of the token that the object gives out at present, with the pool that it opens.
-    #[must_use]
     pub fn token(&self) -> Option<(TokenHash, &str)> {
         let status = self.status.as_ref()?;
         Some((status.token?, &status.pool))

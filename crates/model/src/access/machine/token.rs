@@ -80,7 +80,6 @@ impl MachineToken {
     }
 
     /// A new token for a machine of `pool`. Requests to arm it that are known already count as followed.
-    #[must_use]
     pub fn new(token: Token, pool: &str, armed: RearmRequests, now: OffsetDateTime) -> Self {
         Self {
             token,
@@ -95,7 +94,6 @@ impl MachineToken {
 
     /// The record of a machine's object that is there: with a `fresh` token if it has none that opens the object's pool,
     /// and armed again if `requests` have a new one.
-    #[must_use]
     pub fn following(
         known: Option<&Self>,
         pool: &str,
@@ -121,14 +119,12 @@ impl MachineToken {
     }
 
     /// The record once the machine's object is gone; `None` once it can be forgotten.
-    #[must_use]
     pub fn revoked(&self, now: OffsetDateTime) -> Option<Self> {
         let at = self.revoked.unwrap_or(now);
         (now - at < REMEMBERED).then(|| Self { revoked: Some(at), ..self.clone() })
     }
 
     /// The record as those of other tokens, for people and for checks of pointer configs.
-    #[must_use]
     pub fn record(&self, name: &str, window: Window, now: ClockReading) -> Record {
         let is_spent = self.usage.stage(window, now) == Stage::Spent;
         Record {

@@ -94,7 +94,6 @@ impl Usage {
     }
 
     /// Stage of the token at `now`.
-    #[must_use]
     pub fn stage(&self, window: Window, now: ClockReading) -> Stage {
         let Window(window) = window;
         match (self.begun, self.taken) {
@@ -145,7 +144,6 @@ impl Usage {
 
     /// The use for other servers, with the end of the window by this one's clock; `None` before the first answer. Until an
     /// answer was taken whole, the last one counts as that: its server can die before it reports that.
-    #[must_use]
     pub fn record(&self, window: Window) -> Option<RecordedUse> {
         let last = self.taken.or(self.last)?;
         Some(RecordedUse {
@@ -178,13 +176,11 @@ impl Usage {
     }
 
     /// Time at which an answer was first taken whole.
-    #[must_use]
     pub fn taken(&self) -> Option<OffsetDateTime> {
         self.taken
     }
 
     /// Addresses that got an answer.
-    #[must_use]
     pub fn addresses(&self) -> &BTreeSet<IpAddr> {
         &self.addresses
     }
