@@ -24,7 +24,13 @@ use crate::flags::{spec, url};
 use crate::source::cluster;
 
 #[derive(Debug, Args)]
-#[command(mut_arg("state_dir", |arg| arg.requires("pointer")))]
+#[command(mut_arg("state_dir", |arg| {
+    arg.requires("pointer").help("Directory in which `serve` keeps the CAs that a pointer config trusts")
+}))]
+#[command(mut_arg("kubeconfig", |arg| arg.help("Read the inputs from a cluster, with this kubeconfig")))]
+#[command(mut_arg("in_cluster", |arg| {
+    arg.help("Read the inputs from the cluster, with the pod's service account")
+}))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct RenderSettings {
     /// The pool

@@ -2,7 +2,7 @@
 //!
 //! Received bytes cause computation, so none is read before the connection's turn: a ClientHello, a second one after a
 //! HelloRetryRequest, a client's last message. The turn ends when there is nothing more to read, or nothing more can be
-//! sent.
+//! sent; a write that has to wait continues in another turn.
 
 use std::future::poll_fn;
 use std::io;
@@ -133,8 +133,10 @@ mod tests {
         let accepting = handshake(stream, tls(), 0, Source::Balancer, &turns);
         let meanwhile = async {
             let client = (!leaves).then_some(client);
-            // With the events of another connection, the runtime has those of this one.
-            connected().await;
+            // With the events of others, the runtime has those of this connection.
+            for _ in 0..8 {
+                connected().await;
+            }
             drop(others);
             client
         };

@@ -11,9 +11,11 @@ use crate::flags::duration;
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct Limits {
+    // From accepting the connection on: a PROXY header and waiting for a turn are part of it.
     /// Time for a TLS handshake: 10s, 500ms, 1m 30s, or a number of seconds
     #[arg(long = "handshake-timeout", value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) handshake: Duration,
+    // From its first byte on; the first one also has to begin in this time.
     /// Time for a request's head
     #[arg(long = "head-timeout", value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) head: Duration,
@@ -23,6 +25,7 @@ pub(crate) struct Limits {
     /// Time without progress after which a client that does not read its answer is disconnected
     #[arg(long = "stall-timeout", value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) stall: Duration,
+    // From closing the listeners on; then busy connections are cut off.
     /// Time for open connections to finish after --shutdown-delay
     #[arg(long = "drain-timeout", value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub(crate) drain: Duration,
@@ -53,6 +56,7 @@ pub(crate) struct ConnectionLimits {
     #[arg(long = "max-connections-per-source", value_name = "N", default_value = "1000",
         value_parser = RangedI64ValueParser::<usize>::new().range(0..=u32::MAX.into()).map(limit))]
     pub(crate) source: MaybeLimit,
+    // In bytes.
     /// Memory in MiB for all connections together, including the kernel's buffers; past it answers wait, and
     /// clients that do not read are disconnected
     #[arg(long = "max-connection-memory", value_name = "MIB", default_value = "48",

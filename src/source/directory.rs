@@ -195,7 +195,7 @@ impl Directory {
         let Listing { paths, leads_out, too_deep } =
             super::files::list(root).map_err(FileError::at(root))?;
         if leads_out {
-            self.files.outcome = Scanned::SettledElsewhere;
+            self.files.leads_elsewhere();
         }
         let (plain, paths): (Vec<_>, Vec<_>) =
             paths.into_iter().partition(|path| plain_configs::is_plain(root, path));

@@ -52,7 +52,7 @@ pub(super) struct Files {
     settle: Duration,
     changed: bool,
     /// Outcome of the scan so far.
-    pub(super) outcome: Scanned,
+    outcome: Scanned,
     /// Time of the first look at which a file was missing.
     missing_since: Option<SystemTime>,
     /// True if files with parts without effect are refused.
@@ -120,6 +120,13 @@ impl Files {
         let before = self.known.len();
         self.known.retain(|path, _| self.seen.contains(path));
         self.changed || self.known.len() != before
+    }
+
+    /// Notes that part of what was read is elsewhere, so that its changes are not seen by a watch of the files.
+    pub(super) fn leads_elsewhere(&mut self) {
+        if self.outcome == Scanned::Settled {
+            self.outcome = Scanned::SettledElsewhere;
+        }
     }
 
     /// The outcome of the scan for the next one's time. It is unsettled if files need another look.

@@ -125,6 +125,7 @@ impl Queue {
     /// Waits until the lines so far are written, for a second at most.
     fn wait_until_written(&self) {
         let unwritten = |waiting: &mut Waiting| waiting.is_writing || !waiting.bytes.is_empty();
+        // After the second, other output comes first.
         let _ = self.written.wait_timeout_while(self.lock(), LAST_LINES, unwritten);
     }
 

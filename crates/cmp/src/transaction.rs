@@ -165,7 +165,10 @@ impl Transaction {
             }
             (State::Confirming(enrolled), Answer::Confirmed) => Ok(Step::Done(enrolled)),
             (State::Over | State::Rejecting(_), _) => Err(CmpError::Over),
-            _ => Err(CmpError::Unexpected(message.number())),
+            (
+                State::Requested { .. } | State::Confirming(_),
+                Answer::Certificates(..) | Answer::Confirmed | Answer::Later(_) | Answer::Other,
+            ) => Err(CmpError::Unexpected(message.number())),
         }
     }
 

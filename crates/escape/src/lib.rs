@@ -11,6 +11,7 @@ pub const NAME: usize = 253;
 pub const REASON: usize = 1_000;
 
 /// Escapes line ends, cursor movements and changes of the reading direction, so that a text stays one line.
+#[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.chars().any(is_control) {
         return text.into();

@@ -93,6 +93,7 @@ impl Config {
         if to == SpecVersion::V2_2 {
             // Every field of spec 2.2 is in 3.0, so a refusal by 3.0 names the field as spec 3 does.
             rules::check(&self.body, SpecVersion::V3_0.number())?;
+            // The conversion drops what this refuses.
             downgrade_body(&self.body, SpecVersion::V2_2)?;
             let config = lower::to_spec2(self.body)?;
             rules::spec2::check(&config, to.number())?;

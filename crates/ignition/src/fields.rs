@@ -111,7 +111,9 @@ pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Converts an object to that of another spec. Fields of the same name keep their values, others are dropped.
+/// Converts an object to that of another spec. Fields of the same name keep their values, others are dropped. Defaults
+/// are not written, so that an empty text, `false` or 0 of spec 2 becomes an absent value of spec 3, and an absent one
+/// the default.
 pub(super) fn converted<T: DeserializeOwned>(object: impl Serialize) -> serde_json::Result<T> {
     serde_json::from_value(serde_json::to_value(object)?)
 }

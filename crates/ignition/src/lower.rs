@@ -63,7 +63,7 @@ pub(super) fn leave_out_advertisements(body: &mut Body, spec: SpecVersion) {
     }
 }
 
-/// Converts a config that fits into spec 3.0 to spec 2.2.
+/// Converts a config that a downgrade to spec 2.2 has accepted: a field that it would refuse is lost here.
 ///
 /// Spec 2.2 cannot express that a partition should exist and be wiped. This is omitted, as the reference server does.
 pub(super) fn to_spec2(mut body: Body) -> Result<spec2::Body, Error> {

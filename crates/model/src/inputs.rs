@@ -30,8 +30,8 @@ pub enum ServingMode {
 
 /// All inputs of rendered configs at one time.
 ///
-/// Unchanged values are shared (`Arc`) with the previous inputs, so that comparing pointers shows the pools that a
-/// change affects.
+/// Unchanged MachineConfigs and shared values are those of the previous inputs (`Arc`), so that comparing pointers
+/// shows the pools that a change affects.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
     /// Rules for choosing and rendering configs.

@@ -3,7 +3,8 @@
 //! A server sends the code in the header `machine-config-server-refusal`, with the status for machines and a line for
 //! people. It reveals no more than those: a 401 has one code for all reasons.
 //!
-//! The variants say what each code means, and [`RefusalCode::status`] its status.
+//! The variants say what each code means, and [`RefusalCode::status`] its status; docs/src/reference/http.md has them in
+//! a table.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use strum::{EnumString, IntoStaticStr, VariantArray};

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::{X509Name, X509Version};
 
-use super::encoding::{contents, fields};
+use super::encoding::{contents, first_fields};
 use super::extensions::Extensions;
 use super::go_x509::{self, Malformed};
 use super::hosts::Host;
@@ -208,6 +208,7 @@ impl Certificate {
 
     /// Returns `true` if `ca` issued this certificate: by name, and by a signature of an algorithm that TLS clients
     /// accept.
+    #[must_use]
     pub fn is_issued_by(&self, ca: &Self) -> bool {
         self.issuer_name == ca.subject_name && self.is_signed_by(ca)
     }
@@ -233,6 +234,7 @@ impl Certificate {
     }
 
     /// Returns `true` if `key` belongs to this certificate.
+    #[must_use]
     pub fn matches(&self, key: &KeyPair) -> bool {
         use rcgen::PublicKeyData as _;
         algorithm_and_key(&self.key_info).is_some_and(|(_, own)| own == key.der_bytes())
@@ -242,8 +244,7 @@ impl Certificate {
 /// Returns `true` if a key signed a certificate (RFC 5280 section 4.1.1) or a request (RFC 2986 section 4.2), by an
 /// algorithm that TLS clients accept. `key_info` is the public key with its algorithm.
 pub(super) fn is_signed(der: &[u8], key_info: &[u8]) -> bool {
-    let verified = fields(der).and_then(|fields| {
-        let [message, algorithm, signature, ..] = fields[..] else { return None };
+    let verified = first_fields(der).and_then(|[message, algorithm, signature]| {
         verify(key_info, message, contents(algorithm)?, bits(signature)?)
     });
     verified.is_some()
@@ -263,7 +264,7 @@ fn verify(key_info: &[u8], message: &[u8], algorithm: &[u8], signature: &[u8]) -
 
 /// Splits a public key into the contents of its algorithm's sequence and the key itself.
 fn algorithm_and_key(key_info: &[u8]) -> Option<(&[u8], &[u8])> {
-    let [algorithm, key, ..] = fields(key_info)?[..] else { return None };
+    let [algorithm, key] = first_fields(key_info)?;
     Some((contents(algorithm)?, bits(key)?))
 }
 

@@ -35,15 +35,29 @@ pub(super) fn with_names(
 }
 
 /// The fields of a sequence, each as it is encoded; `None` if one is malformed.
-pub(super) fn fields(der: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut rest = contents(der)?;
-    let mut found = Vec::new();
+fn fields(der: &[u8]) -> Option<Vec<&[u8]>> {
+    let (mut rest, mut found) = (contents(der)?, Vec::new());
     while !rest.is_empty() {
-        let (after, _) = Any::from_der(rest).ok()?;
-        found.push(&rest[..rest.len() - after.len()]);
-        rest = after;
+        found.push(next_field(&mut rest)?);
     }
     Some(found)
+}
+
+/// The first fields of a sequence, each as it is encoded; `None` if one is missing or malformed. What follows is not read.
+pub(super) fn first_fields<const N: usize>(der: &[u8]) -> Option<[&[u8]; N]> {
+    let (mut rest, mut found) = (contents(der)?, [&[][..]; N]);
+    for field in &mut found {
+        *field = next_field(&mut rest)?;
+    }
+    Some(found)
+}
+
+/// Takes an encoded field from the beginning of `rest`.
+fn next_field<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (after, _) = Any::from_der(rest).ok()?;
+    let (field, after) = rest.split_at(rest.len() - after.len());
+    *rest = after;
+    Some(field)
 }
 
 pub(super) fn contents(der: &[u8]) -> Option<&[u8]> {

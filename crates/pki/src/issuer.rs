@@ -144,7 +144,9 @@ mod tests {
             assert_eq!(refused.request_due(early), (false, Some(again)), "{before}");
             assert_eq!(refused.request_due(again), (true, None), "{before}");
             let unfit = issuer(NOW, Answer::Issued { chain: Vec::new(), roots: Vec::new() });
+            // A new one is due by the time that is returned.
             assert_eq!(unfit.request_due(early), (false, Some(again)));
+            assert_eq!(unfit.request_due(again), (false, Some(again)));
             // The last moment must not overflow.
             let late = super::super::moment::LAST;
             let refused = issuer(late, Answer::Refused("no".to_owned()));

@@ -36,6 +36,7 @@ use super::hosts::Host;
 
 /// Returns every holder that could not boot from `chain` at `now`, in their order. The leaf is the chain's first
 /// certificate; the others follow in any order.
+#[must_use]
 pub fn locked_out(
     chain: &[Certificate],
     holders: &[TrustHolder],
@@ -47,6 +48,7 @@ pub fn locked_out(
 
 /// Reason why the chain's first certificate does not lead to one of `trusted` at `now`, by the same rules except for
 /// extended key usage, which the caller checks.
+#[must_use]
 pub fn untrusted(
     chain: &[Certificate],
     trusted: &[Certificate],

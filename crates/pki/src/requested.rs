@@ -153,6 +153,7 @@ fn signer<'a>(view: &'a View<'_>, now: OffsetDateTime) -> Option<&'a Ca> {
 
 /// Names, usages and CA rights of a certificate that exceed its request, in words. The certificate comes from another
 /// issuer.
+#[must_use]
 pub fn excess(certificate: &Certificate, request: &SigningRequest, is_ca: bool) -> Option<String> {
     let extensions = &certificate.extensions;
     if !is_ca && certificate.is_ca() {

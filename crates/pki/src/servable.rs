@@ -38,10 +38,14 @@ pub fn sent_chain(pem: &[u8]) -> Result<Vec<Certificate>, Unusable> {
 pub fn load_key(pem: &[u8], provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, Unusable> {
     let key = PrivateKeyDer::from_pem_slice(pem).ok();
     let loaded = key.and_then(|key| provider.key_provider.load_private_key(key).ok());
-    loaded.ok_or_else(|| match String::from_utf8_lossy(pem) {
-        _ if holds_encrypted_key(pem) => Unusable::Encrypted,
-        text if text.contains("PRIVATE KEY-----") => Unusable::UnsupportedKey,
-        _ => Unusable::NoKey,
+    loaded.ok_or_else(|| {
+        if holds_encrypted_key(pem) {
+            Unusable::Encrypted
+        } else if String::from_utf8_lossy(pem).contains("PRIVATE KEY-----") {
+            Unusable::UnsupportedKey
+        } else {
+            Unusable::NoKey
+        }
     })
 }
 

@@ -234,17 +234,17 @@ fn too_large_for(bytes: usize) -> String {
     passed.join(", ")
 }
 
-/// Labels of warnings, each with its summary; the number of warnings follows a colon.
-const SUMMARIES: [(&str, &str); 9] = [
-    ("authority", "the signing CA cannot be used"),
-    ("serving", "the serving certificate cannot be used"),
-    ("clock", "the clock is behind"),
-    ("weak-key", "weak keys: "),
-    ("refused", "refused: "),
-    ("issuer", "the issuer does not issue the signing CA"),
-    ("locked-out", "locked out: "),
-    ("trust", "CAs are omitted from pointer configs"),
-    ("user-data", "user data too large for EC2, or not updated: "),
+/// Labels of warnings, each with its summary, and whether their number follows it.
+const SUMMARIES: [(&str, &str, bool); 9] = [
+    ("authority", "the signing CA cannot be used", false),
+    ("serving", "the serving certificate cannot be used", false),
+    ("clock", "the clock is behind", false),
+    ("weak-key", "weak keys", true),
+    ("refused", "refused", true),
+    ("issuer", "the issuer does not issue the signing CA", false),
+    ("locked-out", "locked out", true),
+    ("trust", "CAs are omitted from pointer configs", false),
+    ("user-data", "user data too large for EC2, or not updated", true),
 ];
 
 impl Warning {
@@ -323,7 +323,7 @@ impl Warning {
 
     /// Number of warnings for each label, zeros included.
     pub fn counts(all: &[Self]) -> [(&'static str, i64); 9] {
-        SUMMARIES.map(|(label, _)| {
+        SUMMARIES.map(|(label, ..)| {
             let many = all.iter().filter(|warning| warning.label() == label).count();
             (label, i64::try_from(many).unwrap_or(i64::MAX))
         })
@@ -343,9 +343,8 @@ impl Warning {
     pub fn summary(all: &[Self]) -> Option<String> {
         let present =
             Self::counts(all).into_iter().zip(SUMMARIES).filter(|((_, many), _)| *many > 0);
-        let summary = |((_, many), (_, summary)): ((_, i64), (_, &str))| match summary {
-            counted if counted.ends_with(": ") => format!("{counted}{many}"),
-            summary => summary.to_owned(),
+        let summary = |((_, many), (_, summary, is_counted)): ((_, i64), (_, &str, bool))| {
+            if is_counted { format!("{summary}: {many}") } else { summary.to_owned() }
         };
         let present: Vec<_> = present.map(summary).collect();
         let all = present.join(", ");

@@ -19,7 +19,7 @@ use super::reason::{IssueError, Reason};
 use super::serving::{Generate, choose, is_forced};
 use super::state::{CertificateState, PointerState, PointerTrust, RotationRequest, StoredPair};
 use super::view::{Serving, View};
-use super::warning::{CertificateKind, Refusal, StepError, USER_DATA_LIMITS, Warning};
+use super::warning::{CertificateKind, Refusal, Refused, StepError, USER_DATA_LIMITS, Warning};
 
 /// Upper bound for the number of steps until any state is settled.
 pub const MAX_STEPS: usize = 32;
@@ -147,7 +147,7 @@ pub fn next(
     for step in steps {
         // A request for a CA includes the pair that it signs: if the CA is refused, both stay.
         if matches!(step, Step::Serving(Reason::Requested, _))
-            && attention.iter().any(Warning::is_refused_request)
+            && attention.iter().any(is_refused_ca)
         {
             continue;
         }
@@ -187,6 +187,13 @@ pub fn next(
         attention,
         request_action,
     })
+}
+
+fn is_refused_ca(attention: &Warning) -> bool {
+    matches!(
+        attention,
+        Warning::Refused(Refused { what: CertificateKind::Ca, because: Reason::Requested, .. })
+    )
 }
 
 /// The state after all due steps except pointer configs, with its warnings. `generate` generates keys.

@@ -43,7 +43,7 @@ pub(crate) use self::state::ClusterState;
 pub(crate) use self::trust_snapshot::{Trust, TrustSnapshot};
 
 use self::apply::{apply_pointers, apply_write, create_request, delete_request};
-use self::internal_release_image::{Decision, Issuance, issuance};
+use self::internal_release_image::{Decision, sign};
 pub(in crate::controllers) use self::objects::{user_data_secret, user_data_write};
 use self::report::Report;
 pub(in crate::controllers) use self::secret::{stored_pair, value};
@@ -52,7 +52,7 @@ pub(in crate::controllers) use self::user_data::{managed_name, managed_pointer};
 use pki::issue::request_ca;
 use pki::{
     CertificateKind, Generate, Host, IssueError, LEFT_OUT, LEFT_OUT_FIX, NextAction, Policy,
-    RequestAction, Step, Warning, Write, issue_pair, next,
+    RequestAction, Step, Warning, Write, next,
 };
 
 use super::retries::{Retries, WriteOutcome};
@@ -220,9 +220,7 @@ impl CertificateController {
             Decision::Sign(because) => because,
         };
         let key = algorithms?.serving.generate()?;
-        if let Ok(Issuance { cas, hosts, .. }) = issuance(state, now)?
-            && let Some(pair) = issue_pair(&cas, &self.policy, &hosts, &key, now)?
-        {
+        if let Some(pair) = sign(state, &self.policy, &key, now)? {
             let write = internal_release_image::pair_write(state, &pair)?;
             if apply(&self.client, &write).await? == Applied::Done {
                 self.report.release_image_signed(because).await;

@@ -179,16 +179,17 @@ impl Observer {
     }
 
     async fn user_data(&self) -> Result<BTreeMap<String, Secret>, ControlError> {
-        let list = async |namespace, is_wanted: fn(&Secret) -> bool| {
+        let secrets_of = async |namespace, is_wanted: fn(&Secret) -> bool| {
             let secrets = Api::namespaced(self.client.clone(), namespace);
             list(&secrets, &ObjectName::secret(namespace, "*"), is_wanted).await
         };
-        let found = list(&self.user_data_namespace, |it| is_user_data(&it.name_any())).await?;
+        let found =
+            secrets_of(&self.user_data_namespace, |it| is_user_data(&it.name_any())).await?;
         let mut user_data: BTreeMap<_, _> =
             found.into_iter().map(|secret| (secret.name_any(), secret)).collect();
         if self.has_machines {
             let named = |secret: Secret| (format!("{OF_MACHINES}{}", secret.name_any()), secret);
-            user_data.extend(list(NAMESPACE, is_of_machine).await?.into_iter().map(named));
+            user_data.extend(secrets_of(NAMESPACE, is_of_machine).await?.into_iter().map(named));
         }
         Ok(user_data)
     }

@@ -149,15 +149,19 @@ struct RawCertSecretRef {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RawPolicy {
+    #[serde(default)]
     dns_names: Vec<String>,
+    #[serde(default)]
     ip_addresses: Vec<String>,
+    #[serde(default)]
     uris: Vec<String>,
+    #[serde(default)]
     subjects: Vec<String>,
     usages: Option<Vec<String>>,
     max_duration: Option<String>,
-    #[serde(rename = "isCA")]
+    #[serde(default, rename = "isCA")]
     is_ca: bool,
 }
 

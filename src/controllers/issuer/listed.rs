@@ -15,7 +15,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Lists all objects of a kind, none if the cluster does not have it.
+    /// Lists all objects of a kind by their names, none if the cluster does not have it.
     pub(super) async fn all(
         client: &Client,
         kind: &'static ObjectKind,
@@ -25,7 +25,9 @@ impl Listed {
             let namespace = object.namespace().unwrap_or_default();
             Self { name: ObjectName::new(kind, &namespace, &object.name_any()), object }
         };
-        Ok(objects.into_iter().map(named).collect())
+        let mut listed: Vec<_> = objects.into_iter().map(named).collect();
+        listed.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(listed)
     }
 
     /// Sets fields of the status, in the version that was read.

@@ -69,6 +69,7 @@ impl Round {
 mod tests {
     use kube::core::Status;
 
+    use super::super::issuer_spec::ISSUER_KINDS;
     use super::*;
     use crate::kubernetes::error::api_error;
     use crate::kubernetes::{ObjectKind, ObjectName};
@@ -97,8 +98,7 @@ mod tests {
             assert_eq!(requeue(all), Some(Requeue::Now), "{code}");
         }
         let mut round = Round { waits_for_secret: true, ..Round::new(OffsetDateTime::UNIX_EPOCH) };
-        let malformed =
-            ObjectName::new(ObjectKind::CERTIFICATE_REQUEST, "ns", "b").malformed("x".to_owned());
+        let malformed = ObjectName::new(ISSUER_KINDS[1], "ns", "b").malformed("x".to_owned());
         assert!(!round.note(Err(answer(422))) && !round.note(Err(malformed.into())));
         assert!(round.note(Ok(Applied::Done)));
         assert_eq!(round.refused.len(), 2);

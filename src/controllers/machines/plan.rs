@@ -95,8 +95,11 @@ fn due(
     let object = expected(machine, *secret, shared)?;
     let (pool, status) = (object.spec.pool.as_str(), &machine.status);
     let expect_pool = || {
-        let missing = || ("PoolNotFound", format!("MachineConfigPool {pool} not found"));
-        shared.pools.contains(pool).then_some(()).ok_or_else(missing)
+        if shared.pools.contains(pool) {
+            Ok(())
+        } else {
+            Err(("PoolNotFound", format!("MachineConfigPool {pool} not found")))
+        }
     };
     let carried = secret.and_then(|secret| machine.token_in(secret, pool));
     let is_current = |token: &&Token| status.token == Some(token.hash()) && status.pool == pool;

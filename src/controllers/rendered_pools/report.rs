@@ -64,6 +64,7 @@ impl UnrenderedPools {
 }
 
 impl Report {
+    /// Creates a reporter that has reported nothing. Must be called within a runtime.
     pub(super) fn new(client: Client, identity: &str, health: Health) -> Self {
         let (events, waiting) = mpsc::channel(MAX_WAITING);
         let publisher = tokio::spawn(publish(Events::new(client, identity), waiting));

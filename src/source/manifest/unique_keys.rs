@@ -23,15 +23,6 @@ impl<'de> Deserialize<'de> for UniqueKeys {
     }
 }
 
-/// Defines visits of scalars.
-macro_rules! scalars {
-    ($($visit:ident($($value:ident: $type:ty)?) => $result:expr;)*) => {
-        $(fn $visit<E: Error>(self $(, $value: $type)?) -> Result<Value, E> {
-            $result
-        })*
-    };
-}
-
 struct UniqueKeysVisitor;
 
 impl<'de> Visitor<'de> for UniqueKeysVisitor {
@@ -41,17 +32,44 @@ impl<'de> Visitor<'de> for UniqueKeysVisitor {
         f.write_str("any value")
     }
 
-    scalars! {
-        visit_bool(value: bool) => Ok(value.into());
-        visit_i64(value: i64) => Ok(value.into());
-        visit_u64(value: u64) => Ok(value.into());
-        visit_i128(value: i128) => number(Number::from_i128(value));
-        visit_u128(value: u128) => number(Number::from_u128(value));
-        visit_f64(value: f64) => number(Number::from_f64(value));
-        visit_str(value: &str) => Ok(value.into());
-        visit_string(value: String) => Ok(value.into());
-        visit_none() => Ok(Value::Null);
-        visit_unit() => Ok(Value::Null);
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i128<E: Error>(self, value: i128) -> Result<Value, E> {
+        number(Number::from_i128(value))
+    }
+
+    fn visit_u128<E: Error>(self, value: u128) -> Result<Value, E> {
+        number(Number::from_u128(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        number(Number::from_f64(value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {

@@ -118,7 +118,9 @@ fn remove_replaced(members: &mut Members<'_>, later: &[(&str, Node<'_>)], fields
                 keys.extend(list.iter().map(|item| item.key(names(other)).0));
             }
         }
-        items.retain(|item| !keys.contains(&item.key(names(field)).0));
+        if !keys.is_empty() {
+            items.retain(|item| !keys.contains(&item.key(names(field)).0));
+        }
     }
 }
 
@@ -150,5 +152,7 @@ fn merge_items<'a>(items: &mut Vec<Node<'a>>, later: Vec<Node<'a>>, field: &Fiel
             Some(place) => items[*place].merge(item, shape),
         }
     }
-    items.retain(|item| !removed.contains(&item.key(names).0));
+    if !removed.is_empty() {
+        items.retain(|item| !removed.contains(&item.key(names).0));
+    }
 }

@@ -101,7 +101,9 @@ pub(super) fn literal(rest: &str) -> Option<&str> {
     let value = written(rest)?;
     // These characters begin a list, a group or a block; within quotes they are ordinary ones.
     let is_open = !is_quoted(rest) && value.starts_with(['<', '{', '(', '[', '|', '>', '&', '=']);
-    match &value.to_ascii_lowercase()[..] {
+    // Longer than all of these words.
+    let word = start(value, 10).to_ascii_lowercase();
+    match &word[..] {
         "true" | "false" | "yes" | "no" | "on" | "off" | "null" | "none" | "nil" | "redacted"
         | "required" | "optional" | "string" | "changeme" | "ask" | "prompt" | "disabled"
         | "enabled" | "unset" | "undefined" | "stdin" | "env" => None,

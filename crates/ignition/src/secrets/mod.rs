@@ -146,7 +146,9 @@ impl SecretCollector {
     }
 
     fn text(&mut self, place: &SecretPlace, text: Option<&str>) {
-        self.search(place, None, text.unwrap_or_default().as_bytes());
+        if let Some(text) = text {
+            self.search(place, None, text.as_bytes());
+        }
     }
 
     fn search(&mut self, place: &SecretPlace, path: Option<&str>, bytes: &[u8]) {

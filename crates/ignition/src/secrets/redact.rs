@@ -13,6 +13,7 @@ use super::search::search_text;
 const MASK: &str = "(secret)";
 
 /// Removes secrets from a text for printing. If the end of a secret is unclear, more is removed rather than less.
+#[must_use]
 pub fn redacted(text: &str) -> Cow<'_, str> {
     let SearchFindings { mut spans, is_within, .. } = found(text);
     if spans.is_empty() {

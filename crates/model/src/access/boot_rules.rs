@@ -111,13 +111,13 @@ impl BootRules {
             let min_ignition = match pool.annotation(MIN_IGNITION_ANNOTATION) {
                 None => default,
                 Some("off") => None,
-                Some(text) => text.parse().map_or_else(
-                    |error| {
+                Some(text) => match text.parse() {
+                    Ok(min_ignition) => Some(min_ignition),
+                    Err(error) => {
                         fault(MIN_IGNITION_ANNOTATION, error);
                         before.pools.get(name).map_or(default, |before| before.min_ignition)
-                    },
-                    Some,
-                ),
+                    }
+                },
             };
             let mut is_strict = |annotation, value: Option<&str>, [off, on]: [&str; 2]| match value
             {

@@ -28,6 +28,7 @@ impl Networks {
     }
 
     /// Returns `true` if a machine of `pool` may request from `address`. Without networks every address is allowed.
+    #[must_use]
     pub fn allow(&self, pool: &str, address: IpAddr) -> bool {
         Network::allow(self.by_pool.get(pool).unwrap_or(&self.general), address)
     }

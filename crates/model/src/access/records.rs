@@ -143,15 +143,15 @@ pub(super) fn read_object<T: DeserializeOwned>(json: &[u8]) -> Result<T, serde_j
     })
 }
 
-/// Records of tokens by their hashes.
+/// Records of tokens, with their titles, by their hashes.
 #[derive(Debug, Clone, Default)]
-pub struct KnownTokens(Arc<HashMap<TokenHash, Record>>);
+pub struct KnownTokens(Arc<HashMap<TokenHash, (Record, Arc<str>)>>);
 
 impl KnownTokens {
     /// Indexes the tokens of `records`.
     pub fn new(records: &Records) -> Self {
-        let known = records.tokens.iter().map(|record| (record.sha256, record.clone()));
-        Self(Arc::new(known.collect()))
+        let indexed = |record: &Record| (record.sha256, (record.clone(), record.title().into()));
+        Self(Arc::new(records.tokens.iter().map(indexed).collect()))
     }
 
     /// Checks that `credential` opens `pool` at `now`; `None` if it is no token of this server's kind.
@@ -164,10 +164,10 @@ impl KnownTokens {
         let token = Token::read(credential)?;
         Some(match self.0.get(&token.hash()) {
             None => Err(Refusal::Unknown),
-            Some(record) if record.revoked.is_some() => Err(Refusal::Revoked),
-            Some(record) if !record.is_valid_at(now) => Err(Refusal::Expired),
-            Some(record) if !record.pools.contains(pool) => Err(Refusal::OtherPool),
-            Some(record) => Ok(Proof::Token(record.title().into())),
+            Some((record, _)) if record.revoked.is_some() => Err(Refusal::Revoked),
+            Some((record, _)) if !record.is_valid_at(now) => Err(Refusal::Expired),
+            Some((record, _)) if !record.pools.contains(pool) => Err(Refusal::OtherPool),
+            Some((_, title)) => Ok(Proof::Token(Arc::clone(title))),
         })
     }
 }

@@ -60,6 +60,7 @@ struct View<'a> {
     now: OffsetDateTime,
     /// Newest current token, if it was made later than now.
     ahead: Option<TokenHash>,
+    /// Each pool's newest token without an expiry.
     current: BTreeMap<&'a str, &'a IssuedToken>,
     by_hash: BTreeMap<TokenHash, &'a Record>,
 }
@@ -104,12 +105,10 @@ impl<'a> View<'a> {
         };
         // Until a pointer config gets its first token, the records say neither that the pool's machines have no token,
         // nor that all have one.
-        let will_get = |pool: &String| {
-            let carries =
-                |it: &PointerToken| it.pool == *pool && it.carries == FetchCredential::Nothing;
-            self.pointers().any(carries)
-        };
-        let all_carry = |pool: &&String| !lacking.contains_key(*pool) && !will_get(pool);
+        let without = self.pointers().filter(|it| it.carries == FetchCredential::Nothing);
+        let will_get: BTreeSet<&str> = without.map(|it| &*it.pool).collect();
+        let all_carry =
+            |pool: &&String| !lacking.contains_key(*pool) && !will_get.contains(&***pool);
         let asked = pools.iter().filter(|(_, mode)| **mode == AccessMode::Enforce);
         let was_enforced = present.enforced.iter().chain(&issued.enforced).filter(is_asked);
         let enforced: BTreeSet<String> =
@@ -187,6 +186,7 @@ fn goes_on(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool
     })
 }
 
+/// Issues a token for a pool without one, or with an old one.
 fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<NextAction> {
     let is_old = |token: &IssuedToken| view.now - token.made >= policy.period;
     let (pool, because) = view.kept().find_map(|pool| match view.current.get(pool) {

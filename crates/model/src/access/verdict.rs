@@ -89,6 +89,7 @@ impl Verdict {
 
 /// Judges a request. Networks apply to open pools too: an administrator who lists some means it. So does the token of a
 /// single machine, which says who asks; if it is still open depends on its [use](super::machine::Usage).
+#[must_use]
 pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Verdict {
     let Request { pool, address, is_private, credential, .. } = *request;
     let rules = policy.boot_rules.of(pool);

@@ -2,45 +2,33 @@
 
 use ignition::SpecVersion;
 use pki::Host;
-use strum::{EnumMessage, IntoStaticStr, VariantNames};
+use strum::{IntoStaticStr, VariantNames};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 /// Cause why a machine does not come up, as far as it is visible from outside, in one line. Foreign text in it is not
 /// escaped.
-#[derive(
-    Debug, Clone, PartialEq, Eq, thiserror::Error, EnumMessage, IntoStaticStr, VariantNames,
-)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Cause {
     /// The host name does not resolve.
     #[error("the host name does not resolve: {0}")]
-    #[strum(message = "check the DNS entry, and the name in the pointer config")]
     NameUnknown(String),
     /// The connection is refused: a server, or a balancer in front of it, is down.
     #[error("the server is down: {0}")]
-    #[strum(message = "start the server, or check the load balancer and the firewall")]
     ServerDown(String),
     /// The port answers without TLS.
     #[error("the port answers without TLS: {0}")]
-    #[strum(message = "use port 22623, which has TLS; port 22624 has none")]
     NoTls(String),
     /// The served chain leads to no CA that the machine trusts.
     #[error("certificate signed by unknown authority: {0}")]
     #[strum(serialize = "unknown-authority")]
-    #[strum(
-        message = "give the machine the newest pointer config: its present one trusts other CAs"
-    )]
     UnknownCa(String),
     /// The serving certificate lacks the requested name, and has these.
     #[error("the name {0} is not in the serving certificate, which {named}", named = named(.1))]
-    #[strum(message = "add the name to --host of the server, or use a name of the certificate")]
     WrongName(Host, Vec<String>),
     /// The serving certificate has expired.
     #[error("the serving certificate {0}")]
-    #[strum(
-        message = "renew the serving certificate with `certs rotate`; if that fails, run `certs check` for the reason"
-    )]
     ServingPairExpired(String),
     /// The machine's clock is wrong, and the certificates are valid by the server's.
     #[error(
@@ -48,7 +36,6 @@ pub enum Cause {
         date(*machine),
         date(*right)
     )]
-    #[strum(message = "set the machine's clock")]
     WrongClock {
         /// Time of the machine's clock.
         machine: OffsetDateTime,
@@ -60,30 +47,21 @@ pub enum Cause {
     /// The certificates are refused for another reason.
     #[error("the machine refuses the serving certificate: {0}")]
     #[strum(serialize = "certificate-refused")]
-    #[strum(message = "run `certs check --pointer FILE --connect HOST:PORT` for details")]
     Refused(String),
     /// Access is refused, with this HTTP status.
     #[error("the server's access rules refuse the machine: status {0}")]
-    #[strum(message = "allow the machine's network, or give it a token for this pool")]
     AccessRefused(u16),
     /// No pool has the requested name, but these, if they are known.
     #[error("no pool has the name {0}{known}", known = known(.1))]
-    #[strum(message = "check the name of the pool in the URL of the pointer config")]
     PoolUnknown(String, Vec<String>),
     /// The pool has no rendered config yet.
     #[error("the pool has no config yet: {0}")]
-    #[strum(
-        message = "correct the MachineConfigs that /readyz names; in a cluster, also run `oc get mcp`"
-    )]
     NoConfigYet(String),
     /// The config cannot be expressed in the requested spec.
     #[error(
         "the config cannot be expressed in the machine's spec {requested}{}{}",
         after_colon(reported),
         served_specs(served)
-    )]
-    #[strum(
-        message = "boot the machine from a newer image, or remove what its spec cannot express from the config"
     )]
     NotInSpec {
         /// Requested spec.
@@ -97,7 +75,6 @@ pub enum Cause {
     },
     /// Ignition would refuse the config, or it cannot be rendered.
     #[error("the config is invalid: {reported}")]
-    #[strum(message = "correct the MachineConfig; the server's log names the field")]
     InvalidConfig {
         /// Fault of the config.
         reported: String,
@@ -106,21 +83,15 @@ pub enum Cause {
     },
     /// The server cannot answer at present: status and text of its answer.
     #[error("the server has no answer now: status {0}: {1}")]
-    #[strum(message = "read the reason in /readyz or in the log of the server")]
     NotNow(u16, String),
     /// The machine gives up at this answer: its status and text.
     #[error("the server refuses the request: status {0}: {1}")]
-    #[strum(message = "correct what the answer names")]
     GivenUp(u16, String),
     /// The answer is a redirect to this URL.
     #[error("the server redirects the request to {0}")]
-    #[strum(message = "use that URL in the pointer config, if the machine trusts that server")]
     Redirected(String),
     /// The server accepts the connection and sends no readable answer.
     #[error("the server sends no valid answer: {0}")]
-    #[strum(
-        message = "check which program listens on that port, and the load balancer in front of it"
-    )]
     NoAnswer(String),
 }
 
@@ -147,8 +118,43 @@ impl Cause {
 
     /// Action for the administrator.
     pub fn remedy(&self) -> &'static str {
-        // Each variant has a message.
-        self.get_message().unwrap_or_default()
+        match self {
+            Self::NameUnknown(_) => "check the DNS entry, and the name in the pointer config",
+            Self::ServerDown(_) => "start the server, or check the load balancer and the firewall",
+            Self::NoTls(_) => "use port 22623, which has TLS; port 22624 has none",
+            Self::UnknownCa(_) => {
+                "give the machine the newest pointer config: its present one trusts other CAs"
+            }
+            Self::WrongName(..) => {
+                "add the name to --host of the server, or use a name of the certificate"
+            }
+            Self::ServingPairExpired(_) => {
+                "renew the serving certificate with `certs rotate`; if that fails, run `certs check` for the reason"
+            }
+            Self::WrongClock { .. } => "set the machine's clock",
+            Self::Refused(_) => "run `certs check --pointer FILE --connect HOST:PORT` for details",
+            Self::AccessRefused(_) => {
+                "allow the machine's network, or give it a token for this pool"
+            }
+            Self::PoolUnknown(..) => "check the name of the pool in the URL of the pointer config",
+            Self::NoConfigYet(_) => {
+                "correct the MachineConfigs that /readyz names; in a cluster, also run `oc get mcp`"
+            }
+            Self::NotInSpec { .. } => {
+                "boot the machine from a newer image, or remove what its spec cannot express from the config"
+            }
+            Self::InvalidConfig { .. } => {
+                "correct the MachineConfig; the server's log names the field"
+            }
+            Self::NotNow(..) => "read the reason in /readyz or in the log of the server",
+            Self::GivenUp(..) => "correct what the answer names",
+            Self::Redirected(_) => {
+                "use that URL in the pointer config, if the machine trusts that server"
+            }
+            Self::NoAnswer(_) => {
+                "check which program listens on that port, and the load balancer in front of it"
+            }
+        }
     }
 }
 

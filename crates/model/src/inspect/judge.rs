@@ -138,7 +138,7 @@ pub struct ServerAnswer {
 fn judge_answer(fetch: &Fetch, answered: &ServerAnswer, served: &[SpecVersion]) -> Option<Cause> {
     let ServerAnswer { status, line, location, .. } = answered;
     let reason = status.canonical_reason().unwrap_or("no details");
-    let reported = if line.is_empty() { reason } else { line.as_str() }.to_owned();
+    let reported = if line.is_empty() { reason.to_owned() } else { line.clone() };
     let code = status.as_u16();
     Some(match status {
         &StatusCode::OK => return None,

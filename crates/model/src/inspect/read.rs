@@ -77,8 +77,11 @@ fn secrets(config: &Config, machine_config: Option<&MachineConfig>) -> (Vec<Secr
     (secrets, passed_over)
 }
 
+/// Kinds of the secrets at a place. The list is sorted by places.
 fn kinds(secrets: &[Secret], place: &SecretPlace) -> BTreeSet<SecretKind> {
-    secrets.iter().filter(|secret| secret.place == *place).map(|secret| secret.kind).collect()
+    let from = secrets.partition_point(|secret| secret.place < *place);
+    let of_place = secrets[from..].iter().take_while(|secret| secret.place == *place);
+    of_place.map(|secret| secret.kind).collect()
 }
 
 fn resources(file: &File) -> impl Iterator<Item = &Resource> {

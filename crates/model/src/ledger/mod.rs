@@ -126,8 +126,10 @@ impl Ledger {
         for machine in self.noted().machines.iter() {
             if let (Some(requests), Some(version)) = (&machine.requests, machine.ignition_version())
             {
-                let known = oldest.entry(requests.pool.clone()).or_insert(version);
-                *known = version.min(*known);
+                match oldest.get_mut(&requests.pool) {
+                    Some(known) => *known = version.min(*known),
+                    None => _ = oldest.insert(requests.pool.clone(), version),
+                }
             }
         }
         oldest

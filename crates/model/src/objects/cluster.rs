@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::metadata::{Metadata, Resource, null_as_default};
 
 /// The object `ControllerConfig machine-config-controller`, with values for all pools.
-pub type ControllerConfig = Resource<ControllerConfigSpec>;
+pub type ControllerConfig = Resource<ControllerConfigSpec, IgnoredAny, IgnoredAny>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -29,7 +30,7 @@ pub struct ControllerConfigSpec {
 }
 
 /// The object `Image cluster`, with settings for image registries.
-pub type ImageConfig = Resource<ImageConfigSpec>;
+pub type ImageConfig = Resource<ImageConfigSpec, IgnoredAny, IgnoredAny>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct ImageConfigSpec {
@@ -39,7 +40,7 @@ pub struct ImageConfigSpec {
 }
 
 /// The object `APIServer cluster`, with the cluster's TLS profile.
-pub type ApiServer = Resource<ApiServerSpec>;
+pub type ApiServer = Resource<ApiServerSpec, IgnoredAny, IgnoredAny>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]

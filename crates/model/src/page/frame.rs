@@ -27,7 +27,7 @@ pub(super) fn pool_path(pool: &str) -> String {
 /// Path of the machines of a pool, those with this text in their row; empty for all.
 pub(super) fn machines_path(pool: &Pool, text: &str) -> String {
     let (pool, text) = (pool.name.clone(), text.to_owned());
-    let query = MachineQuery { pool, text, ..MachineQuery::default() };
+    let query = MachineQuery { pool, text, page: 1, ..MachineQuery::default() };
     format!("{}#machines", query.path())
 }
 

@@ -208,9 +208,13 @@ impl IgnitionWalk {
             return None;
         }
         if source.starts_with("data:") {
-            let nested = self.nested_config(source, resource);
-            let faulty = |fault| Fault::Nested(place.to_owned(), Box::new(fault));
-            return nested.map_err(|fault| self.faults.push(faulty(fault))).ok();
+            return match self.nested_config(source, resource) {
+                Ok(nested) => Some(nested),
+                Err(fault) => {
+                    self.faults.push(Fault::Nested(place.to_owned(), Box::new(fault)));
+                    None
+                }
+            };
         }
         if is_of_server(source) {
             self.of_server(source, resource);

@@ -68,7 +68,13 @@ impl SelectError {
     /// Returns `true` if the pool itself has nothing to serve, instead of an object that it needs being unavailable.
     /// Only then is the last good answer dropped.
     pub fn is_meant(&self) -> bool {
-        matches!(self, Self::UnknownPool | Self::NotInBootstrap | Self::NoConfiguration)
+        match self {
+            Self::UnknownPool | Self::NotInBootstrap | Self::NoConfiguration => true,
+            Self::NoMachineConfig(_)
+            | Self::NoControllerConfig
+            | Self::NoKubeconfig
+            | Self::NoCredentials(_) => false,
+        }
     }
 
     /// Code of the answer.

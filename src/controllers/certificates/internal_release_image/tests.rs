@@ -3,7 +3,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::KeyAlgorithm;
 use pki::issue::{Signer, Validity, cross_sign, issue_ca, issue_serving};
-use pki::{MAX_CHAIN_BYTES, TrustHolder, VALIDITY, issue_pair, locked_out};
+use pki::{MAX_CHAIN_BYTES, TrustHolder, VALIDITY, locked_out};
 use rcgen::KeyPair;
 use serde_json::json;
 use time::Duration;
@@ -91,8 +91,7 @@ fn pair(ca: &Ca, names: &[&str], validity: Duration, age: Duration) -> Secret {
 }
 
 fn signed(state: &ClusterState) -> Option<StoredPair> {
-    let Issuance { cas, hosts, .. } = issuance(state, NOW).unwrap().ok()?;
-    issue_pair(&cas, &Policy::default(), &hosts, &key(), NOW).unwrap()
+    sign(state, &Policy::default(), &key(), NOW).unwrap()
 }
 
 fn decided(state: &ClusterState) -> Decision {

@@ -103,21 +103,24 @@ impl WaitingMachines {
 
     /// Records a request of a machine that is not approved.
     pub fn note(&mut self, request: &UnapprovedRequest<'_>, now: ClockReading) {
-        let new = Waits::new(request, now);
-        if let Some(known) = self.with_token.get_mut(&new.subject) {
-            *known = new.following(known);
-            return;
+        let (subject, address) = (request.subject(), request.address.to_canonical());
+        if let Some(known) = self.with_token.get_mut(&subject) {
+            return known.note(request, now);
         }
-        if new.token.is_some() {
-            let waits = match self.others.remove(new.address) {
-                Some(known) if known.subject == new.subject => new.following(&known),
-                _ => new,
-            };
-            self.with_token.push(waits.subject.clone(), waits);
+        let new = |subject| Waits::new(subject, request, now);
+        if request.token().is_some() {
+            let known = self.others.remove(address).filter(|known| known.subject == subject);
+            let mut waits = known.unwrap_or_else(|| new(subject.clone()));
+            waits.note(request, now);
+            self.with_token.push(subject, waits);
         } else {
-            let (waits, had_to_go) = self.others.at(new.address, || new.clone());
+            let (waits, had_to_go) = self.others.at(address, || new(subject.clone()));
             self.forgotten += u64::from(had_to_go);
-            *waits = if waits.subject == new.subject { new.following(waits) } else { new };
+            if waits.subject == subject {
+                waits.note(request, now);
+            } else {
+                *waits = new(subject);
+            }
         }
         while self.with_token.len() + self.others.len() > self.most {
             if self.others.len() > 0 {
@@ -163,9 +166,9 @@ impl WaitingMachines {
 }
 
 impl Waits {
-    fn new(request: &UnapprovedRequest<'_>, now: ClockReading) -> Self {
+    fn new(subject: Subject, request: &UnapprovedRequest<'_>, now: ClockReading) -> Self {
         Self {
-            subject: request.subject(),
+            subject,
             pool: request.pool.into(),
             address: request.address.to_canonical(),
             token: request.token().cloned(),
@@ -175,10 +178,16 @@ impl Waits {
         }
     }
 
-    /// A later request of the same machine as `known`.
-    fn following(self, known: &Self) -> Self {
-        let token = self.token.or_else(|| known.token.clone());
-        Self { token, since: known.since, ..self }
+    fn note(&mut self, request: &UnapprovedRequest<'_>, now: ClockReading) {
+        if *self.pool != *request.pool {
+            self.pool = request.pool.into();
+        }
+        self.address = request.address.to_canonical();
+        if let Some(token) = request.token() {
+            self.token = Some(Arc::clone(token));
+        }
+        self.ignition = request.ignition;
+        self.last = now;
     }
 
     /// Time since the first request.

@@ -37,6 +37,9 @@ impl KnownMachines {
     /// The machine whose token a request has.
     pub fn find(&self, credential: Credential<'_>) -> Option<&KnownMachine> {
         let Credential::Bearer(credential) = credential else { return None };
+        if self.0.is_empty() {
+            return None;
+        }
         self.0.get(&Token::read(credential)?.hash())
     }
 }

@@ -119,6 +119,7 @@ impl MachineToken {
     }
 
     /// The record once the machine's object is gone; `None` once it can be forgotten.
+    #[must_use]
     pub fn revoked(&self, now: OffsetDateTime) -> Option<Self> {
         let at = self.revoked.unwrap_or(now);
         (now - at < REMEMBERED).then(|| Self { revoked: Some(at), ..self.clone() })
