@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Secret;
 use pki::certificate::key_of;
 use pki::plan::renewal;
-use pki::{Certificate, CertificateState, Host, Policy, StoredPair, issue_pair, signing_ca};
+use pki::{
+    Certificate, CertificateState, Host, IssueError, Policy, StoredPair, issue_pair, signing_ca,
+};
 use rcgen::KeyPair;
 use time::OffsetDateTime;
 
@@ -25,7 +27,6 @@ use super::objects::pair_data;
 use super::reference_names::ReferenceNames;
 use super::secret::stored_pair;
 use super::state::ClusterState;
-use crate::kubernetes::ControlError;
 use crate::kubernetes::write::{Malformed, ObjectName, SecretWrite};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,28 +135,27 @@ fn judge(
     if now >= due { Decision::Sign(Reason::Renewal) } else { Decision::Current { until: due } }
 }
 
-/// Signs a new pair with a new `key`. `None` if [`decide`] would wait.
-pub(super) fn sign(
-    state: &ClusterState,
-    policy: &Policy,
-    key: &KeyPair,
-    now: OffsetDateTime,
-) -> Result<Option<StoredPair>, ControlError> {
-    match issuance(state, now)? {
-        Err(_blocker) => Ok(None),
-        Ok(Issuance { cas, hosts, .. }) => Ok(issue_pair(&cas, policy, &hosts, key, now)?),
-    }
-}
-
 /// Names of a pair, and the CAs for it.
-struct Issuance {
+pub(super) struct Issuance {
     /// The CA that signs.
     ca: Certificate,
     cas: CertificateState,
     hosts: Vec<Host>,
 }
 
-fn issuance(
+impl Issuance {
+    /// Signs a new pair with a new `key`. `None` if no CA can.
+    pub(super) fn sign(
+        &self,
+        policy: &Policy,
+        key: &KeyPair,
+        now: OffsetDateTime,
+    ) -> Result<Option<StoredPair>, IssueError> {
+        issue_pair(&self.cas, policy, &self.hosts, key, now)
+    }
+}
+
+pub(super) fn issuance(
     state: &ClusterState,
     now: OffsetDateTime,
 ) -> Result<Result<Issuance, Blocker>, Malformed> {

@@ -43,7 +43,7 @@ pub(crate) use self::state::ClusterState;
 pub(crate) use self::trust_snapshot::{Trust, TrustSnapshot};
 
 use self::apply::{apply_pointers, apply_write, create_request, delete_request};
-use self::internal_release_image::{Decision, sign};
+use self::internal_release_image::{Decision, issuance};
 pub(in crate::controllers) use self::objects::{user_data_secret, user_data_write};
 use self::report::Report;
 pub(in crate::controllers) use self::secret::{stored_pair, value};
@@ -220,7 +220,9 @@ impl CertificateController {
             Decision::Sign(because) => because,
         };
         let key = algorithms?.serving.generate()?;
-        if let Some(pair) = sign(state, &self.policy, &key, now)? {
+        if let Ok(issuance) = issuance(state, now)?
+            && let Some(pair) = issuance.sign(&self.policy, &key, now)?
+        {
             let write = internal_release_image::pair_write(state, &pair)?;
             if apply(&self.client, &write).await? == Applied::Done {
                 self.report.release_image_signed(because).await;

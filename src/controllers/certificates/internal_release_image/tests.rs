@@ -91,7 +91,7 @@ fn pair(ca: &Ca, names: &[&str], validity: Duration, age: Duration) -> Secret {
 }
 
 fn signed(state: &ClusterState) -> Option<StoredPair> {
-    sign(state, &Policy::default(), &key(), NOW).unwrap()
+    issuance(state, NOW).unwrap().ok()?.sign(&Policy::default(), &key(), NOW).unwrap()
 }
 
 fn decided(state: &ClusterState) -> Decision {

@@ -310,7 +310,7 @@ fn a_key_that_is_not_there_is_refused_no_sooner_than_one_that_is() {
         times.min().unwrap()
     };
     let (known, unknown) = (least(&token("ec-384")), least(&token("gone")));
-    assert!(unknown * 2 > known, "{unknown:?} beside {known:?}");
+    assert!(unknown * 2 > known, "{unknown:?} next to {known:?}");
 }
 
 #[test]
