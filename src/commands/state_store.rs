@@ -12,7 +12,8 @@ use time::OffsetDateTime;
 
 use super::exposure::ConfigFindings;
 
-/// A state directory or a cluster, as [`StateLocation::open`](super::state_location::StateLocation::open) chooses.
+/// A state directory or a cluster, as [`StateLocationFlags::open`](super::state_location::StateLocationFlags::open)
+/// chooses.
 pub(crate) trait StateStore {
     /// Observes the present state. The pools of a directory are those of `manifests`, if given.
     fn observe(&self, manifests: Option<&Path>) -> Result<ObservedState>;
