@@ -109,7 +109,7 @@ fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Problem> {
     let (_, rules) = BootRules::read(pools, None, &BootRules::default());
     let line = |fault: String| {
         let (place, reason) = fault.split_once(": ").unwrap_or(("annotations", &fault));
-        Problem::part(place, reason)
+        problem(place, reason.to_owned())
     };
     modes.into_iter().chain(rules).map(line)
 }
@@ -119,16 +119,20 @@ fn overlay_problems(inputs: &Inputs) -> Vec<Problem> {
     let variant = (SpecVersion::NEWEST, Form::Plain);
     let base = |pool: &String| MergeBase::new(&select(inputs, pool).ok()?, variant).ok();
     let of_pools: BTreeMap<_, _> = inputs.pools.keys().map(|pool| (pool, base(pool))).collect();
-    let problem = |machine: &Arc<FirstBootMachine>| {
+    let of_machine = |machine: &Arc<FirstBootMachine>| {
         let place = format!("FirstBootMachine {}", machine.name());
         let Some(of_pool) = of_pools.get(&machine.spec.pool) else {
-            let reason = format!("there is no pool {}", machine.spec.pool);
-            return Some(Problem::part(&place, &reason));
+            return Some(problem(&place, format!("there is no pool {}", machine.spec.pool)));
         };
         // A pool that cannot be rendered is reported already.
         let (of_pool, overlay) = (of_pool.as_ref()?, machine.spec.overlay.as_ref()?);
         let merged = of_pool.with(overlay.as_str(), &machine.spec.replaces);
-        Some(Problem::part(&place, &merged.err()?.to_string()))
+        Some(problem(&place, merged.err()?.to_string()))
     };
-    inputs.machines.values().filter_map(problem).collect()
+    inputs.machines.values().filter_map(of_machine).collect()
+}
+
+/// A problem with its whole reason: what is expected comes last.
+fn problem(place: &str, reason: String) -> Problem {
+    Problem { place: place.to_owned(), reason, outline: None, is_partial: true }
 }

@@ -30,7 +30,7 @@ use crate::telemetry::conditions::Status;
 /// Boots that are counted together, so that growing tables do not count.
 const BOOTS: u64 = 200;
 /// Maximum number of allocations for a boot: 27 are TLS records, and most others the handshake's.
-const ALLOCATIONS: u64 = 200;
+const ALLOCATIONS: u64 = 175;
 /// Maximum size of all of them together, in bytes: the config as TLS records, and some 60 KB.
 const BYTES: u64 = 530_000;
 
@@ -117,5 +117,6 @@ fn a_boot_allocates_no_more_than_it_needs() {
     });
     assert!(runtime.block_on(serving.stop()));
     let (count, bytes) = (counted.count_total / BOOTS, counted.bytes_total / BOOTS);
+    println!("{count} allocations, {bytes} bytes");
     assert!(count <= ALLOCATIONS && bytes <= BYTES, "{count} allocations, {bytes} bytes");
 }

@@ -310,6 +310,13 @@ fn a_directory_is_judged_before_it_is_served() {
     assert!(text(&unused).contains(warning), "{unused:?}");
     assert_eq!(unused.status.code(), Some(1));
 
+    let annotation = format!(r#""machine-config-server.io/approval": "{}""#, "x".repeat(2000));
+    let named =
+        named.replace(r#""edge"}"#, &format!(r#""edge", "annotations": {{{annotation}}}}}"#));
+    write(directory.path(), "edge.yaml", &named);
+    let misspelt = run(&["validate", "."], directory.path());
+    assert!(text(&misspelt).contains("x\": expected off or required"), "{misspelt:?}");
+
     let empty = tempfile::tempdir().expect("a temporary folder");
     let nothing = run(&["validate", "."], empty.path());
     assert_eq!(nothing.status.code(), Some(1));

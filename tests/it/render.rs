@@ -87,6 +87,9 @@ fn a_pointer_config_is_the_one_that_serve_makes() {
     assert!(reported.contains("is not the name of a pool"), "{reported}");
     let reported = error(&render(&["worker", "--pointer", "--state-dir", "/no/such/folder"]));
     assert!(reported.contains("directory not found"), "{reported}");
+    let of_both = ["worker", "--pointer", "--state-dir", &state, "--kubeconfig", "/no/such/file"];
+    let reported = error(&render(&of_both));
+    assert!(reported.contains("--kubeconfig") && reported.contains("--state-dir"), "{reported}");
 }
 
 #[test]
