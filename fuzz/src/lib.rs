@@ -1,5 +1,29 @@
-//! What the targets share: certificates that are made once a run, words that stand for them in short
-//! inputs, and what has to hold for every Ignition config.
+//! The targets, a module each with a function that judges one input: `fuzz_targets` has a fuzzer call it, and
+//! `tests/it/fuzzed.rs` a test, without one. Here is what they share: certificates that are made once a run, words that
+//! stand for them in short inputs, and what has to hold for every Ignition config.
+
+pub mod accept;
+pub mod authorization;
+pub mod bearer;
+pub mod certificate;
+pub mod certificate_state;
+pub mod cmp;
+pub mod data_url;
+pub mod host;
+pub mod ignition_2;
+pub mod ignition_3;
+pub mod lockout;
+pub mod machine_status;
+pub mod manifest;
+pub mod network;
+pub mod path;
+pub mod pem;
+pub mod proxy_protocol;
+pub mod registry_merge;
+pub mod signed;
+pub mod signing_request;
+pub mod token_records;
+pub mod user_data;
 
 use std::sync::LazyLock;
 
@@ -9,6 +33,11 @@ use pki::{Certificate, KeyAlgorithm, VALIDITY};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
+
+/// The text that an input begins with.
+fn text(data: &[u8]) -> &str {
+    data.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
 
 /// When everything happens.
 pub const NOW: OffsetDateTime = time::macros::datetime!(2026-01-01 0:00 UTC);

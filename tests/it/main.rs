@@ -34,6 +34,10 @@ mod failure_reports;
 mod faults;
 mod first_boot;
 mod fixtures_index;
+#[allow(unreachable_pub, reason = "a crate of its own to a fuzzer")]
+#[path = "../../fuzz/src/lib.rs"]
+mod fuzz;
+mod fuzzed;
 mod go_parser;
 mod go_verifier;
 mod host_firewall;
