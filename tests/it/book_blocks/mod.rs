@@ -10,7 +10,7 @@
 //! host names, even `HOST`, are those of the page, and nothing is substituted but what a page's entry has in `filled_in`:
 //! names of objects that are different each time, and `cargo run --release --`, which is `machine-config-server`.
 //!
-//! [`directory`] has the pages that need no cluster, [`image`] the one that needs a registry, [`cluster`] those that need a kube-apiserver, [`machine`] the tutorial that
+//! [`directory`] has the pages that need no cluster, [`image`] the one that needs a registry, [`cluster`] those that need a kube-apiserver, [`release`] those that need helm too, [`machine`] the tutorial that
 //! boots a virtual machine. Commands about pods are typed in `tests/it/node/book.rs`. A command that is not run is in
 //! the table of [`unable`], with the reason.
 
@@ -18,6 +18,7 @@ mod cluster;
 mod directory;
 mod image;
 mod machine;
+mod release;
 mod shell;
 mod shown;
 mod unable;
@@ -30,7 +31,12 @@ use crate::support::book::{PAGES, commands, pages};
 
 /// All pages with commands that are run.
 fn walked() -> impl Iterator<Item = &'static Page> {
-    directory::PAGES.iter().chain(image::PAGES).chain(machine::PAGES).chain(cluster::pages())
+    directory::PAGES
+        .iter()
+        .chain(image::PAGES)
+        .chain(machine::PAGES)
+        .chain(cluster::pages())
+        .chain(release::PAGES)
 }
 
 /// Documents with commands, by their paths in the repository.

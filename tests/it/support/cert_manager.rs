@@ -34,8 +34,9 @@ pub(crate) struct CertManager(Logged);
 impl CertManager {
     /// Defines cert-manager's kinds in a cluster.
     pub(crate) fn define(cluster: &Cluster) {
-        let definitions = directory().join("crds");
-        cluster.apply(&["-f", definitions.to_str().expect("text")]);
+        let definitions =
+            std::env::var("CERT_MANAGER_KINDS").expect("CERT_MANAGER_KINDS: run tests/run");
+        cluster.apply(&["-f", &definitions]);
         cluster.serves_all_kinds();
         let namespace = json!({"metadata": {"name": CLUSTER_RESOURCES}});
         cluster.create("/api/v1/namespaces", &namespace);
@@ -146,7 +147,7 @@ pub(crate) fn open_store(name: &str, password: &str, store: &[u8]) -> Contents {
     Contents { chain: certificates("chain"), trusted: certificates("trusted") }
 }
 
-/// Directory of the program and the definitions.
+/// Directory of the programs.
 fn directory() -> PathBuf {
     let directory = std::env::var_os("CERT_MANAGER")
         .expect("CERT_MANAGER: run tests/run, or set it to what tests/cert-manager/install prints");

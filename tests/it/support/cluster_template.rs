@@ -44,7 +44,8 @@ pub(super) fn copy(from: &Path, to: &Path) {
 fn newest_source() -> SystemTime {
     let program = std::env::current_exe().expect("the program of the tests");
     let directories = ["deploy", "../shared/conformance/crds"].map(in_repository);
-    let assets = ["KUBEBUILDER_ASSETS", "CERT_MANAGER"].into_iter().filter_map(std::env::var_os);
+    let assets =
+        ["KUBEBUILDER_ASSETS", "CERT_MANAGER_KINDS"].into_iter().filter_map(std::env::var_os);
     let directories =
         directories.into_iter().chain(assets.map(PathBuf::from)).filter(|it| it.is_dir());
     let sources = directories

@@ -1,4 +1,4 @@
-//! Pages whose commands need a cluster: a real kube-apiserver that all pages of a test share, with kubectl as `oc` too, and helm.
+//! Pages whose commands need a cluster: a real kube-apiserver that all pages of a test share, with kubectl as `oc` too.
 //!
 //! No pod runs here: what a kubelet and the controllers of workloads would report is written by [`roll_out`]. A cluster of this
 //! project's manifests has OpenShift's kinds, as far as commands use them, and those of cert-manager and of Prometheus.
@@ -13,7 +13,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::shell::apart;
-use super::walk::{PAGE, Page, Terminal, walk};
+use super::walk::{Page, Terminal, walk};
 use crate::support::cert_manager::CertManager;
 use crate::support::cluster::{Cluster, controller_config};
 use crate::support::in_repository;
@@ -21,7 +21,7 @@ use crate::support::rendered;
 
 /// All pages of this module.
 pub(super) fn pages() -> impl Iterator<Item = &'static Page> {
-    typed::PAGES.iter().chain(controlled::PAGES).chain(PACKAGED)
+    typed::PAGES.iter().chain(controlled::PAGES)
 }
 
 /// Typed first: files of an administrator, and of a pod's service account.
@@ -47,42 +47,31 @@ const KINDS: [[&str; 4]; 5] = [
     ["monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules"],
 ];
 
-/// Pages about releases of the chart, in a cluster without anything else.
-const PACKAGED: &[Page] = &[
-    Page { name: "docs/src/how-to/helm.md", ..PAGE },
-    Page {
-        name: "docs/src/how-to/private-registry.md",
-        before: &[
-            "helm install mcs deploy/chart/machine-config-server --namespace machine-config-server \
-                   --create-namespace --take-ownership --set server.apiServerUrl=https://api.example.com:6443",
-        ],
-        ..PAGE
-    },
-];
-
 /// A cluster, and a terminal for it.
-struct Site {
+pub(super) struct Site {
     cluster: Cluster,
     programs: TempDir,
 }
 
 impl Site {
     fn of_manifests() -> Self {
-        Self::of(Cluster::prepared("book", prepare))
+        Self::of(Cluster::prepared("book", prepare), None)
     }
 
-    fn of(cluster: Cluster) -> Self {
+    /// A terminal with this helm, if any.
+    pub(super) fn of(cluster: Cluster, helm: Option<PathBuf>) -> Self {
         let programs = tempfile::tempdir().expect("a temporary folder");
         let kubectl = PathBuf::from(assets("KUBEBUILDER_ASSETS")).join("kubectl");
+        let helm = helm.map(|helm| ("helm", helm));
         for (name, program) in
-            [("kubectl", kubectl.clone()), ("oc", kubectl), ("helm", assets("HELM").into())]
+            [("kubectl", kubectl.clone()), ("oc", kubectl)].into_iter().chain(helm)
         {
             symlink(program, programs.path().join(name)).expect("a writable folder");
         }
         Self { cluster, programs }
     }
 
-    fn walk(&self, pages: &[Page]) {
+    pub(super) fn walk(&self, pages: &[Page]) {
         let text = |path: PathBuf| path.display().to_string();
         let variables = [
             ("KUBECONFIG", text(self.cluster.admin())),
@@ -102,7 +91,7 @@ impl Site {
     }
 }
 
-fn assets(variable: &str) -> std::ffi::OsString {
+pub(super) fn assets(variable: &str) -> std::ffi::OsString {
     std::env::var_os(variable).unwrap_or_else(|| panic!("no {variable}: run tests/run"))
 }
 
@@ -191,9 +180,4 @@ fn the_commands_for_a_cluster_with_a_controller_do_what_their_pages_say() {
         let _running = controlled::Running::start(&site.cluster);
         site.walk(controlled::PAGES);
     });
-}
-
-#[test]
-fn the_commands_for_a_release_do_what_their_pages_say() {
-    apart(|| Site::of(Cluster::empty()).walk(PACKAGED));
 }
