@@ -30,11 +30,17 @@ const NAMES: [&str; 8] = [
     "registry.example.com",
 ];
 
-/// Typed before a page's commands: what is changed in these folders ends with the terminal.
+/// Typed before a page's commands: what is changed in these folders ends with the terminal. Of this machine's `/etc` there is what
+/// Debian's packages need, and nothing that an administrator has there.
 const PREPARE: &str = r#"
 set -o pipefail
-mkdir -p "$PRIVATE/home" "$PRIVATE/tmp"
-cp -a /etc "$PRIVATE/etc" && mount --bind "$PRIVATE/etc" /etc
+mkdir -p "$PRIVATE/home" "$PRIVATE/tmp" "$PRIVATE/etc/default"
+cd /etc
+cp -a --parents --target-directory "$PRIVATE/etc" $(ls -d alternatives ca-certificates* containers debian_version dpkg group gshadow \
+    host.conf java* ld.so.* localtime login.defs nsswitch.conf os-release pam.* passwd profile protocols resolv.conf security services \
+    shadow shells skel ssl subgid subuid systemd terminfo 2>/dev/null)
+cd - >/dev/null
+mount --bind "$PRIVATE/etc" /etc
 for directory in /var/lib /run; do mount -t tmpfs none "$directory"; done
 echo "127.0.0.1 $NAMES" >/etc/hosts
 "#;
