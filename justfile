@@ -28,20 +28,10 @@ doc:
 dependencies:
     .ci/run dependencies
 
-# every parser against a minute of inputs that a fuzzer makes up
-[group('checks')]
-fuzz:
-    .ci/run fuzz
-
 # the Debian package, made and looked into
 [group('checks')]
 package:
     .ci/run package
-
-# the container image, made without a container engine
-[group('checks')]
-image:
-    .ci/run image
 
 # all that takes too long for every change: hours; by name one step of it
 [group('checks')]
