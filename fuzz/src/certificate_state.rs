@@ -14,6 +14,22 @@ use pki::{
 /// Judges one input.
 pub fn run(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
+    let state = state(first, rest);
+    let holders: Vec<_> =
+        state.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
+    let before = locked_out(&state.chain(), &holders, NOW);
+    let generate = &mut |_| Ok(CAS[3].key_again());
+    let Ok((after, attention)) = dry_run(&state, &Policy::default(), NOW, generate) else { return };
+    for lockout in locked_out(&after.chain(), &holders, NOW) {
+        let was = before.iter().any(|earlier| earlier.holder == lockout.holder);
+        assert!(was, "{lockout}, after {before:?}");
+    }
+    let _ = (reported_lockouts(&after, NOW), trusted_cas(&after, NOW));
+    let _ = format!("{attention:?}");
+}
+
+/// What an input says is stored.
+fn state(first: u8, rest: &[u8]) -> CertificateState {
     let mut texts = rest.split(|byte| *byte == b'|').map(|text| expanded(text, pem_word));
     let mut text = || texts.next().unwrap_or_default();
     let some = |text: Vec<u8>| (!text.is_empty()).then_some(text);
@@ -44,25 +60,8 @@ pub fn run(data: &[u8]) {
         }),
         trust: bundle.clone().unwrap_or_default(),
     });
-    let pointers = texts.take(4).enumerate().map(|(index, text)| {
-        let name = format!("pointer {index}");
-        let trusted = Certificate::read_all(&text);
-        let hosts = vec![host.clone()];
-        let holders = (!trusted.is_empty()).then(|| TrustHolder {
-            name: name.clone(),
-            trusted,
-            hosts: hosts.clone(),
-        });
-        PointerTrust {
-            name,
-            state: PointerState::Kept,
-            bytes: text.len(),
-            hosts,
-            holders: holders.into_iter().collect(),
-            faults: Vec::new(),
-        }
-    });
-    let state = CertificateState {
+    let pointers = texts.take(4).enumerate().map(|(index, text)| pointer(index, &text, &host));
+    CertificateState {
         issuer,
         external,
         ca: (!ca.certificates.is_empty() || !ca.key.is_empty()).then_some(ca),
@@ -79,16 +78,25 @@ pub fn run(data: &[u8]) {
             force: false,
             distrust: Vec::new(),
         },
-    };
-    let holders: Vec<_> =
-        state.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
-    let before = locked_out(&state.chain(), &holders, NOW);
-    let generate = &mut |_| Ok(CAS[3].key_again());
-    let Ok((after, attention)) = dry_run(&state, &Policy::default(), NOW, generate) else { return };
-    for lockout in locked_out(&after.chain(), &holders, NOW) {
-        let was = before.iter().any(|earlier| earlier.holder == lockout.holder);
-        assert!(was, "{lockout}, after {before:?}");
     }
-    let _ = (reported_lockouts(&after, NOW), trusted_cas(&after, NOW));
-    let _ = format!("{attention:?}");
+}
+
+/// A pointer config that trusts what a text has.
+fn pointer(index: usize, text: &[u8], host: &Host) -> PointerTrust {
+    let name = format!("pointer {index}");
+    let trusted = Certificate::read_all(text);
+    let hosts = vec![host.clone()];
+    let holders = (!trusted.is_empty()).then(|| TrustHolder {
+        name: name.clone(),
+        trusted,
+        hosts: hosts.clone(),
+    });
+    PointerTrust {
+        name,
+        state: PointerState::Kept,
+        bytes: text.len(),
+        hosts,
+        holders: holders.into_iter().collect(),
+        faults: Vec::new(),
+    }
 }
