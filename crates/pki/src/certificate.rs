@@ -1,6 +1,7 @@
 //! Certificates as they are read, reduced to the fields that decisions depend on.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 
 use data_encoding::HEXLOWER;
 use pem::{EncodeConfig, LineEnding, Pem};
@@ -241,11 +242,32 @@ impl Certificate {
     }
 }
 
+thread_local! {
+    /// Verified signatures, by the digest of certificate and key. Verification is nearly all of the work of a plan, and
+    /// each plan asks for most signatures many times, and again for those of the plan before.
+    static VERIFIED: RefCell<HashMap<[u8; 32], bool>> = RefCell::default();
+}
+
+/// Number of signatures that are kept before all are forgotten.
+const KEPT_SIGNATURES: usize = 10_000;
+
 /// Returns `true` if a key signed a certificate (RFC 5280 section 4.1.1) or a request (RFC 2986 section 4.2), by an
 /// algorithm that TLS clients accept. `key_info` is the public key with its algorithm.
 pub(super) fn is_signed(der: &[u8], key_info: &[u8]) -> bool {
+    let length = der.len().to_le_bytes();
+    let digest = Sha256::new().chain_update(length).chain_update(der).chain_update(key_info);
+    let digest = digest.finalize().into();
+    if let Some(known) = VERIFIED.with_borrow(|verified| verified.get(&digest).copied()) {
+        return known;
+    }
     let verified = first_fields(der).and_then(|[message, algorithm, signature]| {
         verify(key_info, message, contents(algorithm)?, bits(signature)?)
+    });
+    VERIFIED.with_borrow_mut(|known| {
+        if known.len() >= KEPT_SIGNATURES {
+            known.clear();
+        }
+        known.insert(digest, verified.is_some());
     });
     verified.is_some()
 }

@@ -10,15 +10,13 @@
 //! The validity of issued certificates begins with that of the oldest CA on the path, not at the time of issue: a
 //! machine whose clock is behind boots after a rotation as it did before.
 
-use std::cell::RefCell;
-
 use time::{Duration, OffsetDateTime};
 
 use super::ca_store::{Ca, CaStore};
 use super::certificate::Certificate;
 use super::holder::TrustHolder;
 use super::issue::{BACKDATED, cross_sign};
-use super::lockout::{Signatures, handshake_bytes, refusals};
+use super::lockout::{handshake_bytes, refusals};
 use super::reason::IssueError;
 
 /// Maximum size of the chain, in bytes of DER.
@@ -29,7 +27,6 @@ pub(super) struct Links<'a> {
     /// Certificates that are not in the store: the served chain, the bundle, and the CA of an older installation.
     pub(super) known: [&'a [Certificate]; 3],
     pub(super) now: OffsetDateTime,
-    pub(super) signatures: &'a RefCell<Signatures>,
     /// End of the validity of a replaced pair that cannot be issued again here.
     pub(super) irreplaceable_until: Option<OffsetDateTime>,
 }
@@ -161,8 +158,7 @@ impl Links<'_> {
     }
 
     fn reaches(&self, sent: &[Certificate], ca: &Certificate) -> bool {
-        let signatures = &mut self.signatures.borrow_mut();
-        refusals(sent, [&TrustHolder::of_one(ca)], self.now, signatures) == [None]
+        refusals(sent, [&TrustHolder::of_one(ca)], self.now) == [None]
     }
 }
 
@@ -216,7 +212,6 @@ mod tests {
                 store: &store,
                 known: [&between[..known], &[], &[]],
                 now: NOW,
-                signatures: &RefCell::default(),
                 irreplaceable_until: None,
             };
             let chain = links.chain(&leaf, signer).unwrap();

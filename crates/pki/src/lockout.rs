@@ -26,7 +26,6 @@
 //! than 2048 bits are refused, though Go still accepts 1024.
 
 use core::ops::ControlFlow;
-use std::collections::HashMap;
 
 use time::OffsetDateTime;
 
@@ -42,7 +41,7 @@ pub fn locked_out(
     holders: &[TrustHolder],
     now: OffsetDateTime,
 ) -> Vec<Lockout> {
-    let reasons = refusals(chain, holders, now, &mut Signatures::default());
+    let reasons = refusals(chain, holders, now);
     reasons.into_iter().zip(holders).filter_map(|(reason, it)| it.lockout(reason)).collect()
 }
 
@@ -62,7 +61,7 @@ pub fn untrusted(
     let chain: Vec<_> = chain.iter().map(for_any_use).collect();
     let trusted = trusted.iter().map(for_any_use).collect();
     let holder = TrustHolder { trusted, ..TrustHolder::default() };
-    refusal(&chain, &holder, now, &mut Signatures::default())
+    refusal(&chain, &holder, now)
 }
 
 /// The reason of each holder for refusing the chain; `None` if it accepts.
@@ -70,34 +69,14 @@ pub(super) fn refusals<'a>(
     chain: &[Certificate],
     holders: impl IntoIterator<Item = &'a TrustHolder>,
     now: OffsetDateTime,
-    signatures: &mut Signatures,
 ) -> Vec<Option<LockoutReason>> {
-    holders.into_iter().map(|holder| refusal(chain, holder, now, signatures)).collect()
-}
-
-/// Cache of verified signatures, by certificate and key. Many holders share paths, and verification is nearly all of
-/// the work.
-#[derive(Default)]
-pub(super) struct Signatures(HashMap<Vec<u8>, HashMap<Vec<u8>, bool>>);
-
-impl Signatures {
-    fn is_signed_by(&mut self, certificate: &Certificate, ca: &Certificate) -> bool {
-        let keys = self.0.get(certificate.der());
-        if let Some(known) = keys.and_then(|keys| keys.get(&ca.key_info)) {
-            return *known;
-        }
-        let is_signed = certificate.is_signed_by(ca);
-        let keys = self.0.entry(certificate.der().to_vec()).or_default();
-        keys.insert(ca.key_info.clone(), is_signed);
-        is_signed
-    }
+    holders.into_iter().map(|holder| refusal(chain, holder, now)).collect()
 }
 
 fn refusal(
     chain: &[Certificate],
     holder: &TrustHolder,
     now: OffsetDateTime,
-    signatures: &mut Signatures,
 ) -> Option<LockoutReason> {
     let Some((leaf, others)) = chain.split_first() else {
         return Some(LockoutReason::NothingServed);
@@ -120,7 +99,7 @@ fn refusal(
     }
     let (trusted, sent) = (unique(&holder.trusted), unique(others));
     let (passes_faults, candidates, dead_end) = (false, 0, None);
-    let mut search = Search { trusted, sent, now, signatures, passes_faults, candidates, dead_end };
+    let mut search = Search { trusted, sent, now, passes_faults, candidates, dead_end };
     if let ControlFlow::Break(outcome) = search.extend(&mut vec![leaf], None) {
         return outcome;
     }
@@ -141,11 +120,10 @@ pub(super) fn handshake_bytes(chain: &[Certificate]) -> usize {
 }
 
 /// A search for a path from the leaf to a trusted CA.
-struct Search<'a, 's> {
+struct Search<'a> {
     trusted: Vec<&'a Certificate>,
     sent: Vec<&'a Certificate>,
     now: OffsetDateTime,
-    signatures: &'s mut Signatures,
     /// True to search for a path despite faults, and return the first fault.
     passes_faults: bool,
     candidates: usize,
@@ -153,7 +131,7 @@ struct Search<'a, 's> {
     dead_end: Option<LockoutReason>,
 }
 
-impl<'a> Search<'a, '_> {
+impl<'a> Search<'a> {
     /// Tries every continuation of `path`, whose first fault is `fault`. Breaks with the outcome of a complete path, or
     /// if there were too many candidates.
     fn extend(
@@ -171,9 +149,7 @@ impl<'a> Search<'a, '_> {
             if self.candidates > MAX_CANDIDATES {
                 return ControlFlow::Break(Some(LockoutReason::TooManyCandidates));
             }
-            if path.iter().any(|other| is_the_same(other, ca))
-                || !self.signatures.is_signed_by(last, ca)
-            {
+            if path.iter().any(|other| is_the_same(other, ca)) || !last.is_signed_by(ca) {
                 continue;
             }
             is_dead_end = false;

@@ -1,14 +1,12 @@
 //! Parses the stored state once, as input of a plan.
 
-use std::cell::RefCell;
-
 use time::OffsetDateTime;
 
 use super::ca_store::{Ca, CaStore};
 use super::certificate::{Certificate, unique};
 use super::chain::Links;
 use super::holder::{Lockout, LockoutReason, TrustHolder};
-use super::lockout::{Signatures, refusals};
+use super::lockout::refusals;
 use super::reason::Unusable;
 use super::servable::holds_encrypted_key;
 use super::state::CertificateState;
@@ -33,7 +31,6 @@ pub(super) struct View<'a> {
     /// CAs that machines trust instead of `subordinates`.
     anchors: Vec<Certificate>,
     holders: Vec<KnownHolder>,
-    signatures: RefCell<Signatures>,
 }
 
 /// Origin of the serving pair.
@@ -89,7 +86,6 @@ impl<'a> View<'a> {
             subordinates: Vec::new(),
             anchors: Vec::new(),
             holders: Vec::new(),
-            signatures: RefCell::default(),
         };
         (view.subordinates, view.anchors) = subordinates(&view.store, now);
         view.serving = view.read_serving();
@@ -111,7 +107,6 @@ impl<'a> View<'a> {
             store: &self.store,
             known: [&self.chain, &self.bundle, &self.roots],
             now: self.now,
-            signatures: &self.signatures,
             irreplaceable_until: kept.chain(foreign).max(),
         }
     }
@@ -223,7 +218,7 @@ impl<'a> View<'a> {
         chain: &'b [Certificate],
         holders: impl IntoIterator<Item = &'b TrustHolder>,
     ) -> Vec<Option<LockoutReason>> {
-        refusals(chain, holders, self.now, &mut self.signatures.borrow_mut())
+        refusals(chain, holders, self.now)
     }
 
     /// Judges a chain for all known holders, or for those that are known to exist.
