@@ -226,11 +226,11 @@ fn spoil(world: &mut World, random: &mut Random) {
     }
 }
 
-/// How many states a model goes through at least; a quarter of what `.ci/full models` asks for takes it some
-/// twenty seconds.
-fn states() -> u64 {
+/// How many states a model goes through at least; an eighth of what `.ci/full models` asks for takes it some
+/// eight seconds.
+pub(crate) fn states() -> u64 {
     let asked = std::env::var("MODEL_STATES").ok();
-    asked.map_or(4_000, |states| states.parse().expect("MODEL_STATES, a number"))
+    asked.map_or(2_000, |states| states.parse().expect("MODEL_STATES, a number"))
 }
 
 #[test]
