@@ -20,6 +20,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
 use self::real::Ignition;
+use crate::rotation::model::states;
 use crate::support::server::{Server, binary};
 use crate::support::{in_repository, wait_for};
 
@@ -198,8 +199,8 @@ fn the_real_ignitions_and_the_check_agree_on_every_case() {
 #[test]
 fn the_real_ignitions_and_the_check_agree_on_mutations() {
     let site = Site::start();
-    let cases = mutations::some(&site, 300);
+    let cases = mutations::some(&site, states() / 20);
     let Outcome { booted, refused, .. } = agree(&site, &cases);
     let (booted, refused) = (booted.into_inner(), refused.into_inner());
-    assert!(booted > 20 && refused > 60, "{booted} booted, {refused} did not");
+    assert!(booted > 5 && refused > 20, "{booted} booted, {refused} did not");
 }

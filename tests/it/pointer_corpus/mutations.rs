@@ -10,7 +10,7 @@ use crate::support::random::Random;
 type Mutation = fn(&Site, &mut Random) -> Vec<u8>;
 
 /// So many of them.
-pub(super) fn some(site: &Site, many: usize) -> Vec<Case> {
+pub(super) fn some(site: &Site, many: u64) -> Vec<Case> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let kinds: [(&str, Mutation); 5] = [
         ("a value", value),
@@ -19,11 +19,11 @@ pub(super) fn some(site: &Site, many: usize) -> Vec<Case> {
         ("headers", in_headers),
         ("a byte", byte),
     ];
-    let case = |index: usize| {
-        let (name, mutate) = kinds[index % kinds.len()];
-        Case { name: format!("{index}: {name}"), text: mutate(site, &mut random) }
+    let case = |(index, &(name, mutate)): (u64, &(&str, Mutation))| Case {
+        name: format!("{index}: {name}"),
+        text: mutate(site, &mut random),
     };
-    (0..many).map(case).collect()
+    (0..many).zip(kinds.iter().cycle()).map(case).collect()
 }
 
 /// The value at a random place is another one, or gone.
