@@ -13,10 +13,10 @@ fn ago(minutes: u32) -> String {
 }
 
 #[test]
-fn two_hundred_rotations_in_a_row_leave_the_first_and_the_last_pointer_config_booting() {
-    // Most of them within three hours, and then one in each.
-    const ROTATIONS: u32 = 200;
-    const EAGER: u32 = 150;
+fn eighty_rotations_in_a_row_leave_the_first_and_the_last_pointer_config_booting() {
+    // First one in each minute, and then one in each hour.
+    const ROTATIONS: u32 = 80;
+    const EAGER: u32 = 40;
     let minute = |round: u32| round.min(EAGER) + round.saturating_sub(EAGER) * 61;
     let begin = minute(ROTATIONS) + 10;
     let place = Place::made(Some(&ago(begin)));
@@ -44,7 +44,7 @@ fn two_hundred_rotations_in_a_row_leave_the_first_and_the_last_pointer_config_bo
             pointers.push(pointer);
         }
     }
-    assert!(made > 20 && joined > 100 && refused > 0, "{made} {joined} {refused}");
+    assert!(made > 20 && joined > 30 && refused > 0, "{made} {joined} {refused}");
     for pointer in pointers.iter().step_by(8) {
         place.assert_boots(pointer);
     }
@@ -55,22 +55,27 @@ fn two_hundred_rotations_in_a_row_leave_the_first_and_the_last_pointer_config_bo
 }
 
 #[test]
-fn a_dozen_rotations_with_keys_of_rsa_4096_stay_below_the_bound() {
+fn rotations_with_keys_of_rsa_4096_stay_below_the_bound() {
     let place = Place::empty();
     drop(place.serve(Some("-2d"), &["--key-algorithm", "rsa4096"]));
     let oldest = place.pointer();
-    let mut refused = 0;
-    for round in 1..=12 {
+    let mut made = 0;
+    loop {
+        let round = made + 1;
         let at = ago(2 * 24 * 60 - round * 90);
         let said = place.certs_at(Some(&at), &["rotate", "--ca", "--key-algorithm", "rsa4096"]);
-        if said.status != Some(0) {
+        let is_made = said.status == Some(0);
+        if !is_made {
             said.refused(&["a new signing CA is refused", "the served chain"]);
-            refused += 1;
         }
         assert!(sent_bytes(&place) <= 16 * 1024, "{} after {round}", sent_bytes(&place));
         place.assert_boots(&oldest);
+        if !is_made {
+            break;
+        }
+        made = round;
     }
-    assert!((1..8).contains(&refused), "{refused}");
+    assert!((5..12).contains(&made), "{made}");
     let server = place.serve(None, &[]);
     boot(&oldest, &server);
     boot(&place.pointer(), &server);
