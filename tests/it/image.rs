@@ -14,9 +14,13 @@ use crate::support::{image, in_repository};
 
 const IMAGE: &str = "registry.example.com/machine-config-server:0.1.0";
 
-/// Makes it below a folder; its digest.
-fn made(directory: &Path) -> String {
-    let output = image::command(&directory.join("image")).output().expect("deploy/image");
+/// A program that is packed in a moment.
+const SMALL: [&str; 2] = ["--binary", "/bin/true"];
+
+/// Makes it below a folder, with further flags; its digest.
+fn made(directory: &Path, flags: &[&str]) -> String {
+    let mut command = image::command(&directory.join("image"));
+    let output = command.args(flags).output().expect("deploy/image");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
@@ -43,13 +47,14 @@ fn output(command: &mut Command) -> String {
 #[test]
 fn the_image_has_what_the_program_needs_and_nothing_else_and_the_same_digest_each_time() {
     let directories = [(); 2].map(|()| tempfile::tempdir().expect("a temporary folder"));
-    let [digest, again] = directories.each_ref().map(|directory| made(directory.path()));
+    let [digest, again] = directories.each_ref().map(|directory| made(directory.path(), &SMALL));
     assert_eq!(digest, again);
     let archive =
         |i: usize| fs::read(directories[i].path().join("image.tar")).expect("the archive");
     assert!(archive(0) == archive(1), "two archives");
 
     let at = directories[0].path();
+    let digest = made(at, &[]);
     let index = document(&fs::read(at.join("image/index.json")).expect("the index"));
     let [listed] = index["manifests"].as_array().expect("a list").as_slice() else {
         panic!("one image: {index}");
@@ -123,7 +128,8 @@ fn an_image_that_is_too_large_is_refused() {
     random.read_to_end(&mut bytes).expect("random bytes");
     fs::write(documents.join("large"), bytes).expect("a writable folder");
     let mut command = image::command(&directory.path().join("image"));
-    let output = command.arg("--documents").arg(&documents).output().expect("deploy/image");
+    let output = command.args(SMALL).arg("--documents").arg(&documents).output();
+    let output = output.expect("deploy/image");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("bytes, and may have 20971520"), "{said}");
 }
