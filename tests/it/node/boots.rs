@@ -11,7 +11,7 @@ use super::site::{NAMESPACE, Site};
 use super::storm::Storm;
 
 /// How many roll-outs it takes; `NODE_ROLL_OUTS` for more of them.
-const ROLL_OUTS: u32 = 2;
+const ROLL_OUTS: u32 = 1;
 
 #[test]
 fn no_boot_fails_while_pods_are_replaced_or_kubelet_starts_again() {
