@@ -216,8 +216,8 @@ fn a_dozen_addresses_that_do_not_read_leave_places_to_machines() {
     let server = Server::serve(directory.path(), &flags);
     let held = unread(&server, "/config/large", 240);
     assert!((60..=100).contains(&held.len()), "{}", held.len());
-    // From another address, at the first attempt. With little memory for each, it takes seconds on a loopback interface.
-    for _ in 0..4 {
+    // From another address, at the first attempt.
+    for _ in 0..20 {
         assert_eq!(server.tls().get("/config/large").status, 200);
     }
     drop(held);
@@ -235,7 +235,7 @@ fn a_dozen_addresses_that_do_not_read_take_no_more_memory_than_is_allowed() {
     assert!(grown < 16 << 20, "{grown} bytes for {} clients", held.len());
     let kernel: u64 = unsent(server.secure().port()).into_iter().sum();
     assert!(kernel < 8 << 20, "{kernel} bytes in the kernel for {} clients", held.len());
-    for _ in 0..2 {
+    for _ in 0..5 {
         assert_eq!(server.tls().get("/config/large").status, 200);
     }
     // Clients that took nothing for seconds lose it.
