@@ -24,9 +24,9 @@ const CONTROLLER: &str = "machine-config-server-controller";
 const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
 
 pub(super) struct Site {
-    pub(super) cluster: Cluster,
     pub(super) cert_manager: CertManager,
     pub(super) issuer: Logged,
+    pub(super) cluster: Cluster,
 }
 
 impl Site {
@@ -40,7 +40,7 @@ impl Site {
         let cert_manager = CertManager::start(&cluster, approver);
         let kubeconfig = cluster.kubeconfig_of(ISSUER, NAMESPACE, cluster.address());
         let issuer = started("issuer", &kubeconfig, &[]);
-        Self { cluster, cert_manager, issuer }
+        Self { cert_manager, issuer, cluster }
     }
 
     /// Starts the controller, which makes the server's CA.

@@ -34,11 +34,11 @@ fn merged() -> String {
 
 /// A cluster with a controller and a server in it.
 struct Site {
-    cluster: Cluster,
     server: Server,
     pair: Pair,
     controller: Controller,
     _directory: TempDir,
+    cluster: Cluster,
 }
 
 impl Site {
@@ -62,7 +62,7 @@ impl Site {
         let kubeconfig = cluster.account_kubeconfig(cluster.address());
         let server = Server::in_cluster(&kubeconfig, &token, &pair, &[]).until_ready();
         let controller = started(&cluster, directory.path(), &[]);
-        let site = Self { cluster, server, pair, controller, _directory: directory };
+        let site = Self { server, pair, controller, _directory: directory, cluster };
         wait_for("the merged map", || site.cluster.get(&merged()));
         site
     }

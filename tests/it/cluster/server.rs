@@ -33,9 +33,9 @@ const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
 
 /// A cluster, and what a server in it is given.
 pub(super) struct Site {
-    pub(super) cluster: Cluster,
     pub(super) pair: Pair,
     pub(super) directory: TempDir,
+    pub(super) cluster: Cluster,
 }
 
 impl Site {
@@ -46,7 +46,7 @@ impl Site {
     pub(super) fn of(cluster: Cluster) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let pair = Pair::make(directory.path(), "localhost");
-        let site = Self { cluster, pair, directory };
+        let site = Self { pair, directory, cluster };
         make_token_directory(&site.token());
         site
     }

@@ -1,96 +1,85 @@
-//! The API of a cluster: a real kube-apiserver on a real etcd, separate for each test.
+//! The API of a cluster: a real kube-apiserver on a real etcd, which no other test uses at the same time.
 //!
 //! No controller runs in it, so objects stay as a test creates them.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::cluster_template;
-use super::http::{Client, Response};
+use super::cluster_servers::{ADMIN, API_SERVER, ETCD, Servers, binary};
+use super::http::Response;
 use super::manifests::yaml_documents;
-use super::pair::Pair;
-use super::server::free_ports;
-use super::{in_repository, wait_for};
+use super::{cluster_template, in_repository, shared_servers, wait_for};
 
-const ADMIN: &str = "admin-token";
 /// Namespace and service account of the server.
 pub(crate) const NAMESPACE: &str = "openshift-machine-config-operator";
 pub(crate) const ACCOUNT: &str = "machine-config-server";
 /// Namespace of the registry CAs.
 pub(crate) const MANAGED: &str = "openshift-config-managed";
 
-/// A running API server with etcd, which end when the value is dropped.
+/// A running API server with etcd, which end when the value is dropped, or are left to a later test.
+///
+/// Programs that use it end first: what they wrote later would be the next test's.
 pub(crate) struct Cluster {
-    etcd: Child,
-    api_server: Option<Child>,
-    etcd_address: SocketAddr,
-    address: SocketAddr,
-    pair: Pair,
+    servers: Servers,
+    /// Files of this test.
     directory: TempDir,
 }
 
 impl Cluster {
     /// Starts a cluster with only Kubernetes' own objects.
     pub(crate) fn empty() -> Self {
-        Self::started(tempfile::tempdir().expect("a temporary folder"))
+        Self::own(|folder| Servers::start(folder, false))
     }
 
-    /// Starts a cluster from a template that `prepare` creates in an empty one. The template is created once for each
-    /// name.
+    /// Returns a cluster with a template that `prepare` creates in an empty one. The template is created once for each
+    /// name. The servers can be those of an earlier test.
     pub(crate) fn prepared(name: &str, prepare: impl FnOnce(&Self)) -> Self {
-        let store = cluster_template::store(name, |store| {
-            let mut cluster = Self::empty();
-            prepare(&cluster);
-            cluster.kill_api_server();
-            let etcd = Pid::from_child(&cluster.etcd);
-            kill_process(etcd, Signal::TERM).expect("a process of this test");
-            cluster.etcd.wait().expect("a child of this process");
-            cluster_template::copy(&cluster.directory.path().join("etcd"), store);
-        });
-        let directory = tempfile::tempdir().expect("a temporary folder");
-        cluster_template::copy(&store, &directory.path().join("etcd"));
-        let cluster = Self::started(directory);
-        cluster.serves_all_kinds();
-        cluster
+        let start = Self::template(name, prepare);
+        match shared_servers::take(name, |folder| start(folder, true)) {
+            Some(servers) => Self::of(servers, tempfile::tempdir().expect("a temporary folder")),
+            None => Self::own(|folder| start(folder, false)),
+        }
     }
 
-    /// Starts a cluster on an etcd directory.
-    fn started(directory: TempDir) -> Self {
-        let [client, peer, address] = free_ports();
-        let peer = format!("http://{peer}");
-        let etcd = start(
-            "etcd",
-            directory.path(),
-            &[
-                "--name=test",
-                &format!("--data-dir={}", directory.path().join("etcd").display()),
-                "--unsafe-no-fsync",
-                &format!("--listen-client-urls=http://{client}"),
-                &format!("--advertise-client-urls=http://{client}"),
-                &format!("--listen-peer-urls={peer}"),
-                &format!("--initial-advertise-peer-urls={peer}"),
-                &format!("--initial-cluster=test={peer}"),
-            ],
-        );
-        let pair = Pair::make(directory.path(), "test API server");
-        let key = rcgen::KeyPair::generate().expect("a key");
-        for (name, pem) in
-            [("accounts.key", key.serialize_pem()), ("accounts.pub", key.public_key_pem())]
-        {
-            fs::write(directory.path().join(name), pem).expect("a writable folder");
+    /// Starts a cluster with a template, whose servers are in this thread's network.
+    pub(crate) fn prepared_here(name: &str, prepare: impl FnOnce(&Self)) -> Self {
+        let start = Self::template(name, prepare);
+        Self::own(|folder| start(folder, false))
+    }
+
+    /// Returns what starts servers with a template in a folder, apart from this test's processes or not.
+    fn template(name: &str, prepare: impl FnOnce(&Self)) -> impl Fn(&Path, bool) -> Servers {
+        let store = cluster_template::store(name, |store| {
+            let cluster = Self::empty();
+            prepare(&cluster);
+            cluster.servers.end_by(API_SERVER, Signal::KILL);
+            cluster.servers.end_by(ETCD, Signal::TERM);
+            cluster_template::copy(&cluster.servers.folder.join(ETCD), store);
+        });
+        move |folder, apart| {
+            cluster_template::copy(&store, &folder.join(ETCD));
+            let servers = Servers::start(folder, apart);
+            servers.serves_all_kinds();
+            servers
         }
-        let tokens = format!("{ADMIN},admin,admin,system:masters\n");
-        fs::write(directory.path().join("tokens"), tokens).expect("a writable folder");
-        let mut cluster =
-            Self { etcd, api_server: None, etcd_address: client, address, pair, directory };
-        cluster.write_kubeconfig("admin", ADMIN, cluster.address);
-        cluster.start_api_server();
+    }
+
+    fn own(start: impl FnOnce(&Path) -> Servers) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let folder = directory.path().join("servers");
+        fs::create_dir(&folder).expect("a writable folder");
+        Self::of(start(&folder), directory)
+    }
+
+    fn of(servers: Servers, directory: TempDir) -> Self {
+        let cluster = Self { servers, directory };
+        cluster.write_kubeconfig("admin", ADMIN, cluster.address());
         cluster
     }
 
@@ -143,25 +132,7 @@ impl Cluster {
 
     /// Waits until the API server serves every kind that has been defined.
     pub(crate) fn serves_all_kinds(&self) {
-        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let definitions = self.get(path).expect("all definitions");
-        for definition in definitions["items"].as_array().expect("a list") {
-            let spec = &definition["spec"];
-            let [group, kinds] = [&spec["group"], &spec["names"]["plural"]];
-            let [group, kinds] = [group, kinds].map(|name| name.as_str().expect("text"));
-            let served = |version: &Value| {
-                let version = version["name"].as_str().expect("text");
-                let path = format!("/apis/{group}/{version}");
-                let listed =
-                    self.get(&path)?["resources"].as_array()?.iter().any(|it| it["name"] == kinds);
-                (listed && self.get(&format!("{path}/{kinds}")).is_some()).then_some(())
-            };
-            for version in spec["versions"].as_array().expect("a list") {
-                if version["served"] == true {
-                    wait_for(&format!("{kinds}.{group}"), || served(version));
-                }
-            }
-        }
+        self.servers.serves_all_kinds();
     }
 
     /// Runs kubectl, and returns its output. It must succeed.
@@ -252,20 +223,7 @@ impl Cluster {
     }
 
     pub(crate) fn request(&self, method: &str, path: &str, kind: &str, body: &Value) -> Response {
-        let body = body.to_string();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-             Authorization: Bearer {ADMIN}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let client = Client::tls(self.address, self.pair.pem.as_bytes());
-        if method == "GET" {
-            // It gives up without an answer where etcd is slow.
-            return wait_for("an answer from the API server", || {
-                client.exchange(request.as_bytes()).ok()
-            });
-        }
-        client.exchange(request.as_bytes()).expect("an answer from the API server")
+        self.servers.request(method, path, kind, body)
     }
 
     /// A kubeconfig of the server's own service account, which reaches the API server at `address`.
@@ -291,12 +249,7 @@ impl Cluster {
 
     /// An object, `None` if it does not exist.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
-        let response = self.request("GET", path, "application/json", &json!({}));
-        match response.status {
-            200 => Some(response.whole_json()),
-            404 => None,
-            _ => panic!("GET {path}: {response:?}"),
-        }
+        self.servers.get(path)
     }
 
     pub(crate) fn events(&self) -> String {
@@ -318,7 +271,7 @@ impl Cluster {
             "kind": "Config",
             "clusters": [{"name": "test", "cluster": {
                 "server": format!("https://localhost:{}", address.port()),
-                "certificate-authority": self.pair.certificate,
+                "certificate-authority": self.servers.certificate(),
             }}],
             "users": [{"name": user, "user": {"token": token}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
@@ -329,86 +282,29 @@ impl Cluster {
 
     /// Address of the API server.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.servers.address
     }
 
     /// Starts the API server and waits until it is ready.
-    pub(crate) fn start_api_server(&mut self) {
-        let in_directory = |name: &str| self.directory.path().join(name).display().to_string();
-        let child = start(
-            "kube-apiserver",
-            self.directory.path(),
-            &[
-                &format!("--etcd-servers=http://{}", self.etcd_address),
-                "--bind-address=127.0.0.1",
-                "--advertise-address=127.0.0.1",
-                &format!("--secure-port={}", self.address.port()),
-                &format!("--tls-cert-file={}", self.pair.certificate.display()),
-                &format!("--tls-private-key-file={}", self.pair.key.display()),
-                &format!("--cert-dir={}", in_directory("certificates")),
-                "--service-account-issuer=https://kubernetes.default.svc",
-                &format!("--service-account-key-file={}", in_directory("accounts.pub")),
-                &format!("--service-account-signing-key-file={}", in_directory("accounts.key")),
-                "--service-cluster-ip-range=10.0.0.0/24",
-                "--authorization-mode=RBAC",
-                &format!("--token-auth-file={}", in_directory("tokens")),
-                "--endpoint-reconciler-type=none",
-            ],
-        );
-        self.api_server = Some(child);
-        let client = Client::tls(self.address, self.pair.pem.as_bytes());
-        let authorization = format!("Bearer {ADMIN}");
-        wait_for("the API server to be ready", || {
-            let answer = client.try_request("GET", "/readyz", &[("Authorization", &authorization)]);
-            let ended = self.api_server.as_mut().map(Child::try_wait);
-            if let Some(Ok(Some(status))) = ended {
-                panic!("kube-apiserver ended with {status}:\n{}", self.log("kube-apiserver"));
-            }
-            answer.ok().filter(|response| response.status == 200)
-        });
-        // The default namespace is created a little later.
-        wait_for("the default namespace", || {
-            let path = "/api/v1/namespaces/default";
-            let answer = self.request("GET", path, "application/json", &json!({}));
-            (answer.status == 200).then_some(())
-        });
-    }
-
-    /// The last lines of a program's log.
-    fn log(&self, program: &str) -> String {
-        let path = self.directory.path().join(format!("{program}.log"));
-        let log = fs::read(path).expect("the log file");
-        let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
+    pub(crate) fn start_api_server(&self) {
+        self.servers.start_api_server();
     }
 
     /// Kills the API server, as a crash would.
     pub(crate) fn kill_api_server(&mut self) {
-        let mut child = self.api_server.take().expect("a running API server");
-        child.kill().expect("a process of this test");
-        child.wait().expect("a child of this process");
+        self.servers.template = None;
+        self.servers.end_by(API_SERVER, Signal::KILL);
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the API server's log:\n{}", self.log("kube-apiserver"));
-        }
-        for child in self.api_server.iter_mut().chain([&mut self.etcd]) {
-            // It may have ended already.
-            let _ = child.kill();
-            let _ = child.wait();
+            eprintln!("the API server's log:\n{}", self.servers.log(API_SERVER));
+        } else {
+            shared_servers::hand_on(&mut self.servers);
         }
     }
-}
-
-/// Path of kube-apiserver, kubectl or etcd.
-fn binary(name: &str) -> PathBuf {
-    let directory = std::env::var_os("KUBEBUILDER_ASSETS")
-        .expect("KUBEBUILDER_ASSETS names no folder with kube-apiserver: run tests/run");
-    Path::new(&directory).join(name)
 }
 
 /// An administrator's directory with a base and components of `deploy/`.
@@ -450,17 +346,6 @@ pub(crate) fn kustomize(directory: &Path) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {errors}", directory.display());
     String::from_utf8(output.stdout).expect("text")
-}
-
-fn start(name: &str, directory: &Path, flags: &[&str]) -> Child {
-    let log = File::create(directory.join(format!("{name}.log"))).expect("a log file");
-    Command::new(binary(name))
-        .args(flags)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().expect("a second handle"))
-        .stderr(log)
-        .spawn()
-        .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// A ControllerConfig with a CA of kubelet, and its required fields.

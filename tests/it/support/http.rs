@@ -255,6 +255,10 @@ impl Response {
         while let Some(end) = rest.windows(2).position(|window| window == b"\r\n") {
             let size = std::str::from_utf8(&rest[..end]).expect("a size");
             let size = usize::from_str_radix(size, 16).expect("a size");
+            if size == 0 {
+                // Trailers follow.
+                break;
+            }
             let chunk = &rest[end + 2..];
             whole.extend(&chunk[..size]);
             rest = &chunk[(size + 2).min(chunk.len())..];

@@ -280,25 +280,30 @@ pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
 const PORTS: u16 = 500;
 
 /// Ports for this process among all that run tests: otherwise another process could find a port free before a server
-/// listens on it.
+/// listens on it. The locks are in one folder whatever TMPDIR says.
 static OWN_PORTS: LazyLock<OwnPorts> = LazyLock::new(|| {
     let blocks = (0..40).map(|block| {
         let first = 10_000 + block * PORTS;
-        let path = std::env::temp_dir().join(format!("machine-config-server-tests.port-{first}"));
+        let path = Path::new("/tmp").join(format!("machine-config-server-tests.port-{first}"));
         (first, path)
     });
     let mut blocks = blocks.filter_map(|(first, path)| {
         let lock = File::options().create(true).append(true).open(path).ok()?;
         lock.try_lock().ok()?;
-        Some(OwnPorts { first, _lock: lock })
+        Some(OwnPorts { first, lock })
     });
     blocks.next().expect("ports that no other process has")
 });
 
 struct OwnPorts {
     first: u16,
-    /// Held while the process lives.
-    _lock: File,
+    /// Held while the process lives, and others that have it open.
+    lock: File,
+}
+
+/// Keeps this process's ports from others while a process has it open.
+pub(crate) fn port_lock() -> File {
+    OWN_PORTS.lock.try_clone().expect("a second handle")
 }
 
 /// Creates the directory of the bootstrap token.

@@ -55,7 +55,7 @@ pub(super) struct Site {
 
 impl Site {
     fn of_manifests() -> Self {
-        Self::of(Cluster::prepared("book", prepare), None)
+        Self::of(Cluster::prepared_here("book", prepare), None)
     }
 
     /// A terminal with this helm, if any.

@@ -66,8 +66,8 @@ impl Site {
 
 /// A cluster with a controller that enforces tokens.
 struct Enforcing {
-    site: Site,
     controller: Controller,
+    site: Site,
     /// What the pool's pointer config carries.
     credential: String,
     /// Where servers may keep what they have read.
@@ -81,7 +81,7 @@ impl Enforcing {
         site.settled();
         let credential = site.credential("worker-user-data-managed");
         let cache = site.directory.path().join("cache");
-        Self { site, controller, credential, cache }
+        Self { controller, site, credential, cache }
     }
 }
 
