@@ -63,16 +63,12 @@ unpack() { # FOLDER PACKAGE...
     local folder=$1 package
     shift
     say "taking from Debian's packages: $*"
-    as_root apt-get -qq update
-    mkdir -p "$folder/packages"
-    (
-        cd "$folder/packages"
-        apt-get -qq -o APT::Sandbox::User=root download "$@"
-        for package in *.deb; do
-            dpkg-deb --extract "$package" ..
-        done
-    )
-    rm -r "$folder/packages"
+    mkdir -p "$folder/packages" && as_root apt-get -qq update && (
+        cd "$folder/packages" && apt-get -qq -o APT::Sandbox::User=root download "$@" &&
+            for package in *.deb; do
+                dpkg-deb --extract "$package" .. || exit
+            done
+    ) && rm -r "$folder/packages"
 }
 
 # Prints FILE of the folder NAME in the cache, or the folder itself. Where it is missing, `make FOLDER` makes it first, in a

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ use super::wait_for;
 pub(super) const ADMIN: &str = "admin-token";
 pub(super) const API_SERVER: &str = "kube-apiserver";
 pub(super) const ETCD: &str = "etcd";
+/// How long servers that were stopped may take until they answer again.
+const SOON: Duration = Duration::from_secs(10);
 
 /// An API server with its etcd.
 #[derive(Serialize, Deserialize)]
@@ -138,6 +141,22 @@ impl Servers {
             .expect("a writable folder");
     }
 
+    /// Returns `true` if both answer within seconds, as they should after they were stopped.
+    pub(super) fn answer_soon(&self) -> bool {
+        let client = Client::tls(self.address, self.pem.as_bytes()).patient_as_ignition();
+        let authorization = format!("Bearer {ADMIN}");
+        let started = Instant::now();
+        while started.elapsed() < SOON {
+            // It asks etcd too.
+            let answer = client.try_request("GET", "/readyz", &[("Authorization", &authorization)]);
+            if answer.is_ok_and(|response| response.status == 200) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+
     pub(super) fn run_both(&self) -> bool {
         [ETCD, API_SERVER].iter().all(|program| process(&self.folder, program).is_some())
     }
@@ -174,6 +193,7 @@ impl Servers {
         let request = request(method, path, &headers, body);
         if method == "GET" {
             // It gives up without an answer where etcd is slow.
+            let client = client.patient_as_ignition();
             return wait_for("an answer from the API server", || client.exchange(&request).ok());
         }
         client.exchange(&request).expect("an answer from the API server")
@@ -216,7 +236,9 @@ impl Servers {
     pub(super) fn ask_etcd(&self, action: &str, body: &Value) -> Value {
         let path = format!("/v3/kv/{action}");
         let request = request("POST", &path, "", body);
-        let answer = Client::plain(self.etcd).exchange(&request).expect("an answer from etcd");
+        // All that it is asked can be asked again.
+        let client = Client::plain(self.etcd);
+        let answer = wait_for("an answer from etcd", || client.exchange(&request).ok());
         assert_eq!(answer.status, 200, "{action}: {answer:?}");
         answer.whole_json()
     }

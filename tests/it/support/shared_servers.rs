@@ -67,7 +67,7 @@ pub(super) fn take(template: &str, start: impl FnOnce(&Path) -> Servers) -> Opti
         for program in [ETCD, API_SERVER] {
             servers.signal(program, Signal::CONT);
         }
-        if servers.run_both() && reset(&mut servers) {
+        if servers.run_both() && servers.answer_soon() && reset(&mut servers) {
             return Some(servers);
         }
     }
