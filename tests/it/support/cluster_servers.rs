@@ -21,7 +21,7 @@ use super::wait_for;
 pub(super) const ADMIN: &str = "admin-token";
 pub(super) const API_SERVER: &str = "kube-apiserver";
 pub(super) const ETCD: &str = "etcd";
-/// How long servers that were stopped may take until they answer again.
+/// How long servers of an earlier test may take until they answer.
 const SOON: Duration = Duration::from_secs(10);
 
 /// An API server with its etcd.
@@ -141,7 +141,7 @@ impl Servers {
             .expect("a writable folder");
     }
 
-    /// Returns `true` if both answer within seconds, as they should after they were stopped.
+    /// Returns `true` if both answer within seconds.
     pub(super) fn answer_soon(&self) -> bool {
         let client = Client::tls(self.address, self.pem.as_bytes()).patient_as_ignition();
         let authorization = format!("Bearer {ADMIN}");
@@ -159,14 +159,6 @@ impl Servers {
 
     pub(super) fn run_both(&self) -> bool {
         [ETCD, API_SERVER].iter().all(|program| process(&self.folder, program).is_some())
-    }
-
-    /// Sends a signal to a program, if it still runs.
-    pub(super) fn signal(&self, program: &str, signal: Signal) {
-        if let Some(process) = process(&self.folder, program) {
-            // It may have ended just now.
-            let _ = kill_process(process, signal);
-        }
     }
 
     /// Ends a program by a signal.

@@ -1,8 +1,9 @@
 //! API servers that tests hand on from one to the next: to start one takes longer than most tests.
 //!
 //! `tests/run` names a folder in `TEST_CLUSTERS`, and ends what runs in it. A place in there has the servers of one test at a
-//! time, by a lock that ends with the test's process. Between tests they are stopped. The next test with the same template
-//! resets etcd's store to it, and waits until the API server has seen that; one with another template starts its own there.
+//! time, by a lock that ends with the test's process. The next test with the same template resets etcd's store to it, and
+//! waits until the API server has seen that; one with another template starts its own there. They run on between tests: after
+//! a stop by a signal the API server's caches can stay behind etcd for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -12,10 +13,9 @@ use std::sync::Mutex;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::cluster_servers::{API_SERVER, ETCD, Servers, Template, end_in};
+use super::cluster_servers::{Servers, Template, end_in};
 use super::wait_for;
 
 /// Maximum number of servers: as many as tests run at a time.
@@ -64,9 +64,6 @@ pub(super) fn take(template: &str, start: impl FnOnce(&Path) -> Servers) -> Opti
     let _ = fs::remove_file(record(&place));
     if let Some((_, mut servers)) = earlier {
         servers.owned = true;
-        for program in [ETCD, API_SERVER] {
-            servers.signal(program, Signal::CONT);
-        }
         if servers.run_both() && servers.answer_soon() && reset(&mut servers) {
             return Some(servers);
         }
@@ -104,9 +101,6 @@ pub(super) fn hand_on(servers: &mut Servers) {
         // A head, and this request.
         (answer.body.trim_ascii().split(|byte| *byte == b'\n').count() <= 2).then_some(())
     });
-    for program in [API_SERVER, ETCD] {
-        servers.signal(program, Signal::STOP);
-    }
     let record = record(&servers.folder);
     let new = record.with_extension("new");
     fs::write(&new, serde_json::to_vec(servers).expect("JSON")).expect("a writable folder");
