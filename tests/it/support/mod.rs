@@ -42,9 +42,11 @@ use std::time::{Duration, Instant};
 /// Maximum wait: long enough for two busy cores, short enough to end a hopeless run.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 
-/// A path below the crate's top folder.
+/// A path below the crate's top folder, as cargo names it now: what was compiled in another checkout may run in this one.
 pub(crate) fn in_repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+    let folder =
+        std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo names it to the tests that it runs");
+    Path::new(&folder).join(path)
 }
 
 /// Calls `ask` until it returns a value, less often the longer it takes, because the awaited work needs the processors
