@@ -23,6 +23,7 @@ use super::start_block::StartBlock;
 use super::terminal;
 use crate::commands::overview::{PointerVerdicts, pointer_verdicts};
 use crate::controllers::certificates::Trust;
+use crate::files::lock::LockError;
 use crate::flags::{AUDIT, CertificateFlags, TokenFlags};
 use crate::serving::publish::ServedInputs;
 use crate::source;
@@ -78,6 +79,19 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         bail!("{}: {error}", settings.dir.display());
     }
     let state = StateDirectory::of_this_server(&settings.state_dir)?;
+    let _lock = match state.lock_for_serving() {
+        Err(error @ LockError::Served { .. }) => bail!(error),
+        // As on a file system without locks. A failure must not keep machines from what is there.
+        Err(error) => {
+            tracing::error!(
+                %error,
+                fix = "run one server on a state directory; correct what the error names",
+                "cannot lock the state directory"
+            );
+            None
+        }
+        Ok(lock) => Some(lock),
+    };
     let (known_pools, pools) = watch::channel(None);
     let mut renewal = Renewal {
         state: state.clone(),

@@ -1,10 +1,11 @@
-//! The lock of a state directory, held while it is changed, and released if the process dies.
+//! The locks of a state directory, released by the kernel if the process dies: one is held while the directory is
+//! changed, the other one for the life of a server, because the tokens that a server has in memory are its own.
 //!
-//! It is on a file that only the server's user can open: a lock on the directory itself could be held by anyone who can
-//! list it. Every wait has a limit.
+//! They are on files that only the server's user can open: a lock on the directory itself could be held by anyone who
+//! can list it. Every wait has a limit.
 
 use std::fs::{File, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,11 +13,16 @@ use std::time::{Duration, Instant};
 use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, eaccess};
 
+use super::bounded;
 use super::replace::{self, FileError, PRIVATE};
 use crate::files::owners::Reader;
 
-/// Name of the locked file.
+/// Name of the file that is locked during a change.
 pub(crate) const LOCK: &str = ".lock";
+/// Name of the file that a server locks for its life. It has the server's process ID, for messages only.
+pub(crate) const SERVER_LOCK: &str = ".server";
+/// Maximum size of a process ID in digits.
+const MAX_DIGITS: u64 = 20;
 
 const PAUSE: Duration = Duration::from_millis(50);
 /// Wait after which a person is informed.
@@ -30,6 +36,12 @@ pub(crate) enum LockError {
         path.display()
     )]
     Held { path: PathBuf, seconds: u64 },
+    #[error(
+        "{}: {process} serves from this state directory already; end it first, or give this server \
+            another --state-dir",
+        directory.display()
+    )]
+    Served { directory: PathBuf, process: String },
     /// The file cannot be created, opened or locked.
     #[error(transparent)]
     File(#[from] FileError),
@@ -38,6 +50,13 @@ pub(crate) enum LockError {
 /// Exclusive access to a directory while it is changed.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
+    /// `None` if this process cannot change anything in the directory.
+    _file: Option<File>,
+}
+
+/// The right to serve from a directory, which one process has at a time.
+#[derive(Debug)]
+pub(crate) struct ServerLock {
     /// `None` if this process cannot change anything in the directory.
     _file: Option<File>,
 }
@@ -89,6 +108,37 @@ impl DirectoryLock {
     }
 }
 
+impl ServerLock {
+    /// Takes the lock of a directory, or fails at once. Creates the file for `reader` if it is missing.
+    pub(crate) fn take(directory: &Path, reader: Reader) -> Result<Self, LockError> {
+        let path = directory.join(SERVER_LOCK);
+        let Some(file) = open(directory, &path, reader)? else { return Ok(Self { _file: None }) };
+        match file.try_lock() {
+            Ok(()) => {
+                // Another server that finds no ID names none.
+                let _ = write_process_id(&path);
+                Ok(Self { _file: Some(file) })
+            }
+            Err(TryLockError::Error(error)) => Err(FileError::at(&path)(error).into()),
+            Err(TryLockError::WouldBlock) => {
+                let text = bounded::read_start(&path, MAX_DIGITS).unwrap_or_default();
+                let id = String::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
+                let process = id.map_or_else(
+                    || "another process".to_owned(),
+                    |id: u32| format!("process {id}"),
+                );
+                Err(LockError::Served { directory: directory.to_owned(), process })
+            }
+        }
+    }
+}
+
+fn write_process_id(path: &Path) -> io::Result<()> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let mut file = File::options().write(true).truncate(true).custom_flags(flags).open(path)?;
+    writeln!(file, "{}", std::process::id())
+}
+
 /// Opens the file; `None` if it is missing, and nothing in the directory can be replaced.
 fn open(directory: &Path, path: &Path, reader: Reader) -> Result<Option<File>, LockError> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
@@ -130,6 +180,20 @@ mod tests {
         assert_eq!(REPORTED.load(Ordering::Relaxed), 1);
         drop(lock);
         take(Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn one_server_has_a_directory_and_another_one_is_told_its_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let take = || ServerLock::take(directory.path(), Reader::Itself);
+        let lock = take().unwrap();
+        let refused = take().unwrap_err().to_string();
+        assert!(refused.contains(&format!("process {} serves", std::process::id())), "{refused}");
+        std::fs::write(directory.path().join(SERVER_LOCK), "").unwrap();
+        let refused = take().unwrap_err().to_string();
+        assert!(refused.contains("another process serves"), "{refused}");
+        drop(lock);
+        take().unwrap();
     }
 
     #[test]

@@ -10,7 +10,7 @@ use nix::unistd::{Uid, User as Account, getgrouplist};
 
 use super::state_directory::{CA, SERVING, StateDirectory};
 use super::state_error::{StateError, Unreadable};
-use crate::files::lock::LOCK;
+use crate::files::lock::{LOCK, SERVER_LOCK};
 use crate::files::owners::{Process, Reader, Status, User};
 
 impl StateDirectory {
@@ -39,6 +39,7 @@ impl StateDirectory {
         }
         let files = [
             self.path().join(LOCK),
+            self.path().join(SERVER_LOCK),
             self.serving_path(),
             self.chain_path(),
             self.ca_path(),

@@ -27,7 +27,7 @@ use pki::{
 use time::OffsetDateTime;
 
 use crate::files::bounded::read_if_there;
-use crate::files::lock::LockTimeout;
+use crate::files::lock::{LockError, LockTimeout, ServerLock};
 use crate::files::owners::{Reader, Status};
 use crate::files::replace::{self, FileError, PRIVATE, PUBLIC};
 use crate::files::stamp::FileStamp;
@@ -105,6 +105,11 @@ impl StateDirectory {
         let directory = Self { path: path.to_owned(), reader, timeout, pools: None };
         replace::create_directory(&directory.pointers_path(), reader)?;
         Ok(directory)
+    }
+
+    /// Takes the right to serve from the directory.
+    pub(crate) fn lock_for_serving(&self) -> Result<ServerLock, LockError> {
+        ServerLock::take(&self.path, self.reader)
     }
 
     /// Sets the pools that have a config. Without them, pools are known from pointer configs.

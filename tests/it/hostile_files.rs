@@ -143,6 +143,7 @@ fn names_of_files_are_one_line_wherever_they_are_reported() {
     assert!(!has_controls(&log) && !log.contains("\n2026-01-01"), "{log:?}");
     assert!(log.contains(ESCAPED), "{log:?}");
 
+    let state = tempfile::tempdir().expect("a temporary folder");
     let pointer = server.state().join("user-data").join(format!("{NAME}.ign"));
     fs::write(&pointer, "{}").expect("a writable folder");
     for arguments in [
@@ -155,7 +156,7 @@ fn names_of_files_are_one_line_wherever_they_are_reported() {
         command.args(&arguments).current_dir(in_repository("tests"));
         if arguments[0] == Path::new("serve") {
             command.args(["--secure-port=0", "--insecure-port=0", "--metrics-address=off"]);
-            command.arg("--state-dir").arg(server.state());
+            command.arg("--state-dir").arg(state.path());
         }
         let output = command.output().expect("the built binary");
         let text = [output.stdout, output.stderr].concat();

@@ -67,6 +67,7 @@ mod render;
 mod rotation;
 mod rotation_of_tokens;
 mod service_user;
+mod state_directory;
 mod support;
 mod terminal;
 mod unreadable_pairs;

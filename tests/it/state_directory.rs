@@ -1,0 +1,55 @@
+//! What a state directory asks of those who use it, and what is not taken from it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::contract::config;
+use crate::support::in_repository;
+use crate::support::server::{Server, binary};
+
+/// `serve` on free ports.
+fn serve(manifests: &Path, state: &Path) -> Command {
+    let mut command = binary();
+    command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
+    command.args(["--host", "other.example.com", "--metrics-address=off"]);
+    command.args(["--listen-address=127.0.0.1", "--secure-port=0", "--insecure-port=0"]);
+    command
+}
+
+/// What a command said that ends by itself; 124 is the status of one that had to be ended.
+fn ended(command: &Command) -> Output {
+    let mut limited = Command::new("timeout");
+    limited.arg("20").arg(command.get_program()).args(command.get_args());
+    if let Some(directory) = command.get_current_dir() {
+        limited.current_dir(directory);
+    }
+    limited.output().expect("timeout")
+}
+
+#[test]
+fn a_second_server_on_a_state_directory_is_refused_in_one_line_with_the_process_of_the_first() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let (manifests, state) = (in_repository("ignition-fixtures"), directory.path().join("state"));
+    let pointer = || fs::read_to_string(state.join("user-data/worker.ign")).expect("a config");
+    let server = Server::serve_with_state(&manifests, &state);
+    let before = pointer();
+
+    let second = ended(&serve(&manifests, &state));
+    assert_eq!(second.status.code(), Some(1));
+    let said = String::from_utf8(second.stderr).expect("text");
+    assert_eq!((said.lines().count(), second.stdout), (1, Vec::new()), "{said}");
+    assert!(said.contains(&format!("process {} serves", server.pid())), "{said}");
+    assert_eq!(pointer(), before);
+
+    for arguments in [&["certs", "rotate"][..], &["tokens", "list"], &["machines", "list"]] {
+        let mut command = binary();
+        command.args(arguments).arg("--state-dir").arg(&state);
+        let output = ended(&command);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    // It is killed, and its file stays.
+    drop(server);
+    assert!(state.join(".server").is_file());
+    Server::serve_with_state(&manifests, &state);
+}
