@@ -78,6 +78,12 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     if let Err(error) = std::fs::metadata(&settings.dir) {
         bail!("{}: {error}", settings.dir.display());
     }
+    let [manifests, state] = [&settings.dir, &settings.state_dir].map(std::fs::canonicalize);
+    if let (Ok(manifests), Ok(state)) = (manifests, state)
+        && manifests == state
+    {
+        bail!("{}: --state-dir is the directory of manifests; give another one", state.display());
+    }
     let state = StateDirectory::of_this_server(&settings.state_dir)?;
     let _lock = match state.lock_for_serving() {
         Err(error @ LockError::Served { .. }) => bail!(error),

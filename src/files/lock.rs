@@ -19,6 +19,8 @@ use crate::files::owners::Reader;
 
 /// Name of the file that is locked during a change.
 pub(crate) const LOCK: &str = ".lock";
+/// Name of the directory of pointer configs, which every state directory has.
+pub(crate) const POINTERS: &str = "user-data";
 /// Name of the file that a server locks for its life. It has the server's process ID, for messages only.
 pub(crate) const SERVER_LOCK: &str = ".server";
 /// Maximum size of a process ID in digits.
@@ -137,6 +139,11 @@ fn write_process_id(path: &Path) -> io::Result<()> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
     let mut file = File::options().write(true).truncate(true).custom_flags(flags).open(path)?;
     writeln!(file, "{}", std::process::id())
+}
+
+/// Returns `true` if a directory is the state directory of a server, past or present: its first change made the lock.
+pub(crate) fn is_state_directory(directory: &Path) -> bool {
+    directory.join(LOCK).is_file() && directory.join(POINTERS).is_dir()
 }
 
 /// Opens the file; `None` if it is missing, and nothing in the directory can be replaced.

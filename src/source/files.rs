@@ -14,6 +14,7 @@ use model::objects::{Object, ObjectDefect};
 
 use super::manifest::{self, Manifest};
 use crate::files::bounded;
+use crate::files::lock::is_state_directory;
 use crate::files::stamp::FileStamp;
 use crate::files::watch::Scanned;
 use crate::parallel;
@@ -269,7 +270,7 @@ pub(super) struct Listing {
 }
 
 /// Lists all files of a tree, and follows links. Hidden files and directories are skipped, because kubelet keeps its
-/// copies of mounted files in them.
+/// copies of mounted files in them, and so are state directories, because a server writes there what is no manifest.
 pub(super) fn list(root: &Path) -> io::Result<Listing> {
     let top = std::fs::metadata(root)?;
     let mut walk = TreeWalk {
@@ -303,11 +304,12 @@ impl TreeWalk {
                     std::fs::canonicalize(&path).is_ok_and(|path| path.starts_with(&self.root));
                 self.found.leads_out |= !is_within;
             }
+            let is_directory = metadata.is_dir() && !is_state_directory(&path);
             if metadata.is_file() {
                 self.found.paths.push(path);
-            } else if metadata.is_dir() && depth == MAX_DEPTH {
+            } else if is_directory && depth == MAX_DEPTH {
                 self.found.too_deep.push(path);
-            } else if metadata.is_dir() && self.visited.insert((metadata.dev(), metadata.ino())) {
+            } else if is_directory && self.visited.insert((metadata.dev(), metadata.ino())) {
                 match self.directory(&path, depth + 1) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}

@@ -13,6 +13,7 @@ use pki::{Host, Lockout, LockoutReason, PointerTrust};
 use super::state_directory::{StateDirectory, Trust};
 use super::state_error::StateError;
 use crate::files::bounded::{self, if_there, read_if_there};
+use crate::files::lock::POINTERS;
 use crate::files::replace::{FileError, PRIVATE, PUBLIC};
 
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct PointerFile {
 
 impl StateDirectory {
     pub(super) fn pointers_path(&self) -> PathBuf {
-        self.path().join("user-data")
+        self.path().join(POINTERS)
     }
 
     /// Observes the pointer configs for a rotation.

@@ -1,6 +1,7 @@
 //! What a state directory asks of those who use it, and what is not taken from it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -52,4 +53,56 @@ fn a_second_server_on_a_state_directory_is_refused_in_one_line_with_the_process_
     drop(server);
     assert!(state.join(".server").is_file());
     Server::serve_with_state(&manifests, &state);
+}
+
+/// A command in a directory of manifests.
+fn within(manifests: &Path, arguments: &[&str]) -> Command {
+    let mut command = binary();
+    command.args(arguments).current_dir(manifests);
+    command
+}
+
+/// Serves once with a request, once more, and checks the manifests.
+fn assert_apart(manifests: &Path) {
+    let serve = || Server::prepared(within(manifests, &["serve", "."])).until_ready();
+    let mut server = serve();
+    assert_eq!(config(&server.plain(), "worker", "3.4.0").status, 200);
+    server.terminate();
+    server.ended();
+    assert!(manifests.join("certs/ledger.json").is_file());
+    let server = serve();
+    assert_eq!(config(&server.plain(), "worker", "3.4.0").status, 200);
+    assert!(server.metric("mcs_input_problems") < 0.5);
+    for arguments in [&["validate", "--strict", "."][..], &["render", "worker", "."]] {
+        let output = ended(&within(manifests, arguments));
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_state_directory_among_the_manifests_is_none_of_them_also_behind_a_link() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let copy = |name: &str| {
+        let to = directory.path().join(name);
+        let from = in_repository("ignition-fixtures");
+        let copied = Command::new("cp").arg("-rL").args([&from, &to]).status();
+        assert!(copied.expect("cp").success());
+        to
+    };
+    assert_apart(&copy("below"));
+    let linked = copy("linked");
+    let elsewhere = directory.path().join("elsewhere");
+    fs::create_dir(&elsewhere).expect("a new folder");
+    symlink(elsewhere, linked.join("certs")).expect("a link");
+    assert_apart(&linked);
+}
+
+#[test]
+fn the_manifests_themselves_are_no_state_directory() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let refused = ended(&serve(directory.path(), directory.path()));
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8(refused.stderr).expect("text");
+    assert!(said.contains("--state-dir is the directory of manifests"), "{said}");
+    assert_eq!(fs::read_dir(directory.path()).expect("a folder").count(), 0);
 }
