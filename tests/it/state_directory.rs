@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use crate::support::contract::config;
 use crate::support::in_repository;
-use crate::support::server::{Server, binary};
+use crate::support::server::{Server, binary, limited_output};
 
 /// `serve` on free ports.
 fn serve(manifests: &Path, state: &Path) -> Command {
@@ -18,16 +18,6 @@ fn serve(manifests: &Path, state: &Path) -> Command {
     command
 }
 
-/// What a command said that ends by itself; 124 is the status of one that had to be ended.
-fn ended(command: &Command) -> Output {
-    let mut limited = Command::new("timeout");
-    limited.arg("20").arg(command.get_program()).args(command.get_args());
-    if let Some(directory) = command.get_current_dir() {
-        limited.current_dir(directory);
-    }
-    limited.output().expect("timeout")
-}
-
 #[test]
 fn a_second_server_on_a_state_directory_is_refused_in_one_line_with_the_process_of_the_first() {
     let directory = tempfile::tempdir().expect("a temporary folder");
@@ -36,7 +26,7 @@ fn a_second_server_on_a_state_directory_is_refused_in_one_line_with_the_process_
     let server = Server::serve_with_state(&manifests, &state);
     let before = pointer();
 
-    let second = ended(&serve(&manifests, &state));
+    let second = limited_output(&serve(&manifests, &state));
     assert_eq!(second.status.code(), Some(1));
     let said = String::from_utf8(second.stderr).expect("text");
     assert_eq!((said.lines().count(), second.stdout), (1, Vec::new()), "{said}");
@@ -46,7 +36,7 @@ fn a_second_server_on_a_state_directory_is_refused_in_one_line_with_the_process_
     for arguments in [&["certs", "rotate"][..], &["tokens", "list"], &["machines", "list"]] {
         let mut command = binary();
         command.args(arguments).arg("--state-dir").arg(&state);
-        let output = ended(&command);
+        let output = limited_output(&command);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
     // It is killed, and its file stays.
@@ -74,7 +64,7 @@ fn assert_apart(manifests: &Path) {
     assert_eq!(config(&server.plain(), "worker", "3.4.0").status, 200);
     assert!(server.metric("mcs_input_problems") < 0.5);
     for arguments in [&["validate", "--strict", "."][..], &["render", "worker", "."]] {
-        let output = ended(&within(manifests, arguments));
+        let output = limited_output(&within(manifests, arguments));
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 }
@@ -100,7 +90,7 @@ fn a_state_directory_among_the_manifests_is_none_of_them_also_behind_a_link() {
 #[test]
 fn the_manifests_themselves_are_no_state_directory() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let refused = ended(&serve(directory.path(), directory.path()));
+    let refused = limited_output(&serve(directory.path(), directory.path()));
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8(refused.stderr).expect("text");
     assert!(said.contains("--state-dir is the directory of manifests"), "{said}");

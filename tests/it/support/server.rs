@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -259,6 +259,16 @@ pub(crate) fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_machine-config-server"));
     command.env_remove("RUST_LOG");
     command
+}
+
+/// Output of a command that must end by itself; 124 is the status of one that had to be ended.
+pub(crate) fn limited_output(command: &Command) -> Output {
+    let mut limited = Command::new("timeout");
+    limited.arg("20").arg(command.get_program()).args(command.get_args());
+    if let Some(directory) = command.get_current_dir() {
+        limited.current_dir(directory);
+    }
+    limited.output().expect("timeout")
 }
 
 /// Free loopback addresses. They are below the range of outgoing connections, so that a test's clients do not take

@@ -42,7 +42,8 @@ struct MachineMetadata {
     annotations: Map<String, Value>,
 }
 
-/// Wanted state of a machine. A field that is not known is an error: a misspelt restriction must not be none.
+/// Wanted state of a machine. A field that is not known is an error, and so is a restriction without a value: a
+/// restriction that was meant must not be none.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSpec {
@@ -57,6 +58,7 @@ pub struct MachineSpec {
     /// Paths of the pool's config that the overlay replaces.
     #[serde(default, deserialize_with = "paths")]
     pub replaces: BTreeSet<String>,
+    #[serde(default, deserialize_with = "approval")]
     approval: Option<Approval>,
 }
 
@@ -107,8 +109,17 @@ fn object_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::
     if is_object_name(&name) { Ok(name) } else { Err(D::Error::custom("not a valid name")) }
 }
 
+fn approval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Approval>, D::Error> {
+    let approval = Option::deserialize(deserializer)?;
+    let missing = || D::Error::custom("has no value; without the field, no approval is needed");
+    approval.ok_or_else(missing).map(Some)
+}
+
 fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Network>, D::Error> {
     let texts: Vec<String> = null_as_default(deserializer)?;
+    if texts.is_empty() {
+        return Err(D::Error::custom("names no network; without the field, all are allowed"));
+    }
     if texts.len() > MAX_NETWORKS {
         return Err(D::Error::custom(format!("more than {MAX_NETWORKS} networks")));
     }
@@ -156,8 +167,6 @@ mod tests {
         assert_eq!(networks, ["192.0.2.7/32", "2001:db8::/64"]);
         assert_eq!(machine.rearm(), None);
         assert!(!machine.needs_approval());
-        assert!(read("n", &json!({"pool": "worker", "addresses": null})).is_ok());
-        assert!(!read("n", &json!({"pool": "worker", "approval": null})).unwrap().needs_approval());
         let held = read("n", &json!({"pool": "worker", "approval": "required"})).unwrap();
         assert!(held.needs_approval());
     }
@@ -180,6 +189,21 @@ mod tests {
                 "n",
                 json!({"pool": "worker", "addresses": ["192.0.2.7/24"]}),
                 "spec.addresses: [0]: expected 192.0.2.0/24, or an address without a length",
+            ),
+            (
+                "n",
+                json!({"pool": "worker", "addresses": null}),
+                "spec.addresses: names no network; without the field, all are allowed",
+            ),
+            (
+                "n",
+                json!({"pool": "worker", "addresses": []}),
+                "spec.addresses: names no network; without the field, all are allowed",
+            ),
+            (
+                "n",
+                json!({"pool": "worker", "approval": null}),
+                "spec.approval: has no value; without the field, no approval is needed",
             ),
             (
                 "n",
