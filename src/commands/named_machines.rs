@@ -1,6 +1,7 @@
 //! The commands `machines add` and `machines rearm`: machines with a separate token and pointer config, in a directory or
 //! a cluster.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -18,10 +19,11 @@ use time::OffsetDateTime;
 use super::cluster_machines::secret_name;
 use super::cluster_store::ClusterStore;
 use super::print_line;
+use super::rendering::read_usable;
 use super::state_location::StateFlags;
 use crate::controllers::NAMESPACE;
 use crate::files::owners::Reader;
-use crate::files::replace::{self, PUBLIC};
+use crate::files::replace::{self, PRIVATE, PUBLIC};
 use crate::store::machine_files::WantedMachine;
 use crate::store::state_directory::StateDirectory;
 
@@ -67,10 +69,10 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 /// Makes a machine's token and pointer config, writes its manifest, and prints how to boot by it.
 ///
 /// # Errors
-/// There is a manifest of this name, `serve` has not run yet, or a file cannot be written.
+/// There is a machine of this name, `serve` has not run yet, or a file cannot be written.
 pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
-    let AddSettings { name, pool, addresses, overlay, manifests, state } = settings;
-    let overlay = overlay.as_deref().map(read_overlay).transpose()?;
+    let AddSettings { name, pool, addresses, overlay: overlay_path, manifests, state } = settings;
+    let overlay = overlay_path.as_deref().map(read_overlay).transpose()?;
     if let Some(cluster) = state.cluster(NAMESPACE)? {
         return add_to(&cluster, name, &spec(pool, addresses, overlay));
     }
@@ -79,13 +81,24 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
     ensure!(manifests.is_dir(), "--manifests {}: directory not found", manifests.display());
     let manifest = manifests.join(format!("machine-{name}.yaml"));
     ensure!(!manifest.exists(), "{}: the machine exists already", manifest.display());
+    let known = read_usable(manifests.to_owned())?.machines;
+    ensure!(
+        !known.contains_key(name),
+        "--manifests {}: another manifest has FirstBootMachine {name} already",
+        manifests.display()
+    );
     let state = state.directory()?;
     let place = place(&state, pool)?;
     let wanted = WantedMachine { name, pool, rearm: None };
     state.keep_machine(wanted, None, (&place.0, place.1), now)?;
     let overlay = overlay.map(|config| overlay_lines(&config)).transpose()?;
     let text = manifest_of(name, pool, addresses) + &overlay.unwrap_or_default();
-    replace::replace(&manifest, text.as_bytes(), PUBLIC, Reader::Directory)?;
+    if overlay_path.as_deref().is_some_and(is_private) {
+        // The server's user reads it.
+        state.replace(&manifest, text.as_bytes(), PRIVATE)?;
+    } else {
+        replace::replace(&manifest, text.as_bytes(), PUBLIC, Reader::Directory)?;
+    }
     print_line(&format!("wrote {}", manifest.display()));
     let path = state.machine_pointer_path(name);
     let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
@@ -140,6 +153,11 @@ fn read_overlay(path: &Path) -> anyhow::Result<Value> {
     let overlay = Overlay::new(text);
     let overlay = overlay.map_err(|error| anyhow!("{}: {error}", path.display()))?;
     Ok(serde_json::from_str(overlay.as_str())?)
+}
+
+/// Returns `true` if not all users can read a file.
+fn is_private(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o004 == 0)
 }
 
 /// The last lines of a manifest with an overlay. JSON is YAML too.

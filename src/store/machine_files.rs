@@ -128,8 +128,14 @@ impl StateDirectory {
         let command = self.requested_arming(name)?;
         let asked = RearmRequests { annotation: rearm.map(str::to_owned), command };
         let stored = self.machine_token(name)?;
-        // Another process may have made it meanwhile.
-        let known = known.cloned().or_else(|| stored.clone().map(MachineToken::found));
+        // Another process may have made one meanwhile, also for a name whose earlier token is revoked.
+        let known = match (known, &stored) {
+            (Some(known), Some(stored)) if known.revoked.is_some() && stored.revoked.is_none() => {
+                Some(stored.clone().found())
+            }
+            (None, Some(stored)) => Some(stored.clone().found()),
+            (known, _) => known.cloned(),
+        };
         let token =
             MachineToken::following(known.as_ref(), pool, &asked, &self.fresh_token()?, now);
         if stored.as_ref() != Some(&token) {

@@ -122,7 +122,7 @@ impl StateDirectory {
     }
 
     /// Replaces a file, for the server.
-    pub(super) fn replace(&self, path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
+    pub(crate) fn replace(&self, path: &Path, contents: &[u8], mode: u32) -> Result<(), FileError> {
         replace::replace(path, contents, mode, self.reader)
     }
 

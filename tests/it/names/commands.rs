@@ -1,11 +1,14 @@
 //! `machines add`, and what other commands make of machines with names.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Site, get_known, named, printed, said, text};
+use super::{Site, get, get_known, named, printed, said, text};
+use crate::access::assert_refused;
 use crate::support::server::binary;
 use crate::support::wait_for;
 
@@ -36,10 +39,7 @@ fn adding_a_machine_writes_its_manifest_and_tells_how_to_boot_by_its_pointer_con
     ] {
         assert!(lines.contains(&part), "{part} is not in {lines}");
     }
-    let hash = lines.split("--ignition-hash sha512-").nth(1).expect("a hash");
-    let hash = hash.split_whitespace().next().expect("a hash");
-    let expected = Command::new("sha512sum").arg(&path).output().expect("coreutils");
-    assert!(expected.stdout.starts_with(hash.as_bytes()) && hash.len() == 128, "{hash}");
+    assert_hash(&lines, &path);
     let credential = site.credential("rack-7");
     wait_for("the server to know it", || {
         (named(&server, "rack-7")["pool"] == "worker").then_some(())
@@ -55,6 +55,68 @@ fn adding_a_machine_writes_its_manifest_and_tells_how_to_boot_by_its_pointer_con
     let output = binary().args(["machines", "--from", &from]).output().expect("the built binary");
     let table = printed(&output);
     assert!(table.contains("NAME") && table.contains("rack-7"), "{table}");
+}
+
+/// The printed hash is that of the pointer config.
+#[track_caller]
+fn assert_hash(lines: &str, pointer: &Path) {
+    let hash = lines.split("--ignition-hash sha512-").nth(1).expect("a hash");
+    let hash = hash.split_whitespace().next().expect("a hash");
+    let expected = Command::new("sha512sum").arg(pointer).output().expect("coreutils");
+    assert!(expected.stdout.starts_with(hash.as_bytes()) && hash.len() == 128, "{hash}");
+}
+
+#[test]
+fn a_machine_that_is_added_again_after_its_removal_has_the_token_that_was_printed() {
+    let site = Site::new();
+    let manifests = text(&site.manifests());
+    let server = site.serve(&[]);
+    printed(&add(&site, &manifests, &[]));
+    let removed = site.credential("rack-7");
+    assert_eq!(get_known(&site.tls(&server), "worker", &removed).status, 200);
+    fs::remove_file(site.manifests().join("machine-rack-7.yaml")).expect("a manifest");
+    wait_for("the token to be revoked", || {
+        (get(&site.tls(&server), "worker", &removed).status == 401).then_some(())
+    });
+    let lines = printed(&add(&site, &manifests, &[]));
+    let known = || (named(&server, "rack-7")["token"] == "armed").then_some(());
+    wait_for("the server to know it", known);
+    assert_hash(&lines, &site.pointer_path("rack-7"));
+    let credential = site.credential("rack-7");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    assert_hash(&lines, &site.pointer_path("rack-7"));
+    assert_refused(&get(&site.tls(&server), "worker", &removed));
+}
+
+#[test]
+fn a_machine_of_another_manifest_is_not_added_again() {
+    let site = Site::new();
+    let manifests = text(&site.manifests());
+    site.put_machine("rack-7", &serde_json::json!({"pool": "worker"}));
+    drop(site.serve(&[]));
+    let refused = add(&site, &manifests, &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    let expected = "another manifest has FirstBootMachine rack-7 already\n";
+    assert!(said(&refused).ends_with(expected), "{}", said(&refused));
+    assert!(!site.manifests().join("machine-rack-7.yaml").exists());
+    site.serve(&[]);
+}
+
+#[test]
+fn a_manifest_with_an_overlay_that_others_cannot_read_is_as_private() {
+    let site = Site::new();
+    let manifests = text(&site.manifests());
+    let _server = site.serve(&[]);
+    let file = site.state().join("own.ign");
+    fs::write(&file, r#"{"ignition": {"version": "3.4.0"}}"#).expect("a writable folder");
+    for (name, mode) in [("secret", 0o600), ("public", 0o644)] {
+        fs::set_permissions(&file, Permissions::from_mode(mode)).expect("chmod");
+        let arguments = ["add", name, "--pool", "worker", "--manifests", &manifests];
+        let overlay = ["--overlay", &text(&file)];
+        printed(&site.machines(&[&arguments[..], &overlay].concat()));
+        let manifest = fs::metadata(site.manifests().join(format!("machine-{name}.yaml")));
+        assert_eq!(manifest.expect("a manifest").permissions().mode() & 0o777, mode, "{name}");
+    }
 }
 
 #[test]
