@@ -46,7 +46,7 @@ pub(crate) fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
     } = settings;
     serving.log_start();
     let flags = serving.tls_policy()?;
-    std::fs::File::open(&kubeconfig)
+    bounded::read_start(&kubeconfig, 0)
         .with_context(|| format!("--bootstrap-kubeconfig {}", kubeconfig.display()))?;
     let profile = base.join("api-server").join("apiserver.yaml");
     serve(ServerSettings {

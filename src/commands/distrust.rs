@@ -1,6 +1,7 @@
 //! The command `certs distrust`: distrusts CAs for good, after a report of the machines that it locks out.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use anyhow::bail;
 use pki::{
@@ -11,6 +12,7 @@ use time::OffsetDateTime;
 
 use super::print_line;
 use super::state_store::ObservedState;
+use crate::files::bounded;
 
 /// Result of a dry run.
 pub(super) struct DistrustPreview {
@@ -83,7 +85,7 @@ impl DistrustPreview {
 fn find(named: &[String], known: &[Certificate], place: &str) -> anyhow::Result<Vec<Certificate>> {
     let mut cas: Vec<Certificate> = Vec::new();
     for name in named {
-        let found: Vec<_> = match std::fs::read(name) {
+        let found: Vec<_> = match bounded::read(Path::new(name)) {
             Ok(text) => {
                 let read = Certificate::read_all(&text);
                 if read.is_empty() {

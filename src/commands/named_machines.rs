@@ -22,6 +22,7 @@ use super::print_line;
 use super::rendering::read_usable;
 use super::state_location::StateFlags;
 use crate::controllers::NAMESPACE;
+use crate::files::bounded;
 use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE, PUBLIC};
 use crate::store::machine_files::WantedMachine;
@@ -101,7 +102,7 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
     }
     print_line(&format!("wrote {}", manifest.display()));
     let path = state.machine_pointer_path(name);
-    let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
+    let text = bounded::read(&path).with_context(|| path.display().to_string())?;
     print_line(&format!("its pointer config, with its token: {}", path.display()));
     print_line("");
     print_ways(&path.display().to_string(), &text, name);
@@ -149,7 +150,7 @@ fn manifest_of(name: &str, pool: &str, addresses: &[Network]) -> String {
 
 /// Reads an Ignition config.
 fn read_overlay(path: &Path) -> anyhow::Result<Value> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let text = bounded::read_text(path).with_context(|| path.display().to_string())?;
     let overlay = Overlay::new(text);
     let overlay = overlay.map_err(|error| anyhow!("{}: {error}", path.display()))?;
     Ok(serde_json::from_str(overlay.as_str())?)
@@ -170,7 +171,7 @@ fn overlay_lines(config: &Value) -> anyhow::Result<String> {
 fn place(state: &StateDirectory, pool: &str) -> anyhow::Result<(Host, u16)> {
     let path = state.path().join("user-data").join(format!("{pool}.ign"));
     let missing = || format!("{}: run `serve` first, which makes it", path.display());
-    let text = std::fs::read(&path).with_context(missing)?;
+    let text = bounded::read(&path).with_context(missing)?;
     let url = PointerConfig::read(&text).url_for(pool).with_context(missing)?;
     let url: http::Uri = url.parse()?;
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);

@@ -7,18 +7,28 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-use super::replace::FileError;
+use super::error::FileError;
 
 /// Maximum size of a file in bytes. The API server's own limit for an object is 1.5 MiB.
 pub(crate) const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a regular file of at most [`MAX_BYTES`] bytes. It never blocks: a pipe is an error.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let bytes = read_start(path, MAX_BYTES + 1)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("is larger than {} MiB", MAX_BYTES >> 20)));
+    read_opened(open(path)?, MAX_BYTES)
+}
+
+/// Reads a regular file of at most `most` bytes, which was opened without blocking.
+pub(crate) fn read_opened(file: File, most: u64) -> io::Result<Vec<u8>> {
+    let bytes = read_start_of(file, most + 1)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("is larger than {} MiB", most >> 20)));
     }
     Ok(bytes)
+}
+
+/// Reads a text in UTF-8 as [`read`] does.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|_| io::Error::other("is not UTF-8"))
 }
 
 /// Reads a file as [`read`] does, `None` if it does not exist.
@@ -51,7 +61,14 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<(), FileError> {
 
 /// Reads the first `most` bytes of a regular file.
 pub(crate) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    read_start_of(open(path)?, most)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)
+}
+
+fn read_start_of(file: File, most: u64) -> io::Result<Vec<u8>> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("is not a regular file"));

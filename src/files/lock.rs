@@ -14,7 +14,8 @@ use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, eaccess};
 
 use super::bounded;
-use super::replace::{self, FileError, PRIVATE};
+use super::error::FileError;
+use super::replace::{self, PRIVATE};
 use crate::files::owners::Reader;
 
 /// Name of the file that is locked during a change.

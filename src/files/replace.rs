@@ -3,38 +3,18 @@
 //! The crate tempfile is not used: its names are random, so that files would pile up after crashes, and it syncs
 //! neither the file nor its directory.
 
-use std::error::Error;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::fcntl::OFlag;
 
+use super::bounded;
+use super::error::FileError;
 use crate::files::owners::{Process, Reader, Status, User, WantedStatus, wanted};
-
-/// A failed read or write.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {error}", path.display())]
-pub struct FileError {
-    pub path: PathBuf,
-    /// Error of the operating system, or what is wrong with the contents.
-    pub error: io::Error,
-}
-
-impl FileError {
-    /// Converts an error to one of `path`, for `map_err`.
-    pub(crate) fn at<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> Self {
-        move |error| Self { path: path.to_owned(), error: error.into() }
-    }
-
-    /// Creates an error that is none of the operating system.
-    pub(crate) fn other(path: &Path, reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { path: path.to_owned(), error: io::Error::other(reason) }
-    }
-}
 
 /// Mode of files that only their owner reads.
 pub(crate) const PRIVATE: u32 = 0o600;
@@ -127,7 +107,7 @@ fn is_as_wanted(path: &Path, contents: &[u8], wanted: WantedStatus) -> bool {
         // A link to a file with these contents stays.
         None => std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o777 == mode),
     };
-    is_like && std::fs::read(path).is_ok_and(|present| present == contents)
+    is_like && bounded::read(path).is_ok_and(|present| present == contents)
 }
 
 fn try_replace(

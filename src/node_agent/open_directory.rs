@@ -2,7 +2,7 @@
 //! is one rename.
 
 use std::fs::File as StdFile;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
@@ -14,6 +14,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::decide::{File, RegistryDirectory};
+use crate::files::bounded;
 use crate::files::stamp::FileStamp;
 
 /// Mode of a new directory: everyone can read, its owner can write.
@@ -122,15 +123,7 @@ impl OpenDirectory {
             Err(Errno::ELOOP) => return Err(io::Error::other("a symbolic link is not followed")),
             Err(error) => return Err(error.into()),
         };
-        if !is(&fstat(&file)?, SFlag::S_IFREG) {
-            return Err(io::Error::other("is not a regular file"));
-        }
-        let mut bytes = Vec::new();
-        StdFile::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(io::Error::other(format!("is larger than {} MiB", MAX_BYTES >> 20)));
-        }
-        Ok(Some(bytes))
+        bounded::read_opened(file.into(), MAX_BYTES).map(Some)
     }
 
     /// Compares a registry's directory with the wanted files.

@@ -18,6 +18,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
 use super::tls_policy::TlsPolicy;
+use crate::files::bounded;
 
 /// A certificate chain with its key.
 #[derive(Debug, Clone)]
@@ -58,7 +59,7 @@ impl Pair {
     /// Reads and checks a pair: PEM, the key in any of its forms (PKCS#1, SEC1, PKCS#8).
     pub(crate) fn read(cert: &Path, key: &Path, policy: &TlsPolicy) -> Result<Self, PairError> {
         let read = |path: &Path| {
-            std::fs::read(path)
+            bounded::read(path)
                 .map_err(|error| PairError::Unreadable { path: path.to_owned(), error })
         };
         let (cert_pem, key_pem) = (read(cert)?, Zeroizing::new(read(key)?));

@@ -7,8 +7,9 @@ use model::access::Records;
 use tokio::sync::watch;
 
 use crate::files::bounded;
+use crate::files::error::FileError;
 use crate::files::owners::Reader;
-use crate::files::replace::{self, FileError, PRIVATE};
+use crate::files::replace::{self, PRIVATE};
 use crate::store::newest;
 use crate::telemetry::Reporting;
 

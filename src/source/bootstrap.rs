@@ -8,7 +8,7 @@ use model::objects::Object;
 use model::registry_ca::RegistryHost;
 
 use super::files::{Files, ReadError};
-use crate::files::replace::FileError;
+use crate::files::error::FileError;
 
 /// Reads the files of the layout below `base`.
 pub(super) fn scan(

@@ -19,7 +19,7 @@ use super::files::{Files, Listing, MAX_DEPTH};
 use super::merged_pools::LocalPools;
 use super::object_set::ObjectSet;
 use super::plain_configs::{self, PlainConfigs};
-use crate::files::replace::FileError;
+use crate::files::error::FileError;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::kubernetes::seen::ObjectSeen;
 use crate::telemetry::Reporting;

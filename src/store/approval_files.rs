@@ -15,7 +15,8 @@ use time::format_description::well_known::Rfc3339;
 use super::state_directory::StateDirectory;
 use super::state_error::StateError;
 use crate::files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
-use crate::files::replace::{self, FileError, PRIVATE};
+use crate::files::error::FileError;
+use crate::files::replace::{self, PRIVATE};
 
 /// Maximum size of the approval of a command, in bytes.
 const MAX_APPROVAL_BYTES: u64 = 256;

@@ -19,7 +19,8 @@ use time::OffsetDateTime;
 use super::state_directory::StateDirectory;
 use super::state_error::StateError;
 use crate::files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
-use crate::files::replace::{self, FileError, PRIVATE};
+use crate::files::error::FileError;
+use crate::files::replace::{self, PRIVATE};
 
 /// Maximum size of a request to arm a token, in bytes.
 const MAX_REQUEST_BYTES: u64 = 256;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
-use crate::files::replace::FileError;
+use crate::files::error::FileError;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::{Condition, Conditions};
 

@@ -13,8 +13,9 @@ use pki::{Host, Lockout, LockoutReason, PointerTrust};
 use super::state_directory::{StateDirectory, Trust};
 use super::state_error::StateError;
 use crate::files::bounded::{self, if_there, read_if_there};
+use crate::files::error::FileError;
 use crate::files::lock::POINTERS;
-use crate::files::replace::{FileError, PRIVATE, PUBLIC};
+use crate::files::replace::{PRIVATE, PUBLIC};
 
 #[derive(Debug)]
 pub(crate) struct PointerFile {

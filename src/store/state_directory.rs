@@ -26,10 +26,11 @@ use pki::{
 };
 use time::OffsetDateTime;
 
-use crate::files::bounded::read_if_there;
+use crate::files::bounded::{self, read_if_there};
+use crate::files::error::FileError;
 use crate::files::lock::{LockError, LockTimeout, ServerLock};
 use crate::files::owners::{Reader, Status};
-use crate::files::replace::{self, FileError, PRIVATE, PUBLIC};
+use crate::files::replace::{self, PRIVATE, PUBLIC};
 use crate::files::stamp::FileStamp;
 
 pub(crate) use super::state_error::StateError;
@@ -246,7 +247,7 @@ impl StateDirectory {
     fn put_broken_aside(&self) -> Result<(), StateError> {
         let path = self.ca_path();
         let is_broken =
-            std::fs::read(&path).is_ok_and(|text| !is_whole_pem(&text)) || path.is_dir();
+            bounded::read(&path).is_ok_and(|text| !is_whole_pem(&text)) || path.is_dir();
         if !is_broken {
             return Ok(());
         }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::files::error::FileError;
 use crate::files::lock::LockError;
 use crate::files::owners::{OWNER_READS, Status, User};
-use crate::files::replace::FileError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {

@@ -22,7 +22,8 @@ use super::pointer_files::PointerFile;
 use super::state_directory::{Stamps, StateDirectory, Trust};
 use super::state_error::StateError;
 use crate::files::bounded::read_if_there;
-use crate::files::replace::{FileError, PRIVATE};
+use crate::files::error::FileError;
+use crate::files::replace::PRIVATE;
 
 #[derive(Debug)]
 pub(crate) struct TokensReconciled {

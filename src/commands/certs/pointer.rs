@@ -1,8 +1,6 @@
 //! Checks if a machine would boot from a pointer config, by the certificates and tokens of a state directory or a
 //! cluster, or by a running server.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -17,6 +15,7 @@ use super::settings::CheckSettings;
 use crate::commands::probe::{self, Address};
 use crate::commands::state_store::unless_forbidden;
 use crate::commands::{print_json, print_line};
+use crate::files::bounded;
 use crate::source::manifest::config_warnings;
 
 #[derive(Debug, Default, Serialize)]
@@ -94,8 +93,7 @@ impl CheckedPointer {
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(file)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
+    let text = bounded::read_start(file, MAX_BYTES as u64 + 1)?;
     if text.len() > MAX_BYTES {
         bail!("has more than {MAX_BYTES} bytes, which no platform accepts as user data");
     }

@@ -21,8 +21,9 @@ use tokio::sync::watch;
 
 use super::kind::Kind;
 use crate::files::bounded::{entries_if_there, read_if_there};
+use crate::files::error::FileError;
 use crate::files::owners::Reader;
-use crate::files::replace::{self, FileError, PRIVATE};
+use crate::files::replace::{self, PRIVATE};
 use crate::source::manifest::check_json;
 use crate::store::newest;
 use crate::telemetry::Reporting;

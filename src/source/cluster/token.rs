@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::files::bounded::if_there;
+use crate::files::bounded::{self, read_if_there};
 use crate::files::watch::{DirectoryWatch, Scanned};
 
 #[derive(Clone, PartialEq, Eq)]
@@ -74,13 +74,13 @@ impl TokenFiles {
 fn read(directory: &Path) -> Result<Token, String> {
     let path = directory.join("token");
     let problem = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
-    let token = std::fs::read_to_string(&path).map_err(|error| problem(&error))?;
+    let token = bounded::read_text(&path).map_err(|error| problem(&error))?;
     let token = token.trim_end();
     if token.is_empty() {
         return Err(problem(&"is empty"));
     }
     let path = directory.join("ca.crt");
-    let cas = if_there(&path, std::fs::read(&path)).map_err(|error| error.to_string())?;
+    let cas = read_if_there(&path).map_err(|error| error.to_string())?;
     Ok(Token { token: token.to_owned(), cas })
 }
 
