@@ -87,6 +87,17 @@ impl DirectoryStore {
     }
 }
 
+/// Files with secrets that too many users can read, one line each.
+fn open_files(state: &StateDirectory) -> Vec<String> {
+    let keys = state
+        .open_keys()
+        .into_iter()
+        .map(|path| format!("{}: users other than its owner can read the key", path.display()));
+    let tokens = state.open_tokens().into_iter();
+    let tokens = tokens.map(|path| format!("{}: all users can read its tokens", path.display()));
+    keys.chain(tokens).collect()
+}
+
 impl StateStore for DirectoryStore {
     fn observe(&self, manifests: Option<&Path>) -> Result<ObservedState> {
         let inputs = manifests.map(|root| read_manifests(root.to_owned(), false)).transpose()?;
@@ -100,7 +111,7 @@ impl StateStore for DirectoryStore {
             pools: state.pools()?,
             place: state.path().display().to_string(),
             observed: state.observe(&self.present_hosts()?, &RotationRequest::default())?,
-            open_files: state.open_files().iter().map(|path| path.display().to_string()).collect(),
+            open_files: open_files(&state),
             unreadable: state.unreadable().iter().map(Unreadable::to_string).collect(),
             files: state.key_files(),
             pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),

@@ -98,6 +98,13 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         }
         Ok(lock) => Some(lock),
     };
+    if let Err(error) = state.remove_leftovers() {
+        tracing::warn!(
+            %error,
+            fix = "make the state directory writable for this server",
+            "cannot remove what killed processes left"
+        );
+    }
     let (known_pools, pools) = watch::channel(None);
     let mut renewal = Renewal {
         state: state.clone(),
@@ -106,6 +113,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         policy: settings.certificates.policy(),
         attention: Vec::new(),
         stamps: None,
+        open: Vec::new(),
         failure: None,
         checked_at: (OffsetDateTime::now_utc(), Instant::now()),
     };
@@ -238,6 +246,8 @@ struct Renewal {
     attention: Vec<Warning>,
     /// Stamps of the files at the last check.
     stamps: Option<Stamps>,
+    /// Files with tokens that all users can read, and that other users own.
+    open: Vec<String>,
     /// Reason why the last attempt failed.
     failure: Option<String>,
     /// Time of the last check, by wall clock and monotonic clock.
@@ -251,6 +261,7 @@ impl Renewal {
         let (now, _) = self.checked_at;
         let wanted = || Ok::<_, StateError>((self.hosts.clone(), RotationRequest::default()));
         let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
+        self.open = state.close_tokens().iter().map(ToString::to_string).collect();
         match state.reconcile(wanted, &self.policy, now) {
             Ok(done) => {
                 done.steps.iter().for_each(log_step);
@@ -307,6 +318,14 @@ impl Renewal {
             .map(|_| "cannot be kept up to date; the log has the reason".into());
         let reported = failure.or_else(|| Warning::summary(&self.attention));
         Condition::new("certificates", reported).note(&reporting.status.degraded);
+        let open = Condition::of_all("files with tokens", &self.open);
+        open.report_failure(&reporting.status.degraded, |reason| {
+            tracing::error!(
+                reason,
+                fix = "give the files to the server's user, with mode 0600",
+                "files with tokens are not private"
+            );
+        });
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 

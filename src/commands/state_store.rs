@@ -62,7 +62,7 @@ pub(crate) struct ObservedState {
     pub(super) unused: BTreeSet<String>,
     /// Names of pointer configs of single machines, whose tokens are not rotated.
     pub(super) of_machines: BTreeSet<String>,
-    /// Files with keys that other users than their owner can read.
+    /// Files with secrets that too many users can read, one line each.
     pub(super) open_files: Vec<String>,
     /// Pools that have a config, empty if they are not known.
     pub(super) pools: BTreeSet<String>,

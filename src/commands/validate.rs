@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use super::rendering::{read_usable, rendered};
 use super::{print_json, terminal};
+use crate::store::pointer_files::MAX_POOL_BYTES;
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateSettings {
@@ -72,6 +73,7 @@ impl Report {
         let pools: Vec<_> = inputs.pools.keys().map(pool).collect();
         let (mut problems, mut warnings) = (inputs.problems.clone(), inputs.warnings.clone());
         problems.extend(overlay_problems(inputs));
+        problems.extend(long_names(inputs));
         warnings.extend(annotation_faults(inputs));
         let is_valid = !pools.is_empty()
             && pools.iter().all(|pool| pool.problem.is_none())
@@ -100,6 +102,15 @@ impl Report {
         lines.extend(warnings.map(|it| line(Color::Notable, format!("warning: {it}"))));
         lines
     }
+}
+
+/// Pools whose name is too long for a pointer config, without which no machine gets their config.
+fn long_names(inputs: &Inputs) -> impl Iterator<Item = Problem> {
+    let long = inputs.pools.keys().filter(|pool| pool.len() > MAX_POOL_BYTES);
+    let reason = format!(
+        "its name has more than {MAX_POOL_BYTES} bytes, too many for the file of a pointer config"
+    );
+    long.map(move |pool| problem(&format!("MachineConfigPool {pool}"), reason.clone()))
 }
 
 /// Annotations of pools about access and machines that are not understood.

@@ -24,8 +24,8 @@ pub(crate) const LOCK: &str = ".lock";
 pub(crate) const POINTERS: &str = "user-data";
 /// Name of the file that a server locks for its life. It has the server's process ID, for messages only.
 pub(crate) const SERVER_LOCK: &str = ".server";
-/// Maximum size of a process ID in digits.
-const MAX_DIGITS: u64 = 20;
+/// Bytes that are read of a process ID, more than it has.
+const DIGITS: u64 = 20;
 
 const PAUSE: Duration = Duration::from_millis(50);
 /// Wait after which a person is informed.
@@ -124,7 +124,7 @@ impl ServerLock {
             }
             Err(TryLockError::Error(error)) => Err(FileError::at(&path)(error).into()),
             Err(TryLockError::WouldBlock) => {
-                let text = bounded::read_start(&path, MAX_DIGITS).unwrap_or_default();
+                let text = bounded::read_start(&path, DIGITS).unwrap_or_default();
                 let id = String::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
                 let process = id.map_or_else(
                     || "another process".to_owned(),

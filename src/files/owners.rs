@@ -17,7 +17,7 @@ pub(crate) const GROUP_READS: u32 = 0o040;
 /// Bits of one digit of a mode.
 const READ: u32 = 0o4;
 const SEARCH: u32 = 0o1;
-const OTHERS: u32 = 0o007;
+pub(crate) const OTHERS: u32 = 0o007;
 const GROUP_AND_OTHERS: u32 = 0o077;
 /// Bits of an old mode that are kept: none to execute, none to write for others.
 const KEPT: u32 = 0o664;

@@ -8,7 +8,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
@@ -38,6 +38,25 @@ pub(crate) fn replace(
         return Ok(());
     }
     try_replace(path, directory, contents, wanted).map_err(FileError::at(path))
+}
+
+/// Removes the files that killed processes had prepared in a directory, to replace others by them.
+pub(crate) fn remove_leftovers(directory: &Path) -> Result<(), FileError> {
+    let is_leftover = |path: &PathBuf| {
+        let process = preparing_process(path);
+        // This process prepares nothing yet. Its ID can be that of its predecessor, as in a container.
+        let is_alive = |id| id != std::process::id() && Path::new(&format!("/proc/{id}")).exists();
+        process.is_some_and(|id| !is_alive(id)) && Status::of_file(path).is_some()
+    };
+    let paths = bounded::entries_if_there(directory)?.into_iter();
+    paths.filter(is_leftover).try_for_each(|path| bounded::remove_if_there(&path))
+}
+
+/// The process that prepared a file of this name, if it is one that [`try_replace`] makes.
+fn preparing_process(path: &Path) -> Option<u32> {
+    let (name, id) = path.file_name()?.to_str()?.strip_prefix('.')?.rsplit_once('.')?;
+    let extension = Path::new(name).extension()?.to_str()?;
+    ["crt", "ign", "json", "key"].contains(&extension).then(|| id.parse().ok())?
 }
 
 /// Creates an empty file for `reader`, if it is missing.

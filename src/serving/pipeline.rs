@@ -240,8 +240,13 @@ impl Pipeline {
     /// Writes missing pointer configs of served pools, if this process does so.
     fn write_pointers(&mut self) -> Vec<(String, PathBuf)> {
         let Some(inputs) = &self.known.inputs else { return Vec::new() };
-        let pointers = self.local.pointers.as_mut();
-        pointers.map(|pointers| pointers.write(inputs.pools.keys())).unwrap_or_default()
+        let Some(pointers) = &mut self.local.pointers else { return Vec::new() };
+        let written = pointers.write(inputs.pools.keys());
+        let failed: Vec<_> =
+            pointers.failed.iter().map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
+        let condition = Condition::of_all("pointer configs", &failed);
+        condition.note(&self.publisher.reporting.status.degraded);
+        written
     }
 
     /// Reads the modes that pools request. If they have changed, the tokens are reconciled.

@@ -19,7 +19,7 @@ pub(crate) struct PointerWriter {
     host: Host,
     port: u16,
     /// Reasons why a pool has no pointer config.
-    failed: BTreeMap<String, String>,
+    pub(super) failed: BTreeMap<String, String>,
     /// Time of the next attempt, if there is one.
     pub(super) retry_at: Option<Instant>,
 }
@@ -51,7 +51,7 @@ impl PointerWriter {
                 tracing::error!(
                     pool,
                     error = text,
-                    fix = "check space and permissions of the state directory",
+                    fix = "do what the error names; check space and permissions of the state directory",
                     "cannot write the pointer config"
                 );
             }

@@ -42,7 +42,7 @@ pub(crate) struct StoredMachines {
 }
 
 impl StateDirectory {
-    fn machines_path(&self) -> PathBuf {
+    pub(super) fn machines_path(&self) -> PathBuf {
         self.path().join("machines")
     }
 

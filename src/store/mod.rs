@@ -8,3 +8,4 @@ pub(crate) mod readable;
 pub(crate) mod state_directory;
 pub(crate) mod state_error;
 pub(crate) mod token_files;
+pub(crate) mod upkeep;

@@ -17,6 +17,10 @@ use crate::files::error::FileError;
 use crate::files::lock::POINTERS;
 use crate::files::replace::{PRIVATE, PUBLIC};
 
+/// Maximum length of a pool's name in bytes, for a pointer config in its name: Linux has 255 for the name of a file, and
+/// the file is prepared as `.POOL.ign.PID`.
+pub(crate) const MAX_POOL_BYTES: usize = 255 - ".".len() - ".ign".len() - ".4194304".len();
+
 #[derive(Debug)]
 pub(crate) struct PointerFile {
     pub path: PathBuf,

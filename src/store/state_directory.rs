@@ -29,7 +29,7 @@ use time::OffsetDateTime;
 use crate::files::bounded::{self, read_if_there};
 use crate::files::error::FileError;
 use crate::files::lock::{LockError, LockTimeout, ServerLock};
-use crate::files::owners::{Reader, Status};
+use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE, PUBLIC};
 use crate::files::stamp::FileStamp;
 
@@ -288,15 +288,6 @@ impl StateDirectory {
     /// Paths of the signing CA and the serving certificate, for messages.
     pub(crate) fn key_files(&self) -> [String; 2] {
         [self.ca_path(), self.serving_path()].map(|path| path.display().to_string())
-    }
-
-    /// Files with keys that other users than their owner and the server's group can read.
-    pub(crate) fn open_files(&self) -> Vec<PathBuf> {
-        let is_open = |path: &PathBuf| {
-            let found = std::fs::metadata(path).map(|found| Status::of(&found));
-            found.is_ok_and(|found| found.mode & 0o077 & !self.reader.needed(found) != 0)
-        };
-        [self.ca_path(), self.serving_path()].into_iter().filter(is_open).collect()
     }
 
     /// Joins a pair in two files, as an administrator provides it, into one file.

@@ -1,13 +1,14 @@
 //! What a state directory asks of those who use it, and what is not taken from it.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::contract::config;
 use crate::support::in_repository;
 use crate::support::server::{Server, binary, limited_output};
+use crate::support::wait_for;
 
 /// `serve` on free ports.
 fn serve(manifests: &Path, state: &Path) -> Command {
@@ -33,7 +34,7 @@ fn a_second_server_on_a_state_directory_is_refused_in_one_line_with_the_process_
     assert!(said.contains(&format!("process {} serves", server.pid())), "{said}");
     assert_eq!(pointer(), before);
 
-    for arguments in [&["certs", "rotate"][..], &["tokens", "list"], &["machines", "list"]] {
+    for arguments in [&["certs", "rotate"][..], &["tokens", "list"]] {
         let mut command = binary();
         command.args(arguments).arg("--state-dir").arg(&state);
         let output = limited_output(&command);
@@ -95,4 +96,137 @@ fn the_manifests_themselves_are_no_state_directory() {
     let said = String::from_utf8(refused.stderr).expect("text");
     assert!(said.contains("--state-dir is the directory of manifests"), "{said}");
     assert_eq!(fs::read_dir(directory.path()).expect("a folder").count(), 0);
+}
+
+#[test]
+fn what_killed_processes_left_is_removed_at_the_start_and_nothing_else() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let (manifests, state) = (in_repository("ignition-fixtures"), directory.path().join("state"));
+    drop(Server::serve_with_state(&manifests, &state));
+    fs::create_dir_all(state.join("machines")).expect("a folder");
+    // A process that has ended, and one that runs.
+    let mut child = Command::new("true").spawn().expect("coreutils");
+    child.wait().expect("its end");
+    let (ended, running) = (child.id(), std::process::id());
+    let left = [
+        format!(".access.json.{ended}"),
+        format!("machines/.rack-7.json.{ended}"),
+        format!("user-data/.worker.ign.{ended}"),
+        format!(".tls.key.{ended}"),
+    ];
+    let kept =
+        [format!(".tls.key.{running}"), format!(".notes.{ended}"), format!("a.json.{ended}")];
+    for name in left.iter().chain(&kept) {
+        fs::write(state.join(name), "half").expect("a file");
+    }
+    let _server = Server::serve_with_state(&manifests, &state);
+    assert_eq!(left.each_ref().map(|name| state.join(name).exists()), [false; 4]);
+    assert_eq!(kept.each_ref().map(|name| state.join(name).exists()), [true; 3]);
+}
+
+#[test]
+fn files_with_tokens_that_all_users_can_read_are_reported_and_made_private_by_their_owner() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let (manifests, state) = (in_repository("ignition-fixtures"), directory.path().join("state"));
+    let serve_enforced = || {
+        let mut command = binary();
+        command.arg("serve").arg(&manifests).arg("--state-dir").arg(&state);
+        command.args(["--host", "localhost", "--access", "enforce"]);
+        Server::prepared(command)
+    };
+    let files = ["tokens.json", "access.json"].map(|name| state.join(name));
+    let mode = |path: &PathBuf| Some(fs::metadata(path).ok()?.permissions().mode() & 0o777);
+    let server = serve_enforced();
+    wait_for("the tokens", || (files.each_ref().map(mode) == [Some(0o600); 2]).then_some(()));
+    drop(server);
+    for path in &files {
+        fs::set_permissions(path, Permissions::from_mode(0o644)).expect("chmod");
+    }
+    let check = || {
+        let mut command = binary();
+        command.args(["certs", "check", "--state-dir"]).arg(&state);
+        limited_output(&command)
+    };
+    let reported = check();
+    let text = String::from_utf8(reported.stdout).expect("text");
+    for path in &files {
+        let line = format!("{}: all users can read its tokens", path.display());
+        assert!(text.contains(&line), "{line} is not in {text}");
+    }
+    assert_eq!(reported.status.code(), Some(1));
+    let server = serve_enforced();
+    assert_eq!(files.each_ref().map(mode), [Some(0o600); 2]);
+    assert!(server.log().contains("made a file with tokens private"), "{}", server.log());
+    assert!(check().status.success());
+}
+
+#[test]
+fn a_pool_whose_name_is_too_long_for_a_pointer_config_is_reported() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    for name in ["a".repeat(253), "b".to_owned()] {
+        let config = format!(
+            "kind: MachineConfig\nmetadata: {{name: c-{0}}}\n\
+             spec: {{config: {{ignition: {{version: 3.4.0}}}}}}\n---\n\
+             kind: MachineConfigPool\nmetadata: {{name: {name}}}\n\
+             spec: {{configuration: {{name: c-{0}}}}}\n",
+            &name[..1]
+        );
+        let config =
+            config.replace("kind:", "apiVersion: machineconfiguration.openshift.io/v1\nkind:");
+        fs::write(directory.path().join(format!("{}.yaml", &name[..1])), config).expect("a file");
+    }
+    let long = "a".repeat(253);
+    let server = Server::serve(directory.path(), &[]);
+    assert_eq!(config(&server.plain(), &long, "3.4.0").status, 200);
+    wait_for("the fault to be reported", || {
+        let text = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+        (text.contains("pointer configs: pool aaa") && text.contains("File name too long"))
+            .then_some(())
+    });
+    assert!(server.state().join("user-data/b.ign").is_file());
+    let mut validate = binary();
+    validate.arg("validate").arg(directory.path());
+    let output = limited_output(&validate);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.contains("its name has more than 242 bytes"), "{text}");
+    assert!(!text.contains("pool b: its name"), "{text}");
+}
+
+#[test]
+fn a_file_that_never_ends_is_named_and_takes_neither_time_nor_memory() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let (manifests, state) = (in_repository("ignition-fixtures"), directory.path().join("state"));
+    drop(Server::serve_with_state(&manifests, &state));
+    let pipe = directory.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
+    for endless in [&pipe, Path::new("/dev/zero")] {
+        let link = state.join("tls.key");
+        fs::remove_file(&link).expect("a file");
+        symlink(endless, &link).expect("a link");
+        let mut commands = vec![(serve(&manifests, &state), &*link)];
+        for arguments in [
+            &["certs", "check", "--pointer"][..],
+            &["certs", "distrust", "--yes"],
+            &["machines", "add", "n", "--pool", "worker", "--manifests", "/tmp", "--overlay"],
+            &["bootstrap", "--bootstrap-kubeconfig"],
+        ] {
+            let mut command = binary();
+            command.args(arguments).arg(endless).current_dir(directory.path());
+            if arguments[0] != "bootstrap" {
+                command.arg("--state-dir").arg(&state);
+            }
+            commands.push((command, endless));
+        }
+        for (command, path) in commands {
+            // A process that reads on without a limit fails, as one that waits.
+            let mut limited = Command::new("prlimit");
+            limited.arg("--data=1073741824").arg(command.get_program()).args(command.get_args());
+            let output = limited_output(limited.current_dir(directory.path()));
+            let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+            assert!(matches!(output.status.code(), Some(1 | 2)), "{command:?}: {text}");
+            let last = text.lines().last().unwrap_or_default();
+            assert!(last.contains(path.to_str().expect("text")), "{command:?}: {text}");
+        }
+    }
 }

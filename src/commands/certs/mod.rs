@@ -127,8 +127,7 @@ pub(crate) fn distrust(settings: &DistrustSettings, now: OffsetDateTime) -> anyh
 fn check_report(seen: &ObservedState, now: OffsetDateTime) -> anyhow::Result<CheckReport> {
     let policy = &Policy::default();
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
-    let open_file = |path| format!("{path}: users other than its owner can read the key");
-    let mut reported: Vec<String> = seen.open_files.iter().map(open_file).collect();
+    let mut reported = seen.open_files.clone();
     reported.extend(seen.unreadable.iter().cloned());
     let mut in_order_until = None;
     let verdict = match next {
@@ -159,7 +158,7 @@ fn check_report(seen: &ObservedState, now: OffsetDateTime) -> anyhow::Result<Che
             Some("the server cannot read all its files".to_owned())
         }
         NextAction::Settled { .. } if !reported.is_empty() => {
-            Some("other users can read keys".to_owned())
+            Some("other users can read keys or tokens".to_owned())
         }
         NextAction::Settled { until, .. } => {
             in_order_until = Some(date(until)?);
