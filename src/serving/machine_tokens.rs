@@ -75,7 +75,14 @@ impl MachineTokens {
         let known = entry.as_ref().map(|entry| entry.token().clone());
         let changed = change(known.as_ref())?;
         match (&entry, changed) {
-            (Some(entry), Some(token)) => *entry.token() = token,
+            (Some(entry), Some(mut token)) => {
+                let mut present = entry.token();
+                // An answer can have been taken whole while this was stored.
+                if known.is_some_and(|known| known.usage == token.usage) {
+                    token.usage = present.usage.clone();
+                }
+                *present = token;
+            }
             (_, changed) => {
                 let mut entries = Entries::clone(&self.set.entries.load());
                 entries.remove(name);

@@ -1,6 +1,7 @@
 //! A machine's token: what it opens, for how long, and what arms or revokes it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Write as _};
 
 use serde_json::{Value, json};
 
@@ -136,10 +137,8 @@ fn the_wrong_directory_revokes_nothing() {
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
 }
 
-/// The first part of an answer is read, and then the server is killed.
-#[test]
-fn a_server_that_is_killed_while_it_answers_leaves_no_token_open() {
-    let site = Site::new();
+/// A machine `n` whose answer takes more than one read.
+fn put_large(site: &Site) {
     let contents = "x".repeat(3 << 20);
     site.put(
         "config-worker",
@@ -152,21 +151,63 @@ fn a_server_that_is_killed_while_it_answers_leaves_no_token_open() {
         }),
     );
     site.put_machine("n", &json!({"pool": "worker"}));
-    let server = site.serve(&["--machine-token-window", "1s", "--compact", "off"]);
-    let credential = site.credential("n");
+}
+
+/// The answer to a machine, of which only the beginning is read.
+fn begun(site: &Site, server: &Server, credential: &str) -> impl Read + use<> {
+    let authorization = ("Authorization", credential);
     wait_for("the token to be known", || {
-        let authorization = ("Authorization", &*credential);
-        let head = site.tls(&server).request("HEAD", "/config/worker", &[authorization]);
+        let head = site.tls(server).request("HEAD", "/config/worker", &[authorization]);
         (head.status == 200).then_some(())
     });
-    let mut stream = site.tls(&server).connect().expect("a connection");
+    let mut stream = site.tls(server).connect().expect("a connection");
     let request = format!(
-        "GET /config/worker HTTP/1.1\r\nHost: localhost\r\nAuthorization: {credential}\r\n\r\n"
+        "GET /config/worker HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Authorization: {credential}\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).expect("a request");
     let mut first = [0; 64];
     stream.read_exact(&mut first).expect("the beginning of an answer");
     assert!(first.starts_with(b"HTTP/1.1 200 "));
+    stream
+}
+
+#[test]
+fn an_answer_that_ends_while_its_machine_is_stored_starts_the_window() {
+    let site = Site::new();
+    put_large(&site);
+    let server = site.serve(&["--compact", "off"]);
+    let credential = site.credential("n");
+    let mut answer = begun(&site, &server, &credential);
+    let lock = File::open(site.state().join(".lock")).expect("the lock");
+    lock.lock().expect("a lock");
+    site.put_machine("n", &json!({"pool": "worker", "addresses": ["127.0.0.1"]}));
+    wait_for("the server to wait for the lock", || {
+        let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
+        let mut files = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        files.find(|path| path.ends_with(".lock"))
+    });
+    answer.read_to_end(&mut Vec::new()).expect("the rest of the answer");
+    let taken = || Some(named(&server, "n")["taken"].clone()).filter(Value::is_string);
+    let before = wait_for("the answer to be taken", taken);
+    drop(lock);
+    // HEAD is no use of a token.
+    let head = [("Authorization", &*credential)];
+    wait_for("the change to be served", || {
+        let response = from(site.tls(&server), 9).request("HEAD", "/config/worker", &head);
+        (response.status == 401).then_some(())
+    });
+    assert_eq!(taken(), Some(before));
+}
+
+/// The first part of an answer is read, and then the server is killed.
+#[test]
+fn a_server_that_is_killed_while_it_answers_leaves_no_token_open() {
+    let site = Site::new();
+    put_large(&site);
+    let server = site.serve(&["--machine-token-window", "1s", "--compact", "off"]);
+    let credential = site.credential("n");
+    let _answer = begun(&site, &server, &credential);
     // Dropping it kills it.
     drop(server);
     let usage = site.record("n")["usage"].clone();
