@@ -136,7 +136,7 @@ impl Server {
         let pages = pages(Arc::clone(&metrics), sources);
         let connections = metrics.administrators.clone();
         let administrators = flags.listen.administrators.serving(pages, connections);
-        let auth = Authorizer::new(policy, named.clone());
+        let auth = Authorizer::new(policy);
         let of = Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
         Ok(Self {
             ports,

@@ -1,10 +1,13 @@
 //! Answers without a config.
 
 use axum::response::{IntoResponse as _, Response};
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use model::refusal::{REFUSAL, RefusalCode};
 
+pub(super) const CHALLENGE: HeaderValue =
+    HeaderValue::from_static("Bearer realm=\"machine-config-server\"");
+pub(super) const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const READ_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 /// Value of `Retry-After` in seconds for clients other than Ignition, which has its own schedule.
@@ -33,7 +36,13 @@ pub(super) fn refused(code: RefusalCode, why: String) -> Response {
     } else {
         text(status, why)
     };
-    response.headers_mut().insert(REFUSAL, code.header());
+    let headers = response.headers_mut();
+    headers.insert(REFUSAL, code.header());
+    match code {
+        RefusalCode::AccessRefused => headers.insert(WWW_AUTHENTICATE, CHALLENGE),
+        RefusalCode::TooManyAttempts => headers.insert(CONNECTION, CLOSE),
+        _ => None,
+    };
     response
 }
 

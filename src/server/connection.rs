@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use http::header::CONNECTION;
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -27,20 +27,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use super::activity::Phase;
-use super::answer;
+use super::activity::{Activity, Phase};
+use super::answer::{self, CLOSE};
+use super::answer_body::{AnswerBody, End, OnEnd};
 use super::connection_limiter::{Source, Transport};
 use super::handshake::{classify, handshake};
 use super::limits::Limits;
 use super::proxy_protocol;
 use super::send_buffer_limit::{Allowance, SendBufferLimit};
 use super::timeout_stream::TimeoutStream;
-use super::tracked_body::TrackedBody;
 use super::turns::Turns;
 use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 const NO_MEMORY: &str = "too many answers are in progress\n";
-const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Peer of a connection, for the router in the extensions of requests.
 #[derive(Debug, Clone, Copy)]
@@ -208,7 +207,11 @@ struct Requester {
 }
 
 impl Requester {
-    async fn answer(self, request: Request<Incoming>, context: &Context) -> Response<TrackedBody> {
+    async fn answer(
+        self,
+        request: Request<Incoming>,
+        context: &Context,
+    ) -> Response<AnswerBody<Body, Activity>> {
         let Self { peer, allowance } = self;
         let activity = allowance.activity.clone();
         let now = Instant::now();
@@ -227,11 +230,18 @@ impl Requester {
                 true
             });
         activity.answer(size(&response).unwrap_or_default());
-        let mut response = response.map(|body| TrackedBody { body, activity });
+        let mut response = response.map(|body| AnswerBody { body, on_end: activity });
         if is_last || is_scarce {
             response.headers_mut().insert(CONNECTION, CLOSE);
         }
         response
+    }
+}
+
+impl OnEnd for Activity {
+    /// The client must receive the rest of the answer.
+    fn ended(&self, _: End) {
+        self.begin(Phase::Sending, Instant::now());
     }
 }
 

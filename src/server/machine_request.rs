@@ -1,63 +1,284 @@
-//! A request with the token of a single machine.
+//! A request for a config, from its verdict to its answer.
+//!
+//! In `enforce`, all permanent refusals get the same 401; the reason is in the log, the metrics and the boot ledger. A
+//! token that another server may know gets 503, so that Ignition retries. So does a source that has failed too often:
+//! until it has waited, only a token with a known hash is accepted, because verifying a signed one is too expensive.
 
-use std::pin::Pin;
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::response::Response;
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method};
+use ignition::{Form, SpecVersion, negotiate};
+use model::access::approval::UnapprovedRequest;
+use model::access::{AccessMode, BrokenRule, Refusal, Verdict};
+use model::ignition_version::IgnitionVersion;
+use model::ledger;
+use model::refusal::RefusalCode;
+use time::OffsetDateTime;
+use tokio::time::Instant;
 
+use super::answer;
+use super::answer_body::{AnswerBody, End, OnEnd};
+use super::auth::user_agent;
+use super::connection::Peer;
+use super::connection_limiter::Transport;
+use super::outcome::{Outcome, Refused};
+use super::pool_name::PoolName;
+use super::request_log::text;
+use super::state::Machines;
+use crate::serving::answers::{Answer, PENDING};
 use crate::serving::named_machines::UsedTokens;
 
-#[derive(Debug)]
-pub(super) struct MachineRequest {
-    pub(super) tokens: UsedTokens,
-    pub(super) name: Arc<str>,
-}
+const NO_ADDRESS: &str = "the address of the client is unknown\n";
+const NOT_MERGED: &str = "the machine's overlay cannot be merged into its config";
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-impl MachineRequest {
-    /// The response, which records when it was taken whole.
-    pub(super) fn track(self, response: Response) -> Response {
-        response.map(|body| Body::new(DeliveredBody { body, machine: Some(self) }))
-    }
-}
+/// Answers a request for a config. It takes the whole request: an extractor of the headers would copy them all.
+pub(super) async fn config(
+    State(machines): State<Arc<Machines>>,
+    PoolName(pool): PoolName,
+    request: Request,
+) -> Response {
+    let Some(peer) = request.extensions().get::<Peer>().copied() else {
+        return answer::refused(RefusalCode::AddressUnknown, NO_ADDRESS.to_owned());
+    };
+    let (method, headers) = (request.method(), request.headers());
+    let is_get = method == Method::GET;
 
-/// Body of an answer to a machine. It counts as taken whole when its last piece is handed to the connection: a client
-/// that loses the rest on the way asks again.
-#[derive(Debug)]
-struct DeliveredBody {
-    body: Body,
-    /// The machine, until the body has ended.
-    machine: Option<MachineRequest>,
-}
-
-impl http_body::Body for DeliveredBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        let is_whole = match &frame {
-            Poll::Ready(None) => true,
-            Poll::Ready(Some(Ok(_))) => self.body.is_end_stream(),
-            _ => false,
-        };
-        if is_whole && let Some(MachineRequest { tokens, name }) = self.machine.take() {
-            tokens.take_whole(&name);
+    let mut verdict = judge(&machines, &pool, peer, headers).await;
+    let (mut version, mut given) = match verdict.refusal() {
+        Some(refusal) => (None, Err(Refused::access(refusal))),
+        None if is_get || method == Method::HEAD => {
+            answer(&machines, &pool, headers, &verdict).await
         }
-        frame
+        None => {
+            count_access(&machines, &pool, &verdict);
+            return answer::method_not_allowed().await;
+        }
+    };
+    // A use is stored before its answer begins.
+    let used = TokenUse::of(&machines, &verdict).filter(|_| is_get && given.is_ok());
+    if let Some(used) = &used
+        && let Err(refusal) = used.tokens.begin(&used.name, peer.address.ip()).await
+    {
+        verdict.judged = Err(refusal);
+        (version, given) = (None, Err(Refused::access(refusal)));
+    }
+    let outcome = Outcome { pool, verdict, version, given };
+    record(&machines, peer, is_get, headers, &outcome);
+    respond(outcome, used)
+}
+
+/// Judges a request by the policy, by the use of a machine's token, and by the machine's approval.
+async fn judge(machines: &Machines, pool: &str, peer: Peer, headers: &HeaderMap) -> Verdict {
+    let Machines { auth, named, .. } = machines;
+    let mut verdict = auth.evaluate(pool, peer, headers);
+    if let Some(used) = TokenUse::of(machines, &verdict)
+        && let Err(refusal) = used.tokens.check(&used.name).await
+    {
+        verdict.judged = Err(refusal);
+        auth.attempts.count(peer.address.into(), Instant::now());
+    }
+    if verdict.refusal() == Some(Refusal::NotApproved) {
+        let asked = UnapprovedRequest {
+            pool,
+            address: peer.address.ip(),
+            proof: verdict.judged.as_ref().ok(),
+            ignition: IgnitionVersion::of_user_agent(user_agent(headers)),
+        };
+        verdict.needs_approval = !named.approvals.admit(&asked);
+    }
+    verdict
+}
+
+/// The answer to a request with access, and its version.
+async fn answer(
+    machines: &Machines,
+    pool: &str,
+    headers: &HeaderMap,
+    verdict: &Verdict,
+) -> (Option<SpecVersion>, Result<Arc<Answer>, Refused>) {
+    if let Some(live_reads) = &machines.live_reads {
+        live_reads.confirm().await;
+    }
+    match negotiate(accept(headers).as_deref()) {
+        Err(error) => {
+            let code = RefusalCode::VersionNotServed;
+            (None, Err(Refused::config(code, pool, error.to_string())))
+        }
+        Ok(version) => {
+            let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+            let variant = (version, Form::of(agent, version));
+            (Some(version), in_variant(machines, pool, variant, verdict).await)
+        }
+    }
+}
+
+/// The answer of a pool in a version and form, with the overlay of the machine whose token the request has.
+async fn in_variant(
+    machines: &Machines,
+    pool: &str,
+    variant @ (version, form): (SpecVersion, Form),
+    verdict: &Verdict,
+) -> Result<Arc<Answer>, Refused> {
+    let answer = machines.answers.answer(pool, version, form).await;
+    let answer =
+        answer.map_err(|refusal| Refused::config(refusal.code(), pool, refusal.to_string()))?;
+    // Even if it has just been decided that none is needed.
+    if answer.is_restricted && !verdict.is_proven() {
+        let reason = "access to its config has just changed".to_owned();
+        return Err(Refused::config(RefusalCode::AccessUndecided, pool, reason));
+    }
+    let (Some(overlays), Some(name)) = (&machines.named.overlays, verdict.machine()) else {
+        return Ok(answer);
+    };
+    overlays.answer(name, answer, variant).await.map_err(|detail| Refused {
+        reason: format!("{NOT_MERGED}: {detail}"),
+        ..Refused::config(RefusalCode::NotRenderable, pool, NOT_MERGED.to_owned())
+    })
+}
+
+/// All Accept headers joined, by RFC 9110 section 5.3.
+fn accept(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let first = values.next()?;
+    Some(
+        values.fold(Cow::Borrowed(first), |joined, value| Cow::Owned(format!("{joined}, {value}"))),
+    )
+}
+
+/// Counts a request, and records it in the boot ledger.
+fn record(machines: &Machines, peer: Peer, is_get: bool, headers: &HeaderMap, outcome: &Outcome) {
+    let Machines { answers, metrics, ledger, .. } = machines;
+    let Outcome { pool, verdict, version, given } = outcome;
+    count_access(machines, pool, verdict);
+    let answer = match given {
+        Ok(answer) => {
+            answer.requests.inc();
+            if is_get {
+                metrics.response_bytes.inc_by(answer.body.len() as u64);
+            }
+            Ok((&*answer.configuration, answer.sha256()))
+        }
+        Err(refused) => {
+            let status = refused.code.status().as_u16();
+            metrics.requests(answers.label(pool), *version, status).inc();
+            Err((status, &*refused.reason))
+        }
+    };
+    let request = ledger::Request {
+        address: peer.address.ip(),
+        pool,
+        user_agent: &text(headers.get(USER_AGENT)),
+        spec: *version,
+        without_tls: peer.transport == Transport::Plain,
+        answer,
+        would_be_refused: verdict.would_be_refused().map(Refusal::label),
+    };
+    ledger.asked(&request, OffsetDateTime::now_utc());
+}
+
+fn count_access(Machines { answers, metrics, .. }: &Machines, pool: &str, verdict: &Verdict) {
+    let Verdict { mode, judged, broken_rule, .. } = verdict;
+    if *mode != AccessMode::Off || judged.is_err() {
+        let word = judged.as_ref().map_or_else(|refusal| refusal.label(), |proof| proof.label());
+        metrics.access(answers.label(pool), mode.label(), word);
+    }
+    if let Some(BrokenRule::OldIgnition { is_held }) = *broken_rule {
+        metrics.old_ignition(answers.label(pool), if is_held { "held" } else { "warned" });
+    }
+}
+
+/// The response, with its outcome for the log.
+fn respond(outcome: Outcome, used: Option<TokenUse>) -> Response {
+    let mut response = match &outcome.given {
+        Ok(answer) => {
+            let body = AnswerBody { body: answer.body.body(), on_end: used };
+            let mut response = Response::new(Body::new(body));
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, JSON);
+            headers.insert(CONTENT_LENGTH, answer.length.clone());
+            headers.insert(ETAG, answer.etag.clone());
+            if let Some(pending) = &answer.pending {
+                headers.insert(PENDING, pending.clone());
+            }
+            response
+        }
+        Err(refused) => answer::refused(refused.code, refused.line.clone()),
+    };
+    response.extensions_mut().insert(outcome);
+    response
+}
+
+/// Use of the token of a single machine.
+struct TokenUse {
+    tokens: UsedTokens,
+    name: Arc<str>,
+}
+
+impl TokenUse {
+    fn of(machines: &Machines, verdict: &Verdict) -> Option<Self> {
+        let name = Arc::clone(verdict.machine()?);
+        Some(Self { tokens: machines.named.tokens.clone()?, name })
+    }
+}
+
+impl OnEnd for Option<TokenUse> {
+    fn ended(&self, end: End) {
+        if let (Some(used), End::Delivered) = (self, end) {
+            used.tokens.take_whole(&used.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::any;
+    use http::StatusCode;
+    use model::ledger::Ledger;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::server::auth::Authorizer;
+    use crate::serving::answers::Answers;
+    use crate::serving::named_machines::NamedMachines;
+    use crate::telemetry::Metrics;
+    use crate::telemetry::conditions::Status;
+
+    #[tokio::test]
+    async fn a_request_from_nowhere_is_let_in_nowhere() {
+        let metrics = Arc::<Metrics>::default();
+        let machines = Machines {
+            answers: Arc::new(Answers::new(true, Arc::clone(&metrics))),
+            named: NamedMachines::default(),
+            live_reads: None,
+            metrics,
+            status: Status::default(),
+            ledger: Ledger::default(),
+            auth: Authorizer::default(),
+            reports: None,
+        };
+        let ledger = machines.ledger.clone();
+        let router =
+            Router::new().route("/config/{pool}", any(config)).with_state(Arc::new(machines));
+        let request = Request::get("/config/worker").body(Body::empty()).unwrap();
+        let response = router.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(RefusalCode::of(response.headers()), Some(RefusalCode::AddressUnknown));
+        assert!(ledger.machines().is_empty());
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    #[test]
+    fn several_accept_headers_count_as_one() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(accept(&headers), None);
+        headers.append(ACCEPT, HeaderValue::from_static("a/b"));
+        headers.append(ACCEPT, HeaderValue::from_static("c/d;q=0.1"));
+        assert_eq!(accept(&headers).as_deref(), Some("a/b, c/d;q=0.1"));
     }
 }

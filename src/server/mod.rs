@@ -1,12 +1,15 @@
 //! Listeners, connections and HTTP.
 //!
 //! ```text
-//! accept ── connection_limiter ── timeout_stream ── proxy_protocol ── handshake ── HTTP/1.1 ── layers ── machines ── Answers
-//! listener.rs                                                      handshake.rs connection.rs   │    machines.rs
-//!                                                                                               ├─ auth.rs
-//!                                                                                hosts.rs ─┬─ renderings.rs ── administrators
-//!                                                                                          └─ events.rs
+//! accept ── connection_limiter ── timeout_stream ── proxy_protocol ── handshake ── HTTP/1.1
+//! listener.rs                                                      handshake.rs connection.rs
+//!
+//! HTTP/1.1 ─┬─ machines ── request_log ── machine_request ── Answers
+//!           └─ administrators ── hosts ─┬─ renderings ── pages
+//!                                       └─ events
 //! ```
+//!
+//! A machine's request is judged, answered, recorded and responded to in one function, `machine_request::config`.
 //!
 //! Left of HTTP, before anything is parsed, connections are limited in number and time; right of it, axum handles
 //! requests and answers.
@@ -19,13 +22,13 @@ pub(crate) mod administrators;
 #[cfg(test)]
 mod allocations;
 mod answer;
+mod answer_body;
 pub mod auth;
 mod connection;
 mod connection_limiter;
 pub(crate) mod events;
 mod handshake;
 pub(crate) mod hosts;
-mod layers;
 mod limits;
 pub(crate) mod listener;
 mod machine_request;
@@ -36,11 +39,11 @@ mod pool_name;
 pub mod proxy_protocol;
 pub(crate) mod readiness;
 mod renderings;
+mod request_log;
 mod send_buffer_limit;
 mod source_buckets;
 pub mod state;
 mod timeout_stream;
-mod tracked_body;
 mod turns;
 
 pub(crate) use crate::server::limits::Limits;

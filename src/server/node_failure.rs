@@ -18,8 +18,7 @@ use model::ledger::FailureReport;
 use time::OffsetDateTime;
 use tokio::time::{Instant, timeout};
 
-use super::answer::text;
-use super::auth::CHALLENGE;
+use super::answer::{CHALLENGE, text};
 use super::connection::Peer;
 use super::source_buckets::SourceBuckets;
 use super::state::Machines;

@@ -35,7 +35,7 @@ const IN_MESSAGES: &[(&str, &str)] = &[
 
 /// Log lines with a message that is not constant, each with the reason.
 const NOT_CONSTANT: [(&str, &str, &str); 1] = [(
-    "src/server/layers.rs",
+    "src/server/request_log.rs",
     "Pool {} requested by address:",
     "installers search the log for this line of the reference server",
 )];

@@ -58,8 +58,6 @@ pub enum BrokenRule {
     },
     /// It came by the port without TLS, on which the pool is closed.
     PlainPort,
-    /// It needs approval, and has none.
-    NotApproved,
 }
 
 impl BrokenRule {
@@ -69,7 +67,6 @@ impl BrokenRule {
             Self::OldIgnition { is_held: true } => Some(Refusal::OldIgnition),
             Self::OldIgnition { is_held: false } => None,
             Self::PlainPort => Some(Refusal::PoolPlainPort),
-            Self::NotApproved => Some(Refusal::NotApproved),
         }
     }
 }

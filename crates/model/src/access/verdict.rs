@@ -1,6 +1,7 @@
 //! The decision about one request.
 
 use core::net::IpAddr;
+use std::sync::Arc;
 
 use time::OffsetDateTime;
 
@@ -56,14 +57,16 @@ pub struct Verdict {
     pub judged: Result<Proof, Refusal>,
     /// Rule about machines that this one breaks.
     pub broken_rule: Option<BrokenRule>,
-    /// True if the machine needs approval.
+    /// True if the machine needs approval, which the caller unsets for one that has it.
     pub needs_approval: bool,
 }
 
 impl Verdict {
     /// Reason for a refusal, `None` if the client gets the config.
     pub fn refusal(&self) -> Option<Refusal> {
-        self.access_refusal().or_else(|| self.broken_rule.and_then(BrokenRule::refusal))
+        self.access_refusal()
+            .or_else(|| self.broken_rule.and_then(BrokenRule::refusal))
+            .or_else(|| self.needs_approval.then_some(Refusal::NotApproved))
     }
 
     /// Reason for a refusal by what the request proves.
@@ -74,6 +77,14 @@ impl Verdict {
             AccessMode::Off => *refusal == Refusal::OtherNetwork,
         };
         self.judged.as_ref().err().copied().filter(counts)
+    }
+
+    /// Name of the machine whose token opens the config.
+    pub fn machine(&self) -> Option<&Arc<str>> {
+        match &self.judged {
+            Ok(Proof::Machine(name)) => Some(name),
+            _ => None,
+        }
     }
 
     /// Returns `true` if the pool is restricted and the request has a proof.
