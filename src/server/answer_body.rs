@@ -13,12 +13,12 @@ pub(super) enum End {
     BrokenOff,
 }
 
-/// What happens when an answer has ended.
+/// Action after an answer.
 pub(super) trait OnEnd {
     fn ended(&self, end: End);
 }
 
-/// A body, with what happens when it is dropped: hyper does so right after the last piece.
+/// A body with an action that runs when it is dropped. Hyper drops a body right after its last piece.
 #[derive(Debug)]
 pub(super) struct AnswerBody<B: Body, E: OnEnd> {
     pub(super) body: B,

@@ -128,7 +128,7 @@ async fn in_variant(
     let answer = machines.answers.answer(pool, version, form).await;
     let answer =
         answer.map_err(|refusal| Refused::config(refusal.code(), pool, refusal.to_string()))?;
-    // Even if it has just been decided that none is needed.
+    // The pool may have been restricted since the verdict.
     if answer.is_restricted && !verdict.is_proven() {
         let reason = "access to its config has just changed".to_owned();
         return Err(Refused::config(RefusalCode::AccessUndecided, pool, reason));
