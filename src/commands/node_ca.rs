@@ -15,7 +15,7 @@ use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::flags::duration;
 use crate::kubernetes::client;
-use crate::node_agent::{self, CredentialKeeper, Health, Layout, Reconciler};
+use crate::node_agent::{self, Health, Layout, Reconciler};
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
 #[derive(Debug, Args)]
@@ -69,13 +69,13 @@ pub(crate) fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
         let mut tasks = Tasks::default();
         if let Some(secret) = settings.registry_auth {
             let path = &settings.registry_auth_file;
-            let keeper = CredentialKeeper::new(path, resync)
+            let reconciler = Reconciler::of_registry_credentials(path, resync)
                 .with_context(|| format!("--registry-auth-file {}: no file", path.display()))?;
             let secret = NamedSecret::new(client, secret);
-            let follow = node_agent::follow_credentials(keeper, secret, health.clone());
+            let follow = node_agent::follow_credentials(reconciler, secret, health.clone());
             tasks.spawn("the task for registry credentials", follow);
         }
-        let reconciler = Reconciler::new(directory, layout, resync);
+        let reconciler = Reconciler::of_registry_cas(directory, layout, resync);
         tasks.spawn("the task for the directory", node_agent::follow(reconciler, map, health));
         tokio::select! {
             () = signals.received() => Ok(()),

@@ -1,7 +1,7 @@
 //! Plans changes of a node's file of registry credentials, without I/O.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
 use model::registry_credentials::{
@@ -10,13 +10,11 @@ use model::registry_credentials::{
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Written credentials: registries, each with the SHA-256 of the written value, and of the next one while the file is
-/// being replaced.
-pub(super) type WrittenDigests = BTreeMap<Registry, BTreeSet<String>>;
+use super::plan::{Action, List, Plan, registries};
 
 /// State of a registry's entry in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entry {
+enum Entry {
     /// The file has no entry.
     Absent,
     /// The entry is that of the Secret.
@@ -27,122 +25,48 @@ pub(super) enum Entry {
     Theirs,
 }
 
-/// Action for one registry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CredentialAction {
-    /// Do nothing.
-    Leave,
-    /// Add it to the list: the entry is as if it had been written here.
-    Adopt,
-    /// Write the Secret's credentials.
-    Write,
-    /// Remove the written credentials.
-    Remove,
-    /// Remove it from the list: the present entry was not written here.
-    Forget,
-    /// Report the entry of another party.
-    Foreign,
+/// A change of the file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NewFile {
+    /// Present contents, `None` if there is no file.
+    pub replaced: Option<Vec<u8>>,
+    pub contents: Vec<u8>,
 }
 
 /// Decides on the action for a registry.
-pub(super) fn decide_credential(
-    is_wanted: bool,
-    is_listed: bool,
-    entry: Entry,
-) -> CredentialAction {
-    match (is_wanted, entry) {
-        (true, Entry::Absent | Entry::Ours) => CredentialAction::Write,
-        (true, Entry::Same) if is_listed => CredentialAction::Leave,
-        (true, Entry::Same) => CredentialAction::Adopt,
-        (true, Entry::Theirs) => CredentialAction::Foreign,
-        (false, _) if !is_listed => CredentialAction::Leave,
-        (false, Entry::Ours) => CredentialAction::Remove,
-        (false, Entry::Absent | Entry::Same | Entry::Theirs) => CredentialAction::Forget,
+fn decide(is_wanted: bool, is_listed: bool, entry: Entry) -> Action {
+    match (is_wanted, is_listed, entry) {
+        (true, _, Entry::Absent) => Action::Make,
+        (true, _, Entry::Ours) => Action::Repair,
+        (true, true, Entry::Same) => Action::Leave,
+        (true, false, Entry::Same) => Action::Adopt,
+        (true, _, Entry::Theirs) => Action::Foreign,
+        (false, false, _) => Action::Leave,
+        (false, true, Entry::Ours) => Action::Remove,
+        (false, true, Entry::Absent | Entry::Same | Entry::Theirs) => Action::Forget,
     }
 }
 
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct CredentialPlan {
-    /// New contents, if the file must change.
-    pub file: Option<Vec<u8>>,
-    /// List before the write: with old and new entries.
-    pub before: WrittenDigests,
-    /// List after the write.
-    pub after: WrittenDigests,
-    /// Registries with new or changed credentials.
-    pub written: Vec<Registry>,
-    /// Registries whose credentials existed already.
-    pub adopted: Vec<Registry>,
-    /// Registries whose credentials are removed.
-    pub removed: Vec<Registry>,
-    /// Registries with other credentials of another party.
-    pub foreign: Vec<Registry>,
-}
-
-impl std::fmt::Debug for CredentialPlan {
-    /// Hides the file, which has credentials.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CredentialPlan")
-            .field("file", &self.file.as_ref().map(|_| ".."))
-            .field("written", &self.written)
-            .field("adopted", &self.adopted)
-            .field("removed", &self.removed)
-            .field("foreign", &self.foreign)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Plans the next contents of a file from the Secret's entries and the list. A registry with a spoilt entry keeps its
-/// present one.
-pub(super) fn plan_credentials(
+/// Plans the next contents of a file from the Secret's entries and the list.
+pub fn plan_credentials(
     wanted: &Entries,
-    listed: &WrittenDigests,
+    listed: &List<Registry>,
     present: Option<&[u8]>,
-) -> Result<CredentialPlan, MalformedCredentials> {
+) -> Result<Plan<Registry, NewFile>, MalformedCredentials> {
     let mut file = CredentialFile::parse(present.unwrap_or_default())?;
-    let mut plan = CredentialPlan {
-        before: listed.clone(),
-        after: listed.clone(),
-        ..CredentialPlan::default()
-    };
-    let is_unwanted = |registry: &&Registry| {
-        !wanted.good.contains_key(*registry) && !wanted.spoilt.contains(*registry)
-    };
-    let unwanted = listed.keys().filter(is_unwanted).map(|registry| (registry, None));
-    let wanted = wanted.good.iter().map(|(registry, credential)| (registry, Some(credential)));
-    for (registry, credential) in wanted.chain(unwanted) {
+    let mut plan = Plan::new(listed);
+    let mut is_changed = false;
+    for (registry, credential) in registries(&wanted.good, &wanted.spoilt, listed) {
         let entry = entry(&file, registry, credential, listed.get(registry));
-        let digest = credential.map(|credential| digest(credential.as_json()));
-        match decide_credential(credential.is_some(), listed.contains_key(registry), entry) {
-            action @ (CredentialAction::Leave | CredentialAction::Adopt) => {
-                // The written credentials are up to date, so older ones are removed from the list.
-                plan.after.extend(digest.map(|digest| (registry.clone(), [digest].into())));
-                if action == CredentialAction::Adopt {
-                    plan.adopted.push(registry.clone());
-                }
-            }
-            CredentialAction::Write => {
-                file.set(registry, credential);
-                if let Some(digest) = digest {
-                    plan.before.entry(registry.clone()).or_default().insert(digest.clone());
-                    plan.after.insert(registry.clone(), [digest].into());
-                }
-                plan.written.push(registry.clone());
-            }
-            CredentialAction::Remove => {
-                file.set(registry, None);
-                plan.after.remove(registry);
-                plan.removed.push(registry.clone());
-            }
-            CredentialAction::Forget => {
-                plan.after.remove(registry);
-            }
-            CredentialAction::Foreign => plan.foreign.push(registry.clone()),
+        let action = decide(credential.is_some(), listed.contains_key(registry), entry);
+        if matches!(action, Action::Make | Action::Repair | Action::Remove) {
+            file.set(registry, credential);
+            is_changed = true;
         }
+        plan.push(registry, action, credential.map(|credential| digest(credential.as_json())));
     }
-    if !plan.written.is_empty() || !plan.removed.is_empty() {
-        plan.file = Some(file.to_json());
-    }
+    plan.change = is_changed
+        .then(|| NewFile { replaced: present.map(<[u8]>::to_vec), contents: file.to_json() });
     Ok(plan)
 }
 
@@ -170,18 +94,18 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_somebody_else_wrote_is_left_alone_or_taken_over_as_it_is() {
-        use CredentialAction::{Adopt, Foreign, Forget, Leave, Remove, Write};
+    fn what_another_program_wrote_is_left_alone_or_adopted() {
+        use Action::{Adopt, Foreign, Forget, Leave, Make, Remove, Repair};
         for (entry, wanted, listed, no_more) in [
-            (Entry::Absent, Write, Write, Forget),
+            (Entry::Absent, Make, Make, Forget),
             (Entry::Same, Adopt, Leave, Forget),
-            (Entry::Ours, Write, Write, Remove),
+            (Entry::Ours, Repair, Repair, Remove),
             (Entry::Theirs, Foreign, Foreign, Forget),
         ] {
-            assert_eq!(decide_credential(true, false, entry), wanted, "{entry:?}");
-            assert_eq!(decide_credential(true, true, entry), listed, "{entry:?}");
-            assert_eq!(decide_credential(false, true, entry), no_more, "{entry:?}");
-            assert_eq!(decide_credential(false, false, entry), Leave, "{entry:?}");
+            assert_eq!(decide(true, false, entry), wanted, "{entry:?}");
+            assert_eq!(decide(true, true, entry), listed, "{entry:?}");
+            assert_eq!(decide(false, true, entry), no_more, "{entry:?}");
+            assert_eq!(decide(false, false, entry), Leave, "{entry:?}");
         }
     }
 
@@ -193,8 +117,16 @@ mod tests {
         json!({"auth": data_encoding::BASE64.encode(format!("{user}:password").as_bytes())})
     }
 
-    fn file(plan: &CredentialPlan) -> Value {
-        serde_json::from_slice(plan.file.as_ref().unwrap()).unwrap()
+    fn file(plan: &Plan<Registry, NewFile>) -> Value {
+        serde_json::from_slice(contents(plan).unwrap()).unwrap()
+    }
+
+    fn contents(plan: &Plan<Registry, NewFile>) -> Option<&[u8]> {
+        plan.change.as_ref().map(|file| &file.contents[..])
+    }
+
+    fn names(plan: &Plan<Registry, NewFile>, action: Action) -> Vec<&str> {
+        plan.registries(action).map(Registry::as_str).collect()
     }
 
     #[test]
@@ -205,30 +137,25 @@ mod tests {
         });
         let present = theirs.to_string();
         let first =
-            plan_credentials(&entries(&wanted), &WrittenDigests::new(), Some(present.as_bytes()))
-                .unwrap();
-        let names = |registries: &[Registry]| -> Vec<String> {
-            registries.iter().map(|it| it.as_str().to_owned()).collect()
-        };
-        assert_eq!(names(&first.written), ["new.example"]);
+            plan_credentials(&entries(&wanted), &List::new(), Some(present.as_bytes())).unwrap();
+        assert_eq!(names(&first, Action::Make), ["new.example"]);
         assert!(!format!("{first:?}").contains("auth"), "{first:?}");
-        assert_eq!(names(&first.adopted), ["same.example"]);
-        assert_eq!(names(&first.foreign), ["their.example"]);
+        assert_eq!(names(&first, Action::Adopt), ["same.example"]);
+        assert_eq!(names(&first, Action::Foreign), ["their.example"]);
         let mut expected = theirs;
         expected["auths"]["new.example"] = credential("a");
         assert_eq!(file(&first), expected);
 
         // Nothing is left to do.
-        let again =
-            plan_credentials(&entries(&wanted), &first.after, first.file.as_deref()).unwrap();
-        assert_eq!((again.file, &again.after), (None, &first.after));
+        let again = plan_credentials(&entries(&wanted), &first.after, contents(&first)).unwrap();
+        assert_eq!((contents(&again), &again.after), (None, &first.after));
+        assert!(again.is_done(&first.after));
 
         // All entries leave the Secret: those of others stay.
-        let last =
-            plan_credentials(&entries(&json!({})), &first.after, first.file.as_deref()).unwrap();
+        let last = plan_credentials(&entries(&json!({})), &first.after, contents(&first)).unwrap();
         assert_eq!(file(&last), json!({"auths": {"their.example": credential("them")}}));
-        assert_eq!(names(&last.removed), ["new.example", "same.example"]);
-        assert_eq!(last.after, WrittenDigests::new());
+        assert_eq!(names(&last, Action::Remove), ["new.example", "same.example"]);
+        assert_eq!(last.after, List::new());
 
         // An entry that another party changed is no longer managed.
         let mut changed = file(&first);
@@ -240,8 +167,8 @@ mod tests {
 
         // A mistake in the Secret removes nothing.
         let spoilt = entries(&json!({"new.example": {}, "same.example": credential("a")}));
-        let plan = plan_credentials(&spoilt, &first.after, first.file.as_deref()).unwrap();
-        assert_eq!((plan.file, plan.after), (None, first.after));
+        let plan = plan_credentials(&spoilt, &first.after, contents(&first)).unwrap();
+        assert_eq!((contents(&plan), &plan.after), (None, &first.after));
     }
 
     #[test]
@@ -251,23 +178,23 @@ mod tests {
         // At each step the process dies before the list, before the file, before the second list or not at all; the
         // next one sees the Secret's next state.
         for deaths in 0..4_u32.pow(3) {
-            let (mut list, mut present) = (WrittenDigests::new(), None::<Vec<u8>>);
+            let (mut list, mut present) = (List::new(), None::<Vec<u8>>);
             for (step, user) in users.iter().enumerate() {
                 let plan = plan_credentials(&wanted(user), &list, present.as_deref()).unwrap();
-                assert_eq!(plan.foreign, [], "{deaths} {step}");
+                assert_eq!(names(&plan, Action::Foreign), [""; 0], "{deaths} {step}");
                 let death = deaths / 4_u32.pow(u32::try_from(step).unwrap()) % 4;
                 if death > 0 {
                     list = plan.before;
                 }
                 if death > 1 {
-                    present = plan.file.or(present);
+                    present = plan.change.map(|file| file.contents).or(present);
                 }
                 if death > 2 {
                     list = plan.after;
                 }
             }
             let plan = plan_credentials(&entries(&json!({})), &list, present.as_deref()).unwrap();
-            let left = plan.file.or(present).unwrap_or_default();
+            let left = plan.change.map(|file| file.contents).or(present).unwrap_or_default();
             let left = CredentialFile::parse(&left).unwrap();
             assert_eq!(left.credential(&Registry::parse("q").unwrap()), None, "{deaths}");
         }
@@ -277,12 +204,10 @@ mod tests {
     fn a_file_that_is_not_understood_is_no_one_to_write_to() {
         for text in ["SECRET", "[]", "{\"auths\": 1}"] {
             let wanted = entries(&json!({"q": credential("a")}));
-            assert!(
-                plan_credentials(&wanted, &WrittenDigests::new(), Some(text.as_bytes())).is_err()
-            );
+            assert!(plan_credentials(&wanted, &List::new(), Some(text.as_bytes())).is_err());
         }
         // An empty file is like none; without entries none is created.
-        let plan = plan_credentials(&entries(&json!({})), &WrittenDigests::new(), None).unwrap();
-        assert_eq!(plan, CredentialPlan::default());
+        let plan = plan_credentials(&entries(&json!({})), &List::new(), None).unwrap();
+        assert!(plan.is_done(&List::new()) && plan.before.is_empty());
     }
 }

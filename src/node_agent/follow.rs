@@ -1,15 +1,16 @@
 //! The loops of the node agent: they update the files after each change of the ConfigMap, the Secret or the files.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
 use model::{registry_ca, registry_credentials};
 use tokio::time::MissedTickBehavior;
 
-use super::credential_keeper::CredentialKeeper;
 use super::health::{Health, SECRETS, map_name};
-use super::reconciler::Reconciler;
-use super::report::Report;
+use super::reconciler::{Reconciler, Report};
+use super::registry_cas::RegistryCas;
+use super::registry_credentials::RegistryCredentials;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::kubernetes::seen::ObjectSeen;
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
@@ -20,8 +21,12 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Keeps the directory up to date with the merged ConfigMap, forever. It does nothing before the ConfigMap has been
 /// read. Must be called within a runtime.
-pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
-    let mut watch = DirectoryWatch::new(vec![reconciler.directory().to_owned()]);
+pub async fn follow(
+    mut reconciler: Reconciler<RegistryCas>,
+    mut map: RegistryCaMap,
+    health: Health,
+) {
+    let mut watch = DirectoryWatch::new(vec![reconciler.path().to_owned()]);
     let mut entries: Option<registry_ca::Entries> = None;
     let (mut refused, mut problems) = (Vec::new(), BTreeMap::new());
     loop {
@@ -29,7 +34,8 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
             seen = map.changed() => match seen {
                 ObjectSeen::Present(Ok(map)) => {
                     let read = registry_ca::read(&map);
-                    log_refused_cas(&read.refused, &mut refused);
+                    let fix = "correct this entry of the ConfigMap";
+                    log_refused(&read.refused, &mut refused, |entry| &entry.place, fix);
                     health.watched(Ok(&read));
                     entries = Some(read);
                 }
@@ -37,7 +43,7 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
                     health.watched(Err("not found"));
                     tracing::warn!(
                         object = map_name(),
-                        directory = %reconciler.directory().display(),
+                        directory = %reconciler.path().display(),
                         fix = "run machine-config-server controller, which writes the ConfigMap",
                         "ConfigMap of registry CAs not found, keeping the files on the node"
                     );
@@ -52,7 +58,12 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
         watch.scan(|_| {
             if let Some(entries) = &entries {
                 let report = reconciler.reconcile(entries, SystemTime::now());
-                log_written_cas(&report);
+                let messages = [
+                    "wrote a registry CA",
+                    "found a registry CA that is up to date",
+                    "removed a registry CA",
+                ];
+                log_changes(&report, None, messages);
                 health.registries_checked(&report, &problems);
                 problems = report.problems;
             }
@@ -64,11 +75,11 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
 /// Keeps the file of registry credentials up to date with the Secret, forever. It does nothing before the Secret has
 /// been read. Must be called within a runtime.
 pub async fn follow_credentials(
-    mut keeper: CredentialKeeper,
+    mut reconciler: Reconciler<RegistryCredentials>,
     mut secret: NamedSecret,
     health: Health,
 ) {
-    let path = keeper.path().display().to_string();
+    let path = reconciler.path().display().to_string();
     let place = secret.name().to_string();
     let mut entries: Option<registry_credentials::Entries> = None;
     let (mut refused, mut problems) = (Vec::new(), BTreeMap::new());
@@ -79,7 +90,8 @@ pub async fn follow_credentials(
             seen = secret.changed() => match seen {
                 ObjectSeen::Present(secret) => match registry_credentials::read(&secret) {
                     Ok(read) => {
-                        log_refused_credentials(&place, &read.refused, &mut refused);
+                        let fix = "correct this entry of the Secret";
+                        log_refused(&read.refused, &mut refused, |_| &place, fix);
                         health.secret(&place, Ok(&read));
                         entries = Some(read);
                     }
@@ -94,8 +106,13 @@ pub async fn follow_credentials(
             _ = look.tick() => {}
         }
         if let Some(entries) = &entries {
-            let report = keeper.reconcile(entries, SystemTime::now());
-            log_written_credentials(&path, &report);
+            let report = reconciler.reconcile(entries, SystemTime::now());
+            let messages = [
+                "wrote registry credentials",
+                "found registry credentials that are up to date",
+                "removed registry credentials",
+            ];
+            log_changes(&report, Some(&path), messages);
             health.credentials_checked(&report, &problems);
             problems = report.problems;
         }
@@ -103,55 +120,30 @@ pub async fn follow_credentials(
 }
 
 /// Logs refused entries that are not in `known`.
-fn log_refused_cas(refused: &[registry_ca::Refused], known: &mut Vec<registry_ca::Refused>) {
-    for entry in refused.iter().filter(|entry| !known.contains(entry)) {
-        tracing::error!(
-            place = entry.place,
-            reason = entry.to_string(),
-            fix = "correct this entry of the ConfigMap",
-            "ignored an entry, using the others"
-        );
-    }
-    *known = refused.to_vec();
-}
-
-/// Logs refused entries that are not in `known`.
-fn log_refused_credentials(
-    place: &str,
-    refused: &[registry_credentials::Refused],
-    known: &mut Vec<registry_credentials::Refused>,
+fn log_refused<'a, R: Display + PartialEq + Clone>(
+    refused: &'a [R],
+    known: &mut Vec<R>,
+    place: impl Fn(&'a R) -> &'a str,
+    fix: &str,
 ) {
     for entry in refused.iter().filter(|entry| !known.contains(entry)) {
         tracing::error!(
-            place,
+            place = place(entry),
             reason = entry.to_string(),
-            fix = "correct this entry of the Secret",
+            fix,
             "ignored an entry, using the others"
         );
     }
     *known = refused.to_vec();
 }
 
-fn log_written_cas(Report { written, adopted, removed, .. }: &Report) {
-    for registry in written {
-        tracing::info!(registry, "wrote a registry CA");
-    }
-    for registry in adopted {
-        tracing::info!(registry, "found a registry CA that is up to date");
-    }
-    for registry in removed {
-        tracing::info!(registry, "removed a registry CA");
-    }
-}
-
-fn log_written_credentials(path: &str, Report { written, adopted, removed, .. }: &Report) {
-    for registry in written {
-        tracing::info!(registry, path, "wrote registry credentials");
-    }
-    for registry in adopted {
-        tracing::info!(registry, path, "found registry credentials that are up to date");
-    }
-    for registry in removed {
-        tracing::info!(registry, path, "removed registry credentials");
+/// Logs each registry with the message for what was done.
+fn log_changes(report: &Report, path: Option<&str>, [wrote, found, removed]: [&str; 3]) {
+    for (registries, message) in
+        [(&report.written, wrote), (&report.adopted, found), (&report.removed, removed)]
+    {
+        for registry in registries {
+            tracing::info!(registry, path, "{message}");
+        }
     }
 }

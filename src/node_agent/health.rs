@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use model::registry_ca::{Entries, MANAGED_NAMESPACE, MERGED_MAP};
 use model::registry_credentials;
 
-use super::report::Report;
+use super::reconciler::Report;
 use crate::telemetry::NodeCaMetrics;
 use crate::telemetry::conditions::{Condition, Status};
 
@@ -93,7 +93,7 @@ impl Health {
     pub(super) fn credentials_checked(&self, report: &Report, known: &BTreeMap<String, String>) {
         let changes = report.written.len() + report.removed.len();
         self.metrics.credential_changes.inc_by(changes as u64);
-        self.metrics.credential_problems.set(count(report.problems.len()));
+        self.metrics.credential_problems.set(i64::from(!report.problems.is_empty()));
         self.paths_checked(report, known);
     }
 

@@ -36,12 +36,10 @@ impl Layout {
         }
     }
 
-    /// Contents of a registry's files, in the order of their names.
-    pub fn contents(self, host: &RegistryHost, cas: &Bytes) -> Vec<Bytes> {
-        match self {
-            Self::Crio => vec![cas.clone()],
-            Self::Containerd => vec![cas.clone(), hosts_toml(host).into()],
-        }
+    /// A registry's files, in the order of writing.
+    pub fn files(self, host: &RegistryHost, cas: &Bytes) -> Vec<(&'static str, Bytes)> {
+        let contents = |name| if name == CAS { cas.clone() } else { hosts_toml(host).into() };
+        self.names().iter().map(|name| (*name, contents(*name))).collect()
     }
 }
 
@@ -63,9 +61,8 @@ mod tests {
     #[test]
     fn containerd_is_told_of_the_registry_and_its_cas() {
         let host = RegistryHost::parse("registry.example.com..5000").unwrap();
-        let contents = Layout::Containerd.contents(&host, &Bytes::from("PEM"));
+        let files = Layout::Containerd.files(&host, &Bytes::from("PEM"));
         let expected = "server = \"https://registry.example.com:5000\"\nca = \"ca.crt\"\n";
-        assert_eq!(contents, ["PEM", expected]);
-        assert_eq!(contents.len(), Layout::Containerd.names().len());
+        assert_eq!(files, [(CAS, "PEM".into()), (HOSTS, expected.into())]);
     }
 }

@@ -1,9 +1,9 @@
-//! Keeps the registry CAs of a running node up to date with the cluster's.
+//! Keeps the registry CAs and registry credentials of a running node up to date with the cluster's.
 //!
 //! ```text
-//!  merged config map ─> entries ─┐
-//!                                ├─> decide (pure) ─> folder: renames
-//!  folder, list ────> present ───┘
+//!  ConfigMap or Secret ─> entries ─┐
+//!                                  ├─> plan (pure) ─> list, renames, list
+//!  files, list ─────────> present ─┘
 //! ```
 //!
 //! - **Ownership.** A list names the directories that were created here. It is written before a directory is created
@@ -15,27 +15,28 @@
 //!   never deleted first.
 //! - **No symbolic link** is followed, neither in the path nor in the directory. A link that has replaced a created
 //!   directory is replaced again, like any other change.
-//! - **No work without a change**: stamps are compared, and files are read only if a stamp is new, or after a long
+//! - **No work without a change**: stamps are compared, and files are read only if one of them is new, or after a long
 //!   interval.
-//! - **Registry credentials** are managed in the same way, if a flag enables it: in one file for all registries, each
-//!   entry has a separate owner. A list next to the file has the hashes of written entries.
+//! - **Registry credentials** are managed by the same reconciler, if a flag enables it: in one file for all registries,
+//!   each entry has a separate owner. A list next to the file has the hashes of written entries.
 //! - If the ConfigMap is missing, or an entry is spoilt, the present files are kept. An empty ConfigMap means that
 //!   there are no CAs.
 
-mod credential_keeper;
 mod credential_plan;
-mod decide;
 mod follow;
 mod health;
 mod layout;
 mod list;
 mod open_directory;
+mod plan;
 mod reconciler;
-mod report;
+mod registry_ca_plan;
+mod registry_cas;
+mod registry_credentials;
 
-pub use credential_keeper::CredentialKeeper;
 pub use follow::{follow, follow_credentials};
 pub use health::Health;
 pub use layout::Layout;
-pub use reconciler::Reconciler;
-pub use report::Report;
+pub use reconciler::{Reconciler, Report};
+pub use registry_cas::RegistryCas;
+pub use registry_credentials::RegistryCredentials;

@@ -13,7 +13,7 @@ use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
-use super::decide::{File, RegistryDirectory};
+use super::registry_ca_plan::{RegistryDirectory, State};
 use crate::files::bounded;
 use crate::files::stamp::FileStamp;
 
@@ -35,7 +35,7 @@ pub(super) type Files = [(&'static str, Bytes)];
 
 /// Descriptor of a directory.
 #[derive(Debug)]
-pub(super) struct OpenDirectory(OwnedFd);
+pub struct OpenDirectory(OwnedFd);
 
 impl OpenDirectory {
     /// Opens a directory, and creates it and its parents if they are missing.
@@ -134,8 +134,12 @@ impl OpenDirectory {
             Err(Errno::ENOTDIR | Errno::ELOOP) => return Ok(RegistryDirectory::NoDirectory),
             Err(error) => return Err(error.into()),
         };
-        let found: io::Result<Vec<File>> =
-            files.iter().map(|(name, wanted)| directory.file(name, wanted)).collect();
+        let mode = fstatat(&directory.0, "", AtFlags::AT_EMPTY_PATH)?.st_mode;
+        let has_mode = mode & 0o7777 == DIRECTORY.bits();
+        let mut state = if has_mode { State::Same } else { State::Exposed };
+        for (name, wanted) in files {
+            state = state.max(directory.state(name, wanted)?);
+        }
         let mut listing = Dir::from_fd(directory.readable()?)?;
         let mut is_pure = true;
         for entry in listing.iter() {
@@ -144,29 +148,23 @@ impl OpenDirectory {
             let is_known = files.iter().any(|(name, _)| name.as_bytes() == entry);
             is_pure = is_pure && (is_known || entry == b"." || entry == b"..");
         }
-        let mode = fstatat(&directory.0, "", AtFlags::AT_EMPTY_PATH)?.st_mode;
-        let has_mode = mode & 0o7777 == DIRECTORY.bits();
-        Ok(RegistryDirectory::Directory { files: found?, is_pure, has_mode })
+        Ok(RegistryDirectory::Directory { files: state, is_pure })
     }
 
-    fn file(&self, name: &str, wanted: &[u8]) -> io::Result<File> {
-        let Some(stat) = self.stat(name)? else { return Ok(File::Absent) };
-        if is(&stat, SFlag::S_IFDIR) {
-            return Ok(File::Directory);
-        }
+    fn state(&self, name: &str, wanted: &[u8]) -> io::Result<State> {
+        let Some(stat) = self.stat(name)? else { return Ok(State::Other) };
         let has_size = usize::try_from(stat.st_size).is_ok_and(|size| size == wanted.len());
         if !is(&stat, SFlag::S_IFREG) || !has_size {
-            return Ok(File::Other);
+            return Ok(State::Other);
         }
-        match self.read(name) {
-            Ok(Some(found)) if found == wanted => {
-                let is_ours =
-                    stat.st_mode & 0o7777 == FILE.bits() && stat.st_uid == geteuid().as_raw();
-                Ok(if is_ours { File::Same } else { File::Exposed })
-            }
-            // An unreadable file can be replaced.
-            _ => Ok(File::Other),
-        }
+        // An unreadable file can be replaced.
+        let is_same = self.read(name).is_ok_and(|found| found.is_some_and(|it| it == wanted));
+        let is_ours = stat.st_mode & 0o7777 == FILE.bits() && stat.st_uid == geteuid().as_raw();
+        Ok(match (is_same, is_ours) {
+            (false, _) => State::Other,
+            (true, false) => State::Exposed,
+            (true, true) => State::Same,
+        })
     }
 
     /// Replaces a file of this directory atomically.
@@ -278,7 +276,7 @@ impl OpenDirectory {
             fchmod(&readable, DIRECTORY)?;
         }
         for (name, contents) in files {
-            if directory.file(name, contents)? != File::Same {
+            if directory.state(name, contents)? != State::Same {
                 self.put_into(&directory, name, contents, FILE)?;
             }
         }

@@ -1,280 +1,224 @@
-//! Checks a directory, decides, and applies the decided changes.
+//! Brings a node's files in line with an object of the cluster: it looks, plans, and applies the plan.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
-use model::registry_ca::{Entries, RegistryHost};
 use nix::fcntl::{Flock, FlockArg};
 
-use super::decide::{Action, decide};
-use super::layout::Layout;
-use super::list;
 use super::open_directory::OpenDirectory;
-use super::report::Report;
+use super::plan::{Action, List, Plan};
 use crate::files::stamp::FileStamp;
 
-/// Problem of a directory that another party made.
-const FOREIGN: &str = "another program made it, and it differs from what the cluster trusts; \
-    remove it to have it made again";
+/// Files below one directory that a [`Reconciler`] keeps up to date.
+pub trait ManagedFiles {
+    /// Entries of the object.
+    type Entries: Clone + PartialEq;
+    type Registry: Clone + Ord;
+    /// New contents of a file for all registries.
+    type Change;
 
-/// Keeps one directory up to date.
+    /// The managed file or directory.
+    fn path(&self) -> &Path;
+    /// Name of the list of what was written here, in the same directory.
+    fn list_name(&self) -> &str;
+    fn read_list(&self, directory: &OpenDirectory) -> io::Result<List<Self::Registry>>;
+    fn write_list(&self, directory: &OpenDirectory, list: &List<Self::Registry>) -> io::Result<()>;
+
+    /// Names of the files that an incomplete directory can have.
+    fn names(&self) -> &'static [&'static str];
+
+    /// Compares the files with the entries, without changing them.
+    fn plan(
+        &self,
+        look: &mut Look<'_>,
+        entries: &Self::Entries,
+        listed: &List<Self::Registry>,
+    ) -> io::Result<Plan<Self::Registry, Self::Change>>;
+
+    /// Applies the actions. A registry whose action failed keeps its entry in the list `after` them.
+    fn apply(
+        &self,
+        directory: &OpenDirectory,
+        entries: &Self::Entries,
+        plan: &mut Plan<Self::Registry, Self::Change>,
+        report: &mut Report,
+    ) -> io::Result<()>;
+}
+
+/// Result of a check, with the names of registries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Registries with new or changed files or credentials.
+    pub written: Vec<String>,
+    /// Registries whose files or credentials existed already as they should be, and are managed from this check on.
+    pub adopted: Vec<String>,
+    /// Registries whose files or credentials were removed.
+    pub removed: Vec<String>,
+    /// Problems by path, in one line, without credentials.
+    pub problems: BTreeMap<String, String>,
+}
+
+impl Report {
+    /// Records an action that succeeded.
+    pub fn done(&mut self, registry: &str, action: Action) {
+        let registries = match action {
+            Action::Make | Action::Exchange | Action::Repair => &mut self.written,
+            Action::Adopt => &mut self.adopted,
+            Action::Remove => &mut self.removed,
+            Action::Leave | Action::Forget | Action::Foreign => return,
+        };
+        registries.push(registry.to_owned());
+    }
+}
+
+/// A check of the files, which records what its result depends on.
+pub struct Look<'a> {
+    pub directory: &'a OpenDirectory,
+    /// Problems by path.
+    pub problems: BTreeMap<String, String>,
+    /// False if something could not be examined, so that equal stamps do not mean an equal result.
+    pub is_whole: bool,
+    stamps: Stamps,
+}
+
+type Stamps = Vec<(String, Option<FileStamp>)>;
+
+impl Look<'_> {
+    /// Records the stamp of a file. It must be called before the file is examined, so that a later change is noticed.
+    pub fn depends_on(&mut self, path: &str) -> io::Result<()> {
+        self.stamps.push((path.to_owned(), self.directory.stamp(path)?));
+        Ok(())
+    }
+
+    fn is_settled(&self, now: SystemTime) -> bool {
+        let is_settled = |stamp: &Option<FileStamp>| stamp.is_none_or(|it| it.is_settled(now));
+        self.is_whole && self.stamps.iter().all(|(_, stamp)| is_settled(stamp))
+    }
+}
+
+/// Keeps files up to date.
 #[derive(Debug)]
-pub struct Reconciler {
-    path: PathBuf,
-    layout: Layout,
+pub struct Reconciler<F: ManagedFiles> {
+    files: F,
+    directory: PathBuf,
     /// Interval between reads of files with unchanged stamps.
     resync: Duration,
-    read_all: SystemTime,
-    /// The list, with its stamp.
-    owned: Option<(Option<FileStamp>, BTreeSet<RegistryHost>)>,
-    /// Registries for which nothing was to do, with their state then.
-    settled: HashMap<RegistryHost, (RegistryState, Action)>,
+    read_at: SystemTime,
+    /// The last check, if nothing was to do.
+    last_check: Option<LastCheck<F::Entries>>,
 }
 
-/// State of a registry that decides on its action.
-#[derive(Debug, PartialEq, Eq)]
-struct RegistryState {
-    /// Wanted contents, `None` for no files.
-    contents: Option<Vec<Bytes>>,
-    stamps: Vec<Option<FileStamp>>,
-    is_owned: bool,
+#[derive(Debug)]
+struct LastCheck<E> {
+    entries: E,
+    stamps: Stamps,
+    problems: BTreeMap<String, String>,
 }
 
-/// Directory of a round, its wanted entries, and the time.
-#[derive(Clone, Copy)]
-struct Round<'a> {
-    directory: &'a OpenDirectory,
-    entries: &'a Entries,
-    now: SystemTime,
-}
+type PlanOf<F> = Plan<<F as ManagedFiles>::Registry, <F as ManagedFiles>::Change>;
 
-/// Wanted files of one registry, with the action.
-struct Task {
-    host: RegistryHost,
-    files: Vec<(&'static str, Bytes)>,
-    action: Action,
-}
-
-impl Reconciler {
-    /// Creates a reconciler without knowledge of the directory. It does nothing before the first check.
-    pub fn new(path: PathBuf, layout: Layout, resync: Duration) -> Self {
-        Self { path, layout, resync, read_all: UNIX_EPOCH, owned: None, settled: HashMap::new() }
+impl<F: ManagedFiles> Reconciler<F> {
+    /// Creates a reconciler without knowledge of the files. It does nothing before the first check.
+    pub(super) fn new(files: F, directory: PathBuf, resync: Duration) -> Self {
+        Self { files, directory, resync, read_at: UNIX_EPOCH, last_check: None }
     }
 
-    pub fn directory(&self) -> &Path {
-        &self.path
+    /// The managed file or directory.
+    pub fn path(&self) -> &Path {
+        self.files.path()
     }
 
-    /// Updates the directory to the entries of the merged ConfigMap.
+    /// Updates the files to the entries.
     ///
-    /// An unchanged directory is not written, and after a while not even read. A fault of one registry does not affect
-    /// the others.
-    pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> Report {
+    /// Unchanged files are not written, and read only after a while.
+    pub fn reconcile(&mut self, entries: &F::Entries, now: SystemTime) -> Report {
         let mut report = Report::default();
         if let Err(error) = self.try_reconcile(entries, now, &mut report) {
-            report.problems.insert(self.path.display().to_string(), error.to_string());
+            let path = self.path().display().to_string();
+            report.problems.insert(path, error.to_string());
         }
         report
     }
 
     fn try_reconcile(
         &mut self,
-        entries: &Entries,
+        entries: &F::Entries,
         now: SystemTime,
         report: &mut Report,
     ) -> io::Result<()> {
-        let directory = &OpenDirectory::open(&self.path)?;
-        let round = Round { directory, entries, now };
-        if now.duration_since(self.read_all).is_ok_and(|age| age >= self.resync) {
-            self.settled.clear();
-            self.owned = None;
-            self.read_all = now;
+        let last_check = self.last_check.take();
+        let directory = &OpenDirectory::open(&self.directory)?;
+        let is_due = now.duration_since(self.read_at).is_ok_and(|age| age >= self.resync);
+        if is_due {
+            self.read_at = now;
         }
-        let owned = self.owned(directory, report)?;
-        let tasks = self.tasks(round, &owned, report);
-        let is_nothing = |task: &Task| matches!(task.action, Action::Leave | Action::Foreign);
-        if tasks.iter().all(is_nothing) && !directory.is_untidy()? {
+        let is_tidy = !directory.is_untidy()?;
+        if let Some(last_check) = last_check
+            && last_check.is_valid(directory, entries)?
+            && is_tidy
+            && !is_due
+        {
+            report.problems.clone_from(&last_check.problems);
+            self.last_check = Some(last_check);
+            return Ok(());
+        }
+        let (look, plan, listed) = self.look(directory, entries)?;
+        if plan.is_done(&listed) && is_tidy {
+            report.problems.clone_from(&look.problems);
+            let is_settled = look.is_settled(now);
+            let Look { stamps, problems, .. } = look;
+            let last_check = LastCheck { entries: entries.clone(), stamps, problems };
+            self.last_check = is_settled.then_some(last_check);
             return Ok(());
         }
         // Two processes can overlap while a pod replaces another.
         let lock = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
             .map_err(|(_, error)| io::Error::from(error))?;
-        *report = Report::default();
-        directory.tidy(self.layout.names())?;
-        self.owned = None;
-        let owned = self.owned(directory, report)?;
-        let tasks = self.tasks(round, &owned, report);
-        let done = self.work(directory, &tasks, owned, report);
-        self.owned = None;
+        directory.tidy(self.files.names())?;
+        let (look, mut plan, listed) = self.look(directory, entries)?;
+        report.problems = look.problems;
+        if plan.before != listed {
+            self.files.write_list(directory, &plan.before)?;
+        }
+        self.files.apply(directory, entries, &mut plan, report)?;
+        if plan.after != plan.before {
+            self.files.write_list(directory, &plan.after)?;
+        }
         directory.sync()?;
         drop(lock);
-        done
-    }
-
-    /// Registries whose directories were created here.
-    fn owned(
-        &mut self,
-        directory: &OpenDirectory,
-        report: &mut Report,
-    ) -> io::Result<BTreeSet<RegistryHost>> {
-        let stamp = directory.stamp(list::NAME)?;
-        if let Some((known, owned)) = &self.owned
-            && *known == stamp
-        {
-            return Ok(owned.clone());
-        }
-        match list::read_hosts(directory) {
-            Ok(owned) => {
-                self.owned = Some((stamp, owned.clone()));
-                Ok(owned)
-            }
-            // Directories with the right files are added to the list again.
-            Err(error) => {
-                let path = self.path.join(list::NAME).display().to_string();
-                report.problems.insert(path, format!("{error}; starting a new list"));
-                Ok(BTreeSet::new())
-            }
-        }
-    }
-
-    fn tasks(
-        &mut self,
-        round: Round<'_>,
-        owned: &BTreeSet<RegistryHost>,
-        report: &mut Report,
-    ) -> Vec<Task> {
-        let entries = round.entries;
-        let unwanted = owned
-            .iter()
-            .filter(|host| !entries.good.contains_key(host) && !entries.spoilt.contains(host));
-        let wanted = entries.good.iter().map(|(host, pem)| (host, Some(pem)));
-        let mut tasks = Vec::new();
-        for (host, pem) in wanted.chain(unwanted.map(|host| (host, None))) {
-            let is_owned = owned.contains(host);
-            match self.task(round, host, pem, is_owned) {
-                Ok(task) => {
-                    if task.action == Action::Foreign {
-                        self.failed(host, &FOREIGN, report);
-                    }
-                    tasks.push(task);
-                }
-                Err(error) => self.failed(host, &error, report),
-            }
-        }
-        self.settled.retain(|host, _| entries.good.contains_key(host));
-        tasks
-    }
-
-    fn task(
-        &mut self,
-        round: Round<'_>,
-        host: &RegistryHost,
-        pem: Option<&Bytes>,
-        is_owned: bool,
-    ) -> io::Result<Task> {
-        let Round { directory, now, .. } = round;
-        let (names, name) = (self.layout.names(), host.as_str());
-        let contents = pem.map(|pem| self.layout.contents(host, pem));
-        let mut stamps = vec![directory.stamp(name)?];
-        for file in names {
-            stamps.push(directory.stamp(&format!("{name}/{file}"))?);
-        }
-        let state = RegistryState { contents: contents.clone(), stamps, is_owned };
-        let contents = contents.unwrap_or_else(|| vec![Bytes::new(); names.len()]);
-        let files: Vec<_> = names.iter().copied().zip(contents).collect();
-        let known = self.settled.get(host).filter(|(known, _)| *known == state);
-        if let Some((_, action)) = known {
-            return Ok(Task { host: host.clone(), files, action: *action });
-        }
-        let action = decide(pem.is_some(), is_owned, &directory.present(name, &files)?);
-        let is_old = |stamp: &Option<FileStamp>| stamp.is_none_or(|stamp| stamp.is_settled(now));
-        if matches!(action, Action::Leave | Action::Foreign) && state.stamps.iter().all(is_old) {
-            self.settled.insert(host.clone(), (state, action));
-        } else {
-            self.settled.remove(host);
-        }
-        Ok(Task { host: host.clone(), files, action })
-    }
-
-    /// Applies the actions. The list gets new entries before the changes, and loses old ones after them: whenever this
-    /// process dies, all that it has created is on the list.
-    fn work(
-        &self,
-        directory: &OpenDirectory,
-        tasks: &[Task],
-        owned: BTreeSet<RegistryHost>,
-        report: &mut Report,
-    ) -> io::Result<()> {
-        let mut listed = owned;
-        let mut next = listed.clone();
-        let is_new = |task: &&Task| matches!(task.action, Action::Make | Action::Adopt);
-        next.extend(tasks.iter().filter(is_new).map(|task| task.host.clone()));
-        if next != listed {
-            list::write_hosts(directory, &next)?;
-            listed.clone_from(&next);
-        }
-        for task in tasks {
-            if let Err(error) = self.act(directory, task, &mut next, report) {
-                self.failed(&task.host, &error, report);
-            }
-        }
-        if next == listed { Ok(()) } else { list::write_hosts(directory, &next) }
-    }
-
-    fn act(
-        &self,
-        directory: &OpenDirectory,
-        task: &Task,
-        owned: &mut BTreeSet<RegistryHost>,
-        report: &mut Report,
-    ) -> io::Result<()> {
-        let Task { host, files, action } = task;
-        let name = host.as_str();
-        let changed = match action {
-            Action::Leave | Action::Foreign => return Ok(()),
-            Action::Adopt => &mut report.adopted,
-            Action::Make => {
-                if !directory.make(name, files)? {
-                    // Another process was faster; the next check decides again.
-                    owned.remove(host);
-                    return Ok(());
-                }
-                &mut report.written
-            }
-            Action::Exchange => {
-                directory.exchange(name, files)?;
-                &mut report.written
-            }
-            Action::Repair => {
-                directory.repair(name, files)?;
-                &mut report.written
-            }
-            Action::Remove => {
-                let is_gone = directory.remove(name, self.layout.names())?;
-                owned.remove(host);
-                if !is_gone {
-                    tracing::warn!(
-                        folder = %self.path.join(name).display(),
-                        fix = "delete the directory if nothing uses its files",
-                        "kept a directory with other files"
-                    );
-                }
-                &mut report.removed
-            }
-            Action::Forget => {
-                owned.remove(host);
-                return Ok(());
-            }
-        };
-        changed.push(name.to_owned());
         Ok(())
     }
 
-    fn failed(&self, host: &RegistryHost, reason: &dyn ToString, report: &mut Report) {
-        let path = self.path.join(host.as_str()).display().to_string();
-        report.problems.insert(path, reason.to_string());
+    /// Checks the files. Returns the plan and the present list, too.
+    fn look<'a>(
+        &self,
+        directory: &'a OpenDirectory,
+        entries: &F::Entries,
+    ) -> io::Result<(Look<'a>, PlanOf<F>, List<F::Registry>)> {
+        let (problems, stamps) = (BTreeMap::new(), Stamps::new());
+        let mut look = Look { directory, problems, is_whole: true, stamps };
+        look.depends_on(self.files.list_name())?;
+        let listed = self.files.read_list(directory).unwrap_or_else(|error| {
+            // What is as it should be is added to the list again.
+            look.is_whole = false;
+            let path = self.directory.join(self.files.list_name()).display().to_string();
+            look.problems.insert(path, format!("{error}; starting a new list"));
+            List::new()
+        });
+        let plan = self.files.plan(&mut look, entries, &listed)?;
+        Ok((look, plan, listed))
+    }
+}
+
+impl<E: PartialEq> LastCheck<E> {
+    fn is_valid(&self, directory: &OpenDirectory, entries: &E) -> io::Result<bool> {
+        for (path, stamp) in &self.stamps {
+            if directory.stamp(path)? != *stamp {
+                return Ok(false);
+            }
+        }
+        Ok(self.entries == *entries)
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use machine_config_server::node_agent::{Layout, Reconciler, Report};
+use machine_config_server::node_agent::{Layout, Reconciler, RegistryCas, Report};
 use model::objects::ConfigMap;
 use model::registry_ca::{Entries, read};
 use serde_json::{Value, json};
@@ -35,10 +35,10 @@ fn entries(data: &Value) -> Entries {
     read(&map)
 }
 
-/// A folder and who keeps it.
+/// A directory and its reconciler.
 struct Node {
     directory: TempDir,
-    reconciler: Reconciler,
+    reconciler: Reconciler<RegistryCas>,
 }
 
 impl Node {
@@ -69,8 +69,8 @@ impl Node {
     }
 }
 
-fn reconciler(directory: &Path, layout: Layout) -> Reconciler {
-    Reconciler::new(directory.to_owned(), layout, Duration::from_secs(600))
+fn reconciler(directory: &Path, layout: Layout) -> Reconciler<RegistryCas> {
+    Reconciler::of_registry_cas(directory.to_owned(), layout, Duration::from_secs(600))
 }
 
 fn listed(certs: &Path) -> BTreeSet<String> {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use machine_config_server::node_agent::{CredentialKeeper, Report};
+use machine_config_server::node_agent::{Reconciler, RegistryCredentials, Report};
 use model::registry_credentials::Entries;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -24,17 +24,17 @@ fn entries(auths: &Value) -> Entries {
     Entries::parse(json!({"auths": auths}).to_string().as_bytes()).expect("logins")
 }
 
-/// A file and who keeps it.
+/// A file and its reconciler.
 struct Node {
     directory: TempDir,
-    keeper: CredentialKeeper,
+    reconciler: Reconciler<RegistryCredentials>,
 }
 
 impl Node {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let keeper = keeper(&directory.path().join("kubelet/config.json"));
-        Self { directory, keeper }
+        let reconciler = reconciler(&directory.path().join("kubelet/config.json"));
+        Self { directory, reconciler }
     }
 
     fn with(text: &str) -> Self {
@@ -53,7 +53,7 @@ impl Node {
     }
 
     fn reconcile(&mut self, auths: &Value) -> Report {
-        self.keeper.reconcile(&entries(auths), SystemTime::now())
+        self.reconciler.reconcile(&entries(auths), SystemTime::now())
     }
 
     fn file(&self) -> Value {
@@ -65,8 +65,8 @@ impl Node {
     }
 }
 
-fn keeper(path: &Path) -> CredentialKeeper {
-    CredentialKeeper::new(path, Duration::from_secs(600)).expect("a file's path")
+fn reconciler(path: &Path) -> Reconciler<RegistryCredentials> {
+    Reconciler::of_registry_credentials(path, Duration::from_secs(600)).expect("a file's path")
 }
 
 fn names(registries: &[String]) -> Vec<&str> {
@@ -101,7 +101,7 @@ fn credentials_are_added_replaced_and_removed_and_those_of_others_stay() {
         (vec!["a.example"], vec!["b.example"])
     );
     // Another process of the same goes on where this one was.
-    let mut other = keeper(&node.path());
+    let mut other = reconciler(&node.path());
     let report = other.reconcile(&entries(&json!({})), SystemTime::now());
     assert_eq!(names(&report.removed), ["a.example"]);
     assert_eq!(node.file(), theirs);
@@ -186,7 +186,7 @@ fn a_look_that_finds_all_in_step_touches_nothing() {
     let before = tree::read(&node.kubelet());
     let events = Events::of(&node.kubelet());
     node.reconcile(&wanted);
-    keeper(&node.path()).reconcile(&entries(&wanted), SystemTime::now());
+    reconciler(&node.path()).reconcile(&entries(&wanted), SystemTime::now());
     let changes: Vec<_> = events.drain().into_iter().filter(Event::changes).collect();
     assert!(changes.is_empty(), "{changes:?}");
     // Once the stamps are old enough to be trusted, nothing is even opened.
