@@ -48,7 +48,7 @@ fn decide(is_wanted: bool, is_listed: bool, entry: Entry) -> Action {
 }
 
 /// Plans the next contents of a file from the Secret's entries and the list.
-pub fn plan_credentials(
+pub(super) fn plan_credentials(
     wanted: &Entries,
     listed: &List<Registry>,
     present: Option<&[u8]>,

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Registries with something that was written here. For credentials, each has the SHA-256 of the written value, and of
 /// the next one while the file is being replaced.
-pub type List<R> = BTreeMap<R, BTreeSet<String>>;
+pub(super) type List<R> = BTreeMap<R, BTreeSet<String>>;
 
 /// Action for one registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl<R: Ord + fmt::Debug, C> fmt::Debug for Plan<R, C> {
 
 /// All registries of a check with their wanted values: `None` for listed ones that are no longer wanted. A registry with
 /// a spoilt entry is left out, and so keeps what it has.
-pub fn registries<'a, R: Ord, V>(
+pub(super) fn registries<'a, R: Ord, V>(
     good: &'a BTreeMap<R, V>,
     spoilt: &'a BTreeSet<R>,
     listed: &'a List<R>,

@@ -5,7 +5,7 @@ use super::plan::Action;
 
 /// State of a registry's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RegistryDirectory {
+pub(super) enum RegistryDirectory {
     /// The directory does not exist.
     Absent,
     /// A file, a symbolic link or similar has its name.
@@ -21,7 +21,7 @@ pub enum RegistryDirectory {
 
 /// State of a file, or of a directory with its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub(super) enum State {
     /// Contents, mode and owner are right.
     Same,
     /// The contents are right, but others can write, or not everyone can read.
@@ -31,7 +31,7 @@ pub enum State {
 }
 
 /// Decides on the action for a registry.
-pub fn decide(is_wanted: bool, is_listed: bool, present: RegistryDirectory) -> Action {
+pub(super) fn decide(is_wanted: bool, is_listed: bool, present: RegistryDirectory) -> Action {
     use RegistryDirectory::{Absent, Directory, NoDirectory};
     match (is_wanted, is_listed, present) {
         (false, false, _) => Action::Leave,
