@@ -7,8 +7,11 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::access::{assert_refused, credential, enforcing, get, unknown, with_annotated_pool};
+use crate::support::access::{
+    assert_refused, credential, credential_in, enforcing, get, unknown, with_annotated_pool,
+};
 use crate::support::clock::follow_clock;
+use crate::support::command::{Said, Store};
 use crate::support::disk::Disk;
 use crate::support::http::Client;
 use crate::support::in_repository;
@@ -34,15 +37,11 @@ fn tls(server: &Server, state: &Path) -> Client {
 /// What the pointer config of workers brings along.
 fn carried(state: &Path) -> Option<String> {
     let text = fs::read_to_string(state.join("user-data/worker.ign")).ok()?;
-    let pointer: Value = serde_json::from_str(&text).ok()?;
-    let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0];
-    header["value"].as_str().map(str::to_owned)
+    credential_in(text.as_bytes())
 }
 
-fn tokens(state: &Path, arguments: &[&str]) -> std::process::Output {
-    let mut command = binary();
-    command.arg("tokens").args(arguments).arg("--state-dir").arg(state);
-    command.output().expect("the built binary")
+fn tokens(state: &Path, arguments: &[&str]) -> Said {
+    state.run(&[&["tokens"], arguments].concat())
 }
 
 fn status(client: &Client, credential: Option<&str>) -> u16 {
@@ -50,7 +49,7 @@ fn status(client: &Client, credential: Option<&str>) -> u16 {
 }
 
 fn degraded(server: &Server) -> Vec<String> {
-    let overview = server.metrics().get("/api/v1/overview").json();
+    let overview = server.overview();
     let lines = overview["degraded"].as_array().expect("a list");
     lines.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
@@ -86,11 +85,9 @@ fn a_read_only_state_directory_has_tokens_that_count() {
     assert_eq!(status(&tls(&server, state.path()), Some(&good)), 200);
     assert_closed(&server, state.path());
     assert_refused(&get(&tls(&server, state.path()), "worker", None));
-    let output = tokens(state.path(), &["rotate"]);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success());
-    assert!(error.contains(".json: Read-only file system"), "{error}");
-    assert_eq!(error.lines().count(), 1, "{error}");
+    let said = tokens(state.path(), &["rotate"]);
+    said.refused(&[".json: Read-only file system"]);
+    assert_eq!(said.error.lines().count(), 1, "{}", said.error);
     assert_eq!(status(&tls(&server, state.path()), Some(&good)), 200);
 }
 
@@ -101,7 +98,7 @@ fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
     let state = directory.path().join("state");
     drop(serve(&state).until_ready());
     let good = wait_for("a token", || carried(&state));
-    assert!(tokens(&state, &["rotate"]).status.success());
+    tokens(&state, &["rotate"]).done();
     // Beside the state directory, where nothing tells that it is gone.
     let filler = directory.path().join("filler");
     // It ends when the disk is full.
@@ -116,10 +113,10 @@ fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
         reported.contains("No space left on device") && reported.lines().count() == 1,
         "{reported}"
     );
-    let output = tokens(&state, &["add", "rack-7", "--pool", "worker", "--until", "never"]);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && output.stdout.is_empty(), "it is not shown: {error}");
-    assert!(error.contains("access.json: No space left") && error.lines().count() == 1, "{error}");
+    let said = tokens(&state, &["add", "rack-7", "--pool", "worker", "--until", "never"]);
+    said.refused(&["access.json: No space left"]);
+    assert!(said.output.is_empty(), "it is not shown");
+    assert_eq!(said.error.lines().count(), 1, "{}", said.error);
     assert_eq!(carried(&state).as_ref(), Some(&good), "it carries what is accepted");
     fs::remove_file(&filler).expect("a file");
     let new = wait_for("the rotation to end", || carried(&state).filter(|now| *now != good));
@@ -183,13 +180,12 @@ fn a_clock_that_was_ahead_holds_rotation_up_until_somebody_says_that_it_is_right
         degraded(server).iter().any(reported)
     };
     wait_for("it to be told", || reported(&server).then_some(()));
-    let output = tokens(directory.path(), &["rotate"]);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let Said { status: code, error, .. } = tokens(directory.path(), &["rotate"]);
     assert!(error.ends_with("check the clock, or use --force if it is right\n"), "{error}");
-    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert_eq!((code, error.lines().count()), (1, 1), "{error}");
     assert_eq!(carried(directory.path()), Some(good.clone()));
 
-    assert!(tokens(directory.path(), &["rotate", "--force"]).status.success());
+    tokens(directory.path(), &["rotate", "--force"]).done();
     let new = wait_for("a new token", || carried(directory.path()).filter(|now| *now != good));
     wait_for("it to be told no more", || (!reported(&server)).then_some(()));
     for credential in [&good, &new] {
@@ -353,8 +349,7 @@ fn a_broken_file_opens_nothing_and_its_name_is_reported() {
             let answer = status(&tls(&server, state), Some(&good));
             assert_eq!(answer, expected, "{file} is {name}");
             assert_closed(&server, state);
-            let output = tokens(state, &["rotate"]);
-            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            let error = tokens(state, &["rotate"]).error;
             // On a machine that is busy the command may have to wait for the server.
             let lines =
                 error.lines().filter(|line| !line.contains(": waiting for another process"));
@@ -448,8 +443,7 @@ fn a_token_of_the_last_day_that_there_is_ends_no_server() {
     let mut server = enforcing(&[]);
     let good = credential(&server, "worker");
     let until = ["add", "never", "--pool", "worker", "--until", "9999-12-31"];
-    let output = tokens(&server.state(), &until);
-    let token = format!("Bearer {}", String::from_utf8_lossy(&output.stdout).trim());
+    let token = format!("Bearer {}", tokens(&server.state(), &until).output.trim());
     for credential in [&token, &good] {
         wait_for("the server to know it", || {
             (status(&server.tls(), Some(credential)) == 200).then_some(())

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,10 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 
-use crate::access::{annotate, get, with_annotated_pool};
-use crate::support::http::{Client, Response};
+use crate::support::access::{annotate, credential_in, get, with_annotated_pool};
+use crate::support::http::{Client, Response, loopback};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::random::Random;
@@ -22,16 +20,10 @@ use crate::support::server::{Server, binary, free_ports};
 use crate::support::stop::Stop;
 use crate::support::{wait_asking, wait_for};
 
-const fn loopback(last: u8) -> IpAddr {
-    IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, last))
-}
-
 /// What the pool's pointer config brings along at this moment.
 fn carried(state: &Path, pool: &str) -> Option<String> {
     let text = fs::read_to_string(state.join(format!("user-data/{pool}.ign"))).ok()?;
-    let pointer: Value = serde_json::from_str(&text).expect("a pointer config is whole");
-    let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0];
-    header["value"].as_str().map(str::to_owned)
+    credential_in(text.as_bytes())
 }
 
 /// Fetches as Ignition does: what may heal is asked again, at first after 200 ms and at last every 5 s.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::support::browser::Browser;
-use crate::support::http::{Client, Response, connect_from};
+use crate::support::http::{Client, Response, connect_from, loopback};
 use crate::support::server::{Server, free_ports};
 use crate::support::{contract, in_repository, wait_for};
 
@@ -23,10 +23,6 @@ const PATHS: [&str; 9] = [
     "/api/v1/ledger",
     "/api/v1/openapi.json",
 ];
-
-fn sample_cluster(flags: &[&str]) -> Server {
-    Server::serve(&in_repository("ignition-fixtures"), flags)
-}
 
 /// What is answered to a request for this host.
 fn asked(client: &Client, path: &str, host: &str) -> Response {
@@ -44,7 +40,7 @@ fn seen(browser: &mut Browser, path: &str) -> Value {
 
 #[test]
 fn a_page_whose_name_leads_here_reads_nothing() {
-    let server = sample_cluster(&[]);
+    let server = Server::sample_cluster(&[]);
     let port = server.metrics().address().port();
     let mut browser = Browser::start_with(&["--host-resolver-rules=MAP rebound.example 127.0.0.1"]);
     // The page of a stranger comes with no policy.
@@ -66,7 +62,7 @@ fn a_page_whose_name_leads_here_reads_nothing() {
 
 #[test]
 fn curl_is_answered_by_the_names_of_the_listener_alone() {
-    let server = sample_cluster(&["--metrics-name", "proxy.example,Other.example"]);
+    let server = Server::sample_cluster(&["--metrics-name", "proxy.example,Other.example"]);
     let port = server.metrics().address().port();
     let status = |name: &str| {
         let output = Command::new("curl")
@@ -88,7 +84,7 @@ fn curl_is_answered_by_the_names_of_the_listener_alone() {
 
 #[test]
 fn machines_may_call_their_ports_anything() {
-    let server = sample_cluster(&[]);
+    let server = Server::sample_cluster(&[]);
     for host in ["api-int.example.com:22623", "rebound.example", "", "a b", "x@y"] {
         for client in [server.plain(), server.tls()] {
             assert_eq!(asked(&client, "/config/master", host).status, 200, "{host:?}");
@@ -107,7 +103,7 @@ fn machines_may_call_their_ports_anything() {
 
 #[test]
 fn every_answer_tells_browsers_to_keep_it_to_itself() {
-    let server = sample_cluster(&[]);
+    let server = Server::sample_cluster(&[]);
     let client = server.metrics();
     let mut answers: Vec<_> = PATHS.iter().map(|path| client.get(path)).collect();
     answers.push(client.get("/nowhere"));
@@ -238,7 +234,7 @@ fn answers_that_nobody_reads_are_in_memory_once() {
     }
     assert!(begun > 40, "{begun} answers");
     // One who reads gets all of it.
-    let asks = server.plain().from([127, 0, 0, 9].into());
+    let asks = server.plain().from(loopback(9));
     assert_eq!(contract::config(&asks, "master", "3.4.0").status, 200);
     let all = metrics.get("/api/v1/machines").json();
     assert_eq!(all.as_array().map(Vec::len), Some(10_000));

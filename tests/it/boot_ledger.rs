@@ -5,27 +5,13 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::http::Client;
+use crate::support::access::get;
+use crate::support::command::Store;
+use crate::support::http::{ACCEPT, Client, IGNITION, loopback};
 use crate::support::in_repository;
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
-
-const IGNITION: (&str, &str) = ("User-Agent", "Ignition/2.14.0");
-const ACCEPT: (&str, &str) = ("Accept", "application/vnd.coreos.ignition+json;version=3.3.0");
-
-fn get(server: &Server, path: &str) -> Value {
-    server.metrics().get(path).json()
-}
-
-/// What is told of the machine at this address of the loopback network.
-fn machine(server: &Server, last: u8) -> Value {
-    get(server, &format!("/api/v1/machines/127.0.0.{last}"))
-}
-
-fn from(client: Client, last: u8) -> Client {
-    client.from([127, 0, 0, last].into())
-}
 
 #[test]
 fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
@@ -33,11 +19,15 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
     let sample = in_repository("ignition-fixtures");
     let mut server = Server::serve_with_state(&sample, state.path());
     for (last, pool) in [(2, "worker"), (2, "master"), (3, "gpu")] {
-        from(server.plain(), last).request("GET", &format!("/config/{pool}"), &[IGNITION, ACCEPT]);
+        server.plain().from(loopback(last)).request(
+            "GET",
+            &format!("/config/{pool}"),
+            &[IGNITION, ACCEPT],
+        );
     }
     let etag = server.plain().request("HEAD", "/config/master", &[IGNITION, ACCEPT]);
     let reported = |server: &Server| {
-        let first = machine(server, 2);
+        let first = server.machine(2);
         assert_eq!(first["requests"]["pool"], "master");
         assert_eq!(first["requests"]["times"], 2);
         assert_eq!(first["requests"]["spec"], "3.3.0");
@@ -49,11 +39,11 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
         let why = first["why"].as_str().expect("text");
         assert_eq!(first["standing"], "booting");
         assert!(why.starts_with("fetched its config ") && why.ends_with(UNKNOWN), "{why}");
-        let refused = machine(server, 3);
+        let refused = server.machine(3);
         assert_eq!(refused["standing"], "stuck");
         let why = "is refused with 503: no pool has this name; Ignition retries";
         assert_eq!(refused["why"], why);
-        let foremost = &get(server, "/api/v1/machines")[0];
+        let foremost = &server.metrics().get("/api/v1/machines").json()[0];
         assert_eq!(foremost["address"], "127.0.0.3", "those that are stuck come first");
     };
     reported(&server);
@@ -80,9 +70,9 @@ fn machines(server: &Server, columns: &str, arguments: &[&str]) -> (Option<i32>,
 
 #[test]
 fn a_terminal_gets_the_same_as_a_table_at_its_width() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     assert_eq!(machines(&server, "200", &[]).1, "no machine has requested a config yet\n");
-    from(server.plain(), 2).request("GET", "/config/worker", &[IGNITION, ACCEPT]);
+    server.plain().from(loopback(2)).request("GET", "/config/worker", &[IGNITION, ACCEPT]);
     let (code, table, said) = machines(&server, "300", &[]);
     assert_eq!((code, &*said), (Some(0), ""));
     let [head, row, "", pool] = &table.lines().collect::<Vec<_>>()[..] else { panic!("{table}") };
@@ -93,7 +83,7 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
     {
         assert!(row.contains(cell), "{cell} in {table}");
     }
-    from(server.plain(), 3).request("GET", "/config/gpu", &[IGNITION]);
+    server.plain().from(loopback(3)).request("GET", "/config/gpu", &[IGNITION]);
     let (code, narrow, said) = machines(&server, "100", &[]);
     assert_eq!((code, &*said), (Some(1), "machine-config-server: a machine is stuck\n"));
     assert!(narrow.lines().all(|line| line.chars().count() <= 100), "{narrow}");
@@ -115,11 +105,11 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
 
 #[test]
 fn a_machine_that_does_not_trust_the_certificate_is_told() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let directory = tempfile::tempdir().expect("a temporary folder");
     let other = Pair::make(directory.path(), "localhost");
     let ca = fs::read(&other.certificate).expect("a certificate");
-    let client = from(Client::tls(server.secure(), &ca), 2);
+    let client = Client::tls(server.secure(), &ca).from(loopback(2));
     assert!(client.try_request("GET", "/config/worker", &[IGNITION]).is_err());
     let machine = wait_for("the handshake to be noted", || {
         let answer = server.metrics().get("/api/v1/machines/127.0.0.2");
@@ -144,11 +134,8 @@ fn why_a_machine_may_not_have_the_config_is_told_to_administrators_alone() {
         Server::prepared(command).until_ready()
     };
     let run = |arguments: &[&str]| {
-        let mut command = binary();
-        command.arg("tokens").args(arguments).arg("--state-dir").arg(state.path());
-        let output = command.output().expect("the built binary");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        format!("Bearer {}", String::from_utf8_lossy(&output.stdout).trim())
+        let said = state.path().run(&[&["tokens"], arguments].concat()).done();
+        format!("Bearer {}", said.output.trim())
     };
     let mut running = server();
     let add = |name, pool, until| run(&["add", name, "--pool", pool, "--until", until]);
@@ -157,10 +144,7 @@ fn why_a_machine_may_not_have_the_config_is_told_to_administrators_alone() {
     run(&["revoke", "revoked"]);
     let ca = fs::read(state.path().join("ca.crt")).expect("the CA");
     let ask = |server: &Server, last, credential: Option<&str>| {
-        let authorization = credential.map(|it| ("Authorization", it));
-        let headers: Vec<_> = [IGNITION, ACCEPT].into_iter().chain(authorization).collect();
-        let client = from(Client::tls(server.secure(), &ca), last);
-        client.request("GET", "/config/worker", &headers)
+        get(&Client::tls(server.secure(), &ca).from(loopback(last)), "worker", credential)
     };
     // Each from an address of its own: who is refused too often waits.
     let is_refused = |last, credential: &str| ask(&running, last, Some(credential)).status == 401;
@@ -194,9 +178,9 @@ fn why_a_machine_may_not_have_the_config_is_told_to_administrators_alone() {
 
 /// In the API, on the page and on a terminal.
 fn refusal_is_reported(server: &Server, last: u8, reason: &str) {
-    let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+    let page = server.page("/");
     let (_, table, _) = machines(server, "400", &[]);
-    let line = machine(server, last);
+    let line = server.machine(last);
     assert_eq!(line["requests"]["refused"], json!({"status": 401, "reason": reason}));
     let why = format!("is refused with 401: {reason}; Ignition gives up");
     assert_eq!((&line["standing"], &line["why"]), (&json!("stuck"), &json!(why)));
@@ -208,7 +192,7 @@ fn refusal_is_reported(server: &Server, last: u8, reason: &str) {
 
 #[test]
 fn whoever_asks_for_no_machine_or_none_that_asked_is_told() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let status = |path: &str| server.metrics().get(path).status;
     assert_eq!(status("/api/v1/machines/127.0.0.9"), 404);
     assert_eq!(status("/api/v1/machines/x"), 400);
@@ -240,7 +224,7 @@ fn changes_are_reported_with_their_time() {
     let server = Server::serve(directory.path(), &[]);
     let reported = |what: &str| {
         wait_for(what, || {
-            let overview = get(&server, "/api/v1/overview");
+            let overview = server.overview();
             let changes = overview["changes"].as_array().expect("a list");
             changes.iter().any(|change| change["what"] == what).then_some(())
         });
@@ -250,23 +234,23 @@ fn changes_are_reported_with_their_time() {
     reported("pool worker: serves two instead of one");
     fs::remove_file(directory.path().join("pool.json")).expect("the file");
     reported("pool worker: removed");
-    let overview = get(&server, "/api/v1/overview");
+    let overview = server.overview();
     assert_eq!(overview["not_ready"], json!(["no pool found"]));
 }
 
 /// Every path of the description answers, and every answer is as described.
 #[test]
 fn the_description_of_the_api_is_true() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
-    from(server.plain(), 2).request("GET", "/config/worker", &[IGNITION]);
-    from(server.plain(), 3).request("GET", "/config/gpu", &[IGNITION]);
-    let description = get(&server, "/api/v1/openapi.json");
+    let server = Server::sample_cluster(&[]);
+    server.plain().from(loopback(2)).request("GET", "/config/worker", &[IGNITION]);
+    server.plain().from(loopback(3)).request("GET", "/config/gpu", &[IGNITION]);
+    let description = server.metrics().get("/api/v1/openapi.json").json();
     let paths = description["paths"].as_object().expect("paths");
     let names: BTreeSet<&str> = paths.keys().map(String::as_str).collect();
     let expected = ["/api/v1/machines", "/api/v1/machines/{address}", "/api/v1/overview"];
     assert_eq!(names, BTreeSet::from(expected));
     for (path, described) in paths {
-        let answer = get(&server, &path.replace("{address}", "127.0.0.2"));
+        let answer = server.metrics().get(&path.replace("{address}", "127.0.0.2")).json();
         let content = &described["get"]["responses"]["200"]["content"]["application/json"];
         conforms(&answer, &content["schema"], &description, path);
     }

@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::support::command::{Said, Store};
 use crate::support::contract::config;
 use crate::support::http::Client;
 use crate::support::in_repository;
@@ -17,19 +18,12 @@ use crate::support::openssl::{openssl, sign_serving};
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
-fn certs(state: &Path, arguments: &[&str]) -> Output {
-    let mut command = binary();
-    command.arg("certs").args(arguments).arg("--state-dir").arg(state);
-    command.output().expect("the built binary")
+fn certs(state: &Path, arguments: &[&str]) -> Said {
+    state.run(&[&["certs"], arguments].concat())
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn must(output: &Output) -> String {
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    text(&output.stdout)
 }
 
 /// The authorities that a pointer config trusts, PEM.
@@ -41,17 +35,14 @@ fn trusted(pointer: &Path) -> Vec<u8> {
 }
 
 fn serial(state: &Path) -> String {
-    let output = Command::new("openssl")
-        .args(["x509", "-noout", "-serial", "-in"])
-        .arg(state.join("tls.crt"))
-        .output()
-        .expect("openssl");
-    must(&output)
+    let mut command = Command::new("openssl");
+    command.args(["x509", "-noout", "-serial", "-in"]).arg(state.join("tls.crt"));
+    Said::by(&mut command).done().output
 }
 
 #[test]
 fn machines_boot_with_every_pointer_config_while_certificates_change() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let state = server.state();
     let pointer = state.join("user-data/worker.ign");
     wait_for("the pointer config", || pointer.exists().then_some(()));
@@ -75,7 +66,7 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
         }
         for round in 0..3 {
             let before = serial(&state);
-            let said = must(&certs(&state, &["rotate", "--ca", "--force"]));
+            let said = certs(&state, &["rotate", "--ca", "--force"]).done().output;
             assert!(said.contains("made a signing CA: requested"), "{said}");
             assert_ne!(serial(&state), before);
             let started = boots.load(Ordering::SeqCst);
@@ -86,7 +77,7 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
             let expected = 1 + (round + 1);
             assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), expected);
         }
-        must(&certs(&state, &["rotate"]));
+        certs(&state, &["rotate"]).done();
         let started = boots.load(Ordering::SeqCst);
         wait_for("machines to go on booting", || {
             (boots.load(Ordering::SeqCst) > started + 40).then_some(())
@@ -105,7 +96,7 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
     let machine = Machine::new();
     machine.boot(&oldest);
     assert_eq!(trusted(&pointer), fs::read(state.join("ca.crt")).expect("the bundle"));
-    must(&certs(&state, &["check"]));
+    certs(&state, &["check"]).done();
 }
 
 /// The first certificate of a PEM text.
@@ -119,7 +110,7 @@ fn openssl_der(pem: &[u8]) -> Vec<u8> {
 fn made() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let state = directory.path().join("state");
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let pointer = server.state().join("user-data/worker.ign");
     wait_for("the pointer configs", || pointer.exists().then_some(()));
     server.copy_state(&state);
@@ -169,8 +160,8 @@ fn a_rotation_that_is_killed_anywhere_locks_nobody_out_and_the_next_one_ends_it(
         }
     }
     assert!(kills > 5, "only {kills} of 60 were killed in the middle");
-    must(&certs(&state, &["rotate"]));
-    must(&certs(&state, &["check"]));
+    certs(&state, &["rotate"]).done();
+    certs(&state, &["check"]).done();
     assert!(handed.iter().all(|(file, _)| verifies(&state, file)));
 }
 
@@ -180,10 +171,10 @@ fn several_processes_at_once_take_turns() {
     let before = trusted(&state.join("user-data/worker.ign"));
     std::thread::scope(|scope| {
         for _ in 0..6 {
-            scope.spawn(|| must(&certs(&state, &["rotate", "--ca"])));
+            scope.spawn(|| certs(&state, &["rotate", "--ca"]).done().output);
         }
     });
-    must(&certs(&state, &["check"]));
+    certs(&state, &["check"]).done();
     let bundle = fs::read_to_string(state.join("ca.crt")).expect("the bundle");
     assert_eq!(bundle.matches("BEGIN CERTIFICATE").count(), 2, "they ask for one rotation");
     assert!(bundle.contains(&text(&before)), "the older one stays");
@@ -192,7 +183,7 @@ fn several_processes_at_once_take_turns() {
 #[test]
 fn what_is_there_is_shown_and_judged() {
     let (_directory, state) = made();
-    let shown = must(&certs(&state, &["show"]));
+    let shown = certs(&state, &["show"]).done().output;
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[0].starts_with("WHAT"), "{shown}");
     for wanted in
@@ -200,7 +191,7 @@ fn what_is_there_is_shown_and_judged() {
     {
         assert!(shown.contains(wanted), "{wanted} in {shown}");
     }
-    assert!(must(&certs(&state, &["check"])).starts_with("OK, next check 20"));
+    assert!(certs(&state, &["check"]).done().output.starts_with("OK, next check 20"));
     for key in ["ca.key", "tls.key"] {
         let mode = fs::metadata(state.join(key)).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{key}");
@@ -208,24 +199,23 @@ fn what_is_there_is_shown_and_judged() {
 
     fs::remove_file(state.join("tls.key")).expect("the key");
     let output = certs(&state, &["check"]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    assert_eq!(output.status, 1);
+    let said = output.error;
     assert!(said.contains("the serving certificate: missing"), "{said}");
     assert_eq!(said.lines().count(), 1);
 
     // Scripts get the same, and the same exit code.
     let json = |arguments: &[&str]| {
         let output = certs(&state, &[arguments, &["--json"]].concat());
-        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        (output.status.code(), report, text(&output.stderr))
+        (output.status, output.json(), output.error)
     };
     let (code, report, error) = json(&["check"]);
-    assert_eq!((code, &*error), (Some(1), &*said));
+    assert_eq!((code, &*error), (1, &*said));
     assert_eq!(report["inOrderUntil"], Value::Null, "{report}");
     let verdict = report["verdict"].as_str().expect("a verdict");
     assert!(said.trim_end().ends_with(verdict), "{verdict} in {said}");
     let (code, report, _) = json(&["show"]);
-    assert_eq!(code, Some(0));
+    assert_eq!(code, 0);
     let kinds = report["certificates"].as_array().expect("certificates").iter();
     let kinds: Vec<_> = kinds.map(|it| it["what"].clone()).collect();
     assert_eq!(kinds, ["authority"], "{report}");
@@ -235,8 +225,8 @@ fn what_is_there_is_shown_and_judged() {
     assert_eq!(pointers.len(), shown.lines().filter(|it| it.contains("user-data/")).count());
 
     let output = certs(&state.join("elsewhere"), &["show"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("directory not found"));
+    assert_eq!(output.status, 1);
+    assert!(output.error.contains("directory not found"));
     assert!(!state.join("elsewhere").exists());
 }
 
@@ -247,8 +237,8 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     let oldest = fs::read_to_string(pointers.join("worker.ign")).expect("a pointer config");
     let said = || {
         let output = certs(&state, &["check"]);
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-        text(&output.stdout) + &text(&output.stderr)
+        assert_eq!(output.status, 1, "{}", output.output);
+        output.text()
     };
 
     // One that trusts somebody else's CA alone is left as it is, and was never going to boot.
@@ -269,10 +259,10 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     assert_eq!(lines.lines().count(), 2, "{lines}");
     assert!(lines.ends_with(": locked out: 1\n"), "{lines}");
     fs::remove_file(foreign).expect("the file");
-    must(&certs(&state, &["check"]));
+    certs(&state, &["check"]).done();
 
     // Cross-certificates that were lost: the first CA vouches for the new one no more.
-    must(&certs(&state, &["rotate", "--ca"]));
+    certs(&state, &["rotate", "--ca"]).done();
     fs::write(pointers.join("oldest.ign"), oldest).expect("a write");
     let lines = said();
     assert!(!lines.contains("cannot boot"), "it is stale, and boots: {lines}");
@@ -306,11 +296,11 @@ fn a_ca_that_never_ends_is_served_shown_judged_and_rotated() {
     let server = Server::serve_with_state(&in_repository("ignition-fixtures"), &state);
     let client = Client::tls(server.secure(), ca.as_bytes());
     assert_eq!(client.get("/healthz").status, 200);
-    let shown = must(&certs(&state, &["show"]));
+    let shown = certs(&state, &["show"]).done().output;
     assert!(shown.contains("9999-12-31T23:59:59Z"), "{shown}");
-    must(&certs(&state, &["check"]));
-    must(&certs(&state, &["rotate", "--ca"]));
-    must(&certs(&state, &["check"]));
+    certs(&state, &["check"]).done();
+    certs(&state, &["rotate", "--ca"]).done();
+    certs(&state, &["check"]).done();
     assert_eq!(client.get("/healthz").status, 200);
 }
 
@@ -339,9 +329,9 @@ fn pairs_that_somebody_brings_are_taken_over_as_they_are() {
         assert_eq!(client.shown_certificate().expect("a certificate"), openssl_der(&chain));
         assert_eq!(["ca.key", "ca.crt", "tls.crt"].map(identity), before, "{form}");
         // And its key signs the next one.
-        must(&certs(&state, &["rotate", "--ca"]));
+        certs(&state, &["rotate", "--ca"]).done();
         assert_eq!(client.get("/healthz").status, 200);
-        must(&certs(&state, &["check"]));
+        certs(&state, &["check"]).done();
     }
 }
 
@@ -350,12 +340,9 @@ fn own_names(names: &str) -> String {
     let state = tempfile::tempdir().expect("a temporary folder");
     let server = Server::serve_with_state(&in_repository("ignition-fixtures"), state.path());
     drop(server);
-    let output = Command::new("openssl")
-        .args(["x509", "-noout", "-ext", "subjectAltName", "-in"])
-        .arg(state.path().join("tls.crt"))
-        .output()
-        .expect("openssl");
-    let listed = text(&output.stdout);
+    let mut command = Command::new("openssl");
+    command.args(["x509", "-noout", "-ext", "subjectAltName", "-in"]);
+    let listed = Said::by(command.arg(state.path().join("tls.crt"))).done().output;
     let line = listed.lines().nth(1).expect("names").trim().replace("IP Address:", "IP:");
     format!("{names},{}", line.replace(", ", ","))
 }

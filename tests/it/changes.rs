@@ -87,17 +87,6 @@ fn cluster() -> (tempfile::TempDir, Server) {
     (directory, server)
 }
 
-fn readiness(server: &Server) -> (u16, String) {
-    let response = server.metrics().get("/readyz");
-    (response.status, String::from_utf8(response.body).expect("text"))
-}
-
-fn metric(server: &Server, name: &str) -> f64 {
-    let text = String::from_utf8(server.metrics().get("/metrics").body).expect("text");
-    let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).expect("the metric");
-    line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
-}
-
 #[test]
 fn a_file_that_is_written_renamed_into_or_removed_is_followed() {
     let (directory, server) = cluster();
@@ -132,7 +121,7 @@ fn kubelets_swap_of_a_symlinked_directory_is_followed() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     version(2, "two");
     served_soon(&server, "worker", Ok("two"));
-    wait_for("readiness", || (readiness(&server).0 == 200).then_some(()));
+    wait_for("readiness", || (server.readiness().0 == 200).then_some(()));
 }
 
 #[test]
@@ -195,18 +184,18 @@ fn a_broken_manifest_leaves_the_last_good_state_and_is_named_everywhere() {
     for broken in ["kind: MachineConfig\nmetadata: {name: a\n", "", "{\"kind\": 1}", "\u{0}"] {
         write(directory.path(), "a.yaml", broken);
         let (status, reason) =
-            wait_for("readiness to notice", || Some(readiness(&server)).filter(|(s, _)| *s == 503));
+            wait_for("readiness to notice", || Some(server.readiness()).filter(|(s, _)| *s == 503));
         assert_eq!(status, 503);
         assert!(reason.contains("a.yaml: "), "{broken:?}: {reason:?}");
         assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
-        assert!(metric(&server, "mcs_input_problems") > 0.0);
+        assert!(server.metric("mcs_input_problems") > 0.0);
         wait_for("a log line with file and reason", || {
             server.log().lines().any(|l| l.contains("ERROR") && l.contains("a.yaml")).then_some(())
         });
         write(directory.path(), "a.yaml", &machine_config("a", "one"));
-        wait_for("readiness to come back", || (readiness(&server).0 == 200).then_some(()));
+        wait_for("readiness to come back", || (server.readiness().0 == 200).then_some(()));
     }
-    assert!(metric(&server, "mcs_input_failures_total") >= 4.0);
+    assert!(server.metric("mcs_input_failures_total") >= 4.0);
 }
 
 #[test]
@@ -215,18 +204,18 @@ fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
     let invalid = machine_config("a", "one").replace("/etc/marker", "not-absolute");
     write(directory.path(), "a.yaml", &invalid);
     let (_, reason) =
-        wait_for("readiness to notice", || Some(readiness(&server)).filter(|(s, _)| *s == 503));
+        wait_for("readiness to notice", || Some(server.readiness()).filter(|(s, _)| *s == 503));
     assert!(reason.contains("pool worker: "), "{reason:?}");
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     fs::remove_file(directory.path().join("a.yaml")).expect("the file");
     wait_for("readiness to notice", || {
-        readiness(&server).1.contains("MachineConfig a not found").then_some(())
+        server.readiness().1.contains("MachineConfig a not found").then_some(())
     });
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     // Whether a version was asked for while it was good makes no difference.
     let other = config(&server.plain(), "worker", "3.1.0");
     assert_eq!((other.status, other.header("machine-config-server-pending")), (200, Some("a")));
-    let overview = server.metrics().get("/api/v1/overview").json();
+    let overview = server.overview();
     let problem = overview["pools"][0]["problem"].as_str().expect("a problem");
     assert!(problem.contains("MachineConfig a not found; "), "{problem}");
     write(directory.path(), "a.yaml", &machine_config("a", "two"));
@@ -358,7 +347,7 @@ fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
     wait_for("a log line", || {
         server.log().contains("the key does not belong to the certificate").then_some(())
     });
-    assert!(metric(&server, "mcs_certificate_reload_failures_total") >= 1.0);
+    assert!(server.metric("mcs_certificate_reload_failures_total") >= 1.0);
 
     fs::copy(&new.key, &old.key).expect("a copy");
     let changed = Stopwatch::start();
@@ -419,7 +408,7 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     soon(&[&internal[..], &both].concat());
     let refused = "ConfigMap openshift-config/registry-ca: key \"bad\" has no certificate in PEM";
     wait_for("the bad entry to be named", || {
-        readiness(&server).1.lines().any(|line| line == refused).then_some(())
+        server.readiness().1.lines().any(|line| line == refused).then_some(())
     });
 
     // Added and removed; renamed with its reference; gone while it is named; no longer named.
@@ -431,7 +420,7 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     fs::remove_file(at.join("next.json")).expect("a removal");
     wait_for("the missing map to be named", || {
         let named = "Image cluster: ConfigMap openshift-config/next is named";
-        readiness(&server).1.contains(named).then_some(())
+        server.readiness().1.contains(named).then_some(())
     });
     assert_eq!(registries(&server), [&internal[..], &["next"]].concat());
     fs::remove_file(at.join("theirs.json")).expect("a removal");

@@ -11,7 +11,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256, Sha512};
 
-use crate::first_boot::pointer;
 use crate::support::contract::{VERSIONS, accept, config, config_for_ignition};
 use crate::support::http::Response;
 use crate::support::ignition_equal::differences;
@@ -126,7 +125,7 @@ fn a_machine_is_the_same_from_either_form() {
         for pool in pools {
             let sent = config_for_ignition(&compact.plain(), pool, "3.3.0");
             assert!(compressed(&sent) > 0, "{pool}");
-            let [compact, plain] = [&compact, &plain].map(|server| boot(&pointer(server, pool)));
+            let [compact, plain] = [&compact, &plain].map(|server| boot(&server.pointer(pool)));
             assert!(plain.len() > 20, "{pool}: a machine with nothing on it");
             let differences = tree::differences(&compact, &plain);
             assert!(differences.is_empty(), "{pool}:\n{}", differences.join("\n"));
@@ -143,7 +142,7 @@ fn a_config_that_merges_others_is_left_plain_and_boots() {
         "storage": {"files": [text_file("/etc/long", &long_text())]},
     }));
     let server = Server::serve(cluster.path(), &[]);
-    let disk = boot(&pointer(&server, "worker"));
+    let disk = boot(&server.pointer("worker"));
     assert!(is_file(&disk, "etc/long", b"short, by the later config\n"));
 }
 
@@ -153,7 +152,7 @@ fn a_pointer_that_merges_more_has_to_say_what_is_not_compressed() {
     let cluster = cluster(&[text_file("/etc/long", &long_text())]);
     let mut later = text_file("/etc/long", "short, by the later config\n");
     let with = |server: &Server, later: &Value| {
-        let mut pointer: Value = serde_json::from_str(&pointer(server, "worker")).expect("JSON");
+        let mut pointer: Value = serde_json::from_str(&server.pointer("worker")).expect("JSON");
         let configs = pointer["ignition"]["config"]["merge"].as_array_mut().expect("a config");
         configs.push(merged(later));
         pointer.to_string()
@@ -204,8 +203,7 @@ fn a_config_arrives_over_a_slow_line_in_a_fraction_of_the_time() {
         let length = config_for_ignition(&server.plain(), "worker", "3.3.0").body.len();
         let proxy = Proxy::slow(server.secure(), RATE);
         let (port, slow) = (server.secure().port(), proxy.address().port());
-        let pointer =
-            pointer(&server, "worker").replace(&format!(":{port}/"), &format!(":{slow}/"));
+        let pointer = server.pointer("worker").replace(&format!(":{port}/"), &format!(":{slow}/"));
         let machine = Machine::new();
         let started = Instant::now();
         let mut fetch = machine.start("fetch", &pointer);

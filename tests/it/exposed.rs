@@ -134,7 +134,7 @@ fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
     for client in [server.plain(), server.tls()] {
         assert_eq!(read(client), (200, String::new()));
     }
-    let overview = server.metrics().get("/api/v1/overview").json();
+    let overview = server.overview();
     assert_eq!(overview["degraded"], json!([line.trim_end()]));
     let page = String::from_utf8(server.metrics().get("/").body).expect("a page");
     assert!(page.contains("unit db.service (password)") && !page.contains("sesame"), "{page}");

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::json;
 
-use crate::support::http::{Client, Response};
+use crate::support::http::{Client, Response, loopback};
 use crate::support::server::{Server, binary};
 use crate::support::{in_repository, wait_for};
 
@@ -26,24 +26,19 @@ fn report(stage: &str) -> String {
     .to_string()
 }
 
-fn text(response: &Response) -> String {
-    String::from_utf8_lossy(&response.body).into_owned()
-}
-
-fn from(server: &Server, last: u8) -> Client {
-    server.plain().from([127, 0, 0, last].into())
-}
-
 fn fetch(server: &Server, last: u8) {
     let agent = [("User-Agent", "Ignition/2.14.0")];
-    assert_eq!(from(server, last).request("GET", "/config/worker", &agent).status, 200);
+    assert_eq!(
+        server.plain().from(loopback(last)).request("GET", "/config/worker", &agent).status,
+        200
+    );
 }
 
 #[test]
 fn a_machine_that_got_its_config_is_heard_and_shown_with_its_own_words() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &["--failure-reports", "on"]);
+    let server = Server::sample_cluster(&["--failure-reports", "on"]);
     fetch(&server, 7);
-    let accepted = post(&from(&server, 7), "", &report("pull"));
+    let accepted = post(&server.plain().from(loopback(7)), "", &report("pull"));
     assert_eq!((accepted.status, accepted.body.len()), (202, 0));
 
     let machine = server.metrics().get("/api/v1/machines/127.0.0.7").json();
@@ -56,14 +51,14 @@ fn a_machine_that_got_its_config_is_heard_and_shown_with_its_own_words() {
         why.starts_with("reports that its first boot failed at stage \"pull\": no route"),
         "{why}"
     );
-    let page = text(&server.metrics().get("/machines/127.0.0.7"));
+    let page = server.metrics().get("/machines/127.0.0.7").text();
     assert!(page.contains("image quay.example.com/os:1: no route to host"), "{page}");
     let from_address = server.metrics().address().to_string();
     let printed =
         binary().args(["machines", "--from", &from_address]).output().expect("the binary");
     let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
     assert!(printed.contains("reports that its first boot failed") && !printed.contains('\u{1b}'));
-    let metrics = text(&server.metrics().get("/metrics"));
+    let metrics = server.metrics().get("/metrics").text();
     assert!(
         metrics.contains("mcs_node_failures_total{pool=\"worker\",stage=\"pull\"} 1"),
         "{metrics}"
@@ -79,12 +74,13 @@ fn a_machine_that_got_its_config_is_heard_and_shown_with_its_own_words() {
 
 #[test]
 fn others_are_refused_and_a_flood_ends() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &["--failure-reports", "on"]);
-    let stranger = post(&from(&server, 8), "", &report("pull"));
+    let server = Server::sample_cluster(&["--failure-reports", "on"]);
+    let stranger = post(&server.plain().from(loopback(8)), "", &report("pull"));
     assert_eq!((stranger.status, stranger.header("www-authenticate").is_some()), (401, true));
-    let forged = post(&from(&server, 9), "Authorization: Bearer mcs-x\r\n", &report("pull"));
+    let forged =
+        post(&server.plain().from(loopback(9)), "Authorization: Bearer mcs-x\r\n", &report("pull"));
     assert_eq!(forged.status, 401);
-    assert_eq!(from(&server, 8).request("GET", PATH, &[]).status, 405);
+    assert_eq!(server.plain().from(loopback(8)).request("GET", PATH, &[]).status, 405);
 
     for (last, body, status) in [
         (10, "{}".to_owned(), 400),
@@ -92,18 +88,19 @@ fn others_are_refused_and_a_flood_ends() {
         (12, report(&"s".repeat(100)), 202),
     ] {
         fetch(&server, last);
-        assert_eq!(post(&from(&server, last), "", &body).status, status, "{last}");
+        assert_eq!(post(&server.plain().from(loopback(last)), "", &body).status, status, "{last}");
     }
-    let metrics = text(&server.metrics().get("/metrics"));
+    let metrics = server.metrics().get("/metrics").text();
     assert!(metrics.contains("stage=\"<other>\"} 1"), "{metrics}");
     fetch(&server, 13);
-    let statuses: Vec<_> =
-        (0..20).map(|_| post(&from(&server, 13), "", &report("pull")).status).collect();
+    let statuses: Vec<_> = (0..20)
+        .map(|_| post(&server.plain().from(loopback(13)), "", &report("pull")).status)
+        .collect();
     assert_eq!(statuses[..3], [202; 3]);
     assert!(statuses[3..].contains(&429), "{statuses:?}");
     // A report that never ends holds up no boot.
     fetch(&server, 14);
-    let mut silent = from(&server, 14).connect().expect("a connection");
+    let mut silent = server.plain().from(loopback(14)).connect().expect("a connection");
     let head = format!("POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{");
     silent.write_all(head.as_bytes()).expect("a connection");
     fetch(&server, 14);
@@ -132,7 +129,10 @@ fn a_token_of_an_enforced_pool_is_enough_and_without_the_flag_there_is_no_such_p
     let authorization = format!("Authorization: {token}\r\n");
     assert_eq!(post(&server.tls(), &authorization, &report("pull")).status, 202);
     // Without TLS, a token proves nothing.
-    assert_eq!(post(&from(&server, 9), &authorization, &report("pull")).status, 401);
+    assert_eq!(
+        post(&server.plain().from(loopback(9)), &authorization, &report("pull")).status,
+        401
+    );
 
     let server = Server::serve(&fixtures, &[]);
     assert_eq!(post(&server.tls(), "", &report("pull")).status, 404);

@@ -27,7 +27,7 @@ fn machines_boot_while_a_thousand_handshakes_and_a_thousand_heads_stay_half_open
     raise_file_limit();
     let times = ["--handshake-timeout", "600s", "--head-timeout", "600s"];
     let places = ["--max-connections-per-source", "0"];
-    let server = sample_cluster(&[&times[..], &places].concat());
+    let server = Server::sample_cluster(&[&times[..], &places].concat());
     let slow = half_open(&server, 1000);
     wait_for("the slow clients to be connected", || (open(&server) >= 2000).then_some(()));
     for client in [server.tls(), server.plain()] {
@@ -44,7 +44,7 @@ fn half_open_handshakes_and_heads_are_cut_off_at_their_limits() {
     raise_file_limit();
     let times = ["--handshake-timeout", "500ms", "--head-timeout", "500ms"];
     let places = ["--max-connections-per-source", "0"];
-    let server = sample_cluster(&[&times[..], &places].concat());
+    let server = Server::sample_cluster(&[&times[..], &places].concat());
     for mut client in half_open(&server, 1000) {
         let mut rest = Vec::new();
         // However it ends, it ends: with what the server says last, or with a reset.
@@ -59,7 +59,7 @@ fn half_open_handshakes_and_heads_are_cut_off_at_their_limits() {
 
 #[test]
 fn a_head_sent_a_byte_at_a_time_is_cut_off_at_the_limit() {
-    let server = sample_cluster(&["--head-timeout", "500ms"]);
+    let server = Server::sample_cluster(&["--head-timeout", "500ms"]);
     let mut client = connect(server.insecure());
     client.set_nodelay(true).expect("a socket option");
     client.write_all(b"GET /config/master HTTP/1.1\r\nX: ").expect("a connection");
@@ -73,7 +73,8 @@ fn a_head_sent_a_byte_at_a_time_is_cut_off_at_the_limit() {
 fn past_the_limit_of_connections_whoever_keeps_silent_longest_goes() {
     let limits =
         ["--max-connections", "50", "--handshake-timeout", "600s", "--head-timeout", "600s"];
-    let server = sample_cluster(&[&limits[..], &["--max-connections-per-source", "0"]].concat());
+    let server =
+        Server::sample_cluster(&[&limits[..], &["--max-connections-per-source", "0"]].concat());
     let slow = half_open(&server, 25);
     // For 3 s they may be machines as well.
     for client in [server.tls(), server.plain()] {
@@ -155,7 +156,7 @@ fn ten_thousand_connections_are_open_at_once_and_all_are_served() {
     let limits = ["--max-connections", "13333", "--max-connections-per-source", "0"];
     let times = ["--idle-timeout", "600s", "--head-timeout", "600s"];
     let memory = ["--max-connection-memory", "512"];
-    let server = sample_cluster(&[&limits[..], &times, &memory].concat());
+    let server = Server::sample_cluster(&[&limits[..], &times, &memory].concat());
     let mut clients: Vec<TcpStream> = Vec::new();
     for _ in 0..CONNECTIONS {
         let mut client = connect(server.insecure());
@@ -178,7 +179,7 @@ fn ten_thousand_connections_are_open_at_once_and_all_are_served() {
 
 #[test]
 fn malformed_requests_are_refused_and_harm_nobody() {
-    let mut server = sample_cluster(&[]);
+    let mut server = Server::sample_cluster(&[]);
     let long_head = format!("GET / HTTP/1.1\r\nX-Long: {}\r\n\r\n", "a".repeat(17 << 10));
     let long_target = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(17 << 10));
     let many_headers = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(1000));
@@ -269,7 +270,7 @@ fn sigterm_under_load_finishes_what_is_under_way_and_exits_with_0() {
 
 #[test]
 fn a_server_that_is_told_to_stop_serves_on_while_machines_may_still_be_sent_here() {
-    let mut server = sample_cluster(&["--shutdown-delay", "1h"]);
+    let mut server = Server::sample_cluster(&["--shutdown-delay", "1h"]);
     let in_service = |server: &Server| server.plain().get("/readyz/serving");
     assert_eq!(in_service(&server).status, 200);
     server.terminate();
@@ -286,7 +287,7 @@ fn a_server_that_is_told_to_stop_serves_on_while_machines_may_still_be_sent_here
     server.terminate();
     assert_eq!(server.ended().code(), Some(0), "{}", server.log());
 
-    let mut server = sample_cluster(&["--shutdown-delay", "50ms"]);
+    let mut server = Server::sample_cluster(&["--shutdown-delay", "50ms"]);
     server.terminate();
     assert_eq!(server.ended().code(), Some(0), "{}", server.log());
     assert!(server.log().contains("shutting down, serving until"), "{}", server.log());
@@ -295,7 +296,7 @@ fn a_server_that_is_told_to_stop_serves_on_while_machines_may_still_be_sent_here
 #[test]
 fn sigterm_does_not_wait_for_clients_that_have_asked_for_nothing() {
     let flags = ["--handshake-timeout", "600s", "--head-timeout", "600s", "--drain-timeout", "2s"];
-    let mut server = sample_cluster(&flags);
+    let mut server = Server::sample_cluster(&flags);
     let mut idle = connect(server.insecure());
     answered(&mut idle);
     let slow = half_open(&server, 10);
@@ -356,10 +357,6 @@ fn a_certificate_swapped_under_load_fails_no_handshake() {
         swapped.expect("every swap to be followed");
     });
     assert!(boots.load(Ordering::Relaxed) > SWAPS, "hardly any load");
-}
-
-fn sample_cluster(flags: &[&str]) -> Server {
-    Server::serve(&in_repository("ignition-fixtures"), flags)
 }
 
 /// Connections that are open on both ports.

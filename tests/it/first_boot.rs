@@ -21,20 +21,20 @@ const PRESETS: &str = "etc/systemd/system-preset/20-ignition.preset";
 
 #[test]
 fn a_machine_of_every_pool_boots_into_what_the_manifests_say() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     for pool in ["master", "worker", "edge"] {
         let machine = Machine::new();
         let expected = Expected::of(pool, tree::read(&machine.root()));
-        machine.boot(&pointer(&server, pool));
+        machine.boot(&server.pointer(pool));
         expected.hold_for(&machine);
     }
 }
 
 #[test]
 fn a_machine_of_a_pool_that_is_merged_boots_into_what_its_machine_configs_say() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let machine = Machine::new();
-    machine.boot(&pointer(&server, "rack"));
+    machine.boot(&server.pointer("rack"));
     for (path, text) in [("etc/motd", "Welcome to the rack.\n"), ("etc/rack", "12\n")] {
         assert_eq!(fs::read_to_string(machine.root().join(path)).expect("a file"), text);
     }
@@ -44,9 +44,9 @@ fn a_machine_of_a_pool_that_is_merged_boots_into_what_its_machine_configs_say() 
 
 #[test]
 fn pointer_configs_of_an_older_and_a_newer_spec_boot_the_same_machine() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     for version in ["3.0.0", "3.3.0"] {
-        let mut pointer: Value = serde_json::from_str(&pointer(&server, "master")).expect("JSON");
+        let mut pointer: Value = serde_json::from_str(&server.pointer("master")).expect("JSON");
         assert_ne!(pointer["ignition"]["version"], version, "the server writes this one itself");
         pointer["ignition"]["version"] = json!(version);
         let machine = Machine::new();
@@ -58,9 +58,9 @@ fn pointer_configs_of_an_older_and_a_newer_spec_boot_the_same_machine() {
 
 #[test]
 fn a_machine_that_trusts_another_ca_refuses_the_server() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let other = fs::read(in_repository("certs/registry-main.crt")).expect("another CA");
-    let mut pointer: Value = serde_json::from_str(&pointer(&server, "master")).expect("JSON");
+    let mut pointer: Value = serde_json::from_str(&server.pointer("master")).expect("JSON");
     let source = format!("data:,{}", percent_encoded(&other));
     pointer["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([{"source": source}]);
     let machine = Machine::new();
@@ -77,12 +77,6 @@ fn a_machine_that_trusts_another_ca_refuses_the_server() {
     assert!(fetch.is_running(), "it gave up: {}", fetch.log());
     assert!(!machine.fetched_config().exists(), "it took a config");
     assert_eq!(tree::differences(&tree::read(&machine.root()), &before), [""; 0]);
-}
-
-/// The pointer config that the server made for a pool.
-pub(crate) fn pointer(server: &Server, pool: &str) -> String {
-    let path = server.state().join(format!("user-data/{pool}.ign"));
-    wait_for("the pointer config", || fs::read_to_string(&path).ok())
 }
 
 fn percent_encoded(bytes: &[u8]) -> String {

@@ -19,10 +19,6 @@ use crate::support::{contract, in_repository, wait_for};
 const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const HEALTH: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-fn sample_cluster(flags: &[&str]) -> Server {
-    Server::serve(&in_repository("ignition-fixtures"), flags)
-}
-
 /// Connections that have asked for something once and stay.
 fn idle(to: SocketAddr, many: usize) -> Vec<TcpStream> {
     let connect = |_| {
@@ -37,7 +33,7 @@ fn idle(to: SocketAddr, many: usize) -> Vec<TcpStream> {
 #[test]
 fn a_source_with_all_the_connections_it_may_have_keeps_no_other_out() {
     let limits = ["--max-connections", "60", "--max-connections-per-source", "40"];
-    let server = sample_cluster(&[&limits[..], &["--idle-timeout", "600s"]].concat());
+    let server = Server::sample_cluster(&[&limits[..], &["--idle-timeout", "600s"]].concat());
     let held = idle(server.insecure(), 200);
     wait_for("the last to have a place", || {
         let shed = ["idle", "silent", "source_full"]
@@ -58,7 +54,7 @@ fn a_source_with_all_the_connections_it_may_have_keeps_no_other_out() {
 
 #[test]
 fn a_flood_of_the_administrators_listener_stays_its_own() {
-    let server = sample_cluster(&["--idle-timeout", "600s"]);
+    let server = Server::sample_cluster(&["--idle-timeout", "600s"]);
     let address = server.metrics().address();
     let held = idle(address, 1_300);
     // One that had to go is counted until its task has ended.
@@ -94,9 +90,9 @@ fn asked(server: &Server, most: usize, mut before_each: impl FnMut()) -> (usize,
 
 #[test]
 fn a_connection_ends_after_its_number_of_requests_or_at_its_age() {
-    let server = sample_cluster(&["--max-requests-per-connection", "3"]);
+    let server = Server::sample_cluster(&["--max-requests-per-connection", "3"]);
     assert_eq!(asked(&server, 5, || {}), (3, true));
-    let server = sample_cluster(&["--max-connection-age", "300ms"]);
+    let server = Server::sample_cluster(&["--max-connection-age", "300ms"]);
     let started = std::time::Instant::now();
     let (_, is_announced) = asked(&server, usize::MAX, || {
         assert!(started.elapsed().as_secs() < 60, "it goes on for ever");
@@ -106,7 +102,7 @@ fn a_connection_ends_after_its_number_of_requests_or_at_its_age() {
 
 #[test]
 fn what_a_client_does_not_read_takes_little_memory() {
-    let server = sample_cluster(&["--stall-timeout", "600s"]);
+    let server = Server::sample_cluster(&["--stall-timeout", "600s"]);
     assert_eq!(contract::config(&server.plain(), "master", "3.4.0").status, 200);
     let length = server.plain().get("/config/master").body.len();
     assert!(length > 10_000, "{length}");
@@ -150,7 +146,7 @@ fn client_hellos_from_a_file_keep_no_machine_waiting() {
     const THREADS: usize = 9;
     const EACH: usize = 100;
     for key in ["p256", "rsa4096"] {
-        let server = sample_cluster(&["--key-algorithm", key]);
+        let server = Server::sample_cluster(&["--key-algorithm", key]);
         let hello = client_hello(&server);
         let is_over = AtomicBool::new(false);
         let attack = || {
@@ -260,7 +256,8 @@ fn what_is_kept_of_large_handshakes_and_heads_takes_no_more_memory_than_is_allow
     let request = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(16_000));
     let timeouts = ["--handshake-timeout", "600s", "--head-timeout", "600s"];
     for (what, begun) in [("handshake", &hello[..]), ("head", request.as_bytes())] {
-        let server = sample_cluster(&[&["--max-connection-memory", "8"], &timeouts[..]].concat());
+        let server =
+            Server::sample_cluster(&[&["--max-connection-memory", "8"], &timeouts[..]].concat());
         let before = server.resident_bytes();
         let address = if what == "head" { server.insecure() } else { server.secure() };
         let begin = |number| {
@@ -319,7 +316,7 @@ fn unsent(port: u16) -> Vec<u64> {
 
 #[test]
 fn what_a_client_sends_is_cut_and_escaped_in_log_and_answers() {
-    let server = sample_cluster(&[]);
+    let server = Server::sample_cluster(&[]);
     let pool = "x".repeat(9_000);
     let agent = "Ignition/2.14.0\u{1b}[31m".to_owned() + &"y".repeat(4_000);
     let agent = agent.replace('\u{1b}', "\t");
@@ -342,7 +339,7 @@ fn what_a_client_sends_is_cut_and_escaped_in_log_and_answers() {
 #[test]
 fn a_source_fills_no_log_whatever_it_sends() {
     const CONNECTIONS: usize = 5;
-    let server = sample_cluster(&[]);
+    let server = Server::sample_cluster(&[]);
     let worst = "\u{10ffff}".repeat(300);
     // U+10FFFF in UTF-8.
     let pool = "%f4%8f%bf%bf".repeat(300);
@@ -377,7 +374,7 @@ fn a_source_fills_no_log_whatever_it_sends() {
 /// What assisted-installer looks for, with the addresses of the machine in question.
 #[test]
 fn installers_find_a_machine_in_the_log() {
-    let server = sample_cluster(&[]);
+    let server = Server::sample_cluster(&[]);
     let agent = [("User-Agent", "Ignition/2.14.0")];
     assert_eq!(server.tls().request("GET", "/config/master", &agent).status, 200);
     let line = wait_for("the log", || {

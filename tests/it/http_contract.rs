@@ -7,17 +7,13 @@ use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, X25519, X25519MLKEM768};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use serde_json::{Value, json};
 
-use crate::access;
+use crate::support::access::{assert_refused, enforcing, get, unknown};
 use crate::support::contract::{self, VERSIONS, broken_rules};
 use crate::support::http::{Client, Response};
 use crate::support::in_repository;
 use crate::support::server::Server;
 
 const POOLS: [&str; 3] = ["edge", "master", "worker"];
-
-fn sample_cluster() -> Server {
-    Server::serve(&in_repository("ignition-fixtures"), &[])
-}
 
 /// TLS first.
 fn ports(server: &Server) -> [Client; 2] {
@@ -26,7 +22,7 @@ fn ports(server: &Server) -> [Client; 2] {
 
 #[test]
 fn both_ports_keep_the_contract_for_every_method_and_path() {
-    let server = sample_cluster();
+    let server = Server::sample_cluster(&[]);
     let long_name = format!("/config/{}", "a".repeat(300));
     let targets = [
         "/",
@@ -81,7 +77,7 @@ fn both_ports_keep_the_contract_for_every_method_and_path() {
 
 #[test]
 fn every_pool_is_served_in_every_spec_on_both_ports_alike() {
-    let server = sample_cluster();
+    let server = Server::sample_cluster(&[]);
     let [tls, plain] = ports(&server);
     for pool in POOLS {
         for version in VERSIONS {
@@ -97,7 +93,7 @@ fn every_pool_is_served_in_every_spec_on_both_ports_alike() {
 
 #[test]
 fn the_first_servable_version_of_an_accept_header_is_served() {
-    let server = sample_cluster();
+    let server = Server::sample_cluster(&[]);
     let json = "application/vnd.coreos.ignition+json";
     for (accept, served) in [
         ("*/*".to_owned(), Some("2.2.0")),
@@ -180,7 +176,7 @@ fn a_machine_config_of_the_newest_spec_is_served_in_every_spec() {
 fn keys_are_exchanged_as_asked_for_and_as_the_client_can() {
     let default: &[&str] = &[];
     for (flags, hybrid_first) in [(default, true), (&["--tls-post-quantum", "off"], false)] {
-        let server = Server::serve(&in_repository("ignition-fixtures"), flags);
+        let server = Server::sample_cluster(flags);
         let exchanged = |groups: &[&'static dyn SupportedKxGroup]| {
             let provider =
                 CryptoProvider { kx_groups: groups.to_vec(), ..aws_lc_rs::default_provider() };
@@ -205,7 +201,7 @@ fn an_answer_without_a_config_has_the_code_of_its_cause() {
         let response = client.request(method, target, &[("Accept", accept)]);
         (response.status, code(&response))
     };
-    let server = sample_cluster();
+    let server = Server::sample_cluster(&[]);
     let nothing = |status| (status, None);
     let is = |status, code: &str| (status, Some(code.to_owned()));
     for client in ports(&server) {
@@ -222,22 +218,22 @@ fn an_answer_without_a_config_has_the_code_of_its_cause() {
     }
 
     // Whatever is wrong with a request, strangers are told the same.
-    let server = access::enforcing(&["--allow-from", "edge=192.0.2.0/24"]);
+    let server = enforcing(&["--allow-from", "edge=192.0.2.0/24"]);
     let tls = server.tls();
-    let asked = |pool: &str, credential: Option<&str>| access::get(&tls, pool, credential);
+    let asked = |pool: &str, credential: Option<&str>| get(&tls, pool, credential);
     let refused = [
         asked("master", None),
         asked("master", Some("Bearer no-token")),
         asked("master", Some("Basic bm8=")),
         asked("edge", None),
-        asked("edge", Some(&access::unknown())),
-        access::get(&server.plain(), "master", None),
+        asked("edge", Some(&unknown())),
+        get(&server.plain(), "master", None),
     ];
     for response in &refused {
-        access::assert_refused(response);
+        assert_refused(response);
         assert_eq!(code(response).as_deref(), Some("access-refused"));
         assert_eq!(response.comparable_headers(), refused[0].comparable_headers());
     }
-    let unknown = asked("master", Some(&access::unknown()));
+    let unknown = asked("master", Some(&unknown()));
     assert_eq!((unknown.status, code(&unknown)), is(503, "token-unknown"));
 }

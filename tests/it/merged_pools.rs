@@ -143,7 +143,7 @@ fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
         (ready.status != 200).then_some(())
     });
     assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Welcome"));
-    let problem = server.metrics().get("/api/v1/overview").json()["pools"][0]["problem"].clone();
+    let problem = server.overview()["pools"][0]["problem"].clone();
     assert!(problem.as_str().is_some_and(|it| it.contains("99-site")), "{problem}");
 
     write(directory.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Good")]));

@@ -15,15 +15,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::events::{Event, Events};
-use crate::support::in_repository;
+use crate::support::manifests::registry_ca;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::tree::{self, Tree};
 
 const LIST: &str = ".machine-config-server.json";
-
-fn pem(name: &str) -> String {
-    fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
-}
 
 fn entries(data: &Value) -> Entries {
     let map = json!({
@@ -86,7 +82,7 @@ fn hosts(hosts: &[String]) -> Vec<&str> {
 
 #[test]
 fn cas_are_added_replaced_and_removed() {
-    let (main, mirror) = (pem("main"), pem("mirror"));
+    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     let mut node = Node::new(Layout::Crio);
     let report = node.reconcile(&entries(&json!({"a.example.com..5000": main, "b": main})));
     assert_eq!(hosts(&report.written), ["a.example.com:5000", "b"]);
@@ -114,7 +110,7 @@ fn cas_are_added_replaced_and_removed() {
 
 #[test]
 fn containerd_gets_its_own_layout() {
-    let (main, mirror) = (pem("main"), pem("mirror"));
+    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     let mut node = Node::new(Layout::Containerd);
     node.reconcile(&entries(&json!({"a.example.com..5000": main})));
     assert_eq!(
@@ -131,7 +127,7 @@ fn containerd_gets_its_own_layout() {
 
 #[test]
 fn a_look_that_finds_all_in_step_touches_nothing() {
-    let data = json!({"a..5000": pem("main"), "b": pem("mirror"), "foreign": pem("main")});
+    let data = json!({"a..5000": registry_ca("main"), "b": registry_ca("mirror"), "foreign": registry_ca("main")});
     let entries = entries(&data);
     let mut node = Node::new(Layout::Crio);
     let foreign = node.certs().join("foreign");
@@ -162,7 +158,8 @@ fn a_look_that_finds_all_in_step_touches_nothing() {
 
 #[test]
 fn a_ca_that_stays_is_never_missing_or_half() {
-    let (main, mirror) = (pem("main"), format!("{}{}", pem("mirror"), pem("mirror-next")));
+    let (main, mirror) =
+        (registry_ca("main"), format!("{}{}", registry_ca("mirror"), registry_ca("mirror-next")));
     let mut node = Node::new(Layout::Crio);
     node.reconcile(&entries(&json!({"stays": main, "other": main})));
     let path = node.certs().join("stays/ca.crt");
@@ -202,7 +199,7 @@ type Drift<'a> = (&'a str, &'a dyn Fn(&Path));
 
 #[test]
 fn drift_of_every_kind_is_repaired() {
-    let data = json!({"a..5000": pem("main"), "b": pem("mirror")});
+    let data = json!({"a..5000": registry_ca("main"), "b": registry_ca("mirror")});
     let entries = entries(&data);
     for layout in [Layout::Crio, Layout::Containerd] {
         let mut node = Node::new(layout);
@@ -265,7 +262,7 @@ fn chmod(path: &Path, mode: u32) {
 
 #[test]
 fn what_others_have_made_survives_and_is_reported_where_it_is_in_the_way() {
-    let main = pem("main");
+    let main = registry_ca("main");
     let mut node = Node::new(Layout::Crio);
     let certs = node.certs();
     let outside = node.directory.path().join("outside");
@@ -321,13 +318,13 @@ fn what_ignition_wrote_is_kept_from_then_on() {
     let mut node = Node::new(Layout::Crio);
     let directory = node.certs().join("a");
     fs::create_dir_all(&directory).expect("a folder");
-    fs::write(directory.join("ca.crt"), pem("main")).expect("a file");
+    fs::write(directory.join("ca.crt"), registry_ca("main")).expect("a file");
     let inode = fs::metadata(directory.join("ca.crt")).expect("a file").ino();
-    let report = node.reconcile(&entries(&json!({"a": pem("main")})));
+    let report = node.reconcile(&entries(&json!({"a": registry_ca("main")})));
     assert_eq!((hosts(&report.adopted), report.written.len()), (vec!["a"], 0));
     assert_eq!(fs::metadata(directory.join("ca.crt")).expect("a file").ino(), inode);
-    node.reconcile(&entries(&json!({"a": pem("mirror")})));
-    assert_eq!(node.read("a/ca.crt"), Some(pem("mirror")));
+    node.reconcile(&entries(&json!({"a": registry_ca("mirror")})));
+    assert_eq!(node.read("a/ca.crt"), Some(registry_ca("mirror")));
     node.reconcile(&entries(&json!({})));
     assert!(!directory.exists());
 }
@@ -335,12 +332,13 @@ fn what_ignition_wrote_is_kept_from_then_on() {
 #[test]
 fn a_spoilt_entry_leaves_the_file_that_is_there() {
     let mut node = Node::new(Layout::Crio);
-    node.reconcile(&entries(&json!({"a": pem("main"), "b": pem("main")})));
-    let spoilt = entries(&json!({"a": "oops", "b": pem("mirror"), "../x": pem("main")}));
+    node.reconcile(&entries(&json!({"a": registry_ca("main"), "b": registry_ca("main")})));
+    let spoilt =
+        entries(&json!({"a": "oops", "b": registry_ca("mirror"), "../x": registry_ca("main")}));
     assert_eq!(spoilt.refused.len(), 2);
     node.reconcile(&spoilt);
-    assert_eq!(node.read("a/ca.crt"), Some(pem("main")));
-    assert_eq!(node.read("b/ca.crt"), Some(pem("mirror")));
+    assert_eq!(node.read("a/ca.crt"), Some(registry_ca("main")));
+    assert_eq!(node.read("b/ca.crt"), Some(registry_ca("mirror")));
     assert_eq!(node.listed(), ["a", "b"].map(str::to_owned).into());
     assert_eq!(fs::read_dir(node.directory.path()).expect("a folder").count(), 1);
 }
@@ -352,7 +350,7 @@ fn no_symbolic_link_is_followed_on_the_way() {
     symlink(place.path().join("real"), place.path().join("link")).expect("a link");
     for path in ["link", "link/certs.d", "real/../real"] {
         let path = place.path().join(path);
-        let entries = entries(&json!({"a": pem("main")}));
+        let entries = entries(&json!({"a": registry_ca("main")}));
         let report = reconciler(&path, Layout::Crio).reconcile(&entries, SystemTime::now());
         assert_eq!(report.problems.keys().collect::<Vec<_>>(), [&path.display().to_string()]);
     }
@@ -363,7 +361,7 @@ fn no_symbolic_link_is_followed_on_the_way() {
     let mut node = Node::new(Layout::Crio);
     fs::create_dir(node.certs()).expect("a folder");
     symlink(&secret, node.certs().join(LIST)).expect("a link");
-    node.reconcile(&entries(&json!({"b": pem("main")})));
+    node.reconcile(&entries(&json!({"b": registry_ca("main")})));
     assert_eq!(fs::read_to_string(&secret).expect("a file"), "{\"registries\": [\"a\"]}");
     assert_eq!(node.listed(), ["b".to_owned()].into());
     // Nor does a list lead out of the folder.
@@ -377,7 +375,7 @@ fn no_symbolic_link_is_followed_on_the_way() {
 
 #[test]
 fn five_hundred_registries_are_in_step_within_two_seconds() {
-    let (main, mirror) = (pem("main"), pem("mirror"));
+    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     let name = |number| format!("registry-{number}.example.com..5000");
     let data = |pem: &str| -> Value {
         (0..500).map(|number| (name(number), json!(pem))).collect::<serde_json::Map<_, _>>().into()
@@ -397,7 +395,7 @@ const TO_BE_KILLED: &str = "NODE_CA_TO_BE_KILLED";
 
 /// What the process that is to be killed writes, round by round.
 fn round(number: usize) -> Entries {
-    let pem = [pem("main"), pem("mirror")];
+    let pem = [registry_ca("main"), registry_ca("mirror")];
     let mut data = json!({"stays..5000": pem[number % 2]});
     if !number.is_multiple_of(3) {
         data["comes-and-goes"] = pem[number / 2 % 2].clone().into();
@@ -432,7 +430,7 @@ fn killed_at_any_point_it_leaves_the_old_or_the_new() {
     let mut node = Node::new(Layout::Containerd);
     node.reconcile(&round(1));
     let certs = node.certs();
-    let possible = [pem("main"), pem("mirror")];
+    let possible = [registry_ca("main"), registry_ca("mirror")];
     for kill in 0..120_usize {
         let events = Events::changes_of(&certs);
         let child = Command::new(std::env::current_exe().expect("this program"))
@@ -475,7 +473,7 @@ fn killed_at_any_point_it_leaves_the_old_or_the_new() {
         // The next one takes up where it was.
         let mut next = reconciler(&certs, Layout::Containerd);
         assert_eq!(next.reconcile(&round(4), SystemTime::now()).problems.len(), 0);
-        assert_eq!(node.read("stays:5000/ca.crt"), Some(pem("main")), "{kill}");
+        assert_eq!(node.read("stays:5000/ca.crt"), Some(registry_ca("main")), "{kill}");
         let expected = [
             LIST,
             "comes-and-goes",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::support::http::{Client, Response};
+use crate::support::http::{Client, Response, loopback};
 use crate::support::machine::Machine;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
@@ -72,7 +72,7 @@ fn an_old_ignition_is_held_until_the_rule_changes_and_everyone_sees_it() {
     assert!(stage.ended().success(), "{}", stage.log());
 
     until(200, &tls, old);
-    let metrics = String::from_utf8_lossy(&server.metrics().get("/metrics").body).into_owned();
+    let metrics = server.page("/metrics");
     for line in [
         "mcs_old_ignition_requests_total{pool=\"worker\",action=\"held\"}",
         "mcs_old_ignition_requests_total{pool=\"worker\",action=\"warned\"}",
@@ -80,7 +80,7 @@ fn an_old_ignition_is_held_until_the_rule_changes_and_everyone_sees_it() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
-    let overview = server.metrics().get("/api/v1/overview").json();
+    let overview = server.overview();
     let pool = &overview["pools"][0];
     assert_eq!(
         (&pool["oldest_ignition"], &pool["min_ignition"]),
@@ -91,7 +91,7 @@ fn an_old_ignition_is_held_until_the_rule_changes_and_everyone_sees_it() {
         degraded.contains("pool worker: 1 machine came with Ignition older than 3.0.0"),
         "{degraded}"
     );
-    let page = String::from_utf8_lossy(&server.metrics().get("/pools/worker").body).into_owned();
+    let page = server.page("/pools/worker");
     assert!(page.contains("2.14.0, wanted 3.0.0:warn"), "{page}");
     let from = server.metrics().address().to_string();
     let printed = binary().args(["machines", "--from", &from]).output().expect("the built binary");
@@ -107,9 +107,9 @@ fn a_pool_is_closed_on_the_port_without_tls_and_its_page_shows_who_came_by_it() 
     let manifests = tempfile::tempdir().expect("a temporary folder");
     write(manifests.path(), &[]);
     let server = Server::serve(manifests.path(), &[]);
-    let plain = server.plain().from([127, 0, 0, 9].into());
+    let plain = server.plain().from(loopback(9));
     assert_eq!(ask(&plain, "Ignition/2.14.0").status, 200);
-    let pool = server.metrics().get("/api/v1/overview").json()["pools"][0].clone();
+    let pool = server.overview()["pools"][0].clone();
     assert_eq!((&pool["without_tls"], &pool["is_plain_port_closed"]), (&json!(1), &json!(false)));
     let list = server.metrics().get("/?pool=worker&text=without+TLS");
     assert!(String::from_utf8_lossy(&list.body).contains("127.0.0.9"));
@@ -120,7 +120,7 @@ fn a_pool_is_closed_on_the_port_without_tls_and_its_page_shows_who_came_by_it() 
     assert_eq!(ask(&server.plain(), "curl/8.5.0").status, 503);
     assert_eq!(ask(&server.tls(), "Ignition/2.14.0").status, 200);
     // A typo is reported, and changes no rule.
-    let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+    let degraded = server.degraded();
     assert!(
         degraded.contains("pool worker: machine-config-server.io/min-ignition-version"),
         "{degraded}"

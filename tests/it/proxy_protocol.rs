@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -11,23 +11,19 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
-use crate::support::http::{Client, Response, Stream, connect_from};
+use crate::support::http::{Client, Response, Stream, connect_from, loopback};
 use crate::support::server::{Server, free_ports};
-use crate::support::{DEADLINE, contract, in_repository, wait_for};
+use crate::support::{DEADLINE, contract, wait_for};
 
 const BALANCER: IpAddr = loopback(8);
 const STRANGER: IpAddr = loopback(7);
 const GET: &[u8] =
     b"GET /config/master HTTP/1.1\r\nHost: localhost\r\nUser-Agent: Ignition/2.14.0\r\nConnection: close\r\n\r\n";
 
-const fn loopback(last: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
-}
-
 /// A server behind a balancer at 127.0.0.8.
 fn behind_a_balancer(flags: &[&str]) -> Server {
     let flags = [&["--proxy-from", "127.0.0.8"], flags].concat();
-    Server::serve(&in_repository("ignition-fixtures"), &flags)
+    Server::sample_cluster(&flags)
 }
 
 /// The header of version 2 for this command, family and what follows.

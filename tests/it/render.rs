@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
-use crate::access::{credential, enforcing, unknown};
+use crate::support::access::{credential, enforcing, unknown};
 use crate::support::in_repository;
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};

@@ -2,16 +2,18 @@
 //! its state directory: each that succeeds leaves what the server boots machines with when it is started
 //! again.
 
+use std::cell::Cell;
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 
 use pki::Certificate;
 use tempfile::TempDir;
 
+use crate::support::command::{Said, Store, at_once, done_at_once};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::server::{Server, binary, free_ports};
@@ -64,7 +66,7 @@ impl Service {
         service
     }
 
-    fn command(&self) -> Command {
+    fn program(&self) -> Command {
         let mut command = Command::new(self.directory.path().join("program"));
         command.env_remove("RUST_LOG").current_dir("/");
         command
@@ -72,7 +74,7 @@ impl Service {
 
     /// The server, as that user. Returns once it is ready.
     fn serve(&self, flags: &[&str]) -> Server {
-        let mut command = self.command();
+        let mut command = self.program();
         command.arg("serve").arg(self.directory.path().join("manifests"));
         command.arg("--state-dir").arg(self.state());
         command.args(["--host", "localhost"]).args(flags);
@@ -80,29 +82,14 @@ impl Service {
         Server::prepared_at(command, self.address).until_ready()
     }
 
-    fn prepared(&self, arguments: &[&str]) -> Command {
-        let mut command = self.command();
-        command.args(arguments).arg("--state-dir").arg(self.state());
-        command
-    }
-
     /// A command as root.
-    fn root(&self, arguments: &[&str]) -> Output {
-        self.prepared(arguments).output().expect("the built binary")
-    }
-
     fn done(&self, arguments: &[&str]) -> String {
-        let output = self.root(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
-        said(&output)
+        self.run(arguments).done().text()
     }
 
-    fn refused(&self, output: &Output, lines: &[&str]) {
-        let text = said(output);
-        assert_eq!(output.status.code(), Some(1), "{text}");
-        for line in lines {
-            assert!(text.contains(line), "{line:?} is missing: {text}");
-        }
+    #[track_caller]
+    fn refused(&self, said: &Said, lines: &[&str]) {
+        said.refused(lines);
         let is_left = |name: &str| name.starts_with('.') && name != ".lock";
         assert!(!self.files().iter().any(|(name, ..)| is_left(name)), "nothing is left");
     }
@@ -156,9 +143,12 @@ impl Service {
     }
 }
 
-fn said(output: &Output) -> String {
-    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    format!("{out}{err}")
+impl Store for Service {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program();
+        command.args(arguments).arg("--state-dir").arg(self.state());
+        command
+    }
 }
 
 /// The first certificate, as `certs distrust` takes it.
@@ -236,8 +226,8 @@ fn a_file_keeps_the_group_that_reads_it() {
     }
     service.boots_again(&[], &[]);
     // The service is not in that group: it says that it cannot write the file as it was.
-    let mut own = service.prepared(&["certs", "rotate"]);
-    let output = own.uid(USER).gid(GROUP).output().expect("the built binary");
+    let mut own = service.command(&["certs", "rotate"]);
+    let output = Said::by(own.uid(USER).gid(GROUP));
     let before = service.text("tls.key");
     service.refused(&output, &["tls.key: not written: it must belong to gid 47121"]);
     assert_eq!(service.text("tls.key"), before);
@@ -281,20 +271,20 @@ fn files_that_the_service_cannot_read_are_reported_and_nothing_is_written_beside
             "/{name}: uid 0, gid 0, mode 600: the server runs as uid {USER}, gid {GROUP} and could not \
              read it"
         );
-        let check = service.root(&["certs", "check"]);
+        let check = service.run(&["certs", "check"]);
         service.refused(&check, &[&line, "chown 47110:47111", "the server cannot read all"]);
         for arguments in [
             &["certs", "rotate", "--ca"][..],
             ADD,
             &["certs", "distrust", &fingerprint(&service.text("ca.crt")), "--yes"],
         ] {
-            service.refused(&service.root(arguments), &[&line]);
+            service.refused(&service.run(arguments), &[&line]);
         }
         assert_eq!(service.text("ca.key"), before);
         service.give(name, USER, GROUP, 0o600);
     }
     service.give("user-data", 0, 0, 0o700);
-    service.refused(&service.root(&["certs", "rotate"]), &["user-data: uid 0, gid 0, mode 700"]);
+    service.refused(&service.run(&["certs", "rotate"]), &["user-data: uid 0, gid 0, mode 700"]);
     service.give("user-data", USER, GROUP, 0o700);
     service.done(&["certs", "rotate"]);
     service.boots_again(&[], &[]);
@@ -316,10 +306,10 @@ fn what_the_group_of_the_service_cannot_read_is_reported_with_what_mends_it() {
             "/{name}: uid 0, gid 0, mode {mode:o}: the server runs as a user in group {GROUP} \
              and could not read it"
         );
-        service.refused(&service.root(&["certs", "check"]), &[&line]);
-        let rotate = service.root(&["certs", "rotate"]);
+        service.refused(&service.run(&["certs", "check"]), &[&line]);
+        let rotate = service.run(&["certs", "rotate"]);
         service.refused(&rotate, &[&line]);
-        let text = said(&rotate);
+        let text = rotate.text();
         let (_, remedy) = text.rsplit_once(": ").expect("what mends it");
         let repair = Command::new("sh").arg("-c").arg(remedy).status();
         assert!(repair.expect("a shell").success(), "{remedy}");
@@ -341,8 +331,8 @@ fn where_a_file_cannot_be_given_to_its_owner_the_command_refuses_and_changes_not
     let before = service.files();
     // Somebody in the service's group can write there, and not for the service.
     for arguments in [ADD, &["certs", "rotate"], &["certs", "rotate", "--ca"]] {
-        let mut command = service.prepared(arguments);
-        let output = command.uid(OTHER_USER).gid(GROUP).output().expect("the built binary");
+        let mut command = service.command(arguments);
+        let output = Said::by(command.uid(OTHER_USER).gid(GROUP));
         let lines = ["not written: it must belong to uid 47110", "run the command as root"];
         service.refused(&output, &lines);
         assert_eq!(service.files(), before, "{arguments:?}");
@@ -361,7 +351,7 @@ fn root_writes_through_no_link_that_the_service_made() {
         symlink(&elsewhere, &path).expect("a link");
     }
     // It is no list of tokens, and is left alone.
-    let add = service.root(ADD);
+    let add = service.run(ADD);
     service.refused(&add, &["access.json"]);
     fs::remove_file(service.state().join("access.json")).expect("a link");
     service.done(&["certs", "rotate"]);
@@ -371,56 +361,56 @@ fn root_writes_through_no_link_that_the_service_made() {
     service.boots_again(&[], &[]);
 }
 
-/// Runs all of these at once, and tells what each came to.
-fn at_once(commands: Vec<Command>) -> Vec<Output> {
-    let start = |mut command: Command| {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("the built binary")
-    };
-    let children: Vec<Child> = commands.into_iter().map(start).collect();
-    children.into_iter().map(|child| child.wait_with_output().expect("a child")).collect()
+/// A dozen administrators change tokens at the same time, beside others who run `rotation`.
+pub(crate) fn a_dozen_changes_of_tokens(
+    round: &str,
+    command: impl Fn(&[&str]) -> Command,
+    rotation: &[&str],
+) {
+    let names: Vec<_> = (0..12).map(|number| format!("{round}-{number}")).collect();
+    let add =
+        |name: &str| command(&["tokens", "add", name, "--pool", "worker", "--until", "never"]);
+    let list = || Said::by(&mut command(&["tokens", "list"])).done().output;
+    done_at_once(names.iter().map(|name| add(name)).collect());
+    let listed = list();
+    for name in &names {
+        assert!(listed.contains(&format!("{name} ")), "{name} is lost: {listed}");
+    }
+
+    let of_one_name = at_once((0..6).map(|_| add(&format!("same-{round}"))).collect());
+    assert_eq!(of_one_name.iter().filter(|said| said.status == 0).count(), 1, "{of_one_name:?}");
+
+    let revocations = names.iter().map(|name| command(&["tokens", "revoke", name]));
+    done_at_once(revocations.chain((0..3).map(|_| command(rotation))).collect());
+    let listed = list();
+    let revoked = listed.lines().filter(|line| {
+        names.iter().any(|name| line.contains(&format!("{name} "))) && line.ends_with("revoked")
+    });
+    assert_eq!(revoked.count(), names.len(), "{listed}");
+}
+
+/// An administrator for each CA distrusts it, all at the same time.
+pub(crate) fn distrust_at_once(store: &impl Store, cas: &[String]) {
+    assert!(cas.len() >= 6, "{cas:?}");
+    let distrust = |ca: &String| store.command(&["certs", "distrust", ca, "--yes"]);
+    let reported = done_at_once(cas.iter().map(distrust).collect());
+    assert!(reported.contains("cannot boot"), "the last one sees that no CA is left: {reported}");
 }
 
 #[test]
 fn a_dozen_administrators_lose_none_of_each_others_changes() {
     let service = Service::made(&ENFORCE);
-    for round in 0..2 {
-        // Beside a server, and without one.
-        let server = (round == 0).then(|| service.serve(&ENFORCE));
-        let names: Vec<_> = (0..12).map(|number| format!("bare-metal-{round}-{number}")).collect();
-        let add = |(number, name): (usize, &String)| {
-            let mut command =
-                service.prepared(&["tokens", "add", name, "--pool", "worker", "--until", "never"]);
-            if number % 2 == 0 {
+    for round in ["beside-a-server", "alone"] {
+        let server = (round != "alone").then(|| service.serve(&ENFORCE));
+        let is_root = Cell::new(false);
+        let command = |arguments: &[&str]| {
+            let mut command = service.command(arguments);
+            if is_root.replace(!is_root.get()) {
                 command.uid(USER).gid(GROUP);
             }
             command
         };
-        let outputs = at_once(names.iter().enumerate().map(add).collect());
-        for output in &outputs {
-            assert!(output.status.success(), "{}", said(output));
-        }
-        let listed = service.done(&["tokens", "list"]);
-        for name in &names {
-            assert!(listed.contains(&format!("{name} ")), "{name} is lost: {listed}");
-        }
-
-        // Of one name there is one token, and whoever was second is refused.
-        let same =
-            ["tokens", "add", &format!("same-{round}"), "--pool", "worker", "--until", "never"];
-        let outputs = at_once((0..6).map(|_| service.prepared(&same)).collect());
-        assert_eq!(outputs.iter().filter(|output| output.status.success()).count(), 1);
-
-        let revoke = |name: &String| service.prepared(&["tokens", "revoke", name]);
-        let rotations = (0..3).map(|_| service.prepared(&["certs", "rotate", "--ca", "--force"]));
-        let outputs = at_once(names.iter().map(revoke).chain(rotations).collect());
-        for output in &outputs {
-            assert!(output.status.success(), "{}", said(output));
-        }
-        let listed = service.done(&["tokens", "list"]);
-        for line in listed.lines().filter(|line| line.contains(&format!("bare-metal-{round}-"))) {
-            assert!(line.ends_with("revoked"), "{listed}");
-        }
+        a_dozen_changes_of_tokens(round, command, &["certs", "rotate", "--ca", "--force"]);
         drop(server);
         service.assert_all_are_the_servers(&["a dozen"]);
         service.boots_again(&ENFORCE, &[]);
@@ -436,19 +426,11 @@ fn cas_that_several_distrust_at_once_are_all_distrusted() {
         }
         let cas = Certificate::read_all(service.text("ca.crt").as_bytes());
         let cas: Vec<_> = cas.iter().map(Certificate::fingerprint).collect();
-        assert_eq!(cas.len(), 6);
         let server = has_server.then(|| service.serve(&[]));
-        let distrust = |ca: &String| service.prepared(&["certs", "distrust", ca, "--yes"]);
-        let outputs = at_once(cas.iter().map(distrust).collect());
-        for output in &outputs {
-            assert!(output.status.success(), "{}", said(output));
-        }
+        distrust_at_once(&service, &cas);
         let left = service.text("ca.crt") + &service.text("tls.key");
         let left = Certificate::read_all(left.as_bytes());
         assert!(!left.is_empty() && left.iter().all(|ca| !cas.contains(&ca.fingerprint())));
-        // Who comes last sees that nobody is left, and says who cannot boot.
-        let reported = outputs.iter().filter(|output| said(output).contains("cannot boot"));
-        assert!(reported.count() > 0);
         drop(server);
         service.assert_all_are_the_servers(&["distrust"]);
         service.boots_again(&[], &[]);
@@ -462,13 +444,13 @@ fn a_certificate_that_root_enrols_for_the_service_is_the_services() {
     let secret = service.directory.path().join("secret");
     fs::write(&secret, "secret").expect("a write");
     // Nobody answers there: the key is on disk before.
-    let mut enroll = service.command();
+    let mut enroll = service.program();
     enroll.args(["cmp", "enroll", "--url", "http://127.0.0.1:1/cmp", "--allow-http"]);
     enroll.args(["--subject", "CN=mcs", "--sender-kid", "1", "--timeout", "1s"]);
     enroll.arg("--secret-file").arg(&secret).arg("--key-out").arg(&key);
     enroll.arg("--out").arg(service.state().join("enrolled.crt"));
-    let output = enroll.output().expect("the built binary");
-    assert!(key.exists(), "{}", said(&output));
+    let output = Said::by(&mut enroll);
+    assert!(key.exists(), "{}", output.text());
     owned(&key);
 }
 

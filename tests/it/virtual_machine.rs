@@ -16,7 +16,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::http::Client;
+use crate::support::command::Store;
+use crate::support::http::{Client, loopback};
 use crate::support::registry::Registry;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::stopwatch::Stopwatch;
@@ -189,10 +190,7 @@ impl Site {
     }
 
     fn rotate(&self) {
-        let mut command = binary();
-        command.args(["certs", "rotate", "--ca", "--force", "--state-dir"]).arg(self.state());
-        let output = command.output().expect("the built binary");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.state().run(&["certs", "rotate", "--ca", "--force"]).done();
     }
 
     /// What a machine reports that has become what its pool says.
@@ -382,7 +380,7 @@ fn a_machine_with_a_name_comes_up_with_its_own_address_and_its_token_opens_nothi
     let header = &text["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
     let header = header.as_str().expect("a credential").to_owned();
     let copied = || {
-        let client = Client::tls(server.secure(), &site.cas()).from([127, 0, 0, 9].into());
+        let client = Client::tls(server.secure(), &site.cas()).from(loopback(9));
         client.request("GET", "/config/worker", &[("Authorization", &header)]).status
     };
 

@@ -5,9 +5,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{
-    ACCESS, annotate, assert_refused, credential, enforcing, get, printed, with_annotated_pool,
+use crate::support::access::{
+    ACCESS, annotate, assert_refused, credential, enforcing, get, with_annotated_pool,
 };
+use crate::support::command::Said;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
@@ -26,7 +27,7 @@ fn a_pool_says_itself_how_much_it_is_restricted() {
     // What is not understood changes nothing.
     annotate(manifests.path(), "worker", "enforced");
     let line = wait_for("it to be told", || {
-        let overview = server.metrics().get("/api/v1/overview").json();
+        let overview = server.overview();
         let lines = overview["degraded"].as_array()?.clone();
         lines.iter().filter_map(Value::as_str).find(|line| line.contains(ACCESS)).map(str::to_owned)
     });
@@ -40,8 +41,8 @@ fn a_pool_says_itself_how_much_it_is_restricted() {
         let line = log.lines().find(|line| line.contains("cannot read a pool's access mode"))?;
         line.contains("fix=\"correct the annotation").then_some(())
     });
-    let output = binary().arg("validate").arg(manifests.path()).output().expect("the built binary");
-    let judged = printed(&output);
+    let output = Said::by(binary().arg("validate").arg(manifests.path()));
+    let judged = output.done().output;
     assert!(judged.contains(&format!("warning: pool worker: {ACCESS}: expected off")), "{judged}");
 }
 
@@ -82,7 +83,7 @@ fn enforcing_waits_for_pointer_configs_that_lack_a_token() {
         Client::tls(server.secure(), &fs::read(state.path().join("ca.crt")).expect("CA"));
     assert_eq!(get(&state_client, "worker", None).status, 200, "it is audited");
     assert_refused(&get(&state_client, "master", None));
-    let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+    let degraded = server.degraded();
     assert!(degraded.contains("rack-7.ign: its Ignition spec 3.0.0 has no headers"), "{degraded}");
     let counts = |line: &str| {
         let page = server.metrics().get("/metrics").body;
@@ -102,7 +103,7 @@ fn enforcing_waits_for_pointer_configs_that_lack_a_token() {
     assert!(counts("mcs_tokens_attention 0"));
     fs::write(&path, old.to_string()).expect("a writable folder");
     wait_for("it to be told", || {
-        let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+        let degraded = server.degraded();
         degraded.contains("the requests of its machines are refused").then_some(())
     });
     assert_refused(&get(&state_client, "worker", None));
@@ -157,7 +158,7 @@ fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
             command.args(["--host", "localhost", "--access", "enforce"]);
             let server = Server::prepared(command).until_ready();
             assert_eq!(get(&server.plain(), "worker", None).status, 503);
-            let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+            let degraded = server.degraded();
             assert!(degraded.contains("access.json: EOF while parsing"), "{degraded}");
             let text = fs::read_to_string(state.path().join("access.json")).expect("text");
             assert_eq!(text, "{\"tokens\": [", "it is not written over");
@@ -176,10 +177,10 @@ fn what_strangers_can_read_is_reported_by_the_check_of_certificates() {
     credential(&server, "worker");
     let mut command = binary();
     command.args(["certs", "check", "--state-dir"]).arg(server.state());
-    let lines = printed(&command.output().expect("the built binary"));
+    let lines = Said::by(&mut command).done().output;
     assert_eq!(lines.lines().count(), 1, "{lines}");
     command.arg("--manifests").arg(manifests.path());
-    let lines = printed(&command.output().expect("the built binary"));
+    let lines = Said::by(&mut command).done().output;
     let master = lines.lines().find(|line| line.starts_with("pool master: ")).expect("a line");
     assert!(master.contains("unauthenticated clients can read"), "{master}");
     assert!(master.contains("/etc/kubernetes/kubeconfig (kubeconfig"), "{master}");
@@ -223,7 +224,7 @@ fn a_slip_of_the_pen_opens_no_pool_of_which_nothing_is_known() {
         let stranger = get(&server.tls(), "worker", None);
         assert_eq!((stranger.status, stranger.header("retry-after")), (503, Some("5")), "{slip}");
         assert_eq!(get(&server.tls(), "master", None).status, 200, "{slip}");
-        let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+        let degraded = server.degraded();
         assert!(degraded.contains("pool worker: its access mode is unknown"), "{degraded}");
         // Another change meanwhile does not make it clear.
         let pool = json!({
@@ -233,7 +234,7 @@ fn a_slip_of_the_pen_opens_no_pool_of_which_nothing_is_known() {
         fs::write(manifests.path().join("extra.json"), pool.to_string())
             .expect("a writable folder");
         wait_for("the change", || {
-            let pools = server.metrics().get("/api/v1/overview").json()["pools"].to_string();
+            let pools = server.overview()["pools"].to_string();
             pools.contains("extra").then_some(())
         });
         assert_eq!(get(&server.tls(), "worker", None).status, 503, "{slip}");

@@ -6,10 +6,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{IGNITION, assert_refused, credential, enforcing, get, unknown};
-use crate::first_boot::pointer;
-use crate::support::http::Client;
-use crate::support::in_repository;
+use crate::support::access::{assert_refused, credential, enforcing, get, unknown};
+use crate::support::http::{Client, IGNITION, loopback};
 use crate::support::machine::Machine;
 use crate::support::server::Server;
 use crate::support::wait_for;
@@ -103,7 +101,7 @@ fn without_a_token_nothing_of_a_config_is_given_out_in_any_way() {
     let mut last = 10;
     let mut from = |client: Client| {
         last += 1;
-        client.from([127, 0, 0, last].into())
+        client.from(loopback(last))
     };
     for client in [server.tls(), server.plain()] {
         for method in ["GET", "HEAD", "POST", "PUT", "OPTIONS", "TRACE", "PATCH", "DELETE", "get"] {
@@ -145,7 +143,7 @@ fn a_machine_boots_by_its_pointer_config_where_access_is_enforced() {
     let server = enforcing(&[]);
     credential(&server, "worker");
     let machine = Machine::new();
-    machine.boot(&pointer(&server, "worker"));
+    machine.boot(&server.pointer("worker"));
     let line = wait_for("the line of its request", || {
         let log = server.log();
         log.lines().find(|line| line.contains("by token")).map(str::to_owned)
@@ -168,9 +166,9 @@ fn a_pointer_config_with_a_token_is_its_owners_alone() {
 
 #[test]
 fn where_access_is_audited_it_is_reported_who_would_be_refused() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let good = credential(&server, "worker");
-    let from = |client: Client, last| client.from([127, 0, 0, last].into());
+    let from = |client: Client, last| client.from(loopback(last));
     for (client, credential) in [
         (from(server.tls(), 2), Some(&*good)),
         (from(server.tls(), 3), None),
@@ -194,9 +192,9 @@ fn where_access_is_audited_it_is_reported_who_would_be_refused() {
 
 #[test]
 fn where_access_is_off_nothing_is_asked() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &["--access", "off"]);
+    let server = Server::sample_cluster(&["--access", "off"]);
     assert_eq!(get(&server.plain(), "worker", Some("nonsense")).status, 200);
-    let pointer: Value = serde_json::from_str(&pointer(&server, "worker")).expect("JSON");
+    let pointer: Value = serde_json::from_str(&server.pointer("worker")).expect("JSON");
     assert_eq!(pointer.pointer("/ignition/config/merge/0/httpHeaders"), None);
     assert!(!server.metrics().get("/metrics").body.windows(10).any(|it| it == b"mcs_access"));
 }
@@ -212,6 +210,6 @@ fn who_fails_too_often_waits_and_who_has_a_token_does_not() {
     assert_eq!(statuses[..100], [401; 100]);
     assert!(statuses[100..].contains(&503), "{statuses:?}");
     assert_eq!(get(&server.tls(), "worker", Some(&good)).status, 200);
-    let elsewhere = server.tls().from([127, 0, 0, 9].into());
+    let elsewhere = server.tls().from(loopback(9));
     assert_refused(&get(&elsewhere, "worker", None));
 }

@@ -1,14 +1,13 @@
 //! `tokens`: named ones, rotations, and one that leaked.
 
-use super::{credential, enforcing, get, printed};
+use crate::support::access::{credential, enforcing, get};
+use crate::support::command::{Said, Store};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
 /// Runs `tokens` on the folder where a server keeps its state.
-fn tokens(server: &Server, arguments: &[&str]) -> std::process::Output {
-    let mut command = crate::support::server::binary();
-    command.arg("tokens").args(arguments).arg("--state-dir").arg(server.state());
-    command.output().expect("the built binary")
+fn tokens(server: &Server, arguments: &[&str]) -> Said {
+    server.state().run(&[&["tokens"], arguments].concat())
 }
 
 #[test]
@@ -16,31 +15,29 @@ fn a_token_with_a_name_opens_its_pools_until_it_is_revoked() {
     let server = enforcing(&[]);
     credential(&server, "worker");
     let added = ["add", "rack-7", "--pool", "worker,edge", "--until", "30d"];
-    let token = printed(&tokens(&server, &added));
+    let token = tokens(&server, &added).done().output;
     let bearer = format!("Bearer {}", token.trim());
     let status = |pool: &str| get(&server.tls(), pool, Some(&bearer)).status;
     wait_for("the server to know it", || (status("worker") == 200).then_some(()));
     assert_eq!([status("edge"), status("master")], [200, 401]);
-    let list = printed(&tokens(&server, &["list"]));
+    let list = tokens(&server, &["list"]).done().output;
     let line = list.lines().find(|line| line.contains("rack-7")).expect("a line");
     assert!(line.contains("edge,worker") && line.ends_with("valid"), "{line}");
     assert!(!list.contains(token.trim()) && list.contains("(pointer configs)"), "{list}");
 
     let again = tokens(&server, &added);
-    let error = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(error.contains("rack-7: a token has this name already"), "{error}");
-    printed(&tokens(&server, &["revoke", "rack-7"]));
+    again.refused(&["rack-7: a token has this name already"]);
+    tokens(&server, &["revoke", "rack-7"]).done();
     wait_for("it to be refused", || (status("worker") == 401).then_some(()));
-    let error = tokens(&server, &["revoke", "rack-7"]);
-    assert!(!error.status.success());
-    assert!(printed(&tokens(&server, &["list"])).contains("revoked"));
+    tokens(&server, &["revoke", "rack-7"]).refused(&[]);
+    assert!(tokens(&server, &["list"]).done().output.contains("revoked"));
 }
 
 #[test]
 fn a_rotation_replaces_tokens_and_those_before_go_on_for_a_while() {
     let server = enforcing(&["--token-overlap", "3s"]);
     let before = credential(&server, "worker");
-    printed(&tokens(&server, &["rotate", "--pool", "worker"]));
+    tokens(&server, &["rotate", "--pool", "worker"]).done();
     let after = wait_for("another token", || {
         let now = credential(&server, "worker");
         (now != before).then_some(now)
@@ -53,18 +50,17 @@ fn a_rotation_replaces_tokens_and_those_before_go_on_for_a_while() {
     let metric = "mcs_access_total{pool=\"worker\",mode=\"enforce\",verdict=\"expired\"}";
     assert!(server.metric(metric) >= 1.0, "{log}");
     let other = tokens(&server, &["rotate", "--pool", "nowhere"]);
-    let error = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(error.contains("pool nowhere: its pointer configs have no tokens"), "{error}");
+    other.refused(&["pool nowhere: its pointer configs have no tokens"]);
 }
 
 #[test]
 fn a_token_that_leaked_is_replaced_at_once() {
     let server = enforcing(&[]);
     let leaked = credential(&server, "worker");
-    let list = printed(&tokens(&server, &["list"]));
+    let list = tokens(&server, &["list"]).done().output;
     let line = list.lines().find(|line| line.contains("worker")).expect("a line");
     let id = line.split_whitespace().next().expect("an id");
-    printed(&tokens(&server, &["revoke", id]));
+    tokens(&server, &["revoke", id]).done();
     wait_for("another token", || (credential(&server, "worker") != leaked).then_some(()));
     let refused = || (get(&server.tls(), "worker", Some(&leaked)).status == 401).then_some(());
     wait_for("it to be refused", refused);

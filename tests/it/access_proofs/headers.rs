@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::loopback;
-use crate::access::{credential, enforcing, get, unknown};
-use crate::support::http::{Client, Response};
+use crate::support::access::{credential, enforcing, get, unknown};
+use crate::support::http::{Client, Response, loopback};
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;

@@ -4,9 +4,3 @@
 mod headers;
 mod networks;
 mod signed;
-
-use std::net::{IpAddr, Ipv4Addr};
-
-const fn loopback(last: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
-}

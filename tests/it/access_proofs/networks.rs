@@ -2,14 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 
-use super::loopback;
-use crate::access::{credential, get};
-use crate::support::http::{Client, Response, connect_from};
-use crate::support::in_repository;
+use crate::support::access::{credential, get};
+use crate::support::http::{Client, Response, connect_from, loopback};
 use crate::support::server::Server;
 
 fn serve(flags: &[&str]) -> Server {
-    Server::serve(&in_repository("ignition-fixtures"), flags)
+    Server::sample_cluster(flags)
 }
 
 const FORWARDED: [(&str, &str); 4] = [

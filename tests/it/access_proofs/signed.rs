@@ -14,9 +14,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use time::OffsetDateTime;
 
-use super::loopback;
-use crate::access::{credential, enforcing, get};
-use crate::support::http::Client;
+use crate::support::access::{credential, enforcing, get};
+use crate::support::http::{Client, loopback};
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
 use crate::support::stop::Stop;
@@ -249,7 +248,7 @@ fn keys_are_replaced_while_machines_boot() {
 /// And is told.
 fn what_cannot_be_used_leaves_the_key_before(issuer: &Issuer, machines: &Machines<'_>) {
     let key = machines.keys.last().expect("a key");
-    let degraded = || machines.server.metrics().get("/api/v1/overview").json()["degraded"].clone();
+    let degraded = || machines.server.overview()["degraded"].clone();
     let mut private = key.jwk();
     private["d"] = json!("AAAA");
     let symmetric = json!({"kty": "oct", "kid": "s", "k": "AAAA"});

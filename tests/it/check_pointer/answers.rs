@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Said, Served, check, merge, one_error};
-use crate::access::{credential, unknown};
+use super::{Report, Served, check, merge, one_error};
+use crate::support::access::{credential, unknown};
+use crate::support::command::{Said, Store};
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
@@ -30,7 +31,7 @@ impl Enforced {
 
     fn assert_proven(&self, file: &Path) {
         let (served, url) = (&self.served, &self.url);
-        let Said { status, lines, error } = served.by_state(file);
+        let Report { status, lines, error } = served.by_state(file);
         let by = format!("according to the certificates and tokens of {}", served.state);
         assert_eq!(lines, [format!("{}: boots from {url}, {by}", file.display())]);
         assert_eq!((status, &error[..]), (0, ""));
@@ -53,11 +54,8 @@ impl Enforced {
     }
 
     fn tokens(&self, arguments: &[&str]) -> String {
-        let mut command = binary();
-        command.arg("tokens").args(arguments).args(["--state-dir", &self.served.state]);
-        let said = Said::from(command.output().expect("the built binary"));
-        assert_eq!((said.status, &said.error[..]), (0, ""));
-        said.lines.join("\n")
+        let arguments = [&["tokens"], arguments].concat();
+        self.served.server.state().run(&arguments).quietly_done().output
     }
 }
 
@@ -78,7 +76,7 @@ fn what_proves_who_asks_is_judged_as_a_server_that_enforces_judges_it() {
 
     // Whose keys servers have, and the folder has not.
     let signed = enforced.sends("Bearer e30.e30.c2ln");
-    let Said { status, lines, .. } = served.by_state(&signed);
+    let Report { status, lines, .. } = served.by_state(&signed);
     assert_eq!((status, lines.len()), (0, 2), "{lines:?}");
     assert!(lines[0].contains(": warning: ") && lines[0].contains("another issuer"), "{lines:?}");
 
@@ -96,7 +94,7 @@ fn what_proves_who_asks_is_judged_as_a_server_that_enforces_judges_it() {
 
     // What cannot be read says nothing.
     fs::write(served.server.state().join("access.json"), "[").expect("a writable folder");
-    let Said { status, lines, error } = served.by_state(&served.own());
+    let Report { status, lines, error } = served.by_state(&served.own());
     assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
     assert!(error.contains("access.json") && error.contains("with --connect HOST:PORT"), "{error}");
 }
@@ -107,7 +105,7 @@ fn what_a_server_answers_is_what_a_machine_makes_of_it() {
     let url = "https://localhost:22623/config/nobody";
     let unknown =
         served.with(|config| config["ignition"]["config"]["merge"][0]["source"] = url.into());
-    let Said { status, lines, error } = served.by_server(&unknown);
+    let Report { status, lines, error } = served.by_server(&unknown);
     let (name, address) = (unknown.display(), &served.address);
     let reported =
         format!("{name}: {address} answers 503 for {url}: a machine retries until it gets 200");
@@ -116,7 +114,7 @@ fn what_a_server_answers_is_what_a_machine_makes_of_it() {
 
     // No TLS there.
     let plain = served.server.insecure().to_string();
-    let Said { status, lines, error } = check(&served.own(), &["--connect", &plain]);
+    let Report { status, lines, error } = check(&served.own(), &["--connect", &plain]);
     assert_eq!((status, lines.len()), (1, 0), "{lines:?}");
     assert!(
         error.starts_with(&format!("machine-config-server: --connect {plain}: TLS: ")),
@@ -126,7 +124,7 @@ fn what_a_server_answers_is_what_a_machine_makes_of_it() {
     // Nobody there.
     served.server.terminate();
     served.server.ended();
-    let Said { status, lines, error } = served.by_server(&served.own());
+    let Report { status, lines, error } = served.by_server(&served.own());
     assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
     assert!(
         error.contains(&format!("--connect {}: Connection refused", served.address)),
@@ -151,9 +149,7 @@ fn there_has_to_be_something_to_judge_by() {
         );
     }
     let usage = |arguments: &[&str]| -> String {
-        let mut command = binary();
-        let output = command.args(["certs", "check"]).args(arguments).output();
-        let said = Said::from(output.expect("the built binary"));
+        let said = Said::by(binary().args(["certs", "check"]).args(arguments));
         assert_eq!(said.status, 1);
         said.error
     };
@@ -192,7 +188,7 @@ fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
     // The page of a server that has read them, and its log.
     let running = Server::serve_with_state(&manifests, &kept.state);
     let problem = wait_for("a problem of the pointer config", || {
-        let overview = running.metrics().get("/api/v1/overview").json();
+        let overview = running.overview();
         let pointers = overview["pointers"].as_array().expect("a list").clone();
         let gone = pointers.into_iter().find(|it| it["name"] == name.as_str())?;
         gone["problem"].as_str().map(str::to_owned)

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Said, Served, ca, one_error, pem, set_pem};
+use super::{Report, Served, ca, one_error, pem, set_pem};
 use crate::support::clock::set_clock;
 use crate::support::machine::Machine;
 use crate::support::openssl::openssl;
@@ -22,11 +22,11 @@ fn a_pointer_config_boots_by_what_is_kept_and_by_what_is_served_before_and_after
     for round in 0..2 {
         for file in [&oldest, &served.own()] {
             let name = file.display();
-            let Said { status, lines, error } = served.by_state(file);
+            let Report { status, lines, error } = served.by_state(file);
             assert_eq!((status, &error[..]), (0, ""), "{round}: {lines:?}");
             let by = format!("according to the certificates of {}", served.state);
             assert_eq!(lines, [format!("{name}: boots from {url}, {by}")]);
-            let Said { status, lines, error } = served.by_server(file);
+            let Report { status, lines, error } = served.by_server(file);
             assert_eq!((status, &error[..]), (0, ""), "{round}: {lines:?}");
             let as_it = format!("as {} answers", served.address);
             assert_eq!(lines, [format!("{name}: boots from {url}, {as_it}")]);
@@ -49,13 +49,13 @@ fn whom_the_certificates_lock_out_is_reported() {
             [source("localhost"), source("192.0.2.1"), source("mcs.example.com")].into();
     });
     let unnamed = "cannot boot a machine: the serving certificate does not name ";
-    let Said { status, lines, error } = served.by_state(&elsewhere);
+    let Report { status, lines, error } = served.by_state(&elsewhere);
     assert_eq!((status, lines.len()), (1, 2), "{lines:?}");
     assert!(lines[0].ends_with(&format!("{unnamed}192.0.2.1")), "{lines:?}");
     assert!(lines[1].ends_with(&format!("{unnamed}mcs.example.com")), "{lines:?}");
     assert_eq!(error, one_error(&elsewhere, 2));
     // The server says the same, and that the first one would be answered.
-    let Said { status, lines, error } = served.by_server(&elsewhere);
+    let Report { status, lines, error } = served.by_server(&elsewhere);
     assert_eq!((status, lines.len()), (1, 3), "{lines:?}");
     assert!(lines[2].contains("boots from https://localhost:22623/config/worker"), "{lines:?}");
     assert_eq!(error, one_error(&elsewhere, 2));
@@ -92,19 +92,19 @@ fn whom_the_certificates_lock_out_is_reported() {
 #[test]
 fn a_clock_that_is_far_off_is_judged_by() {
     let served = Served::start();
-    let at = |date: &str| -> Said {
+    let at = |date: &str| -> Report {
         let mut command = binary();
         set_clock(&mut command, &format!("@{date} 00:00:00"));
         command.args(["certs", "check", "--state-dir", &served.state, "--pointer"]);
-        command.arg(served.own()).output().expect("the built binary").into()
+        Report::of(command.arg(served.own()))
     };
-    let Said { status, lines, .. } = at("2060-01-01");
+    let Report { status, lines, .. } = at("2060-01-01");
     assert_eq!(status, 1);
     assert!(
         lines[0].contains("cannot boot a machine: ") && lines[0].contains("expired at 20"),
         "{lines:?}"
     );
-    let Said { status, lines, .. } = at("2020-01-01");
+    let Report { status, lines, .. } = at("2020-01-01");
     assert_eq!(status, 1);
     assert!(lines[0].contains("is not valid before 20"), "{lines:?}");
 }
@@ -149,7 +149,7 @@ fn nobody_boots_by_a_pair_that_cannot_be_served() {
         (another + &chain, "its key does not belong to its certificate"),
     ] {
         fs::write(kept.state.join("tls.key"), &pair).expect("a writable folder");
-        let Said { status, lines, error } = kept.check_pointer("worker", &[]);
+        let Report { status, lines, error } = kept.check_pointer("worker", &[]);
         assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
         let place = kept.state.join("tls.key").display().to_string();
         assert!(error.contains(&format!("{place}: {expected}")), "{error}");

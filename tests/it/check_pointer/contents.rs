@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{Said, Served, check, merge, one_error, set_pem};
+use super::{Report, Served, check, merge, one_error, set_pem};
 
 #[test]
 fn files_from_which_no_machine_boots_are_reported_by_their_fault() {
@@ -39,7 +39,7 @@ fn files_from_which_no_machine_boots_are_reported_by_their_fault() {
         (&large, "has more than 1048576 bytes, which no platform accepts as user data"),
         (Path::new("/dev/zero"), "has more than 1048576 bytes"),
     ] {
-        let Said { status, lines, error } = served.by_state(file);
+        let Report { status, lines, error } = served.by_state(file);
         assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
         let file = file.display();
         assert!(
@@ -89,7 +89,7 @@ fn a_pointer_config_that_is_kept_and_broken_is_reported_by_the_check() {
     for (change, expected) in faults {
         fs::write(&kept, &own).expect("a writable folder");
         fs::copy(served.with(change), &kept).expect("a writable folder");
-        let Said { status, lines, .. } = check();
+        let Report { status, lines, .. } = check();
         assert_eq!(status, 1, "{expected}: {lines:?}");
         let start = format!("{name} cannot boot a machine: ");
         let reported = lines.iter().find(|line| line.starts_with(&start));
@@ -97,7 +97,7 @@ fn a_pointer_config_that_is_kept_and_broken_is_reported_by_the_check() {
     }
     for text in [&b"{\"ignition\": "[..], b"#!/bin/sh\n", b""] {
         fs::write(&kept, text).expect("a writable folder");
-        let Said { status, lines, .. } = check();
+        let Report { status, lines, .. } = check();
         assert!(status == 1 && lines.iter().any(|line| line.starts_with(&name)), "{lines:?}");
     }
 }

@@ -7,37 +7,33 @@ mod contents;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::in_repository;
+use crate::support::command::{Said, Store};
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
-/// What a command said, and how it ended.
-struct Said {
+/// The lines of a check, and its exit code.
+struct Report {
     status: i32,
     lines: Vec<String>,
     error: String,
 }
 
-impl From<Output> for Said {
-    fn from(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        let status = output.status.code().expect("an exit code");
-        let lines = text(output.stdout).lines().map(str::to_owned).collect();
-        Self { status, lines, error: text(output.stderr) }
+impl Report {
+    fn of(command: &mut Command) -> Self {
+        let Said { status, output, error } = Said::by(command);
+        Self { status, lines: output.lines().map(str::to_owned).collect(), error }
     }
 }
 
-fn check(file: &Path, more: &[&str]) -> Said {
-    let mut command = binary();
-    command.args(["certs", "check", "--pointer"]).arg(file).args(more);
-    command.output().expect("the built binary").into()
+fn check(file: &Path, more: &[&str]) -> Report {
+    Report::of(binary().args(["certs", "check", "--pointer"]).arg(file).args(more))
 }
 
 /// A server, and the pointer config that it has made for its workers.
@@ -54,7 +50,7 @@ impl Served {
     }
 
     fn with_flags(flags: &[&str]) -> Self {
-        let server = Server::serve(&in_repository("ignition-fixtures"), flags);
+        let server = Server::sample_cluster(flags);
         let state = server.state().to_str().expect("text").to_owned();
         let address = format!("localhost:{}", server.secure().port());
         let directory = tempfile::tempdir().expect("a temporary folder");
@@ -84,11 +80,11 @@ impl Served {
         file
     }
 
-    fn by_state(&self, file: &Path) -> Said {
+    fn by_state(&self, file: &Path) -> Report {
         check(file, &["--state-dir", &self.state])
     }
 
-    fn by_server(&self, file: &Path) -> Said {
+    fn by_server(&self, file: &Path) -> Report {
         check(file, &["--connect", &self.address])
     }
 
@@ -103,7 +99,7 @@ impl Served {
     /// By both. Each names the same faults, which `expected` are parts of.
     fn assert_refused(&self, file: &Path, expected: &[&str]) {
         for said in [self.by_state(file), self.by_server(file)] {
-            let Said { status, lines, error } = said;
+            let Report { status, lines, error } = said;
             assert_eq!(status, 1, "{lines:?}");
             assert_eq!(lines.len(), expected.len(), "{lines:?}");
             for (line, part) in lines.iter().zip(expected) {
@@ -126,13 +122,11 @@ impl Kept {
         self.state.join(format!("user-data/{pool}.ign"))
     }
 
-    fn check(&self, more: &[&str]) -> Said {
-        let mut command = binary();
-        command.args(["certs", "check", "--state-dir"]).arg(&self.state).args(more);
-        command.output().expect("the built binary").into()
+    fn check(&self, more: &[&str]) -> Report {
+        Report::of(&mut self.state.command(&[&["certs", "check"], more].concat()))
     }
 
-    fn check_pointer(&self, pool: &str, more: &[&str]) -> Said {
+    fn check_pointer(&self, pool: &str, more: &[&str]) -> Report {
         let file = self.pointer(pool);
         self.check(&[&["--pointer", file.to_str().expect("text")], more].concat())
     }

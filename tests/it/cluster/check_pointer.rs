@@ -1,21 +1,20 @@
 //! `certs check --pointer` by what a cluster keeps to be served.
 
 use std::fs;
-use std::process::Output;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
-use crate::access::credential;
+use crate::support::access::credential;
 use crate::support::cluster::{Cluster, NAMESPACE};
-use crate::support::in_repository;
-use crate::support::server::{Server, binary};
+use crate::support::command::Store;
+use crate::support::server::Server;
 
 #[test]
 fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     let cluster = Cluster::openshift();
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let made = server.state().join("user-data/worker.ign");
     credential(&server, "worker");
     let user_data = json!({
@@ -29,17 +28,13 @@ fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     let secret = ["-n", "openshift-machine-api", "get", "secret", "worker-user-data"];
     let encoded = cluster.kubectl(&[&secret[..], &["-o", "jsonpath={.data.userData}"]].concat());
     fs::write(&pointer, BASE64.decode(encoded).expect("base64")).expect("a writable folder");
-    let check = || -> Output {
-        let mut command = binary();
-        command.args(["certs", "check", "--kubeconfig"]).arg(cluster.admin());
-        command.arg("--pointer").arg(&pointer).output().expect("the built binary")
-    };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let pointer = pointer.to_str().expect("text");
+    let check = || cluster.run(&["certs", "check", "--pointer", pointer]);
 
     let output = check();
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status, 1);
     assert_eq!(
-        text(&output.stderr),
+        output.error,
         "machine-config-server: the cluster: no serving certificate found; check against a running \
             server with --connect HOST:PORT\n"
     );
@@ -51,9 +46,7 @@ fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
         "data": {"tls.crt": encoded("tls.crt"), "tls.key": encoded("tls.key")},
     });
     cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &serving);
-    let output = check();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    let line = text(&output.stdout);
+    let line = check().done().output;
     assert!(
         line.ends_with("/config/worker, according to the certificates of the cluster\n"),
         "{line}"
@@ -67,8 +60,8 @@ fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     });
     cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &access);
     let output = check();
-    assert_eq!(output.status.code(), Some(1));
-    let line = text(&output.stdout);
+    assert_eq!(output.status, 1);
+    let line = output.output;
     assert!(line.contains(": no config from https://") && line.lines().count() == 1, "{line}");
     assert!(
         line.contains("/config/worker, according to the tokens of the cluster: token "),

@@ -29,6 +29,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::cluster::{Cluster, NAMESPACE};
+use crate::support::command::{Said, Store};
 use crate::support::http::Client;
 use crate::support::openssl::{openssl, sign_serving};
 use crate::support::pair::Pair;
@@ -137,10 +138,8 @@ impl Site {
         bundle.split_inclusive(end).next().expect("a certificate").to_owned()
     }
 
-    fn certs(&self, arguments: &[&str]) -> std::process::Output {
-        let mut command = binary();
-        command.arg("certs").args(arguments).arg("--kubeconfig").arg(self.cluster.admin());
-        command.output().expect("the built binary")
+    fn certs(&self, arguments: &[&str]) -> Said {
+        self.cluster.run(&[&["certs"], arguments].concat())
     }
 
     /// Whether the controller's account may do something: see [`Cluster::may`].
@@ -162,7 +161,7 @@ impl Site {
     /// Waits until nothing is left to do.
     fn settled(&self) {
         wait_for("everything to be in order", || {
-            self.certs(&["check"]).status.success().then_some(())
+            (self.certs(&["check"]).status == 0).then_some(())
         });
     }
 

@@ -74,7 +74,7 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
     let mixed = json!({"data": {"tls.key": secret(&later)["data"]["tls.key"]}});
     site.cluster.patch(&path, &mixed);
     let reported = wait_for("what is wrong to be told", || {
-        let overview = server.metrics().get("/api/v1/overview").json();
+        let overview = server.overview();
         let lines = overview["degraded"].as_array().expect("a list").iter();
         let mut lines = lines.filter_map(Value::as_str).map(str::to_owned);
         lines.find(|line| line.contains("does not belong to the certificate"))

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::support::cluster::{Cluster, MANAGED, overlay};
 use crate::support::events::{Event, Events};
 use crate::support::http::Client;
+use crate::support::manifests::registry_ca;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rest::comes_to_rest;
 use crate::support::server::free_ports;
@@ -23,10 +24,6 @@ use crate::support::{in_repository, wait_for};
 const NAMESPACE: &str = "machine-config-server-node-ca";
 const ACCOUNT: &str = "node-ca";
 const MAP: &str = "merged-trusted-image-registry-ca";
-
-fn pem(name: &str) -> String {
-    fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
-}
 
 fn deployed(directory: &str) -> Cluster {
     Cluster::prepared(&directory.replace('/', "-"), |cluster| {
@@ -148,7 +145,7 @@ impl Drop for Node {
 #[test]
 fn a_node_agent_comes_to_rest() {
     let cluster = deployed("deploy/node-ca");
-    create_map(&cluster, &json!({"registry.example.com": pem("main")}));
+    create_map(&cluster, &json!({"registry.example.com": registry_ca("main")}));
     let node = Node::start(&cluster, cluster.address());
     wait_for("the CA", || node.ca("registry.example.com"));
     comes_to_rest(node.child.as_ref().expect("a running process").id());
@@ -157,7 +154,7 @@ fn a_node_agent_comes_to_rest() {
 #[test]
 fn a_node_is_in_step_from_the_first_ca_to_the_last() {
     let cluster = deployed("deploy/node-ca");
-    let (main, mirror) = (pem("main"), pem("mirror"));
+    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     let mut node = Node::start(&cluster, cluster.address());
     // That there is no map says nothing.
     node.wait_for_log("ConfigMap of registry CAs not found, keeping the files on the node");
@@ -219,7 +216,7 @@ fn a_node_is_in_step_from_the_first_ca_to_the_last() {
 #[test]
 fn while_the_api_server_is_away_a_node_keeps_what_it_has() {
     let cluster = deployed("deploy/node-ca");
-    let (main, mirror) = (pem("main"), pem("mirror"));
+    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     create_map(&cluster, &json!({"a": main}));
     let proxy = Proxy::to(cluster.address());
     let mut node = Node::start(&cluster, proxy.address());
@@ -248,7 +245,7 @@ fn while_the_api_server_is_away_a_node_keeps_what_it_has() {
 #[test]
 fn an_administrator_is_told_what_is_out_of_step() {
     let cluster = deployed("deploy/node-ca");
-    let (main, mirror) = (pem("main"), pem("mirror"));
+    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     let proxy = Proxy::to(cluster.address());
     let [metrics] = free_ports();
     let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, proxy.address());
@@ -302,7 +299,7 @@ fn an_administrator_is_told_what_is_out_of_step() {
 #[test]
 fn killed_at_any_point_a_node_has_the_old_or_the_new() {
     let cluster = deployed("deploy/node-ca");
-    let pems = [pem("main"), pem("mirror")];
+    let pems = [registry_ca("main"), registry_ca("mirror")];
     create_map(&cluster, &json!({"stays": pems[0], "goes": pems[0]}));
     let mut node = Node::start(&cluster, cluster.address());
     node.wait_for_ca("stays", Some(&pems[0]));
@@ -331,7 +328,7 @@ fn killed_at_any_point_a_node_has_the_old_or_the_new() {
 fn fifty_nodes_are_in_step_within_two_seconds() {
     const SOON: Duration = Duration::from_secs(2);
     let cluster = deployed("deploy/node-ca");
-    let (main, mirror) = (pem("main"), pem("mirror"));
+    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     create_map(&cluster, &json!({"a": main}));
     let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, cluster.address());
     let nodes: Vec<Node> = (0..50).map(|_| Node::start_with(kubeconfig.clone())).collect();

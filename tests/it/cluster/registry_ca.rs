@@ -14,6 +14,7 @@ use super::server::pointer;
 use crate::support::cluster::{Cluster, MANAGED};
 use crate::support::contract::config;
 use crate::support::machine::Machine;
+use crate::support::manifests::registry_ca;
 use crate::support::pair::Pair;
 use crate::support::rendered;
 use crate::support::server::{Server, binary, make_token_directory};
@@ -119,14 +120,11 @@ impl Site {
     }
 }
 
-fn pem(name: &str) -> String {
-    fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
-}
-
 #[test]
 fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
     let site = Site::new();
-    let (main, mirror, next) = (pem("main"), pem("mirror"), pem("mirror-next"));
+    let (main, mirror, next) =
+        (registry_ca("main"), registry_ca("mirror"), registry_ca("mirror-next"));
     let uid = || site.cluster.get(&merged()).expect("the map")["metadata"]["uid"].clone();
     let first_uid = uid();
     site.in_step(&[]);
@@ -186,7 +184,7 @@ fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
 #[test]
 fn every_bad_entry_is_refused_alone() {
     let site = Site::new();
-    let main = pem("main");
+    let main = registry_ca("main");
     let data = json!({
         "good.example.com": main,
         "no-certificate.example.com": "nothing",
@@ -215,7 +213,7 @@ fn every_bad_entry_is_refused_alone() {
 #[test]
 fn five_hundred_registries_are_merged_and_served() {
     let site = Site::new();
-    let main = pem("main");
+    let main = registry_ca("main");
     let names: Vec<String> = (0..500).map(|n| format!("registry-{n}.example.com..5000")).collect();
     let data: BTreeMap<&str, &str> = names.iter().map(|name| (&name[..], &main[..])).collect();
     site.map(ADMINISTRATORS, "registry-cas", &json!(data));
@@ -276,7 +274,7 @@ impl Drop for Nodes {
 #[test]
 fn fifty_nodes_follow_the_administrator_within_two_seconds() {
     let site = Site::new();
-    let (main, mirror) = (pem("main"), pem("mirror"));
+    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     site.map(ADMINISTRATORS, "registry-cas", &json!({"first.example.com": main}));
     site.refer_to("registry-cas");
     let nodes = Nodes::start(&site, 50);

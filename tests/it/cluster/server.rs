@@ -151,20 +151,15 @@ fn marker_soon(server: &Server, pool: &str, expected: Result<&str, u16>) {
     served_soon(server, pool, "/etc/marker", expected);
 }
 
-fn readiness(server: &Server) -> (u16, String) {
-    let response = server.metrics().get("/readyz");
-    (response.status, String::from_utf8(response.body).expect("text"))
-}
-
 fn wait_for_readiness(server: &Server, what: impl Fn(u16, &str) -> bool) {
-    wait_for("readiness", || Some(readiness(server)).filter(|(s, text)| what(*s, text)));
+    wait_for("readiness", || Some(server.readiness()).filter(|(s, text)| what(*s, text)));
 }
 
 /// Waits until a line about `what` is there, and returns it. There may be others: the API server
 /// prepares a kind's storage in its own time, and a watch tells of that.
 fn reported(server: &Server, what: &str) -> String {
     let line = |text: &str| text.lines().find(|line| line.contains(what)).map(str::to_owned);
-    wait_for(&format!("readiness to tell of {what}"), || line(&readiness(server).1))
+    wait_for(&format!("readiness to tell of {what}"), || line(&server.readiness().1))
 }
 
 /// Waits until nothing is told any more, but that strangers can read the token that machines join

@@ -6,13 +6,14 @@ mod refusals;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use pki::Certificate;
 use pki::certificate::key_of;
 use tempfile::TempDir;
 
 use crate::support::cmp_ca::{CmpCa, NAME, Quirk, REFERENCE, SECRET, Seen};
+use crate::support::command::Said;
 use crate::support::openssl::openssl;
 use crate::support::server::binary;
 use crate::support::wait_for;
@@ -24,29 +25,6 @@ const KUR: u8 = 7;
 /// A folder in which certificates are asked for.
 struct Desk {
     directory: TempDir,
-}
-
-/// What a command said, and how it ended.
-struct Said {
-    status: i32,
-    output: String,
-    error: String,
-}
-
-impl From<Output> for Said {
-    fn from(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        let status = output.status.code().expect("an exit code");
-        Self { status, output: text(output.stdout), error: text(output.stderr) }
-    }
-}
-
-impl Said {
-    /// It went well.
-    fn well(self) -> Self {
-        assert_eq!((self.status, self.error.as_str()), (0, ""), "{}", self.output);
-        self
-    }
 }
 
 impl Desk {
@@ -96,7 +74,7 @@ impl Desk {
         let url = format!("http://{}/pkix/", ca.address());
         let common = ["--ca-name", "servers", "--allow-http", "--out", "tls.crt"];
         let flags = [&common[..], flags].concat();
-        self.command(&url, &flags).output().expect("the built binary").into()
+        Said::by(&mut self.command(&url, &flags))
     }
 
     /// A first certificate by a password.
@@ -125,7 +103,7 @@ fn requested(kind: u8, by_password: bool) -> Seen {
 fn a_first_certificate_comes_with_its_chain_and_its_root_for_the_key_that_was_made() {
     let (ca, desk) = (CmpCa::start(Quirk::None), Desk::new());
     let names = ["--dns", "mcs.example.com", "--dns", "192.0.2.7", "--cas-out", "cas.crt"];
-    let said = desk.first(&ca, &[&names[..], &["--recipient", NAME]].concat()).well();
+    let said = desk.first(&ca, &[&names[..], &["--recipient", NAME]].concat()).quietly_done();
     assert!(said.output.starts_with("tls.crt: \"mcs.example.com\" by \"issuing\", until "));
     assert_eq!(desk.names("tls.crt"), ["mcs.example.com", "issuing"]);
     assert_eq!(desk.names("cas.crt"), ["root"]);
@@ -158,7 +136,7 @@ fn a_request_of_somebody_gets_what_it_asks_for_in_pem_and_in_der() {
         &["req", "-in", "their.csr", "-outform", "DER", "-out", "their.der"],
     );
     for csr in ["their.csr", "their.der"] {
-        desk.enroll(&ca, &[&PASSWORD[..], &["--csr", csr]].concat()).well();
+        desk.enroll(&ca, &[&PASSWORD[..], &["--csr", csr]].concat()).quietly_done();
         assert_eq!(desk.names("tls.crt"), ["theirs", "issuing"]);
         assert!(desk.is_pair("tls.crt", "their.key"));
         assert!(!desk.has("tls.key"));
@@ -177,7 +155,7 @@ fn a_request_of_somebody_gets_what_it_asks_for_in_pem_and_in_der() {
 /// A desk with a pair of the CA's, which is to be renewed.
 fn with_pair(ca: &CmpCa) -> Desk {
     let desk = Desk::new();
-    desk.first(ca, &["--dns", "a.example.com"]).well();
+    desk.first(ca, &["--dns", "a.example.com"]).quietly_done();
     desk.put("root.crt", &ca.root());
     desk
 }
@@ -190,7 +168,7 @@ fn a_renewal_is_signed_with_the_old_pair_and_brings_the_same_names_for_a_new_key
     let ca = CmpCa::start(Quirk::None);
     let desk = with_pair(&ca);
     let old = desk.certificates("tls.crt").remove(0);
-    desk.enroll(&ca, &RENEWAL).well();
+    desk.enroll(&ca, &RENEWAL).quietly_done();
     let new = desk.certificates("tls.crt").remove(0);
     assert!(desk.is_pair("tls.crt", "new.key") && !desk.is_pair("tls.crt", "tls.key"));
     assert_eq!((&new.common_name, &new.hosts), (&old.common_name, &old.hosts));
@@ -204,7 +182,7 @@ fn a_certificate_stands_for_a_password_in_any_request() {
     let desk = with_pair(&ca);
     let signed = ["--cert", "tls.crt", "--key", "tls.key", "--trusted", "root.crt"];
     let first = ["--subject", "CN=other", "--key-out", "other.key"];
-    desk.enroll(&ca, &[&signed[..], &first].concat()).well();
+    desk.enroll(&ca, &[&signed[..], &first].concat()).quietly_done();
     assert_eq!(desk.names("tls.crt"), ["other", "issuing"]);
     assert_eq!(ca.seen()[2..], [requested(IR, false), Seen::Confirmed]);
 }
@@ -212,13 +190,13 @@ fn a_certificate_stands_for_a_password_in_any_request() {
 #[test]
 fn who_need_not_confirm_does_not_if_that_was_asked_for() {
     let ca = CmpCa::start(Quirk::Implicit);
-    Desk::new().first(&ca, &["--implicit-confirm"]).well();
+    Desk::new().first(&ca, &["--implicit-confirm"]).quietly_done();
     assert_eq!(ca.seen(), [requested(IR, true)]);
     // What was not asked for is not taken, and what is not granted is not taken for granted.
-    Desk::new().first(&ca, &[]).well();
+    Desk::new().first(&ca, &[]).quietly_done();
     assert_eq!(ca.seen()[1..], [requested(IR, true), Seen::Confirmed]);
     let ca = CmpCa::start(Quirk::None);
-    Desk::new().first(&ca, &["--implicit-confirm"]).well();
+    Desk::new().first(&ca, &["--implicit-confirm"]).quietly_done();
     assert_eq!(ca.seen(), [requested(IR, true), Seen::Confirmed]);
 }
 
@@ -226,14 +204,14 @@ fn who_need_not_confirm_does_not_if_that_was_asked_for() {
 fn what_is_not_there_yet_is_waited_for() {
     for quirk in [Quirk::Waits(2), Quirk::WaitsByError(2)] {
         let ca = CmpCa::start(quirk);
-        let said = Desk::new().first(&ca, &[]).well();
+        let said = Desk::new().first(&ca, &[]).quietly_done();
         let line = "the server asks to wait 1 s: somebody has to approve it";
         assert_eq!(said.output.lines().filter(|it| *it == line).count(), 2, "{}", said.output);
         let polls = [Seen::Poll, Seen::Poll, Seen::Poll];
         assert_eq!(ca.seen(), [&[requested(IR, true)], &polls[..], &[Seen::Confirmed]].concat());
     }
     // The answer may be to the first message then, but only then.
-    Desk::new().first(&CmpCa::start(Quirk::FirstNonce), &[]).well();
+    Desk::new().first(&CmpCa::start(Quirk::FirstNonce), &[]).quietly_done();
 }
 
 #[test]
@@ -246,7 +224,7 @@ fn a_server_that_goes_away_while_a_request_waits_there_is_asked_what_came_of_it(
         ca.behave(Quirk::Unavailable);
         seen(&Seen::TurnedAway);
         ca.behave(Quirk::Waits(0));
-        said.join().expect("a client").well()
+        said.join().expect("a client").quietly_done()
     });
     let reported = "answers 503 Service Unavailable; the server has the request, asking again in ";
     assert!(said.output.contains(reported), "{}", said.output);
@@ -276,7 +254,7 @@ fn waiting_ends_when_the_time_is_over() {
 
 #[test]
 fn a_certificate_that_was_changed_is_taken_and_reported() {
-    let said = Desk::new().first(&CmpCa::start(Quirk::Mods), &[]).well();
+    let said = Desk::new().first(&CmpCa::start(Quirk::Mods), &[]).quietly_done();
     let reported = "the certificate differs from the request: granted with changes; the server says \"shorter\"";
     assert!(said.output.contains(reported), "{}", said.output);
 }
@@ -290,7 +268,7 @@ fn an_old_servers_sha1_is_taken_by_flag_alone() {
         "{}",
         said.error
     );
-    Desk::new().first(&ca, &["--allow-sha1"]).well();
+    Desk::new().first(&ca, &["--allow-sha1"]).quietly_done();
 }
 
 #[test]
@@ -301,7 +279,7 @@ fn https_goes_by_the_ca_that_is_given() {
     let url = format!("https://localhost:{}/pkix/servers", ca.address().port());
     let enroll = |flags: &[&str]| -> Said {
         let flags = [&FIRST[..], &["--out", "tls.crt"], flags].concat();
-        desk.command(&url, &flags).output().expect("the built binary").into()
+        Said::by(&mut desk.command(&url, &flags))
     };
     let said = enroll(&["--cacert", "other.crt"]);
     assert!(said.error.contains("invalid peer certificate"), "{}", said.error);
@@ -312,7 +290,7 @@ fn https_goes_by_the_ca_that_is_given() {
         said.error
     );
     assert_eq!(ca.seen(), []);
-    enroll(&["--cacert", "root.crt"]).well();
+    enroll(&["--cacert", "root.crt"]).quietly_done();
 }
 
 #[test]
@@ -321,7 +299,7 @@ fn a_key_is_on_disk_before_anything_is_asked_for_and_is_taken_again() {
     assert_eq!(desk.first(&ca, &[]).status, 1);
     let key = desk.read("tls.key");
     assert!(!desk.has("tls.crt"));
-    desk.first(&CmpCa::start(Quirk::None), &[]).well();
+    desk.first(&CmpCa::start(Quirk::None), &[]).quietly_done();
     assert_eq!(desk.read("tls.key"), key);
     // What cannot be written is not asked for.
     let (ca, desk) = (CmpCa::start(Quirk::None), Desk::new());

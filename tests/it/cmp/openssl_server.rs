@@ -4,7 +4,8 @@
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
 
-use super::{Desk, REFERENCE, SECRET, Said};
+use super::{Desk, REFERENCE, SECRET};
+use crate::support::command::Said;
 use crate::support::openssl::{openssl, sign_serving};
 use crate::support::wait_for;
 
@@ -94,7 +95,7 @@ fn a_first_certificate_and_one_for_a_request_come_by_a_password() {
     for wanted in [&FIRST[..], &REQUEST] {
         let flags =
             [&PASSWORD[..], wanted, &["--cas-out", "cas.crt", "--trusted", "ca.crt"]].concat();
-        let said = server.enroll(&flags).well();
+        let said = server.enroll(&flags).quietly_done();
         assert_eq!(server.desk.certificates("tls.crt"), server.desk.certificates("issued.crt"));
         assert!(said.output.starts_with("the server asks to wait 1 s\n"), "{}", said.output);
         // It sends CAs with the answer to a first request alone.
@@ -110,9 +111,9 @@ fn a_request_and_a_renewal_are_signed_and_so_are_the_answers() {
     let server = OpensslServer::start(false, &["-grant_implicitconf"]);
     let trusted = ["--trusted", "ca.crt"];
     let signed = ["--cert", "issued.crt", "--key", "tls.key"];
-    server.enroll(&[&signed[..], &trusted, &REQUEST].concat()).well();
+    server.enroll(&[&signed[..], &trusted, &REQUEST].concat()).quietly_done();
     let renewal = ["--renew", "issued.crt", "--key", "tls.key", "--key-out", "tls.key"];
-    server.enroll(&[&renewal[..], &trusted, &["--implicit-confirm"]].concat()).well();
+    server.enroll(&[&renewal[..], &trusted, &["--implicit-confirm"]].concat()).quietly_done();
     let stranger = ["--trusted", "issued.crt"];
     let said = server.enroll(&[&renewal[..], &stranger].concat());
     let reported = "no certificate of CN=ca in the message has the key that signed it";

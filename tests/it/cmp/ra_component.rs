@@ -9,8 +9,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::LazyLock;
 
-use super::{Desk, FIRST, NAME, PASSWORD, REFERENCE, RENEWAL, SECRET, Said};
+use super::{Desk, FIRST, NAME, PASSWORD, REFERENCE, RENEWAL, SECRET};
 use crate::support::clock::set_clock;
+use crate::support::command::Said;
 use crate::support::http::Client;
 use crate::support::openssl::openssl;
 
@@ -85,7 +86,7 @@ impl Ra {
     }
 
     fn enroll(&self, flags: &[&str]) -> Said {
-        self.command(flags).output().expect("the built binary").into()
+        Said::by(&mut self.command(flags))
     }
 
     /// A first certificate by a password.
@@ -123,7 +124,7 @@ fn a_first_certificate_comes_by_a_password_for_every_kind_of_key() {
         let wanted = ["--subject", "CN=mcs.example.com,O=Example", "--key-out", &key];
         let names = ["--dns", "mcs.example.com", "--dns", "192.0.2.7", "--cas-out", "cas.crt"];
         let server = ["--key-algorithm", kind, "--recipient", NAME, "--trusted", "root.crt"];
-        let said = ra.enroll(&[&PASSWORD[..], &wanted, &names, &server].concat()).well();
+        let said = ra.enroll(&[&PASSWORD[..], &wanted, &names, &server].concat()).quietly_done();
         assert!(said.output.starts_with("tls.crt: \"mcs.example.com\" by \"issuing\", until "));
         assert_eq!(ra.desk.names("tls.crt"), ["mcs.example.com", "issuing"]);
         assert_eq!(ra.desk.read("cas.crt"), ra.desk.read("root.crt"));
@@ -143,7 +144,7 @@ fn a_request_of_somebody_gets_what_it_asks_for() {
     let request = ["req", "-new", "-subj", "/O=Example/CN=theirs", "-out", "their.csr"];
     let names = ["-addext", "subjectAltName=DNS:theirs.example.com"];
     openssl(directory, &[&request[..], &names, &key].concat());
-    ra.enroll(&[&PASSWORD[..], &["--csr", "their.csr"]].concat()).well();
+    ra.enroll(&[&PASSWORD[..], &["--csr", "their.csr"]].concat()).quietly_done();
     assert_eq!(ra.desk.names("tls.crt"), ["theirs", "issuing"]);
     assert_eq!(ra.hosts(), ["theirs.example.com"]);
     assert!(ra.desk.is_pair("tls.crt", "their.key"));
@@ -162,7 +163,7 @@ fn an_answer_by_a_mac_that_is_not_known_here_is_not_believed() {
 #[test]
 fn a_renewal_is_signed_with_the_old_pair_of_every_kind_and_so_is_its_answer() {
     let mut ra = Ra::new("password", "renewal");
-    ra.first(&["--dns", "a.example.com"]).well();
+    ra.first(&["--dns", "a.example.com"]).quietly_done();
     let old = ra.desk.certificates("tls.crt").remove(0);
     ra.turn("signed");
     let said = ra.enroll(&RENEWAL);
@@ -176,7 +177,7 @@ fn a_renewal_is_signed_with_the_old_pair_of_every_kind_and_so_is_its_answer() {
         let next = format!("{kind}.key");
         let pair = ["--renew", "tls.crt", "--key", &key, "--key-out", &next];
         let server = ["--trusted", "root.crt", "--expect-sender", "CN=ra"];
-        ra.enroll(&[&pair[..], &server, &["--key-algorithm", kind]].concat()).well();
+        ra.enroll(&[&pair[..], &server, &["--key-algorithm", kind]].concat()).quietly_done();
         assert!(ra.desk.is_pair("tls.crt", &next));
         let new = ra.desk.certificates("tls.crt").remove(0);
         assert_eq!((&new.common_name, &new.hosts), (&old.common_name, &old.hosts));
@@ -189,10 +190,10 @@ fn a_renewal_is_signed_with_the_old_pair_of_every_kind_and_so_is_its_answer() {
 fn a_signature_may_answer_a_password_and_a_certificate_stand_for_one() {
     let ra = Ra::new("signed", "stands");
     let server = ["--trusted", "root.crt", "--expect-sender", "CN=ra"];
-    ra.first(&server).well();
+    ra.first(&server).quietly_done();
     let signed = ["--cert", "tls.crt", "--key", "tls.key"];
     let other = ["--subject", "CN=other", "--key-out", "other.key"];
-    ra.enroll(&[&signed[..], &other, &server].concat()).well();
+    ra.enroll(&[&signed[..], &other, &server].concat()).quietly_done();
     assert_eq!(ra.desk.names("tls.crt"), ["other", "issuing"]);
     assert_eq!(ra.seen(), ["ir", "confirmed"].repeat(2));
 }
@@ -200,7 +201,7 @@ fn a_signature_may_answer_a_password_and_a_certificate_stand_for_one() {
 #[test]
 fn what_comes_later_is_asked_for_again() {
     let ra = Ra::new("later", "later");
-    let said = ra.first(&["--recipient", NAME]).well();
+    let said = ra.first(&["--recipient", NAME]).quietly_done();
     let line = "the server asks to wait 1 s";
     assert_eq!(said.output.lines().filter(|it| *it == line).count(), 1, "{}", said.output);
     assert_eq!(ra.desk.names("tls.crt"), ["mcs.example.com", "issuing"]);
@@ -211,9 +212,9 @@ fn what_comes_later_is_asked_for_again() {
 #[test]
 fn a_confirmation_is_left_out_where_that_was_asked_for_and_granted() {
     let ra = Ra::new("password", "implicit");
-    ra.first(&["--implicit-confirm"]).well();
+    ra.first(&["--implicit-confirm"]).quietly_done();
     assert_eq!(ra.seen(), ["ir"]);
-    ra.first(&[]).well();
+    ra.first(&[]).quietly_done();
     assert_eq!(ra.seen(), ["ir", "ir", "confirmed"]);
 }
 
@@ -264,7 +265,7 @@ fn a_clock_that_is_far_from_the_servers_is_reported() {
     let ra = Ra::new("password", "clock");
     let mut command = ra.command(&FIRST);
     set_clock(&mut command, "-1h");
-    let said = command.output().expect("the built binary").into();
+    let said = Said::by(&mut command);
     let reported = "the server refuses: rejection: badTime (the message's time is too far from the server's); the server \
                 says \"downstream: message time out of allowed range\"";
     refused(&ra, &said, reported);

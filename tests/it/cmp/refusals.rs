@@ -36,9 +36,9 @@ fn an_answer_that_is_not_to_this_message_or_not_by_this_server_is_not_believed()
 
 #[test]
 fn a_sender_who_says_no_name_is_known_by_the_password_and_another_one_by_a_flag() {
-    Desk::new().first(&CmpCa::start(Quirk::NoSender), &["--recipient", NAME]).well();
+    Desk::new().first(&CmpCa::start(Quirk::NoSender), &["--recipient", NAME]).quietly_done();
     let flags = ["--recipient", NAME, "--expect-sender", "CN=somebody else"];
-    Desk::new().first(&CmpCa::start(Quirk::WrongSender), &flags).well();
+    Desk::new().first(&CmpCa::start(Quirk::WrongSender), &flags).quietly_done();
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_signature_counts_by_the_right_name_and_from_a_ca_that_is_trusted() {
         assert!(said.status == 1 && said.error.contains(reason), "{quirk:?}: {}", said.error);
         assert!(desk.read("tls.crt") == old, "{quirk:?}");
         ca.behave(Quirk::None);
-        desk.enroll(&ca, &RENEWAL).well();
+        desk.enroll(&ca, &RENEWAL).quietly_done();
     }
 }
 

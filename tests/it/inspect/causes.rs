@@ -86,7 +86,7 @@ fn answering(bytes: &'static [u8]) -> (SocketAddr, mpsc::Receiver<String>) {
 
 #[test]
 fn a_pool_that_is_unknown_is_named() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let words = "no pool has the name nobody";
     assert_cause(&["--pointer", &pointer(&server, "worker"), "nobody"], "pool-unknown", words);
     assert_cause(&[&fixtures(), "nobody"], "pool-unknown", words);
@@ -122,7 +122,7 @@ fn what_the_machines_spec_cannot_say_is_named() {
     assert_cause(&arguments, "not-in-spec", "spec 3.2.0; it is served in 3.4.0");
     assert!(
         inspect(&arguments)
-            .text
+            .output
             .contains("The machine has given up: boot it again when this is done.")
     );
 }
@@ -138,7 +138,9 @@ fn an_invalid_config_is_named() {
     let words = "the config is invalid";
     let arguments = [&url(server.secure())[..], "bad"];
     assert_cause(&arguments, "invalid-config", words);
-    assert!(inspect(&arguments).text.contains("The machine retries, and boots when this is done."));
+    assert!(
+        inspect(&arguments).output.contains("The machine retries, and boots when this is done.")
+    );
     // Who has the manifests is told where it is.
     let path = directory.path().display().to_string();
     assert_cause(&[&path, "bad"], "invalid-config", "storage.files[0].path");
@@ -147,7 +149,7 @@ fn an_invalid_config_is_named() {
 
 #[test]
 fn a_pointer_that_trusts_an_old_ca_is_named() {
-    let [old, new] = [(); 2].map(|()| Server::serve(&in_repository("ignition-fixtures"), &[]));
+    let [old, new] = [(); 2].map(|()| Server::sample_cluster(&[]));
     let address = format!("localhost:{}", new.secure().port());
     let arguments = ["--pointer", &pointer(&old, "worker"), "--connect", &address];
     assert_cause(&arguments, "unknown-authority", "certificate signed by unknown authority");
@@ -158,7 +160,7 @@ fn a_pointer_that_trusts_an_old_ca_is_named() {
 
 #[test]
 fn a_name_that_is_not_in_the_certificate_is_named() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let ca = server.state().join("ca.crt").display().to_string();
     let address = format!("localhost:{}", server.secure().port());
     let arguments = ["https://mcs.example.com:22623", "worker", "--connect", &address, "--ca", &ca];
@@ -195,7 +197,7 @@ fn a_serving_pair_that_has_expired_is_named() {
 
 #[test]
 fn a_machine_whose_clock_is_wrong_is_named() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let file = pointer(&server, "worker");
     for at in ["2020-01-01", "2060-01-01T00:00:00Z"] {
         let words = format!("the machine's clock is wrong: it shows {}", &at[..10]);
@@ -205,12 +207,12 @@ fn a_machine_whose_clock_is_wrong_is_named() {
     let mut command = binary();
     set_clock(&mut command, "@2020-01-01 00:00:00");
     command.args(["inspect", "--pointer", &file]);
-    let said = Said::from(command.output().expect("the built binary"));
+    let said = Said::by(&mut command);
     assert_eq!(said.status, 1);
     assert!(
-        said.text.contains("the machine's clock is wrong: it shows 2020-01-01"),
+        said.output.contains("the machine's clock is wrong: it shows 2020-01-01"),
         "{}",
-        said.text
+        said.output
     );
 }
 
@@ -246,7 +248,7 @@ fn a_server_that_is_down_is_named() {
     let since = Instant::now();
     let said = inspect(&[&format!("https://{}", address.0), "worker"]);
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
-    assert!(said.status == 1 && said.text.contains("come up\": server-down"), "{said:?}");
+    assert!(said.status == 1 && said.output.contains("come up\": server-down"), "{said:?}");
 }
 
 #[test]
@@ -255,11 +257,11 @@ fn access_that_is_refused_is_named() {
     let words = "the server's access rules refuse the machine: status 401";
     assert_cause(&[&format!("http://{address}"), "worker"], "access-refused", words);
 
-    let server = Server::serve(&in_repository("ignition-fixtures"), &["--access", "enforce"]);
+    let server = Server::sample_cluster(&["--access", "enforce"]);
     let ca = server.state().join("ca.crt").display().to_string();
     assert_cause(&[&url(server.secure()), "worker", "--ca", &ca], "access-refused", words);
     // The page says so too.
-    let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+    let page = server.page("/");
     assert!(page.contains("401: no token"), "{page}");
     // By the pointer config that a machine has, it is not.
     let pointer = server.state().join("user-data/worker.ign").display().to_string();
@@ -267,7 +269,7 @@ fn access_that_is_refused_is_named() {
         let said = inspect(&["--pointer", &pointer]);
         (said.status == 0).then_some(said)
     });
-    assert!(!said.text.contains("Bearer"), "{}", said.text);
+    assert!(!said.output.contains("Bearer"), "{}", said.output);
 }
 
 #[test]
@@ -325,6 +327,6 @@ fn a_server_that_never_answers_is_given_up_when_ignition_would() {
         let since = Instant::now();
         let said = inspect(&[&format!("{scheme}://{address}"), "worker"]);
         assert!((10..20).contains(&since.elapsed().as_secs()), "{:?}", since.elapsed());
-        assert!(said.status == 1 && said.text.contains("within 10 s"), "{said:?}");
+        assert!(said.status == 1 && said.output.contains("within 10 s"), "{said:?}");
     }
 }

@@ -5,38 +5,17 @@ mod page;
 mod secrets;
 
 use std::net::SocketAddr;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::support::command::Said;
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
 
 /// By when a cause has to be named.
 const SOON: Duration = Duration::from_secs(5);
-
-/// What a command said, and how it ended.
-#[derive(Debug)]
-struct Said {
-    status: i32,
-    text: String,
-    error: String,
-}
-
-impl From<Output> for Said {
-    fn from(output: Output) -> Self {
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-        let status = output.status.code().expect("an exit code");
-        Self { status, text: text(output.stdout), error: text(output.stderr) }
-    }
-}
-
-impl Said {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?}"))
-    }
-}
 
 fn prepared(arguments: &[&str]) -> Command {
     let mut command = binary();
@@ -49,7 +28,7 @@ fn prepared(arguments: &[&str]) -> Command {
 }
 
 fn inspect(arguments: &[&str]) -> Said {
-    prepared(arguments).output().expect("the built binary").into()
+    Said::by(&mut prepared(arguments))
 }
 
 fn fixtures() -> String {
@@ -62,14 +41,14 @@ fn assert_cause(arguments: &[&str], label: &str, words: &str) {
     let said = inspect(arguments);
     assert!(since.elapsed() < SOON, "{label} took {:?}", since.elapsed());
     assert_eq!((said.status, &said.error[..]), (1, ""), "{label}: {said:?}");
-    let line = said.text.lines().find(|line| line.starts_with("A machine does not boot: "));
-    assert!(line.is_some_and(|line| line.contains(words)), "{label}: {words}: {}", said.text);
+    let line = said.output.lines().find(|line| line.starts_with("A machine does not boot: "));
+    assert!(line.is_some_and(|line| line.contains(words)), "{label}: {words}: {}", said.output);
     assert!(
-        said.text.ends_with(&format!("\nRunbook, \"A machine does not come up\": {label}\n")),
+        said.output.ends_with(&format!("\nRunbook, \"A machine does not come up\": {label}\n")),
         "{label}: {}",
-        said.text
+        said.output
     );
-    assert!(!said.text.contains("Files: "), "{}", said.text);
+    assert!(!said.output.contains("Files: "), "{}", said.output);
 
     let page = inspect(&[arguments, &["--json"]].concat()).json();
     assert_eq!(page["way"]["cause"]["label"], label, "{page}");

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Said, assert_cause, empty, fixtures, inspect, pointer, prepared, url};
-use crate::support::in_repository;
 use crate::support::server::{Server, binary};
 
 #[test]
@@ -23,26 +22,25 @@ fn the_page_is_as_recorded_at_two_widths_and_in_a_pipe() {
     ] {
         let mut command = prepared(&[&fixtures(), pool, "--as", "3.4"]);
         command.envs(width.map(|width| ("COLUMNS", width)));
-        let said = Said::from(command.output().expect("the built binary"));
+        let said = Said::by(&mut command);
         assert_eq!((said.status, &said.error[..]), (0, ""));
-        assert_eq!(said.text, recorded, "{pool} {width:?}");
+        assert_eq!(said.output, recorded, "{pool} {width:?}");
         let most = width.map_or(usize::MAX, |width| width.parse().expect("a number"));
-        assert!(said.text.lines().all(|line| line.chars().count() <= most), "{width:?}");
+        assert!(said.output.lines().all(|line| line.chars().count() <= most), "{width:?}");
     }
     // The same, with colours.
     let mut command = prepared(&[&fixtures(), "worker", "--as", "3.4"]);
-    let coloured =
-        Said::from(command.env("CLICOLOR_FORCE", "1").output().expect("the built binary"));
-    assert!(coloured.text.starts_with("\u{1b}[1mMachineConfig"), "{}", coloured.text);
-    let plain = coloured.text.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+    let coloured = Said::by(command.env("CLICOLOR_FORCE", "1"));
+    assert!(coloured.output.starts_with("\u{1b}[1mMachineConfig"), "{}", coloured.output);
+    let plain = coloured.output.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
     assert_eq!(plain, include_str!("../recorded/worker.txt"));
     command.env("NO_COLOR", "1").env_remove("CLICOLOR_FORCE");
-    assert_eq!(Said::from(command.output().expect("the built binary")).text, plain);
+    assert_eq!(Said::by(&mut command).output, plain);
 }
 
 #[test]
 fn a_machine_gets_by_a_server_what_the_manifests_make_of_it() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     for pool in ["master", "worker", "edge"] {
         for spec in ["3.1", "3.4", "3.6"] {
             let local = inspect(&[&fixtures(), pool, "--as", spec, "--json"]).json();
@@ -74,13 +72,13 @@ fn a_machine_gets_by_a_server_what_the_manifests_make_of_it() {
     let ca = server.state().join("ca.crt").display().to_string();
     let said = inspect(&[&url(server.secure()), "worker", "--ca", &ca]);
     assert!(
-        said.status == 0 && said.text.contains("verified by \"machine-config-server-ca@"),
+        said.status == 0 && said.output.contains("verified by \"machine-config-server-ca@"),
         "{said:?}"
     );
     // Without, nobody is said to vouch for it.
     let said = inspect(&[&url(server.secure()), "worker"]);
     assert!(
-        said.status == 0 && said.text.contains("the CAs that the machine trusts are not known"),
+        said.status == 0 && said.output.contains("the CAs that the machine trusts are not known"),
         "{said:?}"
     );
 }
@@ -98,7 +96,7 @@ fn a_file_is_printed_byte_for_byte() {
     let unit = file("/etc/systemd/system/kubelet.service.d/10-cgroup.conf");
     assert!(unit.status.success() && unit.stdout.starts_with(b"[Service]"), "{unit:?}");
     let missing = Said::from(file("/etc/nothing"));
-    assert_eq!((missing.status, &missing.text[..]), (1, ""));
+    assert_eq!((missing.status, &missing.output[..]), (1, ""));
     assert_eq!(
         missing.error,
         "/etc/nothing: the config has no such file; run inspect without --file to list its files\n"
@@ -107,7 +105,7 @@ fn a_file_is_printed_byte_for_byte() {
 
 #[test]
 fn two_machines_are_compared_whatever_they_come_from() {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let server = Server::sample_cluster(&[]);
     let (file, fixtures) = (pointer(&server, "worker"), fixtures());
     let directory = tempfile::tempdir().expect("a temporary folder");
     let saved = directory.path().join("worker.ign");
@@ -125,7 +123,7 @@ fn two_machines_are_compared_whatever_they_come_from() {
         };
         let said = inspect(&arguments);
         assert!(
-            said.status == 0 && said.text.contains("make the same machine"),
+            said.status == 0 && said.output.contains("make the same machine"),
             "{other}: {said:?}"
         );
     }
@@ -137,9 +135,9 @@ fn two_machines_are_compared_whatever_they_come_from() {
     {
         let said = inspect(&[&plain, "worker", "--as", "3.4", "--diff", other]);
         assert!(
-            said.status == 1 && said.text.lines().any(|it| it == line),
+            said.status == 1 && said.output.lines().any(|it| it == line),
             "{line}: {}",
-            said.text
+            said.output
         );
         let page = inspect(&[&plain, "worker", "--as", "3.4", "--diff", other, "--json"]).json();
         assert_eq!(page["differs"], true);
@@ -154,14 +152,14 @@ fn two_machines_are_compared_whatever_they_come_from() {
     let said = inspect(&[saved, "--diff", &changed]);
     assert_eq!(said.status, 1);
     assert!(
-        said.text.contains("~ file /etc/chrony.conf")
-            && said.text.contains("    +pool ntp.example.com"),
+        said.output.contains("~ file /etc/chrony.conf")
+            && said.output.contains("    +pool ntp.example.com"),
         "{}",
-        said.text
+        said.output
     );
     // Neither differs nor is the same: one of them is not to be had.
     let said = inspect(&[&plain, "worker", "--diff", "nobody"]);
-    assert!(said.status == 1 && said.text.ends_with("come up\": pool-unknown\n"), "{said:?}");
+    assert!(said.status == 1 && said.output.ends_with("come up\": pool-unknown\n"), "{said:?}");
 }
 
 #[test]
@@ -190,7 +188,7 @@ fn a_hostile_config_cannot_harm_who_looks_at_it() {
     let since = Instant::now();
     let said = inspect(&[path.to_str().expect("text")]);
     assert!(
-        said.status == 0 && said.text.contains("unpacks to more than the limit"),
+        said.status == 0 && said.output.contains("unpacks to more than the limit"),
         "{}",
         said.error
     );
@@ -213,8 +211,8 @@ fn a_hostile_config_cannot_harm_who_looks_at_it() {
     ] {
         let said = inspect(arguments);
         let is_harmless = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
-        assert!(!said.text.is_empty() && said.text.chars().all(is_harmless), "{said:?}");
-        assert!(!said.text.lines().any(|line| line.starts_with("/fake")), "{said:?}");
+        assert!(!said.output.is_empty() && said.output.chars().all(is_harmless), "{said:?}");
+        assert!(!said.output.lines().any(|line| line.starts_with("/fake")), "{said:?}");
         if arguments.contains(&"--json") {
             assert!(said.json().to_string().contains("/fake"), "{said:?}");
         }
@@ -240,7 +238,7 @@ fn what_cannot_be_inspected_ends_with_2() {
         &["ftp://localhost", "worker"],
     ] {
         let said = inspect(arguments);
-        assert_eq!((said.status, &said.text[..]), (2, ""), "{arguments:?}: {said:?}");
+        assert_eq!((said.status, &said.output[..]), (2, ""), "{arguments:?}: {said:?}");
         assert_eq!(said.error.lines().count(), 1, "{arguments:?}: {said:?}");
     }
 }

@@ -33,7 +33,7 @@ fn secrets_are_named_and_printed_only_as_a_file() {
     ] {
         let said = inspect(arguments);
         for secret in known_secrets() {
-            assert!(secret.len() > 5 && !said.text.contains(&secret), "{arguments:?}");
+            assert!(secret.len() > 5 && !said.output.contains(&secret), "{arguments:?}");
         }
     }
     let page = inspect(&[&fixtures, "master", "--json"]).json();
@@ -52,7 +52,7 @@ fn secrets_are_named_and_printed_only_as_a_file() {
         ])
     );
     let said = inspect(&[&fixtures, "master", "--file", "/etc/kubernetes/kubeconfig"]);
-    assert!(said.status == 0 && said.text.contains(&known_secrets()[0]), "{said:?}");
+    assert!(said.status == 0 && said.output.contains(&known_secrets()[0]), "{said:?}");
 }
 
 /// A MachineConfig with this wherever something secret may be.
@@ -114,20 +114,20 @@ fn nothing_secret_is_printed_wherever_in_a_config_it_is() {
         &["https://me:sesame-Zq1@localhost:1", "worker", "--json"],
     ] {
         let said = inspect(arguments);
-        let all = format!("{}{}", said.text, said.error);
+        let all = format!("{}{}", said.output, said.error);
         assert!(!all.contains("sesame"), "{arguments:?}: {all}");
         assert!(all.contains("(secret)"), "{arguments:?}: {all}");
     }
     // What differs in nothing but secrets differs.
     let said = inspect(&[&one, "--diff", &other]);
     let line = "value: differs in what is secret: quiet rd.znet_passphrase=(secret)";
-    assert!(said.status == 1 && said.text.contains(line), "{}", said.text);
+    assert!(said.status == 1 && said.output.contains(line), "{}", said.output);
     // The place is named among the secrets.
     let page = inspect(&[&one, "--json"]).json();
     let named = page["machine"]["secrets"].as_array().expect("secrets");
     assert!(named.iter().any(|it| it["place"] == "kernelArguments"), "{page}");
     let said = inspect(&[&one, "--file", "/env"]);
-    assert_eq!(said.text, "TOKEN=sesame-Zq1");
+    assert_eq!(said.output, "TOKEN=sesame-Zq1");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::support::server::Server;
 const WORKER: &str = "user-data/worker.ign";
 
 fn attention(server: &Server, what: &str) -> String {
-    let page = String::from_utf8(server.metrics().get("/metrics").body).expect("text");
+    let page = server.page("/metrics");
     let name = format!("mcs_certificates_attention{{what=\"{what}\"}} ");
     let count = page.lines().find_map(|line| line.strip_prefix(&name));
     count.unwrap_or_else(|| panic!("no {name} in {page}")).to_owned()
@@ -17,12 +17,12 @@ fn attention(server: &Server, what: &str) -> String {
 #[test]
 fn a_pointer_config_that_is_larger_than_ec2_takes_is_named_and_boots() {
     let place = Place::made(None);
-    let quiet = place.certs(&["check"]).done();
+    let quiet = place.certs(&["check"]).done().text();
     assert!(!quiet.contains("warning"), "{quiet}");
     let mut config: Value = serde_json::from_str(&place.pointer()).expect("JSON");
     config["passwd"] = json!({"users": [{"name": "core", "gecos": "x".repeat(16 << 10)}]});
     place.write(WORKER, config.to_string());
-    let said = place.certs(&["check"]).done();
+    let said = place.certs(&["check"]).done().text();
     let bytes = place.pointer().len();
     let warning = format!("{WORKER}: the user data has {bytes} bytes: EC2 accepts 16384");
     let is_warning = |line: &str| line.starts_with("warning: ") && line.ends_with(&warning);
@@ -37,7 +37,7 @@ fn a_pointer_config_that_is_larger_than_ec2_takes_is_named_and_boots() {
     );
     boot(&place.text("user-data/edge.ign"), &server);
     // A rotation makes it larger, and says so.
-    let said = place.certs(&["rotate", "--ca"]).done();
+    let said = place.certs(&["rotate", "--ca"]).done().text();
     assert!(said.contains("EC2 accepts 16384"), "{said}");
     place.assert_boots(&place.pointer());
 }

@@ -25,40 +25,10 @@ use tempfile::TempDir;
 use time::OffsetDateTime;
 
 use crate::support::clock::set_clock;
+use crate::support::command::{Said, Store};
 use crate::support::machine::Machine;
 use crate::support::server::{Server, binary};
 use crate::support::{go, in_repository, wait_for};
-
-/// What a command said, and how it ended.
-#[derive(Debug)]
-struct Said {
-    status: Option<i32>,
-    /// Both of its outputs.
-    text: String,
-}
-
-impl Said {
-    fn of(output: Output) -> Self {
-        let text = [output.stdout, output.stderr].concat();
-        Self { status: output.status.code(), text: String::from_utf8(text).expect("text") }
-    }
-
-    #[track_caller]
-    fn done(self) -> String {
-        assert_eq!(self.status, Some(0), "{}", self.text);
-        self.text
-    }
-
-    /// It is refused, and says so by each of these.
-    #[track_caller]
-    fn refused(self, parts: &[&str]) -> String {
-        assert_eq!(self.status, Some(1), "{}", self.text);
-        for part in parts {
-            assert!(self.text.contains(part), "{part} in {}", self.text);
-        }
-        self.text
-    }
-}
 
 /// A state directory.
 struct Place {
@@ -145,12 +115,11 @@ impl Place {
     }
 
     fn certs_at(&self, clock: Option<&str>, arguments: &[&str]) -> Said {
-        let mut command = binary();
-        command.arg("certs").args(arguments).arg("--state-dir").arg(self.state());
+        let mut command = self.state().command(&[&["certs"], arguments].concat());
         if let Some(clock) = clock {
             set_clock(&mut command, clock);
         }
-        Said::of(command.output().expect("the built binary"))
+        Said::by(&mut command)
     }
 
     fn chain(&self) -> Vec<Certificate> {
@@ -187,7 +156,7 @@ impl Place {
 
     #[track_caller]
     fn assert_boots(&self, pointer: &str) {
-        assert!(self.boots(pointer), "{}", self.certs(&["check"]).text);
+        assert!(self.boots(pointer), "{}", self.certs(&["check"]).text());
     }
 }
 

@@ -97,7 +97,7 @@ fn a_rotation_that_leaves_a_pointer_config_without_a_boot_says_so() {
     config["ignition"]["config"]["merge"][0]["compression"] = "gzip".into();
     place.write(WORKER, config.to_string());
     for flags in [&[][..], &["--ca"]] {
-        let said = rotate(&place, flags).done();
+        let said = rotate(&place, flags).done().text();
         let is_warning = |line: &str| line.contains("warning: ") && line.contains(WORKER);
         assert!(said.lines().any(is_warning), "{said}");
     }
@@ -108,9 +108,9 @@ fn a_rotation_that_leaves_a_pointer_config_without_a_boot_says_so() {
     let refused = rotate(&place, &[]);
     refused.refused(&["issued a serving certificate", "worker.ign cannot boot a machine"]);
     assert_ne!(place.chain(), before);
-    let said = rotate(&place, &["--force"]).done();
+    let said = rotate(&place, &["--force"]).done().text();
     assert!(said.contains("warning: ") && said.contains(WORKER), "{said}");
     place.write(WORKER, &good);
-    let said = rotate(&place, &[]).done();
+    let said = rotate(&place, &[]).done().text();
     assert!(!said.contains("warning"), "{said}");
 }

@@ -5,11 +5,13 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 
-use super::{ACCEPT, IGNITION, Site, from, get, get_known, machine, printed, refusal, said};
-use crate::access::assert_refused;
+use super::{Site, get_known, refusal};
+use crate::support::access::{assert_refused, credential_in, get};
 use crate::support::clock::{follow_clock, set_clock};
-use crate::support::http::{Client, Response, connect_from};
+use crate::support::command::Said;
+use crate::support::http::{Client, IGNITION, Response, connect_from, loopback};
 use crate::support::machine::Machine;
+use crate::support::manifests::first_boot_machine;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
@@ -26,10 +28,6 @@ fn put_pool(site: &Site, name: &str, annotations: &Value) {
     site.put(&format!("pool-{name}"), &object);
 }
 
-fn ask(client: &Client, pool: &str) -> Response {
-    client.request("GET", &format!("/config/{pool}"), &[IGNITION, ACCEPT])
-}
-
 fn assert_held(response: &Response) {
     assert_eq!((response.status, response.header("retry-after")), (503, Some("5")));
     assert_eq!(response.header("machine-config-server-refusal"), Some("approval-pending"));
@@ -37,22 +35,22 @@ fn assert_held(response: &Response) {
 
 fn until_held(client: &Client, pool: &str) {
     wait_for("the machine to be held", || {
-        let response = ask(client, pool);
+        let response = get(client, pool, None);
         (response.status == 503).then(|| assert_held(&response))
     });
 }
 
 fn until_served(client: &Client, pool: &str) {
-    wait_for("the config", || (ask(client, pool).status == 200).then_some(()));
+    wait_for("the config", || (get(client, pool, None).status == 200).then_some(()));
 }
 
 /// A list of the server's overview.
 fn list(server: &Server, name: &str) -> Vec<Value> {
-    let overview = server.metrics().get("/api/v1/overview").json();
+    let overview = server.overview();
     overview[name].as_array().expect("a list").clone()
 }
 
-fn approve(site: &Site, server: &Server, arguments: &[&str]) -> std::process::Output {
+fn approve(site: &Site, server: &Server, arguments: &[&str]) -> Said {
     let from = server.metrics().address().to_string();
     let mut all = vec!["approve", "--from", &from];
     all.extend(arguments);
@@ -77,7 +75,7 @@ fn a_machine_waits_until_it_is_approved_and_then_boots_without_being_touched() {
         (&json!("127.0.0.1"), &json!("worker"), &json!("2.14.0"), &Value::Null)
     );
     assert!(waiting["token"].as_str().is_some_and(|it| !it.contains("mcs-")), "{waiting}");
-    let line = printed(&approve(&site, &server, &["127.0.0.1"]));
+    let line = approve(&site, &server, &["127.0.0.1"]).done().output;
     assert!(line.starts_with("127.0.0.1 of pool worker: approved"), "{line}");
     assert!(stage.ended().success(), "{}", stage.log());
     let mut files = machine.start("files", &pointer);
@@ -96,10 +94,6 @@ fn now() -> String {
     now.format(&time::format_description::well_known::Rfc3339).expect("a time")
 }
 
-fn readiness(server: &Server) -> String {
-    String::from_utf8(server.metrics().get("/readyz").body).expect("text")
-}
-
 #[test]
 fn one_yes_is_for_one_address_and_one_pool_on_both_ports_and_for_every_method() {
     let site = Site::new();
@@ -107,35 +101,33 @@ fn one_yes_is_for_one_address_and_one_pool_on_both_ports_and_for_every_method() 
         put_pool(&site, pool, &json!({APPROVAL: "required"}));
     }
     let server = site.serve(&[]);
-    let [one, other] = [2, 3].map(|last| from(server.plain(), last));
+    let [one, other] = [2, 3].map(|last| server.plain().from(loopback(last)));
     for client in [&one, &other] {
-        assert_held(&ask(client, "worker"));
+        assert_held(&get(client, "worker", None));
         let head = client.request("HEAD", "/config/worker", &[IGNITION]);
         assert_held(&head);
     }
-    assert_held(&ask(&from(site.tls(&server), 4), "worker"));
+    assert_held(&get(&site.tls(&server).from(loopback(4)), "worker", None));
     assert_eq!(list(&server, "waiting_machines").len(), 3);
     let metric = |name: &str| server.metric(&format!("{name}{{pool=\"worker\"}}"));
     assert!((metric("mcs_approval_waiting_machines") - 3.0).abs() < 0.1);
-    printed(&approve(&site, &server, &["::ffff:127.0.0.2"]));
+    approve(&site, &server, &["::ffff:127.0.0.2"]).done();
     until_served(&one, "worker");
-    assert_eq!(ask(&from(site.tls(&server), 2), "worker").status, 200);
+    assert_eq!(get(&site.tls(&server).from(loopback(2)), "worker", None).status, 200);
     assert_eq!(one.request("HEAD", "/config/worker", &[IGNITION]).status, 200);
-    assert_held(&ask(&other, "worker"));
-    assert_held(&ask(&one, "infra"));
-    printed(&approve(&site, &server, &["127.0.0.3", "--pool", "infra"]));
+    assert_held(&get(&other, "worker", None));
+    assert_held(&get(&one, "infra", None));
+    approve(&site, &server, &["127.0.0.3", "--pool", "infra"]).done();
     until_served(&other, "infra");
-    assert_held(&ask(&other, "worker"));
-    assert_held(&ask(&from(server.plain(), 5), "worker"));
-    let table = binary()
-        .args(["machines", "--from", &server.metrics().address().to_string()])
-        .output()
-        .expect("the built binary");
-    let table = String::from_utf8(table.stdout).expect("text");
+    assert_held(&get(&other, "worker", None));
+    assert_held(&get(&server.plain().from(loopback(5)), "worker", None));
+    let table =
+        Said::by(binary().args(["machines", "--from", &server.metrics().address().to_string()]));
+    let table = table.done().output;
     for part in ["WAITS FOR APPROVAL", "127.0.0.5", "2.14.0", "APPROVED", "UNTIL"] {
         assert!(table.contains(part), "{part} is not in {table}");
     }
-    let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+    let page = server.page("/");
     assert!(page.contains("Waiting for approval") && page.contains("127.0.0.5"), "{page}");
 }
 
@@ -145,10 +137,10 @@ fn the_access_check_comes_first_and_who_fails_it_does_not_wait() {
         let site = Site::new();
         put_pool(&site, "worker", &json!({APPROVAL: "required"}));
         let server = site.serve(&["--access", mode]);
-        let pointer = fs::read_to_string(site.state().join("user-data/worker.ign"));
-        let credential = super::credential_in(&pointer.expect("a pointer config"));
-        let stranger = ask(&from(site.tls(&server), 2), "worker");
-        let known = get_known_held(&from(site.tls(&server), 3), &credential);
+        let pointer = fs::read(site.state().join("user-data/worker.ign")).expect("a file");
+        let credential = credential_in(&pointer).expect("a credential");
+        let stranger = get(&site.tls(&server).from(loopback(2)), "worker", None);
+        let known = get_known_held(&site.tls(&server).from(loopback(3)), &credential);
         assert_held(&known);
         let waiting = list(&server, "waiting_machines");
         if mode == "enforce" {
@@ -159,15 +151,15 @@ fn the_access_check_comes_first_and_who_fails_it_does_not_wait() {
             assert_eq!((waiting.len(), &waiting[1]["token"]), (2, &Value::Null), "{waiting:?}");
         }
         assert_eq!(waiting[0]["address"], "127.0.0.3", "those with a token are first");
-        printed(&approve(&site, &server, &["127.0.0.3"]));
+        approve(&site, &server, &["127.0.0.3"]).done();
         wait_for("the config", || {
-            let client = from(site.tls(&server), 3);
-            (get(&client, "worker", &credential).status == 200).then_some(())
+            let client = site.tls(&server).from(loopback(3));
+            (get(&client, "worker", Some(&credential)).status == 200).then_some(())
         });
         // An approval replaces no token.
-        printed(&approve(&site, &server, &["127.0.0.2", "--pool", "worker"]));
+        approve(&site, &server, &["127.0.0.2", "--pool", "worker"]).done();
         wait_for("the approval", || (list(&server, "approved_machines").len() == 2).then_some(()));
-        let status = ask(&from(site.tls(&server), 2), "worker").status;
+        let status = get(&site.tls(&server).from(loopback(2)), "worker", None).status;
         assert_eq!(status, if mode == "enforce" { 401 } else { 200 });
     }
 }
@@ -175,7 +167,7 @@ fn the_access_check_comes_first_and_who_fails_it_does_not_wait() {
 /// The answer once the server knows the token, which its machine needs approval for.
 fn get_known_held(client: &Client, credential: &str) -> Response {
     wait_for("the token to be known", || {
-        let response = get(client, "worker", credential);
+        let response = get(client, "worker", Some(credential));
         let code = response.header("machine-config-server-refusal");
         (code != Some("token-unknown")).then_some(response)
     })
@@ -191,36 +183,29 @@ fn a_machine_with_a_name_is_approved_by_its_name_alone() {
     let server = site.serve(&[]);
     let [one, other] = ["one", "other"].map(|name| site.credential(name));
     assert_eq!(get_known(&site.tls(&server), "worker", &site.credential("free")).status, 200);
-    let tls = from(site.tls(&server), 7);
+    let tls = site.tls(&server).from(loopback(7));
     assert_held(&get_known_held(&tls, &one));
     assert_held(&get_known_held(&tls, &other));
     // Approval of the address, which others of the pool do not need.
-    printed(&approve(&site, &server, &["127.0.0.7", "--pool", "worker"]));
+    approve(&site, &server, &["127.0.0.7", "--pool", "worker"]).done();
     wait_for("the approval", || (list(&server, "approved_machines").len() == 1).then_some(()));
-    assert_held(&get(&tls, "worker", &one));
-    let ambiguous = approve(&site, &server, &["127.0.0.7"]);
-    assert!(
-        said(&ambiguous).contains("several machines wait at 127.0.0.7"),
-        "{}",
-        said(&ambiguous)
-    );
-    printed(&approve(&site, &server, &["one"]));
-    wait_for("the config", || (get(&tls, "worker", &one).status == 200).then_some(()));
-    assert_held(&get(&tls, "worker", &other));
+    assert_held(&get(&tls, "worker", Some(&one)));
+    approve(&site, &server, &["127.0.0.7"]).refused(&["several machines wait at 127.0.0.7"]);
+    approve(&site, &server, &["one"]).done();
+    wait_for("the config", || (get(&tls, "worker", Some(&one)).status == 200).then_some(()));
+    assert_held(&get(&tls, "worker", Some(&other)));
     let waiting = list(&server, "waiting_machines");
     assert_eq!((waiting.len(), &waiting[0]["name"]), (1, &json!("other")));
     // The last one at the address is known by it.
-    printed(&approve(&site, &server, &["127.0.0.7"]));
-    wait_for("the config", || (get(&tls, "worker", &other).status == 200).then_some(()));
+    approve(&site, &server, &["127.0.0.7"]).done();
+    wait_for("the config", || (get(&tls, "worker", Some(&other)).status == 200).then_some(()));
     for (arguments, reason) in [
         (&["nobody"][..], "machine nobody not found"),
         (&["one", "--pool", "worker"], "--pool is for an address, and one is a name"),
         (&["127.0.0.9"], "no machine waits at 127.0.0.9"),
         (&["127.0.0.9", "--pool", "nothing"], "pool nothing not found"),
     ] {
-        let refused = approve(&site, &server, arguments);
-        assert_eq!(refused.status.code(), Some(1));
-        assert!(said(&refused).contains(reason), "{}", said(&refused));
+        approve(&site, &server, arguments).refused(&[reason]);
     }
 }
 
@@ -230,9 +215,9 @@ fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
     put_pool(&site, "worker", &json!({APPROVAL: "requierd"}));
     site.put_machine("n", &json!({"pool": "infra", "approval": "required"}));
     let server = site.serve(&[]);
-    let [one, other] = [2, 3].map(|last| from(server.plain(), last));
-    assert_held(&ask(&one, "worker"));
-    let told = readiness(&server);
+    let [one, other] = [2, 3].map(|last| server.plain().from(loopback(last)));
+    assert_held(&get(&one, "worker", None));
+    let told = server.page("/readyz");
     assert!(told.contains("machine-config-server.io/approval: \"requierd\""), "{told}");
     let key = |address: &str| format!("approved.machine-config-server.io/{address}");
     put_pool(
@@ -241,15 +226,15 @@ fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
         &json!({APPROVAL: "required", key("127.0.0.2"): now(), key("127.0.0.3"): "yes"}),
     );
     until_served(&one, "worker");
-    assert_held(&ask(&other, "worker"));
+    assert_held(&get(&other, "worker", None));
     wait_for("the fault", || {
-        readiness(&server).contains("approved.machine-config-server.io/127.0.0.3").then_some(())
+        server.page("/readyz").contains("approved.machine-config-server.io/127.0.0.3").then_some(())
     });
     // What was approved too long ago, or by a clock that is far ahead, is not.
     for time in ["2026-01-01T00:00:00Z", "9999-01-01T00:00:00Z"] {
         put_pool(&site, "worker", &json!({APPROVAL: "required", key("127.0.0.3"): time}));
         until_held(&one, "worker");
-        assert_held(&ask(&other, "worker"));
+        assert_held(&get(&other, "worker", None));
     }
     put_pool(&site, "worker", &json!({}));
     until_served(&other, "worker");
@@ -257,14 +242,14 @@ fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
     let credential = site.credential("n");
     let tls = site.tls(&server);
     wait_for("the machine to be held", || {
-        let response = get(&tls, "infra", &credential);
+        let response = get(&tls, "infra", Some(&credential));
         let code = response.header("machine-config-server-refusal").map(str::to_owned);
         (code.as_deref() == Some("approval-pending")).then_some(())
     });
-    let mut object = machine("n", &json!({"pool": "infra", "approval": "required"}));
+    let mut object = first_boot_machine("n", &json!({"pool": "infra", "approval": "required"}));
     object["metadata"]["annotations"] = json!({APPROVED: now()});
     site.put("n", &object);
-    wait_for("the config", || (get(&tls, "infra", &credential).status == 200).then_some(()));
+    wait_for("the config", || (get(&tls, "infra", Some(&credential)).status == 200).then_some(()));
 }
 
 /// A server whose clock is set.
@@ -287,30 +272,30 @@ fn an_approval_outlasts_a_restart_and_no_clock_opens_it_again() {
     let key = "approved.machine-config-server.io/127.0.0.3";
     put_pool(&site, "worker", &json!({APPROVAL: "required", key: now()}));
     let server = site.serve(&[]);
-    let clients = |server: &Server| [2, 3].map(|last| from(server.plain(), last));
+    let clients = |server: &Server| [2, 3].map(|last| server.plain().from(loopback(last)));
     let [one, other] = clients(&server);
     until_served(&other, "worker");
-    printed(&approve(&site, &server, &["127.0.0.2", "--pool", "worker"]));
+    approve(&site, &server, &["127.0.0.2", "--pool", "worker"]).done();
     until_served(&one, "worker");
     // Killed, not stopped.
     drop(server);
     let server = site.serve(&[]);
     for client in clients(&server) {
-        assert_eq!(ask(&client, "worker").status, 200);
+        assert_eq!(get(&client, "worker", None).status, 200);
     }
     stop(server);
     // An hour later both have ended, and after that the clock is right again, or behind.
     for clock in ["+2h", "+0s", "-30s"] {
         let server = serve_at(&site, clock, &[]);
         for client in clients(&server) {
-            assert_held(&ask(&client, "worker"));
+            assert_held(&get(&client, "worker", None));
         }
         assert!(!site.state().join("approvals/worker=127.0.0.2").exists());
         stop(server);
     }
     let server = site.serve(&[]);
-    printed(&approve(&site, &server, &["127.0.0.3", "--pool", "worker"]));
-    until_served(&from(server.plain(), 3), "worker");
+    approve(&site, &server, &["127.0.0.3", "--pool", "worker"]).done();
+    until_served(&server.plain().from(loopback(3)), "worker");
 }
 
 #[test]
@@ -327,7 +312,7 @@ fn a_clock_that_is_set_while_the_server_runs_changes_no_window() {
     let plain = server.plain();
     for set in ["-1d", "+1d"] {
         fs::write(&clock, "+0s").expect("a file");
-        printed(&approve(&site, &server, &["127.0.0.1", "--pool", "worker"]));
+        approve(&site, &server, &["127.0.0.1", "--pool", "worker"]).done();
         until_served(&plain, "worker");
         fs::write(&clock, set).expect("a file");
         until_held(&plain, "worker");
@@ -354,7 +339,7 @@ fn more_strangers_than_are_listed_push_out_no_machine_with_a_token() {
     put_pool(&site, "worker", &json!({APPROVAL: "required"}));
     site.put_machine("n", &json!({"pool": "worker"}));
     let server = site.serve(&["--access", "off", "--proxy-from", "127.0.0.8"]);
-    let tls = from(site.tls(&server), 7);
+    let tls = site.tls(&server).from(loopback(7));
     let credential = site.credential("n");
     assert_held(&get_known_held(&tls, &credential));
     std::thread::scope(|scope| {
@@ -371,8 +356,8 @@ fn more_strangers_than_are_listed_push_out_no_machine_with_a_token() {
     let waiting = list(&server, "waiting_machines");
     assert_eq!((waiting.len(), &waiting[0]["name"]), (10_000, &json!("n")));
     assert!((server.metric("mcs_approval_machines_forgotten_total") - 401.0).abs() < 0.1);
-    printed(&approve(&site, &server, &["n"]));
-    wait_for("the config", || (get(&tls, "worker", &credential).status == 200).then_some(()));
+    approve(&site, &server, &["n"]).done();
+    wait_for("the config", || (get(&tls, "worker", Some(&credential)).status == 200).then_some(()));
     assert!(through(&server, "10.0.0.1").contains(" 503 "));
 }
 
@@ -385,7 +370,7 @@ fn the_address_that_a_balancer_names_is_approved() {
     assert!(through("192.0.2.9").contains(" 503 "));
     let [waiting] = &list(&server, "waiting_machines")[..] else { panic!("one waits") };
     assert_eq!((&waiting["address"], &waiting["ignition"]), (&json!("192.0.2.9"), &Value::Null));
-    printed(&approve(&site, &server, &["192.0.2.9"]));
+    approve(&site, &server, &["192.0.2.9"]).done();
     wait_for("the config", || through("192.0.2.9").contains(" 200 ").then_some(()));
     assert!(through("192.0.2.10").contains(" 503 "));
 }
@@ -399,15 +384,15 @@ fn an_end_that_cannot_be_read_or_stored_approves_nothing_again() {
     let path = site.state().join("approvals.json");
     fs::write(&path, "{").expect("a file");
     let server = site.serve(&[]);
-    assert_held(&ask(&server.plain(), "worker"));
-    let told = readiness(&server);
+    assert_held(&get(&server.plain(), "worker", None));
+    let told = server.page("/readyz");
     assert!(told.contains("approvals.json: "), "{told}");
     // A new yes counts, and the file is left as it is.
-    printed(&approve(&site, &server, &["127.0.0.1", "--pool", "worker"]));
+    approve(&site, &server, &["127.0.0.1", "--pool", "worker"]).done();
     until_served(&server.plain(), "worker");
     assert_eq!(fs::read_to_string(&path).expect("a file"), "{");
     fs::write(site.state().join("approvals/worker=127.0.0.5"), "yes").expect("a file");
     wait_for("the fault", || {
-        readiness(&server).contains("worker=127.0.0.5: expected the time").then_some(())
+        server.page("/readyz").contains("worker=127.0.0.5: expected the time").then_some(())
     });
 }

@@ -9,10 +9,12 @@ use serde_json::Value;
 
 use super::{Site, get, get_known, named, printed, said, text};
 use crate::access::assert_refused;
+use super::{Site, get_known, text};
+use crate::support::command::{Said, Store};
 use crate::support::server::binary;
 use crate::support::wait_for;
 
-fn add<'a>(site: &Site, manifests: &'a str, more: &[&'a str]) -> std::process::Output {
+fn add<'a>(site: &Site, manifests: &'a str, more: &[&'a str]) -> Said {
     let arguments: Vec<&str> = ["add", "rack-7", "--pool", "worker", "--manifests", manifests]
         .into_iter()
         .chain(more.iter().copied())
@@ -26,10 +28,9 @@ fn adding_a_machine_writes_its_manifest_and_tells_how_to_boot_by_its_pointer_con
     let manifests = text(&site.manifests());
     fs::create_dir(site.state()).expect("a folder");
     let early = add(&site, &manifests, &[]);
-    assert_eq!(early.status.code(), Some(1));
-    assert!(said(&early).contains("worker.ign: run `serve` first"), "{}", said(&early));
+    early.refused(&["worker.ign: run `serve` first"]);
     let server = site.serve(&[]);
-    let lines = printed(&add(&site, &manifests, &["--address", "127.0.0.0/8"]));
+    let lines = add(&site, &manifests, &["--address", "127.0.0.0/8"]).done().output;
     let path = site.pointer_path("rack-7");
     for part in [
         format!("wrote {manifests}/machine-rack-7.yaml"),
@@ -42,18 +43,17 @@ fn adding_a_machine_writes_its_manifest_and_tells_how_to_boot_by_its_pointer_con
     assert_hash(&lines, &path);
     let credential = site.credential("rack-7");
     wait_for("the server to know it", || {
-        (named(&server, "rack-7")["pool"] == "worker").then_some(())
+        (server.named_machine("rack-7")["pool"] == "worker").then_some(())
     });
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
     assert_eq!(site.credential("rack-7"), credential, "the server keeps it");
     let again = add(&site, &manifests, &[]);
-    assert!(said(&again).ends_with("the machine exists already\n"), "{}", said(&again));
+    assert!(again.error.ends_with("the machine exists already\n"), "{}", again.error);
     let unknown = site.machines(&["rearm", "rack-8"]);
-    assert_eq!(unknown.status.code(), Some(1));
-    assert!(said(&unknown).contains("machine rack-8 not found"));
+    unknown.refused(&["machine rack-8 not found"]);
     let from = server.metrics().address().to_string();
-    let output = binary().args(["machines", "--from", &from]).output().expect("the built binary");
-    let table = printed(&output);
+    let output = Said::by(binary().args(["machines", "--from", &from]));
+    let table = output.done().output;
     assert!(table.contains("NAME") && table.contains("rack-7"), "{table}");
 }
 
@@ -125,9 +125,9 @@ fn names_that_are_no_objects_names_are_refused() {
     let manifests = text(&site.manifests());
     for name in ["..", "a/b", "../x", "A", "", ".json", &"n".repeat(201)] {
         let output = site.machines(&["add", name, "--pool", "worker", "--manifests", &manifests]);
-        assert_eq!(output.status.code(), Some(1), "{name}");
-        assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
-        assert!(!site.machines(&["rearm", name]).status.success());
+        assert_eq!(output.status, 1, "{name}");
+        assert_eq!(output.error.lines().count(), 1, "{}", output.error);
+        site.machines(&["rearm", name]).refused(&[]);
     }
     assert!(!site.state().exists());
 }
@@ -139,36 +139,25 @@ fn pointer_configs_of_machines_follow_a_new_ca_and_keep_their_tokens() {
     site.put_machine("n", &serde_json::json!({"pool": "worker"}));
     let server = site.serve(&["--access", "enforce"]);
     let credential = site.credential("n");
-    let of_state = |arguments: &[&str]| {
-        let mut command = binary();
-        command.args(arguments).arg("--state-dir").arg(site.state());
-        command.output().expect("the built binary")
-    };
+    let of_state = |arguments: &[&str]| site.state().run(arguments);
     let cas = |text: &str| {
         let pointer: Value = serde_json::from_str(text).expect("JSON");
         pointer["ignition"]["security"]["tls"]["certificateAuthorities"].clone()
     };
     let before = cas(&site.pointer("n"));
-    printed(&of_state(&["certs", "rotate", "--ca"]));
+    of_state(&["certs", "rotate", "--ca"]).done();
     wait_for("the new CA in the pointer config", || {
         (cas(&site.pointer("n")) != before).then_some(())
     });
     assert_eq!(site.credential("n"), credential);
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
-    let checked = of_state(&["certs", "check"]);
-    assert!(
-        checked.status.success(),
-        "{}{}",
-        said(&checked),
-        String::from_utf8_lossy(&checked.stdout)
-    );
-    let listed = printed(&of_state(&["tokens", "list"]));
+    of_state(&["certs", "check"]).done();
+    let listed = of_state(&["tokens", "list"]).done().output;
     assert!(listed.contains("machine n"), "{listed}");
-    printed(&of_state(&["tokens", "rotate"]));
+    of_state(&["tokens", "rotate"]).done();
     let of_pool = site.state().join("user-data/worker.ign");
     let pointer = site.pointer_path("n");
     assert!(of_pool.exists());
-    let checked = of_state(&["certs", "check", "--pointer", &text(&pointer)]);
-    assert!(checked.status.success(), "{}", said(&checked));
+    of_state(&["certs", "check", "--pointer", &text(&pointer)]).done();
     assert_eq!(site.credential("n"), credential, "a rotation is of pools' tokens");
 }

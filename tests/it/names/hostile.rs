@@ -7,6 +7,9 @@ use serde_json::json;
 use super::{Site, from, get, get_known, machine};
 use crate::access::assert_refused;
 use crate::support::server::{binary, limited_output};
+use super::{Site, get_known};
+use crate::support::access::get;
+use crate::support::manifests::first_boot_machine;
 use crate::support::wait_for;
 
 #[test]
@@ -16,7 +19,7 @@ fn a_manifest_that_is_no_machine_is_named_and_the_last_good_one_counts() {
     let server = site.serve(&[]);
     let credential = site.credential("n");
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
-    let readiness = || String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+    let readiness = || server.page("/readyz");
     for (spec, reason) in [
         (json!({"pool": "worker", "adresses": []}), "unknown field `adresses`"),
         (json!({"pool": "../worker"}), "spec.pool: not a valid name"),
@@ -27,7 +30,7 @@ fn a_manifest_that_is_no_machine_is_named_and_the_last_good_one_counts() {
             let told = readiness();
             (told.contains("FirstBootMachine \"n\"") && told.contains(reason)).then_some(())
         });
-        assert_eq!(get(&site.tls(&server), "worker", &credential).status, 200);
+        assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
     }
     site.put_machine("n", &json!({"pool": "worker"}));
     wait_for("it to be in order", || (server.plain().get("/readyz").status == 200).then_some(()));
@@ -73,14 +76,14 @@ fn a_machine_of_another_namespace_with_the_same_name_gets_nothing() {
     site.put_machine("n", &json!({"pool": "worker"}));
     let server = site.serve(&[]);
     let credential = site.credential("n");
-    let mut other = machine("n", &json!({"pool": "infra"}));
+    let mut other = first_boot_machine("n", &json!({"pool": "infra"}));
     other["metadata"]["namespace"] = "elsewhere".into();
     site.put("z-other", &other);
     wait_for("the fault to be told", || {
-        let told = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+        let told = server.page("/readyz");
         told.contains("FirstBootMachine n is also in").then_some(())
     });
-    assert_eq!(get(&site.tls(&server), "worker", &credential).status, 200);
+    assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
     assert_eq!(site.credential("n"), credential);
 }
 
@@ -97,7 +100,7 @@ fn a_file_that_somebody_else_made_is_left_alone() {
     }
     let server = site.serve(&[]);
     assert_eq!(get_known(&site.tls(&server), "worker", &site.credential("good")).status, 200);
-    let told = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+    let told = server.page("/readyz");
     assert!(told.contains("n.ign is not changed"), "{told}");
     assert!(told.contains("machine broken: "), "{told}");
     assert_eq!(site.pointer("n"), "#cloud-config\n");
@@ -108,8 +111,9 @@ fn a_file_that_somebody_else_made_is_left_alone() {
 #[test]
 fn many_machines_are_made_a_few_at_a_time() {
     let site = Site::new();
-    let list: Vec<_> =
-        (0..120).map(|number| machine(&format!("n{number}"), &json!({"pool": "worker"}))).collect();
+    let list: Vec<_> = (0..120)
+        .map(|number| first_boot_machine(&format!("n{number}"), &json!({"pool": "worker"})))
+        .collect();
     site.put("machines", &json!({"apiVersion": "v1", "kind": "List", "items": list}));
     let server = site.serve(&[]);
     for number in [0, 60, 119] {

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Site, get, machine};
+use super::Site;
+use crate::support::access::get;
+use crate::support::manifests::first_boot_machine;
 use crate::support::wait_for;
 
 /// A `List` of machines, each with a file of its own.
@@ -12,7 +14,10 @@ fn machines(count: u16) -> Value {
             {"path": "/etc/hostname", "mode": 420,
                 "contents": {"source": format!("data:,rack-{number}%0A")}},
         ]}});
-        machine(&format!("rack-{number}"), &json!({"pool": "worker", "overlay": overlay}))
+        first_boot_machine(
+            &format!("rack-{number}"),
+            &json!({"pool": "worker", "overlay": overlay}),
+        )
     };
     let items: Vec<_> = (0..count).map(machine).collect();
     json!({"apiVersion": "v1", "kind": "List", "items": items})
@@ -34,7 +39,7 @@ fn thousands_of_machines_get_tokens_and_cost_little_memory_until_they_ask() {
     let client = site.tls(&server);
     // A machine that the server does not know yet gets the config of its pool.
     let gets_its_own = |number: u16| {
-        let answer = get(&client, "worker", &site.credential(&format!("rack-{number}")));
+        let answer = get(&client, "worker", Some(&site.credential(&format!("rack-{number}"))));
         let own = format!("data:,rack-{number}%0A");
         (answer.status == 200 && answer.json().to_string().contains(&own)).then_some(())
     };

@@ -9,17 +9,16 @@ mod tokens;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::access::{credential_in, get};
+use crate::support::command::{Said, Store};
 use crate::support::http::{Client, Response};
+use crate::support::manifests::{self, first_boot_machine, machine_config, replace};
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
-
-const IGNITION: (&str, &str) = ("User-Agent", "Ignition/2.14.0");
-const ACCEPT: (&str, &str) = ("Accept", "application/vnd.coreos.ignition+json;version=3.3.0");
 
 /// A directory of manifests with two pools and machines, its state directory, and a server of both.
 struct Site {
@@ -31,24 +30,9 @@ impl Site {
         let site = Self { directory: tempfile::tempdir().expect("a temporary folder") };
         fs::create_dir(site.manifests()).expect("a folder");
         for pool in ["worker", "infra"] {
-            let config = json!({
-                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-                "metadata": {"name": format!("00-{pool}")},
-                "spec": {"config": {
-                    "ignition": {"version": "3.4.0"},
-                    "storage": {"files": [{
-                        "path": "/etc/pool", "mode": 420,
-                        "contents": {"source": format!("data:,{pool}")},
-                    }]},
-                }},
-            });
-            let object = json!({
-                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-                "metadata": {"name": pool},
-                "spec": {"configuration": {"name": format!("00-{pool}")}},
-            });
+            let config = machine_config(&format!("00-{pool}"), &[("/etc/pool", pool)]);
             site.put(&format!("config-{pool}"), &config);
-            site.put(&format!("pool-{pool}"), &object);
+            site.put(&format!("pool-{pool}"), &manifests::pool(pool, &format!("00-{pool}")));
         }
         site
     }
@@ -63,14 +47,11 @@ impl Site {
 
     /// Writes a manifest, replaced as a careful program does.
     fn put(&self, name: &str, object: &Value) {
-        let path = self.manifests().join(format!("{name}.json"));
-        let temporary = self.manifests().join(format!(".{name}"));
-        fs::write(&temporary, object.to_string()).expect("a writable folder");
-        fs::rename(temporary, path).expect("a rename");
+        replace(&self.manifests().join(format!("{name}.json")), object.to_string());
     }
 
     fn put_machine(&self, name: &str, spec: &Value) {
-        self.put(name, &machine(name, spec));
+        self.put(name, &first_boot_machine(name, spec));
     }
 
     fn remove(&self, name: &str) {
@@ -103,7 +84,7 @@ impl Site {
 
     /// `Bearer` and the token in the machine's pointer config.
     fn credential(&self, name: &str) -> String {
-        credential_in(&self.pointer(name))
+        credential_in(self.pointer(name).as_bytes()).expect("a credential")
     }
 
     fn record(&self, name: &str) -> Value {
@@ -112,63 +93,21 @@ impl Site {
     }
 
     /// `machines` with these arguments, of this state directory.
-    fn machines(&self, arguments: &[&str]) -> Output {
-        let mut command = binary();
-        command.arg("machines").args(arguments).arg("--state-dir").arg(self.state());
-        command.output().expect("the built binary")
+    fn machines(&self, arguments: &[&str]) -> Said {
+        self.state().run(&[&["machines"], arguments].concat())
     }
-}
-
-fn machine(name: &str, spec: &Value) -> Value {
-    json!({
-        "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
-        "metadata": {"name": name}, "spec": spec,
-    })
-}
-
-fn credential_in(pointer: &str) -> String {
-    let pointer: Value = serde_json::from_str(pointer).expect("JSON");
-    let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0];
-    assert_eq!(header["name"], "Authorization");
-    header["value"].as_str().expect("a credential").to_owned()
-}
-
-fn get(client: &Client, pool: &str, credential: &str) -> Response {
-    let authorization = ("Authorization", credential);
-    client.request("GET", &format!("/config/{pool}"), &[IGNITION, ACCEPT, authorization])
 }
 
 /// The answer once the server knows the token.
 fn get_known(client: &Client, pool: &str, credential: &str) -> Response {
     wait_for("the token to be known", || {
-        let response = get(client, pool, credential);
+        let response = get(client, pool, Some(credential));
         (response.status != 503).then_some(response)
     })
 }
 
-fn from(client: Client, last: u8) -> Client {
-    client.from([127, 0, 0, last].into())
-}
-
-/// A named machine in the server's overview.
-fn named(server: &Server, name: &str) -> Value {
-    let overview = server.metrics().get("/api/v1/overview").json();
-    let machines = overview["named_machines"].as_array().expect("a list");
-    machines.iter().find(|it| it["name"] == name).cloned().unwrap_or(Value::Null)
-}
-
 fn refusal(server: &Server, last: u8) -> Value {
-    let machine = server.metrics().get(&format!("/api/v1/machines/127.0.0.{last}")).json();
-    machine["requests"]["refused"].clone()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn printed(output: &Output) -> String {
-    assert!(output.status.success(), "{}", said(output));
-    String::from_utf8(output.stdout.clone()).expect("text")
+    server.machine(last)["requests"]["refused"].clone()
 }
 
 fn text(path: &Path) -> String {

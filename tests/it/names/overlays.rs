@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Site, get, get_known, printed, refusal, said, text};
+use super::{Site, get_known, refusal, text};
+use crate::support::access::get;
+use crate::support::command::Said;
 use crate::support::daemon_check::drift;
 use crate::support::machine::Machine;
-use crate::support::server::{Server, binary};
+use crate::support::server::binary;
 use crate::support::wait_for;
 
 /// The Ignition config of the pool, with a bit of everything that machine-config-daemon compares.
@@ -64,10 +66,6 @@ fn put_pool(site: &Site, name: &str, config: &Value) {
             "metadata": {"name": "worker"}, "spec": {"configuration": {"name": name}},
         }),
     );
-}
-
-fn readiness(server: &Server) -> String {
-    String::from_utf8(server.metrics().get("/readyz").body).expect("text")
 }
 
 #[test]
@@ -143,7 +141,7 @@ fn an_overlay_that_shadows_what_others_write_is_refused_by_path_until_it_is_chan
         site.put_machine(&name, &spec);
         let credential = site.credential(&name);
         let answer = wait_for("the overlay to be refused", || {
-            let answer = get(&site.tls(&server), "worker", &credential);
+            let answer = get(&site.tls(&server), "worker", Some(&credential));
             let code = answer.header("machine-config-server-refusal").map(str::to_owned);
             (code.as_deref() == Some("not-renderable")).then_some(answer)
         });
@@ -155,13 +153,13 @@ fn an_overlay_that_shadows_what_others_write_is_refused_by_path_until_it_is_chan
         );
         let why = refusal(&server, 1)["reason"].as_str().expect("a reason").to_owned();
         assert!(why.contains(reason), "{why}");
-        assert!(readiness(&server).contains(reason), "{}", readiness(&server));
-        assert_eq!(super::named(&server, &name)["token"], "armed", "nothing was sent");
+        assert!(server.page("/readyz").contains(reason), "{}", server.page("/readyz"));
+        assert_eq!(server.named_machine(&name)["token"], "armed", "nothing was sent");
         site.put_machine(&name, &json!({"pool": "worker", "overlay": overlay("/etc/own")}));
         wait_for("the machine to get its config", || {
-            (get(&site.tls(&server), "worker", &credential).status == 200).then_some(())
+            (get(&site.tls(&server), "worker", Some(&credential)).status == 200).then_some(())
         });
-        assert!(!readiness(&server).contains(reason));
+        assert!(!server.page("/readyz").contains(reason));
     }
     assert!(!server.log().contains("SECRET"));
 }
@@ -237,29 +235,22 @@ fn an_overlay_from_a_file_is_checked_before_it_is_written() {
             &file,
         ])
     };
-    printed(&add("rack-7", &own()));
+    add("rack-7", &own()).done();
     let credential = site.credential("rack-7");
     wait_for("its own file", || {
-        let answer = get(&site.tls(&server), "worker", &credential);
+        let answer = get(&site.tls(&server), "worker", Some(&credential));
         (answer.status == 200 && answer.json().to_string().contains("/etc/hostname")).then_some(())
     });
     let users = json!({"ignition": {"version": "3.1.0"}, "passwd": {"users": [{"name": "core"}]}});
     let refused = add("rack-8", &users);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(
-        said(&refused).contains("own.ign: passwd: an overlay can only have files"),
-        "{}",
-        said(&refused)
-    );
+    refused.refused(&["own.ign: passwd: an overlay can only have files"]);
     assert!(!site.pointer_path("rack-8").exists());
     let shadowing = json!({"ignition": {"version": "3.1.0"}, "storage": {"files": [
         {"path": "/etc/pool", "contents": {"source": "data:,n"}},
     ]}});
     site.put_machine("rack-9", &json!({"pool": "worker", "overlay": shadowing}));
-    let output = binary().arg("validate").arg(site.manifests()).output().expect("the built binary");
-    let lines = String::from_utf8(output.stdout).expect("text");
-    assert_eq!(output.status.code(), Some(1), "{lines}");
-    assert!(lines.contains("FirstBootMachine rack-9: /etc/pool: "), "{lines}");
+    Said::by(binary().arg("validate").arg(site.manifests()))
+        .refused(&["FirstBootMachine rack-9: /etc/pool: "]);
 }
 
 /// Of a size that clusters have, with contents that do not compress to nothing.

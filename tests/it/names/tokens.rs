@@ -5,10 +5,11 @@ use std::io::{Read, Write as _};
 
 use serde_json::{Value, json};
 
-use super::{Site, from, get, get_known, machine, named, printed, refusal};
-use crate::access::assert_refused;
-use crate::support::http::Client;
+use super::{Site, get_known, refusal};
+use crate::support::access::{assert_refused, get};
+use crate::support::http::{Client, IGNITION, loopback};
 use crate::support::machine::Machine;
+use crate::support::manifests::first_boot_machine;
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -17,7 +18,7 @@ const WINDOW: [&str; 2] = ["--machine-token-window", "2s"];
 /// Asks until the machine's token is spent.
 fn until_spent(client: &Client, credential: &str) {
     wait_for("the token to be spent", || {
-        let response = get(client, "worker", credential);
+        let response = get(client, "worker", Some(credential));
         (response.status == 401).then(|| assert_refused(&response))
     });
 }
@@ -28,7 +29,7 @@ fn a_machine_boots_by_its_own_pointer_config_once_and_again_when_it_is_armed() {
     site.put_machine("rack-7", &json!({"pool": "worker"}));
     let server = site.serve(&WINDOW);
     let pointer = site.pointer("rack-7");
-    assert_eq!(named(&server, "rack-7")["token"], "armed");
+    assert_eq!(server.named_machine("rack-7")["token"], "armed");
     let simulated = Machine::new();
     simulated.boot(&pointer);
     let on_disk = fs::read_to_string(simulated.root().join("etc/pool")).expect("a file");
@@ -37,24 +38,24 @@ fn a_machine_boots_by_its_own_pointer_config_once_and_again_when_it_is_armed() {
     until_spent(&site.tls(&server), &credential);
     let reason = "token spent, until `machines rearm` arms it again";
     assert_eq!(refusal(&server, 1), json!({"status": 401, "reason": reason}));
-    assert_eq!(named(&server, "rack-7")["token"], "spent");
-    let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+    assert_eq!(server.named_machine("rack-7")["token"], "spent");
+    let page = server.page("/");
     assert!(page.contains("Machines with names") && page.contains("spent"), "{page}");
     // Others have the pool's own.
     let of_pool = fs::read_to_string(site.state().join("user-data/worker.ign"));
     let of_pool = of_pool.expect("a pointer config");
     Machine::new().boot(&of_pool);
-    let line = printed(&site.machines(&["rearm", "rack-7"]));
+    let line = site.machines(&["rearm", "rack-7"]).done().output;
     assert!(line.starts_with("rack-7: "), "{line}");
     wait_for("the token to be armed", || {
-        (get(&site.tls(&server), "worker", &credential).status == 200).then_some(())
+        (get(&site.tls(&server), "worker", Some(&credential)).status == 200).then_some(())
     });
     until_spent(&site.tls(&server), &credential);
-    let mut object = machine("rack-7", &json!({"pool": "worker"}));
+    let mut object = first_boot_machine("rack-7", &json!({"pool": "worker"}));
     object["metadata"]["annotations"] = json!({"machine-config-server.io/rearm": "again"});
     site.put("rack-7", &object);
     wait_for("the token to be armed", || {
-        (get(&site.tls(&server), "worker", &credential).status == 200).then_some(())
+        (get(&site.tls(&server), "worker", Some(&credential)).status == 200).then_some(())
     });
     assert!(!server.log().contains("mcs-"), "{}", server.log());
 }
@@ -66,11 +67,11 @@ fn a_machines_token_opens_its_pool_alone_in_every_mode_and_from_its_networks() {
         site.put_machine("n", &json!({"pool": "worker", "addresses": ["127.0.0.8/29"]}));
         let server = site.serve(&["--access", mode]);
         let credential = site.credential("n");
-        let (tls, plain) = (from(site.tls(&server), 9), from(server.plain(), 9));
+        let (tls, plain) = (site.tls(&server).from(loopback(9)), server.plain().from(loopback(9)));
         assert_eq!(get_known(&tls, "worker", &credential).status, 200, "{mode}");
-        assert_refused(&get(&tls, "infra", &credential));
-        assert_refused(&get(&plain, "worker", &credential));
-        assert_refused(&get(&from(site.tls(&server), 16), "worker", &credential));
+        assert_refused(&get(&tls, "infra", Some(&credential)));
+        assert_refused(&get(&plain, "worker", Some(&credential)));
+        assert_refused(&get(&site.tls(&server).from(loopback(16)), "worker", Some(&credential)));
         let head = tls.request("HEAD", "/config/worker", &[("Authorization", &*credential)]);
         assert_eq!(head.status, 200);
         let counted =
@@ -89,19 +90,19 @@ fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_tok
     assert_eq!(get_known(&site.tls(&server), "worker", &first).status, 200);
     site.remove("n");
     wait_for("the token to be revoked", || {
-        (get(&site.tls(&server), "worker", &first).status == 401).then_some(())
+        (get(&site.tls(&server), "worker", Some(&first)).status == 401).then_some(())
     });
     assert_eq!(refusal(&server, 1)["reason"], "token revoked");
     assert!(!site.pointer_path("n").exists());
     server.terminate();
     server.ended();
     let server = site.serve(&[]);
-    assert_refused(&get(&site.tls(&server), "worker", &first));
+    assert_refused(&get(&site.tls(&server), "worker", Some(&first)));
     site.put_machine("n", &json!({"pool": "infra"}));
     let second = site.credential("n");
     assert_ne!(second, first);
     assert_eq!(get_known(&site.tls(&server), "infra", &second).status, 200);
-    assert_refused(&get(&site.tls(&server), "worker", &first));
+    assert_refused(&get(&site.tls(&server), "worker", Some(&first)));
     // A pool that changes is another token too, because the pointer config names the pool.
     site.put_machine("n", &json!({"pool": "worker"}));
     let third = wait_for("another token", || {
@@ -111,9 +112,9 @@ fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_tok
     assert_eq!(get_known(&site.tls(&server), "worker", &third).status, 200);
     // The new token is accepted first.
     wait_for("the former token to be refused", || {
-        (get(&site.tls(&server), "infra", &second).status == 401).then_some(())
+        (get(&site.tls(&server), "infra", Some(&second)).status == 401).then_some(())
     });
-    assert_eq!(get(&site.tls(&server), "worker", &stays).status, 200);
+    assert_eq!(get(&site.tls(&server), "worker", Some(&stays)).status, 200);
 }
 
 #[test]
@@ -126,8 +127,8 @@ fn the_wrong_directory_revokes_nothing() {
     server.ended();
     site.remove("n");
     let mut server = site.serve(&[]);
-    assert_refused(&get(&site.tls(&server), "worker", &credential));
-    let degraded = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+    assert_refused(&get(&site.tls(&server), "worker", Some(&credential)));
+    let degraded = server.page("/readyz");
     assert!(degraded.contains("in case this is the wrong directory"), "{degraded}");
     server.terminate();
     server.ended();
@@ -217,7 +218,7 @@ fn a_server_that_is_killed_while_it_answers_leaves_no_token_open() {
     drop(server);
     assert_eq!(site.record("n")["usage"]["is_spent"], true);
     let server = site.serve(&["--machine-token-window", "365d"]);
-    assert_refused(&get(&site.tls(&server), "worker", &credential));
+    assert_refused(&get(&site.tls(&server), "worker", Some(&credential)));
 }
 
 #[test]
@@ -227,14 +228,14 @@ fn an_answer_that_is_not_read_to_its_end_does_not_start_the_window() {
     let server = site.serve(&["--machine-token-window", "1s"]);
     let credential = site.credential("n");
     for _ in 0..3 {
-        let head = [super::IGNITION, ("Authorization", &*credential)];
+        let head = [IGNITION, ("Authorization", &*credential)];
         wait_for("the token to be known", || {
             (site.tls(&server).request("HEAD", "/config/worker", &head).status == 200).then_some(())
         });
     }
-    assert_eq!(named(&server, "n")["token"], "armed");
-    assert_eq!(get(&site.tls(&server), "worker", &credential).status, 200);
-    let state = named(&server, "n");
+    assert_eq!(server.named_machine("n")["token"], "armed");
+    assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
+    let state = server.named_machine("n");
     assert!(state["taken"].is_string() || state["token"] == "spent", "{state}");
 }
 
@@ -244,17 +245,17 @@ fn a_token_that_is_used_from_two_addresses_is_reported_at_once() {
     site.put_machine("n", &json!({"pool": "worker"}));
     let server = site.serve(&[]);
     let credential = site.credential("n");
-    assert_eq!(get_known(&from(site.tls(&server), 2), "worker", &credential).status, 200);
+    assert_eq!(get_known(&site.tls(&server).from(loopback(2)), "worker", &credential).status, 200);
     let shared = |server: &Server| server.metric("mcs_machine_tokens_shared");
     assert!(shared(&server) < 0.5);
-    assert_eq!(get(&from(site.tls(&server), 3), "worker", &credential).status, 200);
+    assert_eq!(get(&site.tls(&server).from(loopback(3)), "worker", Some(&credential)).status, 200);
     let is_shared = |server: &Server| {
         assert!((shared(server) - 1.0).abs() < 0.1);
-        let machine = named(server, "n");
+        let machine = server.named_machine("n");
         assert_eq!(machine["addresses"], json!(["127.0.0.2", "127.0.0.3"]));
-        let degraded = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+        let degraded = server.page("/readyz");
         assert!(degraded.contains("machine n: used from 127.0.0.2, 127.0.0.3"), "{degraded}");
-        let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+        let page = server.page("/");
         assert!(page.contains("<span class=\"bad\">shared</span>"), "{page}");
     };
     is_shared(&server);
@@ -265,9 +266,9 @@ fn a_token_that_is_used_from_two_addresses_is_reported_at_once() {
     drop(server);
     let server = site.serve(&[]);
     is_shared(&server);
-    printed(&site.machines(&["rearm", "n"]));
+    site.machines(&["rearm", "n"]).done();
     wait_for("the token to be armed", || (shared(&server) < 0.5).then_some(()));
-    assert_eq!(named(&server, "n")["addresses"], json!([]));
+    assert_eq!(server.named_machine("n")["addresses"], json!([]));
 }
 
 #[test]
@@ -284,13 +285,13 @@ fn a_use_that_cannot_be_stored_is_no_answer() {
     // A folder where the file should be: root can write everywhere else.
     fs::rename(machines.join("n.json"), machines.join("n.kept")).expect("a rename");
     fs::create_dir(machines.join("n.json")).expect("a folder");
-    let response = get(&site.tls(&server), "worker", &credential);
+    let response = get(&site.tls(&server), "worker", Some(&credential));
     assert_eq!((response.status, response.header("retry-after")), (503, Some("5")));
     assert_eq!(response.header("machine-config-server-refusal"), Some("access-undecided"));
     assert_eq!(refusal(&server, 1)["reason"], "use of the token cannot be stored");
     fs::remove_dir(machines.join("n.json")).expect("a folder");
     fs::rename(machines.join("n.kept"), machines.join("n.json")).expect("a rename");
-    assert_eq!(get(&site.tls(&server), "worker", &credential).status, 200);
+    assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
     let usage: Value = site.record("n")["usage"].clone();
     assert!(usage["begun"].is_string(), "{usage}");
 }

@@ -5,9 +5,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use super::{IGNITION, manifests, open, sample_cluster};
+use super::{manifests, open, sample_cluster};
 use crate::support::browser::Browser;
-use crate::support::http::connect_from;
+use crate::support::http::{IGNITION, connect_from, loopback};
 use crate::support::server::Server;
 use crate::support::stopwatch::{Stopwatch, once_within};
 use crate::support::wait_for;
@@ -45,7 +45,7 @@ impl Events {
 }
 
 fn boot(server: &Server, last: u8) {
-    let client = server.plain().from([127, 0, 0, last].into());
+    let client = server.plain().from(loopback(last));
     assert_eq!(client.request("GET", "/config/worker", &[IGNITION]).status, 200);
 }
 
@@ -145,7 +145,7 @@ fn a_new_pool_is_a_choice_of_the_filter_and_what_was_chosen_before_stays() {
     is("pool-choices", "document.activeElement.id");
 
     // Until the form is sent, the page's address decides.
-    server.plain().from([127, 0, 0, 11].into()).request("GET", "/config/infra", &[IGNITION]);
+    server.plain().from(loopback(11)).request("GET", "/config/infra", &[IGNITION]);
     boot(&server, 10);
     is("127.0.0.10", super::machines::ROWS);
 

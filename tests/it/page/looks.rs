@@ -8,6 +8,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::{open, sample_cluster};
 use crate::support::browser::Browser;
+use crate::support::http::loopback;
 use crate::support::in_repository;
 use crate::support::server::Server;
 use crate::support::wait_for;
@@ -79,7 +80,7 @@ fn busy_cluster() -> (Server, TempDir) {
     std::fs::write(state.path().join("ledger.json"), json!(machines).to_string()).expect("a write");
     let server = Server::serve_with_state(&in_repository("ignition-fixtures"), state.path());
     // A request of its own is listed on a machine's page.
-    let client = server.plain().from([127, 0, 0, 3].into());
+    let client = server.plain().from(loopback(3));
     assert_eq!(client.request("GET", "/config/gpu", &[super::IGNITION]).status, 503);
     // The certificates and pointer configs are there, and the page has nothing to complain of but the machines.
     wait_for("the pools", || (server.metrics().get("/readyz").status == 200).then_some(()));
@@ -136,7 +137,7 @@ fn it_is_read_by_keyboard_and_by_screen_readers() {
     let server = sample_cluster();
     // These pools are not enforced: each has a line of what strangers can read.
     wait_for("what strangers can read", || {
-        let told = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+        let told = server.page("/readyz");
         (told.lines().count() == 4).then_some(())
     });
     let mut browser = open(&server);

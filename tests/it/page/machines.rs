@@ -1,7 +1,8 @@
 //! Machines on the page: filtered, sorted and paged without a script, each with a page, hostile ones as text.
 
-use super::{IGNITION, open, sample_cluster};
+use super::{open, sample_cluster};
 use crate::support::browser::Browser;
+use crate::support::http::{IGNITION, loopback};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -13,7 +14,7 @@ fn open_path(server: &Server, browser: &mut Browser, path: &str) {
 pub(super) const ROWS: &str = "[...document.querySelectorAll('#machines-table tbody th')].map(it => it.textContent).join(' ')";
 
 fn ask(server: &Server, last: u8, pool: &str, user_agent: &str) {
-    let client = server.plain().from([127, 0, 0, last].into());
+    let client = server.plain().from(loopback(last));
     client.request("GET", &format!("/config/{pool}"), &[("User-Agent", user_agent)]);
 }
 

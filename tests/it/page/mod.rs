@@ -13,18 +13,17 @@ use serde_json::{Value, json};
 use crate::faults::bootstrap_directory;
 use crate::support::browser::Browser;
 use crate::support::clock::follow_clock;
+use crate::support::http::{IGNITION, loopback};
 use crate::support::logged::Logged;
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
 use crate::support::{in_repository, wait_for};
 
-const IGNITION: (&str, &str) = ("User-Agent", "Ignition/2.14.0");
-
 /// The sample cluster, with machines of which one gets nothing.
 fn sample_cluster() -> Server {
-    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
-    let from = |last: u8| server.plain().from([127, 0, 0, last].into());
+    let server = Server::sample_cluster(&[]);
+    let from = |last: u8| server.plain().from(loopback(last));
     assert_eq!(from(2).request("GET", "/config/worker", &[IGNITION]).status, 200);
     assert_eq!(from(3).request("GET", "/config/gpu", &[IGNITION]).status, 503);
     server
@@ -97,7 +96,7 @@ fn machine(number: u32) -> Value {
 }
 
 fn page(server: &Server) -> String {
-    String::from_utf8(server.metrics().get("/").body).expect("text")
+    server.page("/")
 }
 
 #[test]
@@ -205,7 +204,7 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     wait_for("the mended pool", || {
         reads().iter().find(|line| line.contains(" problems=0")).cloned()
     });
-    let overview = server.metrics().get("/api/v1/overview").json();
+    let overview = server.overview();
     let registry = json!([{"host": "os.example.com:5000", "pools": ["worker"]}]);
     assert_eq!(overview["registries_without_ca"], registry, "{overview}");
 

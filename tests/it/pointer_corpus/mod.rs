@@ -21,8 +21,9 @@ use serde_json::Value;
 
 use self::real::Ignition;
 use crate::rotation::model::states;
-use crate::support::server::{Server, binary};
-use crate::support::{in_repository, wait_for};
+use crate::support::command::Store;
+use crate::support::server::Server;
+use crate::support::wait_for;
 
 /// What is asked at a time.
 const WORKERS: usize = 4;
@@ -55,7 +56,7 @@ struct Site {
 
 impl Site {
     fn start() -> Self {
-        let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+        let server = Server::sample_cluster(&[]);
         let own = server.state().join("user-data/worker.ign");
         wait_for("the pointer config", || own.exists().then_some(()));
         let config: Value = serde_json::from_slice(&fs::read(own).expect("a file")).expect("JSON");
@@ -96,11 +97,8 @@ impl Site {
 
 /// What a command says, all of it, and whether it ends with 0.
 fn certs(arguments: &[&str], state: &Path) -> (bool, String) {
-    let mut command = binary();
-    command.arg("certs").args(arguments).arg("--state-dir").arg(state);
-    let output = command.output().expect("the built binary");
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    let said = state.run(&[&["certs"], arguments].concat());
+    (said.status == 0, said.text())
 }
 
 fn path(path: &Path) -> &str {

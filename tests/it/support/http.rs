@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,16 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, NamedGroup, RootCertStore, StreamOwned};
 
 use super::DEADLINE;
+
+/// The headers of an Ignition that reads spec 3.3.0.
+pub(crate) const IGNITION: (&str, &str) = ("User-Agent", "Ignition/2.14.0");
+pub(crate) const ACCEPT: (&str, &str) =
+    ("Accept", "application/vnd.coreos.ignition+json;version=3.3.0");
+
+/// An address of this machine.
+pub(crate) const fn loopback(last: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(127, 0, 0, last))
+}
 
 /// A client of one server.
 #[derive(Clone)]
@@ -264,6 +274,10 @@ impl Response {
             rest = &chunk[(size + 2).min(chunk.len())..];
         }
         serde_json::from_slice(&whole).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).expect("text")
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::in_repository;
 
@@ -52,6 +52,47 @@ pub(crate) fn one<'a>(manifests: &'a [Manifest], kind: &str, name: &str) -> &'a 
     let Some(manifest) = found.next() else { panic!("no {kind} {name:?}") };
     assert!(found.next().is_none(), "more than one {kind} {name:?}");
     &manifest.document
+}
+
+/// A MachineConfig with these files.
+pub(crate) fn machine_config(name: &str, files: &[(&str, &str)]) -> Value {
+    let file = |(path, text): &(&str, &str)| json!({"path": path, "mode": 0o644, "contents": {"source": format!("data:,{text}")}});
+    let files: Vec<_> = files.iter().map(file).collect();
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": name},
+        "spec": {"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": files}}},
+    })
+}
+
+/// A MachineConfigPool that has a rendered config.
+pub(crate) fn pool(name: &str, configuration: &str) -> Value {
+    let configuration = json!({"configuration": {"name": configuration}});
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": name}, "spec": configuration, "status": configuration,
+    })
+}
+
+/// A FirstBootMachine.
+pub(crate) fn first_boot_machine(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
+        "metadata": {"name": name}, "spec": spec,
+    })
+}
+
+/// Replaces a file as a careful program does.
+pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) {
+    let name = path.file_name().expect("a name").to_str().expect("text");
+    let new = path.with_file_name(format!(".{name}.new"));
+    fs::write(&new, text).expect("a writable folder");
+    fs::rename(new, path).expect("a rename within a folder");
+}
+
+/// A registry's CA of the samples, PEM.
+pub(crate) fn registry_ca(name: &str) -> String {
+    fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
 }
 
 pub(crate) fn yaml_documents(text: &str) -> Vec<Value> {

@@ -1,6 +1,7 @@
 //! Shared parts of the black-box tests: the built binary as a process, a small HTTP client, the manifests as values,
 //! the comparison of two configs, and machines that boot with the real Ignition.
 
+pub(crate) mod access;
 pub(crate) mod book;
 pub(crate) mod browser;
 pub(crate) mod cert_manager;
@@ -9,6 +10,7 @@ pub(crate) mod cluster;
 mod cluster_servers;
 mod cluster_template;
 pub(crate) mod cmp_ca;
+pub(crate) mod command;
 pub(crate) mod contract;
 pub(crate) mod daemon_check;
 pub(crate) mod disk;

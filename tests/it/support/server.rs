@@ -8,9 +8,10 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 
-use super::http::Client;
+use super::http::{Client, loopback};
 use super::pair::Pair;
 use super::stopwatch::processor_ticks;
 use super::{in_repository, wait_for};
@@ -28,6 +29,11 @@ impl Server {
     /// Runs `serve` on a directory of manifests, with generated certificates. Returns when it is ready.
     pub(crate) fn serve(manifests: &Path, flags: &[&str]) -> Self {
         Self::serve_when_up(manifests, flags).until_ready()
+    }
+
+    /// Runs `serve` on the sample cluster. Returns when it is ready.
+    pub(crate) fn sample_cluster(flags: &[&str]) -> Self {
+        Self::serve(&in_repository("ignition-fixtures"), flags)
     }
 
     /// Runs `serve` on manifests with problems. Returns when it answers.
@@ -144,6 +150,12 @@ impl Server {
         self.directory.path().join("state")
     }
 
+    /// The pointer config that `serve` has made for a pool, once it is there.
+    pub(crate) fn pointer(&self, pool: &str) -> String {
+        let path = self.state().join(format!("user-data/{pool}.ign"));
+        wait_for("the pointer config", || fs::read_to_string(&path).ok())
+    }
+
     pub(crate) fn ca(&self) -> Vec<u8> {
         fs::read(self.state().join("ca.crt")).expect("the server's CA")
     }
@@ -161,10 +173,41 @@ impl Server {
         Client::plain(self.metrics)
     }
 
+    /// A page of the administrators' listener.
+    pub(crate) fn page(&self, path: &str) -> String {
+        self.metrics().get(path).text()
+    }
+
+    pub(crate) fn overview(&self) -> Value {
+        self.metrics().get("/api/v1/overview").json()
+    }
+
+    /// What the overview reports as degraded.
+    pub(crate) fn degraded(&self) -> String {
+        self.overview()["degraded"].to_string()
+    }
+
+    /// A machine with a name, as the overview shows it.
+    pub(crate) fn named_machine(&self, name: &str) -> Value {
+        let overview = self.overview();
+        let machines = overview["named_machines"].as_array().expect("a list");
+        machines.iter().find(|machine| machine["name"] == name).cloned().unwrap_or_default()
+    }
+
+    /// What the ledger has of the machine at 127.0.0.`last`.
+    pub(crate) fn machine(&self, last: u8) -> Value {
+        self.metrics().get(&format!("/api/v1/machines/{}", loopback(last))).json()
+    }
+
+    /// Status and lines of `/readyz` for administrators.
+    pub(crate) fn readiness(&self) -> (u16, String) {
+        let answer = self.metrics().get("/readyz");
+        (answer.status, answer.text())
+    }
+
     /// Value of a metric without labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
-        let page = self.metrics().get("/metrics");
-        let text = String::from_utf8(page.body).expect("metrics in UTF-8");
+        let text = self.page("/metrics");
         let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let value = values.next().unwrap_or_else(|| panic!("no metric {name}:\n{text}"));
         value.parse().expect("a number")
@@ -172,8 +215,7 @@ impl Server {
 
     /// Value of a counter for a reason, 0 without one.
     pub(crate) fn counted(&self, name: &str, reason: &str) -> u64 {
-        let page = self.metrics().get("/metrics");
-        let text = String::from_utf8(page.body).expect("metrics in UTF-8");
+        let text = self.page("/metrics");
         let series = format!("{name}{{reason=\"{reason}\"}} ");
         let value = text.lines().find_map(|line| line.strip_prefix(&series));
         value.map_or(0, |value| value.parse().expect("a number"))

@@ -10,14 +10,14 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{Controller, Site, pointer, secrets, server_at, user_data, value};
+use crate::support::access::{ACCESS, credential_in, get, unknown};
 use crate::support::cluster::NAMESPACE;
+use crate::support::command::Store;
 use crate::support::http::Client;
 use crate::support::machine::Machine;
 use crate::support::rendered::{CONFIGS, POOLS};
-use crate::support::server::{Server, binary, free_ports};
+use crate::support::server::{Server, free_ports};
 use crate::support::{wait_asking, wait_for};
-
-const ACCESS: &str = "machineconfiguration.openshift.io/access";
 
 fn tokens() -> String {
     format!("{}/machine-config-server-tokens", secrets(NAMESPACE))
@@ -30,12 +30,7 @@ fn hashes() -> String {
 impl Site {
     /// What the user data carries, once it carries something.
     fn credential(&self, name: &str) -> String {
-        wait_for("a token in the user data", || {
-            let text = self.user_data(name);
-            let pointer: Value = serde_json::from_slice(&text).expect("JSON");
-            let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
-            header.as_str().map(str::to_owned)
-        })
+        wait_for("a token in the user data", || credential_in(&self.user_data(name)))
     }
 
     fn known(&self) -> Value {
@@ -44,9 +39,7 @@ impl Site {
 
     fn status(&self, server: &Server, pool: &str, credential: Option<&str>) -> u16 {
         let client = Client::tls(server.secure(), self.bundle().as_bytes());
-        let authorization = credential.map(|credential| ("Authorization", credential));
-        let headers: Vec<_> = authorization.into_iter().collect();
-        client.request("GET", &format!("/config/{pool}"), &headers).status
+        get(&client, pool, credential).status
     }
 
     fn enforced(&self, server: &Server) {
@@ -56,11 +49,7 @@ impl Site {
     }
 
     fn run_tokens(&self, arguments: &[&str]) -> String {
-        let mut command = binary();
-        command.arg("tokens").args(arguments).arg("--kubeconfig").arg(self.cluster.admin());
-        let output = command.output().expect("the built binary");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("text")
+        self.cluster.run(&[&["tokens"], arguments].concat()).done().output
     }
 }
 
@@ -96,10 +85,6 @@ fn server_with(site: &Site, cache: &Path, flags: &[&str]) -> Server {
     server
 }
 
-fn degraded(server: &Server) -> String {
-    server.metrics().get("/api/v1/overview").json()["degraded"].to_string()
-}
-
 #[test]
 fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
     let site = Site::new();
@@ -114,8 +99,7 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
         site.enforced(server);
         assert_eq!(site.status(server, "worker", Some(&first)), 200);
         assert_eq!(site.status(server, "nowhere", Some(&first)), 503);
-        let unknown = format!("Bearer mcs-{}", "A".repeat(43));
-        assert_eq!(site.status(server, "worker", Some(&unknown)), 503);
+        assert_eq!(site.status(server, "worker", Some(&unknown())), 503);
         let plain = server.plain().request("GET", "/config/worker", &[("Authorization", &first)]);
         assert_eq!(plain.status, 401);
     }
@@ -181,7 +165,7 @@ fn what_strangers_can_read_and_what_has_no_effect_is_reported_by_the_check_of_a_
     config["systemd"] = json!({"unit": []});
     site.cluster.patch(&format!("{CONFIGS}/rendered"), &json!({"spec": {"config": config}}));
     let _controller = site.start(&["--access", "enforce"]);
-    let reported = || String::from_utf8(site.certs(&["check"]).stdout).expect("text");
+    let reported = || site.certs(&["check"]).output;
     site.credential("worker-user-data-managed");
     wait_for("the pool to be enforced", || {
         (site.known()["enforced"] == json!(["worker"])).then_some(())
@@ -255,7 +239,7 @@ fn what_openshifts_operator_renders_is_left_to_it_and_reported() {
     assert_eq!(site.user_data(name), rendered.as_bytes());
     let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);
     let server = server.until_ready();
-    wait_for("the reason on the server", || degraded(&server).contains(name).then_some(()));
+    wait_for("the reason on the server", || server.degraded().contains(name).then_some(()));
     assert_eq!(site.status(&server, "worker", None), 200, "it is audited");
 
     // The way out: user data of one's own, and word that no machine is made from the other.
@@ -323,7 +307,8 @@ fn a_pool_that_appears_is_never_served_to_strangers() {
     site.pool("edge");
     wait_asking("the reason", || {
         assert_closed(&site, &server, "edge");
-        degraded(&server)
+        server
+            .degraded()
             .contains("pool edge: it is unknown whether its pointer configs")
             .then_some(())
     });

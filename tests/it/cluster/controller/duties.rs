@@ -251,9 +251,8 @@ fn a_ca_that_has_only_the_name_of_ours_is_reported_and_left_alone() {
     wait_for("an event", || site.cluster.events().contains(reason).then_some(()));
     let line = format!("Secret {USER_DATA_NAMESPACE}/alone-user-data: not updated: {reason}");
     for command in ["show", "check"] {
-        let output = site.certs(&[command]);
-        let text = String::from_utf8(output.stdout).expect("text");
-        assert!(output.status.success() && text.contains(&line), "{command}: {text}");
+        let text = site.certs(&[command]).done().output;
+        assert!(text.contains(&line), "{command}: {text}");
     }
 
     site.rotate("now");

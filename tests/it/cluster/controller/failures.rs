@@ -134,9 +134,7 @@ fn what_is_not_understood_is_reported_and_nothing_is_written_over_it() {
     });
     assert_eq!(site.object(&bundle()), before);
     assert!(site.cluster.get(&ca()).is_none(), "nothing else is made either");
-    let checked = site.certs(&["check"]);
-    assert!(!checked.status.success());
-    assert!(String::from_utf8_lossy(&checked.stderr).contains("no key ca-bundle.crt"));
+    site.certs(&["check"]).refused(&["no key ca-bundle.crt"]);
 
     site.cluster.patch(&bundle(), &json!({"data": {"ca-bundel.crt": null, "ca-bundle.crt": ""}}));
     site.object(&user_data("worker-user-data-managed"));

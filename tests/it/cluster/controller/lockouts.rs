@@ -8,8 +8,7 @@ mod own_ca;
 mod refusals;
 
 use std::path::Path;
-use std::process::Output;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -23,6 +22,7 @@ use super::{
 };
 use crate::support::book;
 use crate::support::cluster::NAMESPACE;
+use crate::support::command::Said;
 use crate::support::openssl::sign_serving;
 use crate::support::server::Server;
 use crate::support::wait_for;
@@ -58,9 +58,7 @@ impl Site {
             let (status, lines) = controller.readiness();
             (status == 200 && lines.starts_with("certificates: ")).then_some(())
         });
-        let checked = self.certs(&["check"]);
-        assert_eq!(checked.status.code(), Some(1));
-        assert!(said(&checked).contains(text), "{text} in {}", said(&checked));
+        self.certs(&["check"]).refused(&[text]);
     }
 
     /// Starts the controller, and waits until it has made what there has to be and tells nothing.
@@ -131,27 +129,20 @@ impl Site {
     }
 
     /// Runs a line of a shell, with kubectl and the binary at hand, as an administrator does.
-    fn shell(&self, directory: &Path, line: &str) -> Output {
+    fn shell(&self, directory: &Path, line: &str) -> Said {
         let tools = std::env::var("KUBEBUILDER_ASSETS").expect("tests/run sets it");
         let own =
             Path::new(env!("CARGO_BIN_EXE_machine-config-server")).parent().expect("a folder");
         let path = std::env::var("PATH").unwrap_or_default();
-        Command::new("bash")
+        let mut command = Command::new("bash");
+        command
             .args(["-o", "pipefail", "-ec", line])
             .current_dir(directory)
             .env("PATH", format!("{tools}:{}:{path}", own.display()))
             .env("KUBECONFIG", self.cluster.admin())
-            .env("KUBECACHEDIR", self.cluster.kubectl_cache())
-            .stdin(Stdio::null())
-            .output()
-            .expect("bash")
+            .env("KUBECACHEDIR", self.cluster.kubectl_cache());
+        Said::by(&mut command)
     }
-}
-
-/// All that a command has said.
-fn said(output: &Output) -> String {
-    let [out, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
-    format!("{out}{errors}")
 }
 
 /// The commands of a page of the book, as they are written there.

@@ -9,25 +9,18 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::{Controller, Site, secrets, server_at, value};
+use crate::support::access::{credential_in, get};
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
-use crate::support::http::{Client, Response};
-use crate::support::server::{Server, binary};
+use crate::support::http::{Client, Response, loopback};
+use crate::support::manifests::first_boot_machine;
+use crate::support::server::Server;
 use crate::support::{wait_asking, wait_for};
 
 const FLAG: &str = "--first-boot-machines";
 const REARM: &str = "machine-config-server.io/rearm";
-const IGNITION: (&str, &str) = ("User-Agent", "Ignition/2.14.0");
-const ACCEPT: (&str, &str) = ("Accept", "application/vnd.coreos.ignition+json;version=3.3.0");
 
 fn machines() -> String {
     format!("/apis/machine-config-server.io/v1alpha1/namespaces/{NAMESPACE}/firstbootmachines")
-}
-
-fn machine(name: &str, spec: &Value) -> Value {
-    json!({
-        "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
-        "metadata": {"name": name}, "spec": spec,
-    })
 }
 
 /// A cluster with the kind, and with the rights of both components.
@@ -54,7 +47,7 @@ impl Site {
     }
 
     fn make_machine(&self, name: &str, spec: &Value) {
-        self.cluster.create(&machines(), &machine(name, spec));
+        self.cluster.create(&machines(), &first_boot_machine(name, spec));
     }
 
     fn machine(&self, name: &str) -> Value {
@@ -93,11 +86,7 @@ impl Site {
     fn machine_credential(&self, name: &str) -> String {
         self.machine_is(name, "TokenMade");
         let secret = self.machine_secret(name).expect("a Secret");
-        let pointer: Value = serde_json::from_slice(&value(&secret, "userData")).expect("JSON");
-        let merge = &pointer["ignition"]["config"]["merge"][0];
-        let header = &merge["httpHeaders"][0];
-        assert_eq!(header["name"], "Authorization");
-        header["value"].as_str().expect("a credential").to_owned()
+        credential_in(&value(&secret, "userData")).expect("a credential")
     }
 
     fn serve(&self, flags: &[&str]) -> Server {
@@ -111,8 +100,7 @@ impl Site {
     /// A request with a machine's token, from an address of this host.
     fn ask(&self, server: &Server, credential: &str, last: u8) -> Response {
         let client = Client::tls(server.secure(), self.bundle().as_bytes());
-        let headers = [IGNITION, ACCEPT, ("Authorization", credential)];
-        client.from([127, 0, 0, last].into()).request("GET", "/config/worker", &headers)
+        get(&client.from(loopback(last)), "worker", Some(credential))
     }
 
     /// The answer once the server knows the token of a machine that has `file`.
@@ -128,15 +116,8 @@ impl Site {
 /// Waits until a server knows the state of a machine's token.
 fn knows(server: &Server, name: &str, state: &str) {
     wait_for(&format!("{name} to be {state}"), || {
-        (named(server, name)["token"] == state).then_some(())
+        (server.named_machine(name)["token"] == state).then_some(())
     });
-}
-
-/// A named machine in a server's overview.
-fn named(server: &Server, name: &str) -> Value {
-    let overview = server.metrics().get("/api/v1/overview").json();
-    let machines = overview["named_machines"].as_array().expect("a list");
-    machines.iter().find(|it| it["name"] == name).cloned().unwrap_or_default()
 }
 
 /// A machine's spec, with a file by which its config is recognised.
@@ -188,9 +169,7 @@ fn a_machine_gets_a_token_and_boots_by_it_with_its_own_files() {
         assert!(listed.contains(part), "{listed}");
     }
     // The command names its pointer config, and judges it.
-    let mut command = binary();
-    let output = command.args(["certs", "show", "--kubeconfig"]).arg(site.cluster.admin()).output();
-    let shown = String::from_utf8(output.expect("the built binary").stdout).expect("text");
+    let shown = site.certs(&["show"]).output;
     let title = format!("Secret {NAMESPACE}/1-user-data-managed");
     let line =
         shown.lines().find(|line| line.contains(&title)).unwrap_or_else(|| panic!("{shown}"));

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{ROLE, Site, machine_config, marker_soon};
 use crate::cluster::server;
+use crate::support::http::loopback;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::Server;
 use crate::support::wait_for;
@@ -49,7 +50,7 @@ fn the_latest_are_kept_and_those_that_machines_got() {
     });
 
     // What this test asks the server for is in the ledger as well, but for what comes after it: one entry an address.
-    let machine = server.plain().from([127, 0, 0, 9].into());
+    let machine = server.plain().from(loopback(9));
     let agent = [("User-Agent", "Ignition/2.14.0")];
     assert_eq!(machine.request("GET", "/config/worker", &agent).status, 200);
     site.change_often(&server, "a", KEPT + 3);

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::Site;
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
+use crate::support::http::loopback;
 use crate::support::rendered::POOLS;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
 fn status(server: &Server, last: u8) -> u16 {
-    let client = server.plain().from([127, 0, 0, last].into());
+    let client = server.plain().from(loopback(last));
     client.request("GET", "/config/worker", &[("User-Agent", "Ignition/2.14.0")]).status
 }
 
@@ -34,7 +35,7 @@ fn a_yes_counts_at_all_servers_for_one_machine_until_it_ends() {
         assert_eq!(status(server, last), 503);
     }
     let waiting = wait_for("who waits at both", || {
-        let overview = server.metrics().get("/api/v1/overview").json();
+        let overview = server.overview();
         let list = overview["waiting_machines"].as_array().expect("a list").clone();
         (list.len() == 2).then_some(list)
     });

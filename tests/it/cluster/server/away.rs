@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::{
-    Site, in_order, machine_config, marker, marker_soon, pointer, readiness, reported,
-    wait_for_readiness,
+    Site, in_order, machine_config, marker, marker_soon, pointer, reported, wait_for_readiness,
 };
 use crate::support::machine::Machine;
 use crate::support::proxy::{Proxy, Way};
@@ -57,7 +56,7 @@ fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back
     assert_eq!(marker(&third, "worker"), Err(503));
     reported(&third, "API server: unavailable");
     reported(&third, "not read yet: machineconfigpools");
-    assert_eq!(readiness(&third).0, 503);
+    assert_eq!(third.readiness().0, 503);
 
     site.cluster.start_api_server();
     site.machine_config("rendered-2", "two");

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{SOON, Site, in_order, pointer, readiness, reported, served, served_soon};
+use super::{SOON, Site, in_order, pointer, reported, served, served_soon};
 use crate::support::cluster::{MANAGED, NAMESPACE};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
@@ -138,7 +138,7 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
         "ConfigMap openshift-config-managed/merged-trusted-image-registry-ca: \
          key \"bad.example.com\" has no certificate in PEM"
     );
-    assert_eq!(readiness(&server).0, 503);
+    assert_eq!(server.readiness().0, 503);
     // What was good for a registry outlives a slip of a hand.
     site.cluster.patch(&map, &json!({"data": {key: "oops"}}));
     reported(&server, key);

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Site;
 use crate::support::cluster::ACCOUNT;
+use crate::support::http::loopback;
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -23,7 +24,7 @@ fn the_ledger_tells_of_all_servers_machines_and_who_has_joined() {
     let peers = other.metrics().address().to_string();
     let server = site.start(&["--peers", &peers]).until_ready();
     let fetch = |server: &Server, last: u8| {
-        let client = server.plain().from([127, 0, 0, last].into());
+        let client = server.plain().from(loopback(last));
         let agent = [("User-Agent", "Ignition/2.14.0")];
         assert_eq!(client.request("GET", "/config/worker", &agent).status, 200);
     };
@@ -54,7 +55,7 @@ fn the_ledger_tells_of_all_servers_machines_and_who_has_joined() {
 
     drop(other);
     let overview = wait_for("the other server to be missed", || {
-        let overview = server.metrics().get("/api/v1/overview").json();
+        let overview = server.overview();
         let silent = overview["silent_servers"].as_array().expect("a list").len();
         (silent == 1).then_some(overview)
     });
@@ -85,7 +86,7 @@ fn a_server_that_may_not_see_nodes_serves_and_says_so() {
     let agent = [("User-Agent", "Ignition/2.14.0")];
     assert_eq!(server.plain().request("GET", "/config/worker", &agent).status, 200);
     let of_nodes = || {
-        let overview = server.metrics().get("/api/v1/overview").json();
+        let overview = server.overview();
         degraded(&overview).into_iter().find(|line| line.starts_with("nodes: "))
     };
     let line = wait_for("it to say so", of_nodes);

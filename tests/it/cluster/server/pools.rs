@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{
-    GROUP, Site, in_order, machine_config, marker, marker_soon, pointer, readiness, reported,
-    served_soon, write_definition,
+    GROUP, Site, in_order, machine_config, marker, marker_soon, pointer, reported, served_soon,
+    write_definition,
 };
 use crate::support::cluster::controller_config;
 use crate::support::contract::config;
@@ -60,7 +60,7 @@ fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
     // What the pool refers to gets lost: the last good config stays, and readiness says so.
     site.cluster.delete(&format!("{CONFIGS}/rendered-2"));
     reported(&server, "pool worker: MachineConfig rendered-2 not found");
-    assert_eq!(readiness(&server).0, 503);
+    assert_eq!(server.readiness().0, 503);
     assert_eq!(marker(&server, "worker"), Ok("two-again".to_owned()));
     site.machine_config("rendered-2", "two-made-again");
     marker_soon(&server, "worker", Ok("two-made-again"));
@@ -94,7 +94,7 @@ fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
     });
     let line = reported(&server, "MachineConfig rendered-1: ");
     assert!(line.contains("perhaps"), "{line}");
-    assert_eq!(readiness(&server).0, 503);
+    assert_eq!(server.readiness().0, 503);
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     assert!(server.metric("mcs_input_problems") > 0.0);
 

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::super::{Site, USER_DATA_NAMESPACE, secrets, server_at, serving, value};
-use super::{ACCESS, Enforcing, assert_closed, degraded, hashes, server_with};
+use super::{ACCESS, Enforcing, assert_closed, hashes, server_with};
 use crate::support::cluster::NAMESPACE;
 use crate::support::rendered::POOLS;
 use crate::support::server::Server;
@@ -22,7 +22,7 @@ fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
     site.cluster.delete(&hashes());
     let gone = "machine-config-server-access: not found; the last tokens remain in use";
     let holds = |server: &Server| {
-        wait_for("the server to say so", || degraded(server).contains(gone).then_some(()));
+        wait_for("the server to say so", || server.degraded().contains(gone).then_some(()));
         assert_eq!(site.status(server, "worker", Some(&credential)), 200);
         assert_eq!(site.status(server, "worker", None), 401);
     };
@@ -45,7 +45,7 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
     wait_asking("the reason", || {
         assert_closed(&site, &server, "worker");
         let line = "machine-config-server-access: not found: no tokens are known";
-        degraded(&server).contains(line).then_some(())
+        server.degraded().contains(line).then_some(())
     });
     assert_eq!(site.status(&server, "worker", None), 503, "nobody is refused for good");
     // As the version before kept one that it had not found; and an empty one in the cluster.
@@ -61,13 +61,13 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
     let waits = |server: &Server| {
         assert_closed(&site, server, "worker");
         let line = "pool worker: it is unknown whether its pointer configs have tokens";
-        degraded(server).contains(line).then_some(())
+        server.degraded().contains(line).then_some(())
     };
     wait_for("the reason for the pool", || waits(&server));
     site.cluster.create(&secrets(NAMESPACE), &secret);
     wait_for("the list to be read", || {
         waits(&server)?;
-        (!degraded(&server).contains("not found")).then_some(())
+        (!server.degraded().contains("not found")).then_some(())
     });
     // Once somebody keeps tokens, it is enforced.
     controller.terminate();
@@ -95,7 +95,8 @@ fn a_list_of_tokens_that_is_restored_opens_no_pool_that_was_enforced() {
     let holds = |server: &Server| {
         wait_asking("the server to say so", || {
             assert_closed(&site, server, "worker");
-            degraded(server)
+            server
+                .degraded()
                 .contains("pool worker: it was or could have been enforced")
                 .then_some(())
         });
@@ -131,7 +132,7 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
     });
     assert!(reported.contains("access.json: EOF"), "{reported}");
     wait_for("the server to say so", || {
-        degraded(&server).contains("machine-config-server-access: access.json: EOF").then_some(())
+        server.degraded().contains("machine-config-server-access: access.json: EOF").then_some(())
     });
     assert_eq!(site.status(&server, "worker", Some(&credential)), 200);
     assert_eq!(site.status(&server, "worker", None), 401);
@@ -143,7 +144,7 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
     site.cluster.patch(&format!("{POOLS}/worker"), &slip);
     wait_for("both to say so", || {
         let is_reported = controller.readiness().1.contains("expected off, audit or enforce");
-        (is_reported && degraded(&server).contains("expected off, audit or enforce")).then_some(())
+        (is_reported && server.degraded().contains("expected off, audit or enforce")).then_some(())
     });
     assert_eq!(site.known()["enforced"], json!(["worker"]));
     assert_eq!(site.status(&server, "worker", None), 401);
@@ -199,7 +200,7 @@ fn a_write_that_fails_opens_no_pool_and_one_that_is_refused_for_good_is_evidence
         let server = server();
         wait_asking("the reason", || {
             assert_closed(&site, &server, "worker");
-            degraded(&server).contains("whether its pointer configs").then_some(())
+            server.degraded().contains("whether its pointer configs").then_some(())
         });
     }
     // Nobody can write this one, so that its machines would be locked out.
@@ -223,7 +224,7 @@ fn a_write_that_fails_opens_no_pool_and_one_that_is_refused_for_good_is_evidence
     let enforce = json!({"metadata": {"annotations": {ACCESS: "enforce"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &enforce);
     wait_for("it to be open on evidence", || {
-        let is_held = degraded(&server).contains("fixed-user-data: ");
+        let is_held = server.degraded().contains("fixed-user-data: ");
         (is_held && site.status(&server, "worker", None) == 200).then_some(())
     });
 }

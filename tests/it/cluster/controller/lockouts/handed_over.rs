@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use pki::Certificate;
 
 use super::super::{Site, mount, pointer, read, server, serving, trusted, user_data};
-use super::{commands, said, to_server};
+use super::{commands, to_server};
 use crate::support::http::Client;
-use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::server::Server;
 use crate::support::wait_for;
@@ -20,7 +19,7 @@ struct HandedOver {
 
 impl HandedOver {
     fn new() -> Self {
-        let serve = Server::serve(&in_repository("ignition-fixtures"), &[]);
+        let serve = Server::sample_cluster(&[]);
         let directory = serve.state().parent().expect("a folder").to_owned();
         Self { serve, directory }
     }
@@ -33,7 +32,7 @@ impl HandedOver {
 
     fn run(&self, site: &Site, line: &str) {
         let output = site.shell(&self.directory, line);
-        assert!(output.status.success(), "{line}: {}", said(&output));
+        assert_eq!(output.status, 0, "{line}: {}", output.text());
     }
 
     /// The command that hands a secret over.

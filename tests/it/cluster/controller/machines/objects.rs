@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+use crate::support::command::Store;
+
 #[test]
 fn the_api_server_refuses_what_is_no_machine() {
     let (site, _controller) = Site::with_machines();
@@ -24,7 +26,7 @@ fn the_api_server_refuses_what_is_no_machine() {
         ),
         (&long, json!({"pool": "worker"}), "at most 200 bytes"),
     ] {
-        let object = machine(name, &spec);
+        let object = first_boot_machine(name, &spec);
         let response = site.cluster.request("POST", &machines(), "application/json", &object);
         let said = String::from_utf8_lossy(&response.body).into_owned();
         assert!(response.status == 422 && said.contains(reason), "{spec}: {said}");
@@ -126,7 +128,7 @@ fn an_object_of_another_namespace_has_no_effect() {
     };
     site.ask_known(&server, &credential, "/etc/own");
     for name in ["rack-7", "stranger"] {
-        site.cluster.create(&elsewhere, &machine(name, &spec("/etc/foreign")));
+        site.cluster.create(&elsewhere, &first_boot_machine(name, &spec("/etc/foreign")));
         let status = json!({"status": {
             "pool": "worker", "armings": 9, "use": null,
             "tokenSHA256": site.machine("rack-7")["status"]["tokenSHA256"],
@@ -140,7 +142,7 @@ fn an_object_of_another_namespace_has_no_effect() {
     assert_eq!(site.machine_secret("stranger"), None);
     let in_default = format!("{}/stranger-user-data-managed", secrets("default"));
     assert_eq!(site.cluster.get(&in_default), None);
-    assert_eq!(named(&server, "stranger"), Value::Null);
+    assert_eq!(server.named_machine("stranger"), Value::Null);
     let answer = site.ask(&server, &credential, 1);
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     assert!(text.contains("/etc/own") && !text.contains("/etc/foreign"), "{text}");
@@ -213,19 +215,12 @@ fn server_and_controller_may_do_their_part_in_their_namespace_and_nothing_else()
 fn commands_make_a_machine_and_arm_its_token() {
     let (site, _controller) = Site::with_machines();
     let server = site.serve(&[]);
-    let run = |arguments: &[&str]| {
-        let mut command = binary();
-        command.arg("machines").args(arguments).arg("--kubeconfig").arg(site.cluster.admin());
-        let output = command.output().expect("the built binary");
-        let text = [&output.stdout[..], &output.stderr[..]].concat();
-        (output.status.success(), String::from_utf8(text).expect("text"))
-    };
+    let run = |arguments: &[&str]| site.cluster.run(&[&["machines"], arguments].concat());
     let overlay = site.directory.path().join("overlay.ign");
     fs::write(&overlay, spec("/etc/a")["overlay"].to_string()).expect("a file");
     let overlay = overlay.to_str().expect("text");
-    let (is_done, said) =
-        run(&["add", "rack-7", "--pool", "worker", "--address", "127.0.0.1", "--overlay", overlay]);
-    assert!(is_done, "{said}");
+    let add = ["add", "rack-7", "--pool", "worker", "--address", "127.0.0.1", "--overlay", overlay];
+    let said = run(&add).done().text();
     let secret = site.machine_secret("rack-7").expect("a Secret");
     let hash = {
         use sha2::Digest as _;
@@ -237,8 +232,8 @@ fn commands_make_a_machine_and_arm_its_token() {
     let credential = site.machine_credential("rack-7");
     site.ask_known(&server, &credential, "/etc/a");
     assert_eq!(site.ask(&server, &credential, 2).status, 401, "another address");
-    let (is_done, said) = run(&["rearm", "rack-7"]);
-    assert!(is_done && said.contains("arms the token"), "{said}");
+    let said = run(&["rearm", "rack-7"]).done().text();
+    assert!(said.contains("arms the token"), "{said}");
     wait_for("the token to be armed", || {
         let status = site.machine("rack-7")["status"].clone();
         (status["armings"] == 2 && status["use"].is_null()).then_some(())
@@ -248,7 +243,6 @@ fn commands_make_a_machine_and_arm_its_token() {
         (&["add", "rack-8", "--pool", "nowhere"], "MachineConfigPool nowhere not found"),
         (&["rearm", "rack-9"], "machine rack-9 not found"),
     ] {
-        let (is_done, said) = run(arguments);
-        assert!(!is_done && said.contains(reason), "{said}");
+        run(arguments).refused(&[reason]);
     }
 }

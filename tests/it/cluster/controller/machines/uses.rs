@@ -5,6 +5,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::support::http::{ACCEPT, IGNITION, loopback};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::server::free_ports;
 
@@ -76,7 +77,7 @@ fn an_answer_of_a_server_that_was_killed_counts_as_taken() {
     drop(first);
     let second = site.serve(&SHORT);
     refused(&site, &[&second], &credential);
-    assert_eq!(named(&second, "rack-7")["token"], "spent");
+    assert_eq!(second.named_machine("rack-7")["token"], "spent");
     let machine = site.machine("rack-7");
     assert_eq!(machine["status"]["use"]["addresses"], json!(["127.0.0.1"]));
 }
@@ -124,7 +125,7 @@ fn while_the_api_server_is_away_an_unspent_token_opens_and_a_double_use_is_repor
     let ask = |server: &Server, credential: &str, last| {
         let client = Client::tls(server.secure(), bundle.as_bytes());
         let headers = [IGNITION, ACCEPT, ("Authorization", credential)];
-        client.from([127, 0, 0, last].into()).request("GET", "/config/worker", &headers).status
+        client.from(loopback(last)).request("GET", "/config/worker", &headers).status
     };
     assert_eq!([ask(one, &spent, 1), ask(two, &spent, 1)], [401, 401]);
     assert_eq!([ask(one, &unspent, 1), ask(two, &unspent, 2)], [200, 200]);
