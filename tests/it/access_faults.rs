@@ -15,6 +15,7 @@ use crate::support::command::{Said, Store};
 use crate::support::disk::Disk;
 use crate::support::http::Client;
 use crate::support::in_repository;
+use crate::support::manifests::{pool, write};
 use crate::support::server::{Server, binary};
 use crate::support::{wait_asking, wait_for};
 
@@ -255,12 +256,7 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
     let (_top, manifests) = copied_manifests();
     let mut server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
     let pinned = Disk::pin(&state.join("tokens.json"));
-    let pool = serde_json::json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-        "metadata": {"name": "new"},
-        "status": {"configuration": {"name": "rendered-worker"}},
-    });
-    fs::write(manifests.join("new.json"), pool.to_string()).expect("a writable folder");
+    write(&manifests, "new.json", pool("new", "rendered-worker"));
     for start in 0..2 {
         let reported = "pool new: it is unknown whether its pointer configs have tokens";
         let contested = "pool new: it was or could have been enforced";

@@ -3,13 +3,14 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::support::browser::Browser;
 use crate::support::http::{Client, Response, connect_from, loopback};
-use crate::support::server::{Server, free_ports};
+use crate::support::logged::Logged;
+use crate::support::server::{Server, binary, free_ports};
 use crate::support::{contract, in_repository, wait_for};
 
 const PATHS: [&str; 9] = [
@@ -127,16 +128,6 @@ fn every_answer_tells_browsers_to_keep_it_to_itself() {
     }
 }
 
-/// A command that serves no machines. It ends with this value.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn the_listeners_of_all_commands_know_their_names() {
     let directory = tempfile::tempdir().expect("a temporary folder");
@@ -150,21 +141,14 @@ fn the_listeners_of_all_commands_know_their_names() {
     });
     fs::write(&kubeconfig, config.to_string()).expect("a writable folder");
     for command in ["controller", "issuer", "node-ca"] {
-        let [address] = free_ports();
-        let mut program = Command::new(env!("CARGO_BIN_EXE_machine-config-server"));
+        let mut program = binary();
         program.arg(command).arg("--kubeconfig").arg(&kubeconfig);
-        program.args([
-            "--metrics-address",
-            &address.to_string(),
-            "--metrics-name",
-            "proxy.example",
-        ]);
+        program.args(["--metrics-name", "proxy.example"]);
         if command == "node-ca" {
             program.arg("--dir").arg(directory.path());
         }
-        let quiet = program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let _process = Process(quiet.spawn().expect("the built binary"));
-        let client = Client::plain(address);
+        let program = Logged::observed(command, &mut program);
+        let client = program.administrators();
         wait_for(command, || client.try_request("GET", "/livez", &[]).ok());
         for path in ["/metrics", "/livez", "/", "/api/v1/overview"] {
             assert_eq!(asked(&client, path, "rebound.example").status, 421, "{command} {path}");

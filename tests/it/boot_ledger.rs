@@ -6,9 +6,10 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::support::access::get;
-use crate::support::command::Store;
+use crate::support::command::{Said, Store};
 use crate::support::http::{ACCEPT, Client, IGNITION, loopback};
 use crate::support::in_repository;
+use crate::support::manifests::{self, machine_config, write};
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
@@ -55,26 +56,19 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
 /// What no directory tells.
 const UNKNOWN: &str = " ago, this server knows no nodes";
 
-/// `machines` with these arguments: its exit code, what it prints and what it says besides.
-fn machines(server: &Server, columns: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let from = server.metrics().address().to_string();
-    let output = binary()
-        .args(["machines", "--from", &from])
-        .args(arguments)
-        .env("COLUMNS", columns)
-        .output()
-        .expect("the built binary");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (output.status.code(), text(output.stdout), text(output.stderr))
+/// `machines` with these arguments, at this width.
+fn machines(server: &Server, columns: &str, arguments: &[&str]) -> Said {
+    let mut command = server.command(&[&["machines"], arguments].concat());
+    Said::by(command.env("COLUMNS", columns))
 }
 
 #[test]
 fn a_terminal_gets_the_same_as_a_table_at_its_width() {
     let server = Server::sample_cluster(&[]);
-    assert_eq!(machines(&server, "200", &[]).1, "no machine has requested a config yet\n");
+    assert_eq!(machines(&server, "200", &[]).output, "no machine has requested a config yet\n");
     server.plain().from(loopback(2)).request("GET", "/config/worker", &[IGNITION, ACCEPT]);
-    let (code, table, said) = machines(&server, "300", &[]);
-    assert_eq!((code, &*said), (Some(0), ""));
+    let Said { status, output: table, error } = machines(&server, "300", &[]);
+    assert_eq!((status, &*error), (0, ""));
     let [head, row, "", pool] = &table.lines().collect::<Vec<_>>()[..] else { panic!("{table}") };
     assert_eq!(*pool, "pool worker: oldest Ignition 2.14.0, without TLS: 1");
     assert!(head.starts_with("ADDRESS    STATE    WHY"), "{table}");
@@ -84,21 +78,19 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
         assert!(row.contains(cell), "{cell} in {table}");
     }
     server.plain().from(loopback(3)).request("GET", "/config/gpu", &[IGNITION]);
-    let (code, narrow, said) = machines(&server, "100", &[]);
-    assert_eq!((code, &*said), (Some(1), "machine-config-server: a machine is stuck\n"));
+    let Said { status, output: narrow, error } = machines(&server, "100", &[]);
+    assert_eq!((status, &*error), (1, "machine-config-server: a machine is stuck\n"));
     assert!(narrow.lines().all(|line| line.chars().count() <= 100), "{narrow}");
     assert!(narrow.lines().count() > 3, "{narrow}");
-    let (code, json, _) = machines(&server, "100", &["127.0.0.3", "--json"]);
-    let json: Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!((code, &json[0]["standing"]), (Some(1), &json!("stuck")));
-    let (code, _, said) = machines(&server, "100", &["192.0.2.1"]);
-    assert_eq!(code, Some(1));
-    assert!(said.ends_with("no request from 192.0.2.1\n"), "{said}");
+    let said = machines(&server, "100", &["127.0.0.3", "--json"]);
+    assert_eq!((said.status, &said.json()[0]["standing"]), (1, &json!("stuck")));
+    let Said { status, error, .. } = machines(&server, "100", &["192.0.2.1"]);
+    assert_eq!(status, 1);
+    assert!(error.ends_with("no request from 192.0.2.1\n"), "{error}");
     let gone = server.metrics().address().to_string();
     drop(server);
-    let output = binary().args(["machines", "--from", &gone]).output().expect("the built binary");
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).expect("text");
+    let Said { status, error: said, .. } = Said::by(binary().args(["machines", "--from", &gone]));
+    assert_eq!(status, 1);
     assert!(said.starts_with(&format!("machine-config-server: {gone}: ")), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
@@ -179,7 +171,7 @@ fn why_a_machine_may_not_have_the_config_is_told_to_administrators_alone() {
 /// In the API, on the page and on a terminal.
 fn refusal_is_reported(server: &Server, last: u8, reason: &str) {
     let page = server.page("/");
-    let (_, table, _) = machines(server, "400", &[]);
+    let table = machines(server, "400", &[]).output;
     let line = server.machine(last);
     assert_eq!(line["requests"]["refused"], json!({"status": 401, "reason": reason}));
     let why = format!("is refused with 401: {reason}; Ignition gives up");
@@ -206,19 +198,11 @@ fn whoever_asks_for_no_machine_or_none_that_asked_is_told() {
 fn changes_are_reported_with_their_time() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let pool = |configuration: &str| {
-        let pool = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-            "metadata": {"name": "worker"}, "status": {"configuration": {"name": configuration}},
-        });
-        fs::write(directory.path().join("pool.json"), pool.to_string()).expect("a writable folder");
+        write(directory.path(), "pool.json", manifests::pool("worker", configuration));
     };
     for name in ["one", "two"] {
-        let config = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-            "metadata": {"name": name}, "spec": {"config": {"ignition": {"version": "3.4.0"}}},
-        });
-        let path = directory.path().join(format!("{name}.json"));
-        fs::write(path, config.to_string()).expect("a writable folder");
+        let config = machine_config(name, &json!({"ignition": {"version": "3.4.0"}}));
+        write(directory.path(), &format!("{name}.json"), config);
     }
     pool("one");
     let server = Server::serve(directory.path(), &[]);

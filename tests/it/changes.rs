@@ -4,84 +4,29 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::support::contract::{accept, config};
+use crate::support::contract::{SOON, accept, config, marker, marker_soon};
 use crate::support::http::Client;
+use crate::support::manifests::{self, pool, replace, with_files, write};
 use crate::support::pair::Pair;
 use crate::support::rest::comes_to_rest;
 use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
 use crate::support::wait_for;
 
-/// The contract's limit for a change to be served.
-const SOON: Duration = Duration::from_secs(1);
-
-pub(crate) fn pool(name: &str, configuration: &str) -> String {
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1",
-        "kind": "MachineConfigPool",
-        "metadata": {"name": name},
-        "status": {"configuration": {"name": configuration}},
-    })
-    .to_string()
-}
-
-/// A machine config with one file, of so many bytes.
-fn machine_config(name: &str, contents: &str) -> String {
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1",
-        "kind": "MachineConfig",
-        "metadata": {"name": name},
-        "spec": {"config": {
-            "ignition": {"version": "3.4.0"},
-            "storage": {"files": [{"path": "/etc/marker", "contents": {"source": format!("data:,{contents}")}}]},
-        }},
-    })
-    .to_string()
-}
-
-fn write(directory: &Path, file: &str, contents: &str) {
-    fs::write(directory.join(file), contents).expect("a writable folder");
-}
-
-/// Replaces a file as a careful program does.
-fn rename_into(directory: &Path, file: &str, contents: &str) {
-    let temporary = directory.join(format!(".{file}.new"));
-    fs::write(&temporary, contents).expect("a writable folder");
-    fs::rename(temporary, directory.join(file)).expect("a rename within a folder");
-}
-
-/// What the machines of a pool find in `/etc/marker`, or the status.
-fn marker(server: &Server, pool: &str) -> Result<String, u16> {
-    let response = config(&server.plain(), pool, "3.4.0");
-    if response.status != 200 {
-        return Err(response.status);
-    }
-    let config: Value = serde_json::from_slice(&response.body).expect("JSON");
-    let files = config["storage"]["files"].as_array().expect("files");
-    let file = files.iter().find(|file| file["path"] == "/etc/marker").expect("the marker");
-    Ok(file["contents"]["source"].as_str().expect("a source").replacen("data:,", "", 1))
-}
-
-/// Waits until the marker is as expected, and fails if that takes more than a second.
-fn served_soon(server: &Server, pool: &str, expected: Result<&str, u16>) {
-    let changed = Stopwatch::start();
-    let what = format!("{expected:?} from pool {pool}");
-    wait_for(&what, || {
-        (marker(server, pool).as_deref().map_err(|status| *status) == expected).then_some(())
-    });
-    changed.within(SOON, what);
+/// A MachineConfig with a marker.
+fn machine_config(name: &str, marker: &str) -> String {
+    manifests::machine_config(name, &with_files(&[("/etc/marker", marker)])).to_string()
 }
 
 /// One pool `worker` at config `a`, whose marker is `one`.
 fn cluster() -> (tempfile::TempDir, Server) {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    write(directory.path(), "pool.yaml", &pool("worker", "a"));
-    write(directory.path(), "a.yaml", &machine_config("a", "one"));
+    write(directory.path(), "pool.yaml", pool("worker", "a"));
+    write(directory.path(), "a.yaml", machine_config("a", "one"));
     let server = Server::serve(directory.path(), &[]);
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     (directory, server)
@@ -90,15 +35,15 @@ fn cluster() -> (tempfile::TempDir, Server) {
 #[test]
 fn a_file_that_is_written_renamed_into_or_removed_is_followed() {
     let (directory, server) = cluster();
-    write(directory.path(), "a.yaml", &machine_config("a", "two"));
-    served_soon(&server, "worker", Ok("two"));
-    rename_into(directory.path(), "a.yaml", &machine_config("a", "three"));
-    served_soon(&server, "worker", Ok("three"));
+    write(directory.path(), "a.yaml", machine_config("a", "two"));
+    marker_soon(&server, "worker", Ok("two"));
+    replace(directory.path(), "a.yaml", machine_config("a", "three"));
+    marker_soon(&server, "worker", Ok("three"));
     fs::create_dir(directory.path().join("more")).expect("a new folder");
-    write(&directory.path().join("more"), "extra.json", &pool("extra", "a"));
-    served_soon(&server, "extra", Ok("three"));
+    write(&directory.path().join("more"), "extra.json", pool("extra", "a"));
+    marker_soon(&server, "extra", Ok("three"));
     fs::remove_file(directory.path().join("more/extra.json")).expect("the file");
-    served_soon(&server, "extra", Err(503));
+    marker_soon(&server, "extra", Err(503));
 }
 
 #[test]
@@ -107,8 +52,8 @@ fn kubelets_swap_of_a_symlinked_directory_is_followed() {
     let version = |number: u32, marker: &str| {
         let data = directory.path().join(format!("..version_{number}"));
         fs::create_dir(&data).expect("a new folder");
-        write(&data, "pool.yaml", &pool("worker", "a"));
-        write(&data, "a.yaml", &machine_config("a", marker));
+        write(&data, "pool.yaml", pool("worker", "a"));
+        write(&data, "a.yaml", machine_config("a", marker));
         let link = directory.path().join("..data_tmp");
         symlink(data.file_name().expect("a name"), &link).expect("a link");
         fs::rename(link, directory.path().join("..data")).expect("a rename");
@@ -120,7 +65,7 @@ fn kubelets_swap_of_a_symlinked_directory_is_followed() {
     let server = Server::serve(directory.path(), &[]);
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     version(2, "two");
-    served_soon(&server, "worker", Ok("two"));
+    marker_soon(&server, "worker", Ok("two"));
     wait_for("readiness", || (server.readiness().0 == 200).then_some(()));
 }
 
@@ -128,12 +73,12 @@ fn kubelets_swap_of_a_symlinked_directory_is_followed() {
 fn a_file_behind_a_link_that_leads_out_of_the_directory_is_followed() {
     let (directory, server) = cluster();
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
-    write(elsewhere.path(), "a.yaml", &machine_config("a", "two"));
+    write(elsewhere.path(), "a.yaml", machine_config("a", "two"));
     fs::remove_file(directory.path().join("a.yaml")).expect("the file");
     symlink(elsewhere.path().join("a.yaml"), directory.path().join("a.yaml")).expect("a link");
-    served_soon(&server, "worker", Ok("two"));
-    write(elsewhere.path(), "a.yaml", &machine_config("a", "three"));
-    served_soon(&server, "worker", Ok("three"));
+    marker_soon(&server, "worker", Ok("two"));
+    write(elsewhere.path(), "a.yaml", machine_config("a", "three"));
+    marker_soon(&server, "worker", Ok("three"));
 }
 
 #[test]
@@ -142,8 +87,8 @@ fn a_directory_that_is_replaced_whole_is_followed() {
     for (version, marker) in [("one", "one"), ("two", "two")] {
         let directory = top.path().join(version);
         fs::create_dir(&directory).expect("a new folder");
-        write(&directory, "pool.yaml", &pool("worker", "a"));
-        write(&directory, "a.yaml", &machine_config("a", marker));
+        write(&directory, "pool.yaml", pool("worker", "a"));
+        write(&directory, "a.yaml", machine_config("a", marker));
     }
     let current = top.path().join("current");
     symlink("one", &current).expect("a link");
@@ -151,7 +96,7 @@ fn a_directory_that_is_replaced_whole_is_followed() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     symlink("two", top.path().join("next")).expect("a link");
     fs::rename(top.path().join("next"), &current).expect("a rename");
-    served_soon(&server, "worker", Ok("two"));
+    marker_soon(&server, "worker", Ok("two"));
 }
 
 #[test]
@@ -163,8 +108,8 @@ fn a_file_is_not_read_while_a_program_still_writes_it() {
     file.write_all(text.as_bytes()).expect("a write");
     file.sync_all().expect("a sync");
     // Another change shows that the folder was looked at meanwhile.
-    write(directory.path(), "other.yaml", &pool("other", "b"));
-    write(directory.path(), "b.yaml", &machine_config("b", "b"));
+    write(directory.path(), "other.yaml", pool("other", "b"));
+    write(directory.path(), "b.yaml", machine_config("b", "b"));
     // A writer that is silent for long is taken to have gone, so this one is not.
     let mut more = String::new();
     wait_for("the other pool", || {
@@ -175,7 +120,7 @@ fn a_file_is_not_read_while_a_program_still_writes_it() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     file.write_all(b"-and-whole\n").expect("a write");
     drop(file);
-    served_soon(&server, "worker", Ok(&format!("half{more}-and-whole")));
+    marker_soon(&server, "worker", Ok(&format!("half{more}-and-whole")));
 }
 
 #[test]
@@ -192,7 +137,7 @@ fn a_broken_manifest_leaves_the_last_good_state_and_is_named_everywhere() {
         wait_for("a log line with file and reason", || {
             server.log().lines().any(|l| l.contains("ERROR") && l.contains("a.yaml")).then_some(())
         });
-        write(directory.path(), "a.yaml", &machine_config("a", "one"));
+        write(directory.path(), "a.yaml", machine_config("a", "one"));
         wait_for("readiness to come back", || (server.readiness().0 == 200).then_some(()));
     }
     assert!(server.metric("mcs_input_failures_total") >= 4.0);
@@ -202,7 +147,7 @@ fn a_broken_manifest_leaves_the_last_good_state_and_is_named_everywhere() {
 fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
     let (directory, server) = cluster();
     let invalid = machine_config("a", "one").replace("/etc/marker", "not-absolute");
-    write(directory.path(), "a.yaml", &invalid);
+    write(directory.path(), "a.yaml", invalid);
     let (_, reason) =
         wait_for("readiness to notice", || Some(server.readiness()).filter(|(s, _)| *s == 503));
     assert!(reason.contains("pool worker: "), "{reason:?}");
@@ -218,8 +163,8 @@ fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
     let overview = server.overview();
     let problem = overview["pools"][0]["problem"].as_str().expect("a problem");
     assert!(problem.contains("MachineConfig a not found; "), "{problem}");
-    write(directory.path(), "a.yaml", &machine_config("a", "two"));
-    served_soon(&server, "worker", Ok("two"));
+    write(directory.path(), "a.yaml", machine_config("a", "two"));
+    marker_soon(&server, "worker", Ok("two"));
 }
 
 #[test]
@@ -246,11 +191,11 @@ fn a_hundred_pools_change_at_once(user_agent: &str) {
         for name in &names {
             let config_name = format!("{name}-{marker}");
             let text = config.replace("CONFIG", &config_name);
-            write(directory.path(), &format!("{config_name}.yaml"), &text);
+            write(directory.path(), &format!("{config_name}.yaml"), text);
         }
         for name in &names {
             let config_name = format!("{name}-{marker}");
-            rename_into(directory.path(), &format!("{name}.json"), &pool(name, &config_name));
+            replace(directory.path(), &format!("{name}.json"), pool(name, &config_name));
         }
     };
     // Looking through what is answered takes the processors from the server.
@@ -383,18 +328,18 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
         fs::read_to_string(path).expect("a CA")
     });
     let administrators = |name: &str, data: &Value| config_map("openshift-config", name, data);
-    write(at, "pool.json", &pool("worker", "rendered-1"));
-    write(at, "config.json", &machine_config("rendered-1", "one"));
-    write(at, "image.json", &image_config("registry-ca"));
+    write(at, "pool.json", pool("worker", "rendered-1"));
+    write(at, "config.json", machine_config("rendered-1", "one"));
+    write(at, "image.json", image_config("registry-ca"));
     let ours = json!({
         "registry.example.com": main, "registry-with-port.example.com..5000": main, "bad": "x",
     });
-    write(at, "ours.json", &administrators("registry-ca", &ours));
+    write(at, "ours.json", administrators("registry-ca", &ours));
     let internal = "image-registry.openshift-image-registry.svc";
     let theirs = json!({
         format!("{internal}..5000"): mirror, format!("{internal}.cluster.local..5000"): mirror,
     });
-    write(at, "theirs.json", &config_map("openshift-config-managed", "image-registry-ca", &theirs));
+    write(at, "theirs.json", config_map("openshift-config-managed", "image-registry-ca", &theirs));
     let server = Server::serve_when_up(at, &[]);
     let soon = |expected: &[&str]| {
         let changed = Stopwatch::start();
@@ -412,10 +357,10 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     });
 
     // Added and removed; renamed with its reference; gone while it is named; no longer named.
-    write(at, "ours.json", &administrators("registry-ca", &json!({"added": main})));
+    write(at, "ours.json", administrators("registry-ca", &json!({"added": main})));
     soon(&[&["added"], &internal[..]].concat());
-    write(at, "next.json", &administrators("next", &json!({"next": main})));
-    write(at, "image.json", &image_config("next"));
+    write(at, "next.json", administrators("next", &json!({"next": main})));
+    write(at, "image.json", image_config("next"));
     soon(&[&internal[..], &["next"]].concat());
     fs::remove_file(at.join("next.json")).expect("a removal");
     wait_for("the missing map to be named", || {
@@ -424,7 +369,7 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     });
     assert_eq!(registries(&server), [&internal[..], &["next"]].concat());
     fs::remove_file(at.join("theirs.json")).expect("a removal");
-    write(at, "image.json", &image_config(""));
+    write(at, "image.json", image_config(""));
     soon(&[]);
 }
 
@@ -446,9 +391,9 @@ fn a_server_of_a_hundred_pools_comes_to_rest_whatever_its_files_clocks_say() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     for number in 0..100 {
         let name = format!("pool-{number}");
-        write(directory.path(), &format!("{name}.json"), &pool(&name, &name));
+        write(directory.path(), &format!("{name}.json"), pool(&name, &name));
         let config = machine_config(&name, "one");
-        write(directory.path(), &format!("{name}-config.json"), &config);
+        write(directory.path(), &format!("{name}-config.json"), config);
     }
     let ahead = SystemTime::now() + Duration::from_secs(100 * 24 * 3600);
     let file = File::options().append(true).open(directory.path().join("pool-1.json"));
@@ -457,6 +402,6 @@ fn a_server_of_a_hundred_pools_comes_to_rest_whatever_its_files_clocks_say() {
     assert_eq!(marker(&server, "pool-1"), Ok("one".to_owned()));
     comes_to_rest(server.pid());
     // And is awake at once.
-    rename_into(directory.path(), "pool-1-config.json", &machine_config("pool-1", "two"));
-    served_soon(&server, "pool-1", Ok("two"));
+    replace(directory.path(), "pool-1-config.json", machine_config("pool-1", "two"));
+    marker_soon(&server, "pool-1", Ok("two"));
 }

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -16,6 +15,7 @@ use crate::support::http::Response;
 use crate::support::ignition_equal::differences;
 use crate::support::in_repository;
 use crate::support::machine::Machine;
+use crate::support::manifests::{machine_config, pool, write};
 use crate::support::pair::Pair;
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -241,27 +241,8 @@ fn cluster(files: &[Value]) -> tempfile::TempDir {
 /// A pool `worker` with this Ignition config.
 fn cluster_of(config: &Value) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let write = |file: &str, manifest: &Value| {
-        fs::write(directory.path().join(Path::new(file)), manifest.to_string()).expect("a file");
-    };
-    write(
-        "pool.json",
-        &json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1",
-            "kind": "MachineConfigPool",
-            "metadata": {"name": "worker"},
-            "status": {"configuration": {"name": "rendered"}},
-        }),
-    );
-    write(
-        "config.json",
-        &json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1",
-            "kind": "MachineConfig",
-            "metadata": {"name": "rendered"},
-            "spec": {"config": config},
-        }),
-    );
+    write(directory.path(), "pool.json", pool("worker", "rendered"));
+    write(directory.path(), "config.json", machine_config("rendered", config));
     directory
 }
 

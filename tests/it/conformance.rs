@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::support::contract::{self, VERSIONS, broken_rules};
 use crate::support::http::Client;
 use crate::support::ignition_equal::differences;
+use crate::support::manifests::{machine_config, pool};
 use crate::support::pair::Pair;
 use crate::support::server::Server;
 use crate::support::{in_repository, manifests, wait_for};
@@ -50,16 +51,10 @@ fn every_config_of_the_corpus_is_answered_as_by_the_reference() {
         .map(|file| {
             let name = stem(&file);
             let reference = &statuses[&name];
-            let config = json!({
-                "apiVersion": "machineconfiguration.openshift.io/v1",
-                "kind": "MachineConfig",
-                "metadata": {"name": machine_config_name(&name)},
-                "spec": {
-                    "osImageURL": format!("quay.io/example/os@sha256:{}", "0".repeat(64)),
-                    "kernelArguments": ["console=ttyS0"],
-                    "config": read_json::<Value>(&file),
-                },
-            });
+            let mut config = machine_config(&machine_config_name(&name), &read_json(&file));
+            let image = format!("quay.io/example/os@sha256:{}", "0".repeat(64));
+            config["spec"]["osImageURL"] = image.into();
+            config["spec"]["kernelArguments"] = json!(["console=ttyS0"]);
             // What cannot be served may heal, so it is 503 and not 500. The newest spec can say
             // whatever any other can.
             let mut statuses: BTreeMap<String, u16> = reference
@@ -261,12 +256,7 @@ impl Bootstrap {
     /// Returns once the config is served or is known not to be.
     fn start(data: &Path, name: &str, machine_config: &str) -> Self {
         let base = tempfile::tempdir().expect("a temporary folder");
-        let pool = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1",
-            "kind": "MachineConfigPool",
-            "metadata": {"name": "master"},
-            "status": {"configuration": {"name": name}},
-        });
+        let pool = pool("master", name);
         let controller =
             fs::read_to_string(data.join("controller-config.yaml")).expect("a controller config");
         for (file, text) in [

@@ -9,11 +9,11 @@ use std::time::Duration;
 use ignition::data_url;
 use model::render::exposed;
 use nix::time::{ClockId, clock_gettime};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::book;
 use crate::support::http::Client;
-use crate::support::manifests::yaml_documents;
+use crate::support::manifests::{machine_config, pool, write, yaml_documents};
 use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, once_within};
 use crate::support::{in_repository, wait_for};
@@ -99,29 +99,19 @@ fn the_manifests_of_this_repository_have_the_secrets_that_are_in_them_and_raise_
 fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let unit = "[Service]\nEnvironment=DB_PASSWORD=sesame\nExecStart=/bin/true\n";
-    let config = json!({
-        "kind": "MachineConfig", "metadata": {"name": "rendered"},
-        "spec": {"kernelArguments": ["quiet", "password=/sesame1"], "config": {
-            "ignition": {"version": "3.4.0"},
-            "systemd": {"units": [{"name": "db.service", "contents": unit}]},
-        }},
+    let units = json!({
+        "ignition": {"version": "3.4.0"},
+        "systemd": {"units": [{"name": "db.service", "contents": unit}]},
     });
+    let mut config = machine_config("rendered", &units);
+    config["spec"]["kernelArguments"] = json!(["quiet", "password=/sesame1"]);
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "users": [{"name": "u", "user": {"token": "abcdef.0123456789abcdef"}}],
     });
-    let pool = |configuration: &str| {
-        json!({
-            "kind": "MachineConfigPool", "metadata": {"name": "worker"},
-            "status": {"configuration": {"name": configuration}},
-        })
-    };
-    let write = |name: &str, object: &Value| {
-        fs::write(directory.path().join(name), object.to_string()).expect("a writable folder");
-    };
-    write("config.json", &config);
-    write("kubeconfig.json", &kubeconfig);
-    write("pool.json", &pool("rendered"));
+    write(directory.path(), "config.json", config);
+    write(directory.path(), "kubeconfig.json", kubeconfig);
+    write(directory.path(), "pool.json", pool("worker", "rendered"));
     let server = Server::serve(directory.path(), &[]);
     let read = |client: Client| {
         let answer = client.get("/readyz");

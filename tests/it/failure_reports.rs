@@ -4,8 +4,9 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::json;
 
+use crate::support::command::Store;
 use crate::support::http::{Client, Response, loopback};
-use crate::support::server::{Server, binary};
+use crate::support::server::Server;
 use crate::support::{in_repository, wait_for};
 
 const PATH: &str = "/v1/node-failure";
@@ -53,10 +54,7 @@ fn a_machine_that_got_its_config_is_heard_and_shown_with_its_own_words() {
     );
     let page = server.metrics().get("/machines/127.0.0.7").text();
     assert!(page.contains("image quay.example.com/os:1: no route to host"), "{page}");
-    let from_address = server.metrics().address().to_string();
-    let printed =
-        binary().args(["machines", "--from", &from_address]).output().expect("the binary");
-    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    let printed = server.run(&["machines"]).output;
     assert!(printed.contains("reports that its first boot failed") && !printed.contains('\u{1b}'));
     let metrics = server.metrics().get("/metrics").text();
     assert!(

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::support::contract::config;
 use crate::support::in_repository;
+use crate::support::manifests::{self, machine_config};
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
@@ -21,15 +22,9 @@ const POOL: &str = r#"{"kind": "MachineConfigPool", "metadata": {"name": "worker
 /// One pool `worker`, whose config can be rendered.
 fn cluster() -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let machine_config = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1",
-        "kind": "MachineConfig",
-        "metadata": {"name": "a"},
-        "spec": {"config": {"ignition": {"version": "3.4.0"}}},
-    });
-    fs::write(directory.path().join("pool.json"), POOL).expect("a writable folder");
-    fs::write(directory.path().join("a.yaml"), machine_config.to_string())
-        .expect("a writable folder");
+    let config = machine_config("a", &json!({"ignition": {"version": "3.4.0"}}));
+    manifests::write(directory.path(), "pool.json", POOL);
+    manifests::write(directory.path(), "a.yaml", config);
     directory
 }
 

@@ -11,6 +11,7 @@ use crate::support::access::{assert_refused, enforcing, get, unknown};
 use crate::support::contract::{self, VERSIONS, broken_rules};
 use crate::support::http::{Client, Response};
 use crate::support::in_repository;
+use crate::support::manifests::{machine_config, pool, with_files, write};
 use crate::support::server::Server;
 
 const POOLS: [&str; 3] = ["edge", "master", "worker"];
@@ -134,30 +135,15 @@ fn the_first_servable_version_of_an_accept_header_is_served() {
 #[test]
 fn a_machine_config_of_the_newest_spec_is_served_in_every_spec() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let configuration =
-        json!({"configuration": {"name": "rendered-new"}, "updatedMachineCount": 1});
-    let group = "machineconfiguration.openshift.io/v1";
-    for (file, manifest) in [
-        (
-            "pool.json",
-            json!({"apiVersion": group, "kind": "MachineConfigPool",
-            "metadata": {"name": "new"}, "spec": configuration, "status": configuration}),
-        ),
-        (
-            "config.json",
-            json!({"apiVersion": group, "kind": "MachineConfig",
-            "metadata": {"name": "rendered-new"},
-            "spec": {"config": {"ignition": {"version": "3.6.0"}, "storage": {"files": [
-                {"path": "/etc/new", "contents": {"source": "data:,new"}}]}}}}),
-        ),
-        (
-            "controller.json",
-            json!({"apiVersion": group, "kind": "ControllerConfig",
-            "metadata": {"name": "machine-config-controller"}, "spec": {}}),
-        ),
-    ] {
-        fs::write(directory.path().join(file), manifest.to_string()).expect("a writable folder");
-    }
+    let mut config = with_files(&[("/etc/new", "new")]);
+    config["ignition"]["version"] = json!("3.6.0");
+    let controller = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
+        "metadata": {"name": "machine-config-controller"}, "spec": {},
+    });
+    write(directory.path(), "pool.json", pool("new", "rendered-new"));
+    write(directory.path(), "config.json", machine_config("rendered-new", &config));
+    write(directory.path(), "controller.json", controller);
     fs::copy(in_repository("ignition-fixtures/kubeconfig.yaml"), directory.path().join("k.yaml"))
         .expect("the sample kubeconfig");
     let server = Server::serve(directory.path(), &[]);

@@ -1,13 +1,13 @@
 //! What the answers of many pools hold in memory: a pool's config in several specs is nearly the same.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::changes::{large_machine_config, pool};
+use crate::changes::large_machine_config;
 use crate::support::contract::{VERSIONS, config, config_for_ignition};
+use crate::support::manifests::{pool, write};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -21,9 +21,8 @@ fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_i
     let names: Vec<String> = (0..POOLS).map(|number| format!("pool-{number}")).collect();
     for name in &names {
         let text = large_machine_config(name).replace("CONFIG", name);
-        fs::write(directory.path().join(format!("{name}.yaml")), text).expect("a writable folder");
-        let path = directory.path().join(format!("{name}.json"));
-        fs::write(path, pool(name, name)).expect("a writable folder");
+        write(directory.path(), &format!("{name}.yaml"), text);
+        write(directory.path(), &format!("{name}.json"), pool(name, name));
     }
     let server = Server::serve(directory.path(), &[]);
     let client = server.plain();

@@ -4,20 +4,18 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Output;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::contract::config;
+use crate::support::command::Said;
+use crate::support::contract::{SOON, config, served, served_soon};
 use crate::support::machine::Machine;
+use crate::support::manifests::{self, with_files, write};
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
-
-/// The contract's limit for a change to be served.
-const SOON: Duration = Duration::from_secs(1);
 
 const POOL: &str = "
 apiVersion: machineconfiguration.openshift.io/v1
@@ -32,26 +30,9 @@ spec:
 
 /// A MachineConfig of the role `worker`, with these files.
 fn machine_config(name: &str, files: &[(&str, &str)]) -> String {
-    let file = |(path, text): &(&str, &str)| json!({"path": path, "mode": 0o644, "contents": {"source": format!("data:,{text}")}});
-    let files: Vec<_> = files.iter().map(file).collect();
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1",
-        "kind": "MachineConfig",
-        "metadata": {"name": name, "labels": {"machineconfiguration.openshift.io/role": "worker"}},
-        "spec": {"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": files}}},
-    })
-    .to_string()
-}
-
-fn plain(path: &str, text: &str) -> String {
-    let file = json!({"path": path, "contents": {"source": format!("data:,{text}")}});
-    json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}}).to_string()
-}
-
-fn write(directory: &Path, name: &str, text: &str) {
-    let path = directory.join(name);
-    fs::create_dir_all(path.parent().expect("a folder")).expect("a writable folder");
-    fs::write(path, text).expect("a writable folder");
+    let mut config = manifests::machine_config(name, &with_files(files));
+    config["metadata"]["labels"] = json!({"machineconfiguration.openshift.io/role": "worker"});
+    config.to_string()
 }
 
 /// A pool of two MachineConfigs, which agree on one file and not on another.
@@ -59,39 +40,13 @@ fn directory() -> TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
     write(directory.path(), "pool.yaml", POOL);
     let base = machine_config("50-base", &[("/etc/motd", "Welcome"), ("/etc/rack", "12")]);
-    write(directory.path(), "base.json", &base);
-    write(directory.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Hello")]));
+    write(directory.path(), "base.json", base);
+    write(directory.path(), "site.json", machine_config("99-site", &[("/etc/motd", "Hello")]));
     directory
 }
 
-/// What a pool's machines find in a file, or the status.
-fn served(server: &Server, pool: &str, path: &str) -> Result<String, u16> {
-    let response = config(&server.plain(), pool, "3.4.0");
-    if response.status != 200 {
-        return Err(response.status);
-    }
-    let config: Value = serde_json::from_slice(&response.body).expect("JSON");
-    let mut files = config["storage"]["files"].as_array().expect("files").iter();
-    let file = files.find(|file| file["path"] == path).ok_or(200_u16)?;
-    Ok(file["contents"]["source"].as_str().expect("a source").replacen("data:,", "", 1))
-}
-
-fn served_soon(server: &Server, pool: &str, path: &str, expected: Result<&str, u16>) {
-    let changed = Stopwatch::start();
-    let what = format!("{expected:?} in {path} of pool {pool}");
-    wait_for(&what, || {
-        let found = served(server, pool, path);
-        (found.as_deref().map_err(|status| *status) == expected).then_some(())
-    });
-    changed.within(SOON, what);
-}
-
-fn run(arguments: &[&str], directory: &Path) -> Output {
-    binary().args(arguments).current_dir(directory).output().expect("the built binary")
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
+fn run(arguments: &[&str], directory: &Path) -> Said {
+    Said::by(binary().args(arguments).current_dir(directory))
 }
 
 #[test]
@@ -119,22 +74,14 @@ fn a_machine_boots_into_what_two_machine_configs_say() {
 fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
     let directory = directory();
     let server = Server::serve(directory.path(), &[]);
-    write(directory.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Bye")]));
+    write(directory.path(), "site.json", machine_config("99-site", &[("/etc/motd", "Bye")]));
     served_soon(&server, "worker", "/etc/motd", Ok("Bye"));
     fs::remove_file(directory.path().join("site.json")).expect("a file");
     served_soon(&server, "worker", "/etc/motd", Ok("Welcome"));
 
     // Files overwrite what is there, and this one has nothing to do that with.
-    let conflict = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1",
-        "kind": "MachineConfig",
-        "metadata": {"name": "99-site", "labels": {"machineconfiguration.openshift.io/role": "worker"}},
-        "spec": {"config": {
-            "ignition": {"version": "3.4.0"},
-            "storage": {"files": [{"path": "/etc/motd/today"}]},
-        }},
-    });
-    write(directory.path(), "site.json", &conflict.to_string());
+    let conflict = machine_config("99-site", &[("/etc/motd/today", "")]);
+    write(directory.path(), "site.json", conflict);
     wait_for("the conflict to be told", || {
         let ready = server.plain().request("GET", "/readyz", &[]);
         let log = server.log();
@@ -146,7 +93,7 @@ fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
     let problem = server.overview()["pools"][0]["problem"].clone();
     assert!(problem.as_str().is_some_and(|it| it.contains("99-site")), "{problem}");
 
-    write(directory.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Good")]));
+    write(directory.path(), "site.json", machine_config("99-site", &[("/etc/motd", "Good")]));
     served_soon(&server, "worker", "/etc/motd", Ok("Good"));
 }
 
@@ -179,7 +126,7 @@ fn a_selector_that_selects_nothing_any_more_leaves_the_last_config() {
     let directory = directory();
     let server = Server::serve(directory.path(), &[]);
     assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Hello"));
-    write(directory.path(), "pool.yaml", &POOL.replace("role: worker", "role: wroker"));
+    write(directory.path(), "pool.yaml", POOL.replace("role: worker", "role: wroker"));
     wait_for("the selector to be reported", || {
         server.log().contains("no MachineConfig has the labels").then_some(())
     });
@@ -189,21 +136,21 @@ fn a_selector_that_selects_nothing_any_more_leaves_the_last_config() {
 #[test]
 fn plain_configs_are_pools_without_any_object() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    write(directory.path(), "edge.ign", &plain("/etc/edge", "one"));
-    write(directory.path(), "rack/10-base.ign", &plain("/etc/base", "two"));
-    write(directory.path(), "rack/20-site.ign", &plain("/etc/site", "three"));
+    write(directory.path(), "edge.ign", with_files(&[("/etc/edge", "one")]));
+    write(directory.path(), "rack/10-base.ign", with_files(&[("/etc/base", "two")]));
+    write(directory.path(), "rack/20-site.ign", with_files(&[("/etc/site", "three")]));
     let server = Server::serve(directory.path(), &[]);
     assert_eq!(served(&server, "edge", "/etc/edge").as_deref(), Ok("one"));
     assert_eq!(served(&server, "rack", "/etc/base").as_deref(), Ok("two"));
     assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("three"));
 
-    write(directory.path(), "rack/20-site.ign", &plain("/etc/site", "four"));
+    write(directory.path(), "rack/20-site.ign", with_files(&[("/etc/site", "four")]));
     served_soon(&server, "rack", "/etc/site", Ok("four"));
     fs::remove_file(directory.path().join("edge.ign")).expect("a file");
     served_soon(&server, "edge", "/etc/edge", Err(503));
     // A pointer config would have machines ask for ever.
     let pointer = fs::read_to_string(server.state().join("user-data/rack.ign")).expect("a file");
-    write(directory.path(), "rack/20-site.ign", &pointer);
+    write(directory.path(), "rack/20-site.ign", pointer);
     wait_for("the pointer config to be refused", || {
         server.log().contains("it is a pointer config").then_some(())
     });
@@ -215,7 +162,7 @@ fn plain_configs_are_pools_without_any_object() {
     assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("four"));
 
     drop(server);
-    write(directory.path(), "good.ign", &plain("/etc/good", "five"));
+    write(directory.path(), "good.ign", with_files(&[("/etc/good", "five")]));
     let again = Server::serve_when_up(directory.path(), &[]);
     assert_eq!(
         served(&again, "good", "/etc/good").as_deref(),
@@ -224,7 +171,7 @@ fn plain_configs_are_pools_without_any_object() {
     );
     // A machine does not get a half of its pool.
     assert_eq!(served(&again, "rack", "/etc/base"), Err(503));
-    write(directory.path(), "rack/20-site.ign", &plain("/etc/site", "six"));
+    write(directory.path(), "rack/20-site.ign", with_files(&[("/etc/site", "six")]));
     served_soon(&again, "rack", "/etc/site", Ok("six"));
 }
 
@@ -244,11 +191,11 @@ fn a_change_of_one_of_three_thousand_machine_configs_is_served_within_a_second()
         format!("{}{configs}", POOL.replace("worker", &format!("p{pool}")))
     };
     for pool in 0..100 {
-        write(folder.path(), &format!("p{pool}.yaml"), &of_pool(pool, "one"));
+        write(folder.path(), &format!("p{pool}.yaml"), of_pool(pool, "one"));
     }
     let server = Server::serve(folder.path(), &[]);
     assert_eq!(served(&server, "p7", "/etc/12").as_deref(), Ok("one"));
-    write(folder.path(), "p7.yaml", &of_pool(7, "two"));
+    write(folder.path(), "p7.yaml", of_pool(7, "two"));
     let changed = Stopwatch::start();
     wait_for("the change", || {
         (served(&server, "p7", "/etc/12").as_deref() == Ok("two")).then_some(())
@@ -260,93 +207,87 @@ fn a_change_of_one_of_three_thousand_machine_configs_is_served_within_a_second()
 fn a_directory_is_judged_before_it_is_served() {
     let directory = directory();
     let good = run(&["validate", "."], directory.path());
-    assert!(good.status.success(), "{good:?}");
-    assert!(text(&good).starts_with("pool worker: OK, serves rendered-worker-"), "{good:?}");
+    assert!(good.status == 0, "{good:?}");
+    assert!(good.output.starts_with("pool worker: OK, serves rendered-worker-"), "{good:?}");
 
     write(directory.path(), "edge.bu", "variant: fcos\nversion: 1.5.0\n");
     let bad = run(&["validate", ".", "--json"], directory.path());
-    assert_eq!(bad.status.code(), Some(1));
-    let report: Value = serde_json::from_slice(&bad.stdout).expect("JSON");
+    assert_eq!(bad.status, 1);
+    let report = bad.json();
     assert_eq!(report["isValid"], false);
     assert_eq!(report["problems"][0]["place"], "./edge.bu");
     fs::remove_file(directory.path().join("edge.bu")).expect("a file");
 
     let unknown = machine_config("99-site", &[]).replace("\"storage\"", "\"stoarge\"");
-    write(directory.path(), "site.json", &unknown);
-    assert!(run(&["validate", "."], directory.path()).status.success(), "it has no effect");
+    write(directory.path(), "site.json", unknown);
+    assert!(run(&["validate", "."], directory.path()).status == 0, "it has no effect");
     let strict = run(&["validate", ".", "--strict"], directory.path());
-    assert_eq!(strict.status.code(), Some(1));
-    assert!(text(&strict).contains("warning: ./site.json: "), "{strict:?}");
+    assert_eq!(strict.status, 1);
+    assert!(strict.output.contains("warning: ./site.json: "), "{strict:?}");
 
     fs::remove_file(directory.path().join("site.json")).expect("a file");
     let other = machine_config("99-site", &[]).replace("\"worker\"", "\"wroker\"");
+    let plain = with_files(&[("/etc/site", "one")]);
     for (file, contents, warning) in [
         ("site.json", other, "warning: MachineConfig 99-site: no pool selects its labels"),
-        ("Rack.ign", plain("/etc/site", "one"), "warning: ./Rack.ign: is not read"),
-        (
-            "worker.ign",
-            plain("/etc/site", "one").replace("path", "paht"),
-            "warning: ./worker.ign: ",
-        ),
+        ("Rack.ign", plain.to_string(), "warning: ./Rack.ign: is not read"),
+        ("worker.ign", plain.to_string().replace("path", "paht"), "warning: ./worker.ign: "),
     ] {
-        write(directory.path(), file, &contents);
+        write(directory.path(), file, contents);
         let strict = run(&["validate", ".", "--strict"], directory.path());
-        assert!(!strict.status.success() && text(&strict).contains(warning), "{strict:?}");
+        assert!(!strict.status == 0 && strict.output.contains(warning), "{strict:?}");
         fs::remove_file(directory.path().join(file)).expect("a file");
     }
     write(directory.path(), "edge.bu", "variant: fcos\nversion: 1.5.0\n");
-    write(directory.path(), "edge.ign", &plain("/etc/site", "one"));
-    assert!(run(&["validate", ".", "--strict"], directory.path()).status.success(), "converted");
-    write(directory.path(), "worker.ign", &plain("/etc/site", "one"));
-    assert!(run(&["validate", ".", "--strict"], directory.path()).status.success(), "it is merged");
-    let named = r#"{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-        "metadata": {"name": "edge"}, "spec": {"configuration": {"name": "50-motd"}},
-        "status": {"configuration": {"name": "50-motd"}}}"#;
-    write(directory.path(), "edge.yaml", named);
-    write(directory.path(), "edge.ign", &plain("/etc/site", "one"));
+    write(directory.path(), "edge.ign", with_files(&[("/etc/site", "one")]));
+    assert!(run(&["validate", ".", "--strict"], directory.path()).status == 0, "converted");
+    write(directory.path(), "worker.ign", with_files(&[("/etc/site", "one")]));
+    assert!(run(&["validate", ".", "--strict"], directory.path()).status == 0, "it is merged");
+    let mut named = manifests::pool("edge", "50-motd");
+    write(directory.path(), "edge.yaml", &named);
+    write(directory.path(), "edge.ign", with_files(&[("/etc/site", "one")]));
     let unused = run(&["validate", ".", "--strict"], directory.path());
     let warning =
         "warning: ./edge.ign: is not in any config: MachineConfigPool edge names a configuration";
-    assert!(text(&unused).contains(warning), "{unused:?}");
-    assert_eq!(unused.status.code(), Some(1));
+    assert!(unused.output.contains(warning), "{unused:?}");
+    assert_eq!(unused.status, 1);
 
-    let annotation = format!(r#""machine-config-server.io/approval": "{}""#, "x".repeat(2000));
-    let named =
-        named.replace(r#""edge"}"#, &format!(r#""edge", "annotations": {{{annotation}}}}}"#));
-    write(directory.path(), "edge.yaml", &named);
+    named["metadata"]["annotations"] =
+        json!({"machine-config-server.io/approval": "x".repeat(2000)});
+    write(directory.path(), "edge.yaml", named);
     let misspelt = run(&["validate", "."], directory.path());
-    assert!(text(&misspelt).contains("x\": expected off or required"), "{misspelt:?}");
+    assert!(misspelt.output.contains("x\": expected off or required"), "{misspelt:?}");
 
     let empty = tempfile::tempdir().expect("a temporary folder");
     let nothing = run(&["validate", "."], empty.path());
-    assert_eq!(nothing.status.code(), Some(1));
-    assert!(text(&nothing).contains("no MachineConfigPool found"), "{nothing:?}");
+    assert_eq!(nothing.status, 1);
+    assert!(nothing.output.contains("no MachineConfigPool found"), "{nothing:?}");
 }
 
 #[test]
 fn a_name_with_capitals_is_merged_in_the_render_controllers_order_and_reported() {
     let directory = directory();
-    write(directory.path(), "a.json", &machine_config("A-a", &[("/etc/motd", "Capital")]));
+    write(directory.path(), "a.json", machine_config("A-a", &[("/etc/motd", "Capital")]));
     let printed = run(&["render", "worker", ".", "--machine-config"], directory.path());
-    let merged: Value = serde_json::from_slice(&printed.stdout).expect("JSON");
+    let merged = printed.json();
     let files = merged["spec"]["config"]["storage"]["files"].as_array().expect("files");
     let motd = files.iter().find(|file| file["path"] == "/etc/motd").expect("a file");
     assert_eq!(motd["contents"]["source"], "data:,Capital");
     let judged = run(&["validate", "."], directory.path());
-    assert!(judged.status.success() && text(&judged).contains("has capitals"), "{judged:?}");
+    assert!(judged.status == 0 && judged.output.contains("has capitals"), "{judged:?}");
 }
 
 #[test]
 fn a_merged_machine_config_is_printed_and_explained() {
     let directory = directory();
     let printed = run(&["render", "worker", ".", "--machine-config"], directory.path());
-    let config: Value = serde_json::from_slice(&printed.stdout).expect("JSON");
+    let config = printed.json();
     assert_eq!(config["kind"], "MachineConfig");
     assert_eq!(config["spec"]["config"]["storage"]["files"].as_array().map(Vec::len), Some(2));
 
     let explained =
         run(&["render", "worker", ".", "--machine-config", "--explain"], directory.path());
-    let lines = text(&explained);
+    let lines = explained.output;
     let line = |path: &str| {
         let found = lines.lines().find(|line| line.contains(path));
         found.expect("a line").split_whitespace().map(str::to_owned).collect::<Vec<_>>()
@@ -355,17 +296,15 @@ fn a_merged_machine_config_is_printed_and_explained() {
     assert_eq!(line("/etc/rack"), ["storage.files", "/etc/rack", "50-base"]);
     // What no machine boots from is printed too, and told.
     let conflict = machine_config("99-site", &[("/etc/motd/today", "x")]);
-    write(directory.path(), "site.json", &conflict.replace("\"contents\":", "\"unknown\":"));
+    write(directory.path(), "site.json", conflict.replace("\"contents\":", "\"unknown\":"));
     let conflict = run(&["render", "worker", ".", "--machine-config"], directory.path());
-    let reported = String::from_utf8_lossy(&conflict.stderr).into_owned();
-    assert!(conflict.status.success() && reported.contains("99-site"), "{conflict:?}");
-    assert!(text(&conflict).contains("/etc/motd/today"), "{conflict:?}");
+    assert!(conflict.status == 0 && conflict.error.contains("99-site"), "{conflict:?}");
+    assert!(conflict.output.contains("/etc/motd/today"), "{conflict:?}");
     let refused = run(&["render", "worker", "."], directory.path());
-    let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && reported.contains("99-site"), "{refused:?}");
+    assert!(refused.status != 0 && refused.error.contains("99-site"), "{refused:?}");
 
     let nobody = run(&["render", "nobody", ".", "--machine-config"], directory.path());
-    assert_eq!(nobody.status.code(), Some(1));
+    assert_eq!(nobody.status, 1);
 }
 
 #[test]
@@ -377,12 +316,12 @@ fn two_directories_are_compared_pool_by_pool() {
         run(&["inspect", ".", "--diff", &after], before)
     };
     let same = inspect(after);
-    assert!(same.status.success() && text(&same).contains("make the same machine"), "{same:?}");
-    write(after, "site.json", &machine_config("99-site", &[("/etc/motd", "Bye")]));
-    write(after, "edge.ign", &plain("/etc/edge", "one"));
+    assert!(same.status == 0 && same.output.contains("make the same machine"), "{same:?}");
+    write(after, "site.json", machine_config("99-site", &[("/etc/motd", "Bye")]));
+    write(after, "edge.ign", with_files(&[("/etc/edge", "one")]));
     let changed = inspect(after);
-    assert_eq!(changed.status.code(), Some(1));
-    let reported = text(&changed);
+    assert_eq!(changed.status, 1);
+    let reported = changed.output;
     assert!(reported.contains("~ file /etc/motd"), "{reported}");
     // A new pool is all that its machines get.
     assert!(reported.contains("without pool edge"), "{reported}");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -15,9 +15,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::events::{Event, Events};
+use crate::support::logged::Logged;
 use crate::support::manifests::registry_ca;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::tree::{self, Tree};
+use rustix::process::Signal;
 
 const LIST: &str = ".machine-config-server.json";
 
@@ -415,16 +417,6 @@ fn work_until_killed() {
     }
 }
 
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn killed_at_any_point_it_leaves_the_old_or_the_new() {
     let mut node = Node::new(Layout::Containerd);
@@ -433,19 +425,15 @@ fn killed_at_any_point_it_leaves_the_old_or_the_new() {
     let possible = [registry_ca("main"), registry_ca("mirror")];
     for kill in 0..120_usize {
         let events = Events::changes_of(&certs);
-        let child = Command::new(std::env::current_exe().expect("this program"))
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command
             .args(["--exact", "node_ca::work_until_killed", "--test-threads=1"])
-            .env(TO_BE_KILLED, &certs)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("this program");
-        let mut killed = Killed(child);
+            .env(TO_BE_KILLED, &certs);
+        let mut killed = Logged::start("the one to be killed", &mut command);
         // Another number of steps each time.
         events.wait_for_changes(1 + kill * 7 % 61);
-        killed.0.kill().expect("a process of this test");
-        let status = killed.0.wait().expect("a child of this process");
+        killed.signal(Signal::KILL);
+        let status = killed.ended();
         assert!(status.code().is_none(), "it ended by itself: {status}");
 
         let listed = listed(&certs);

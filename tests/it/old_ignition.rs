@@ -5,9 +5,11 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::support::command::Store;
 use crate::support::http::{Client, Response, loopback};
 use crate::support::machine::Machine;
-use crate::support::server::{Server, binary};
+use crate::support::manifests::{machine_config, replace, with_files};
+use crate::support::server::Server;
 use crate::support::wait_for;
 
 const MIN: &str = "machine-config-server.io/min-ignition-version";
@@ -17,24 +19,15 @@ const PLAIN_PORT: &str = "machine-config-server.io/plain-port";
 fn write(directory: &Path, annotations: &[(&str, &str)]) {
     let annotations: serde_json::Map<_, _> =
         annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
-    let group = "machineconfiguration.openshift.io";
     let pool = json!({
-        "apiVersion": format!("{group}/v1"), "kind": "MachineConfigPool",
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
         "metadata": {"name": "worker", "annotations": annotations},
         "spec": {"machineConfigSelector": {"matchLabels": {"role": "worker"}}},
     });
-    let config = json!({
-        "apiVersion": format!("{group}/v1"), "kind": "MachineConfig",
-        "metadata": {"name": "50-motd", "labels": {"role": "worker"}},
-        "spec": {"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": [
-            {"path": "/etc/motd", "contents": {"source": "data:,hello"}},
-        ]}}},
-    });
-    for (name, manifest) in [("pool.json", pool), ("config.json", config)] {
-        let new = directory.join(format!(".{name}"));
-        fs::write(&new, manifest.to_string()).expect("a writable folder");
-        fs::rename(new, directory.join(name)).expect("a writable folder");
-    }
+    let mut config = machine_config("50-motd", &with_files(&[("/etc/motd", "hello")]));
+    config["metadata"]["labels"] = json!({"role": "worker"});
+    replace(directory, "pool.json", pool);
+    replace(directory, "config.json", config);
 }
 
 fn ask(client: &Client, agent: &str) -> Response {
@@ -93,9 +86,7 @@ fn an_old_ignition_is_held_until_the_rule_changes_and_everyone_sees_it() {
     );
     let page = server.page("/pools/worker");
     assert!(page.contains("2.14.0, wanted 3.0.0:warn"), "{page}");
-    let from = server.metrics().address().to_string();
-    let printed = binary().args(["machines", "--from", &from]).output().expect("the built binary");
-    let printed = String::from_utf8_lossy(&printed.stdout);
+    let printed = server.run(&["machines"]).output;
     assert!(
         printed.contains("pool worker: oldest Ignition 2.14.0, older than 3.0.0:warn: 1"),
         "{printed}"

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
@@ -12,6 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
 use crate::support::http::{Client, Response, Stream, connect_from, loopback};
+use crate::support::logged::Logged;
 use crate::support::server::{Server, free_ports};
 use crate::support::{DEADLINE, contract, wait_for};
 
@@ -307,10 +308,10 @@ fn places_are_counted_for_the_clients_behind_a_balancer() {
 
 /// The real HAProxy, between clients and a server. It ends with this value.
 struct Haproxy {
-    child: Child,
+    _program: Logged,
     /// The port with TLS, by the first version of the header and the second; the port without.
     ports: [SocketAddr; 3],
-    directory: TempDir,
+    _directory: TempDir,
 }
 
 impl Haproxy {
@@ -327,32 +328,13 @@ impl Haproxy {
         );
         let file = directory.path().join("haproxy.cfg");
         fs::write(&file, config).expect("a writable folder");
-        let log = fs::File::create(directory.path().join("log")).expect("a log file");
-        let child = Command::new("/usr/sbin/haproxy")
-            .args(["-db", "-f"])
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("haproxy");
-        let haproxy = Self { child, ports, directory };
+        let mut command = Command::new("/usr/sbin/haproxy");
+        let program = Logged::start("haproxy", command.args(["-db", "-f"]).arg(&file));
+        let haproxy = Self { _program: program, ports, _directory: directory };
         for port in ports {
             wait_for("haproxy", || TcpStream::connect(port).ok());
         }
         haproxy
-    }
-}
-
-impl Drop for Haproxy {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
-            eprintln!("haproxy's log:\n{}", String::from_utf8_lossy(&log));
-        }
     }
 }
 

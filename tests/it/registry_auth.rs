@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::support::manifests::{self, machine_config, replace};
 use crate::support::stopwatch::Stopwatch;
 
 pub(crate) const CREDENTIAL: &str = "c2VjcmV0OnBhc3N3b3Jk";
@@ -117,12 +118,6 @@ impl Followed {
     }
 }
 
-fn write(directory: &Path, name: &str, object: &Value) {
-    let path = directory.join(name);
-    fs::write(path.with_extension("new"), object.to_string()).expect("a writable folder");
-    fs::rename(path.with_extension("new"), path).expect("a writable folder");
-}
-
 fn secret(name: &str, text: &str) -> Value {
     let (namespace, name) = name.split_once('/').expect("a namespace");
     json!({
@@ -139,24 +134,12 @@ fn manifests() -> tempfile::TempDir {
         ("worker", json!(null)),
         ("edge", json!({"machineconfiguration.openshift.io/registry-auth": "edge/logins"})),
     ] {
-        write(
-            directory.path(),
-            &format!("{pool}.json"),
-            &json!({
-                "kind": "MachineConfigPool",
-                "metadata": {"name": pool, "annotations": annotations},
-                "status": {"configuration": {"name": "rendered"}},
-            }),
-        );
+        let mut object = manifests::pool(pool, "rendered");
+        object["metadata"]["annotations"] = annotations;
+        replace(directory.path(), &format!("{pool}.json"), object);
     }
-    write(
-        directory.path(),
-        "config.json",
-        &json!({
-            "kind": "MachineConfig", "metadata": {"name": "rendered"},
-            "spec": {"config": {"ignition": {"version": "3.4.0"}}},
-        }),
-    );
+    let config = machine_config("rendered", &json!({"ignition": {"version": "3.4.0"}}));
+    replace(directory.path(), "config.json", config);
     directory
 }
 
@@ -172,23 +155,23 @@ fn settings(directory: &Path, secret: Option<&str>) -> Settings {
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_of_enforced_pools_get_a_directorys_credentials_and_each_change_of_them() {
     let directory = manifests();
-    write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&["quay.io"])));
-    write(directory.path(), "own.json", &secret("edge/logins", &credentials(&["edge.example"])));
+    replace(directory.path(), "all.json", secret(DEFAULT, &credentials(&["quay.io"])));
+    replace(directory.path(), "own.json", secret("edge/logins", &credentials(&["edge.example"])));
     let mut site = Followed::start(settings(directory.path(), Some(DEFAULT))).await;
     site.served_soon("worker", &["quay.io"]).await;
     site.served_soon("edge", &["edge.example", "quay.io"]).await;
 
-    write(
+    replace(
         directory.path(),
         "all.json",
-        &secret(DEFAULT, &credentials(&["new.example", "quay.io"])),
+        secret(DEFAULT, &credentials(&["new.example", "quay.io"])),
     );
     site.served_soon("worker", &["new.example", "quay.io"]).await;
     site.served_soon("edge", &["edge.example", "new.example", "quay.io"]).await;
 
     // What is not understood leaves what was good.
     let broken = secret(DEFAULT, &format!("{{\"auths\": {CREDENTIAL}}}"));
-    write(directory.path(), "all.json", &broken);
+    replace(directory.path(), "all.json", broken);
     let problem = "Secret openshift-config/pull-secret: key \".dockerconfigjson\": not JSON (line \
         1, column 11)";
     let reported = |inputs: &Inputs| inputs.problems.iter().any(|it| it.to_string() == problem);
@@ -204,15 +187,15 @@ async fn machines_of_enforced_pools_get_a_directorys_credentials_and_each_change
         "Secret openshift-config/pull-secret: was removed; its last registry credentials are served"
     );
     assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
-    write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&[])));
+    replace(directory.path(), "all.json", secret(DEFAULT, &credentials(&[])));
     site.served_soon("edge", &["edge.example"]).await;
 }
 
 #[tokio::test]
 async fn no_secret_is_read_that_was_not_asked_for_and_one_that_is_missing_is_reported() {
     let directory = manifests();
-    write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&["quay.io"])));
-    write(directory.path(), "own.json", &secret("edge/logins", &credentials(&["edge.example"])));
+    replace(directory.path(), "all.json", secret(DEFAULT, &credentials(&["quay.io"])));
+    replace(directory.path(), "own.json", secret("edge/logins", &credentials(&["edge.example"])));
     let (_, inputs) = Source::open(settings(directory.path(), None)).await.expect("a source");
     let inputs = inputs.expect("inputs");
     assert_eq!((served(&inputs, "worker"), served(&inputs, "edge")), (Ok(vec![]), Ok(vec![])));
@@ -239,7 +222,7 @@ async fn the_values_of_a_secret_that_does_not_decode_are_told_to_nobody() {
             "apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "pull-secret", "namespace": "openshift-config"}, "data": data,
         });
-        write(directory.path(), "all.json", &object);
+        replace(directory.path(), "all.json", object);
         let opened = Source::open(settings(directory.path(), Some(DEFAULT))).await;
         let error = opened.err().expect("a refusal").to_string();
         assert!(error.contains(reported) && !error.contains("SECRET"), "{error}");

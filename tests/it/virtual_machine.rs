@@ -21,7 +21,7 @@ use crate::support::http::{Client, loopback};
 use crate::support::registry::Registry;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::stopwatch::Stopwatch;
-use crate::support::{in_repository, wait_for};
+use crate::support::{in_repository, manifests, wait_for};
 
 /// The host's loopback interface, as QEMU's network shows it to the machine.
 const HOST: &str = "10.0.2.2";
@@ -108,14 +108,14 @@ impl Drop for VirtualMachine {
 }
 
 /// A pool whose machines report and turn themselves off, and a registry that they can pull from.
-struct Site {
+struct ReportingPool {
     directory: TempDir,
     registry: Registry,
     /// Of the image that is in it.
     digest: String,
 }
 
-impl Site {
+impl ReportingPool {
     fn new() -> Self {
         let mut site = Self {
             directory: tempfile::tempdir().expect("a temporary folder"),
@@ -125,13 +125,12 @@ impl Site {
         site.digest = push(&site.registry);
         fs::create_dir(site.manifests()).expect("a new folder");
         for (name, object) in [
-            ("pool", pool()),
+            ("pool", manifests::pool("worker", "rendered-worker")),
             ("config", machine_config(&image(&site.registry))),
             ("registries", registries(&site.registry)),
             ("logins", credentials(&site.registry)),
         ] {
-            let path = site.manifests().join(format!("{name}.json"));
-            fs::write(path, object.to_string()).expect("a writable folder");
+            manifests::write(&site.manifests(), &format!("{name}.json"), object);
         }
         site
     }
@@ -157,10 +156,7 @@ impl Site {
         let network =
             format!("[Match]\nType=ether\n[Network]\nAddress={address}\nGateway={HOST}\n");
         let drop_in = "[Service]\nExecStartPre=/usr/local/bin/report-own\n";
-        let object = json!({
-            "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
-            "metadata": {"name": name},
-            "spec": {"pool": "worker", "overlay": {
+        let spec = json!({"pool": "worker", "overlay": {
                 "ignition": {"version": "3.4.0"},
                 "storage": {"files": [
                     file("/etc/hostname", 0o644, &format!("{name}\n")),
@@ -171,10 +167,9 @@ impl Site {
                     "name": "report.service",
                     "dropins": [{"name": "10-own.conf", "contents": drop_in}],
                 }]},
-            }},
-        });
-        let path = self.manifests().join(format!("{name}.json"));
-        fs::write(path, object.to_string()).expect("a writable folder");
+        }});
+        let object = manifests::first_boot_machine(name, &spec);
+        manifests::write(&self.manifests(), &format!("{name}.json"), object);
     }
 
     fn pointer(&self) -> PathBuf {
@@ -270,10 +265,7 @@ fn machine_config(image: &str) -> Value {
                 [Install]\nWantedBy=multi-user.target\n";
     // The machine's own network, after the initramfs had one.
     let network = "[Match]\nType=ether\n[Network]\nDHCP=ipv4\n";
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": "rendered-worker"},
-        "spec": {"config": {
+    let config = json!({
             "ignition": {"version": "3.2.0"},
             "storage": {"files": [
                 file("/etc/marker", 0o640, "the pool's file"),
@@ -284,18 +276,8 @@ fn machine_config(image: &str) -> Value {
                 {"name": "report.service", "enabled": true, "contents": unit},
                 {"name": "systemd-networkd.service", "enabled": true},
             ]},
-        }},
-    })
-}
-
-fn pool() -> Value {
-    let configuration = json!({"name": "rendered-worker"});
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-        "metadata": {"name": "worker"},
-        "spec": {"configuration": configuration},
-        "status": {"configuration": configuration, "updatedMachineCount": 1},
-    })
+    });
+    manifests::machine_config("rendered-worker", &config)
 }
 
 fn registries(registry: &Registry) -> Value {
@@ -319,7 +301,7 @@ fn credentials(registry: &Registry) -> Value {
 
 #[test]
 fn a_machine_boots_into_what_its_pool_says_and_pulls_from_a_registry() {
-    let site = Site::new();
+    let site = ReportingPool::new();
     let [at] = free_ports();
     let server = site.serve(at, &[]);
     let report = VirtualMachine::boot(&site.pointer()).report();
@@ -330,7 +312,7 @@ fn a_machine_boots_into_what_its_pool_says_and_pulls_from_a_registry() {
 
 #[test]
 fn a_machine_boots_by_its_first_pointer_after_two_rotations() {
-    let site = Site::new();
+    let site = ReportingPool::new();
     let [at] = free_ports();
     // As everyone but Ignition gets it.
     let _server = site.serve(at, &["--compact", "off"]);
@@ -348,7 +330,7 @@ fn a_machine_boots_by_its_first_pointer_after_two_rotations() {
 #[test]
 fn a_machine_waits_for_a_server_that_is_away() {
     const AWAY: Duration = Duration::from_secs(30);
-    let site = Site::new();
+    let site = ReportingPool::new();
     let [at] = free_ports();
     let mut server = site.serve(at, &[]);
     server.terminate();
@@ -370,7 +352,7 @@ fn a_machine_waits_for_a_server_that_is_away() {
 
 #[test]
 fn a_machine_with_a_name_comes_up_with_its_own_address_and_its_token_opens_nothing_afterwards() {
-    let site = Site::new();
+    let site = ReportingPool::new();
     let [at] = free_ports();
     site.name_machine("rack-7", "10.0.2.77/24");
     let server = site.serve(at, &["--machine-token-window", "20s"]);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::conformance::data;
-use crate::support::manifests::{files, yaml_documents};
+use crate::support::manifests::{self, files, write, yaml_documents};
 use crate::support::server::{Server, binary};
 use crate::support::{in_repository, wait_for};
 
@@ -23,10 +23,7 @@ const REASONS: [&str; 4] = [
 ];
 
 fn machine_config() -> Value {
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": "rendered"},
-        "spec": {"kernelArgument": ["quiet"], "config": {
+    let config = json!({
             "ignition": {"version": "3.2.0"},
             "storage": {
                 "files": [{"path": "/a", "mode": 644, "contents": {"source": "data:,a"}}],
@@ -34,26 +31,22 @@ fn machine_config() -> Value {
                     "keyFile": {"source": "data:,k"}}],
             },
             "systemd": {"unit": []},
-        }},
-    })
+    });
+    let mut config = manifests::machine_config("rendered", &config);
+    config["spec"]["kernelArgument"] = json!(["quiet"]);
+    config
 }
 
 fn pool(version: &str) -> Value {
-    json!({
-        "apiVersion": format!("machineconfiguration.openshift.io/{version}"),
-        "kind": "MachineConfigPool", "metadata": {"name": "worker"},
-        "status": {"configuration": {"name": "rendered"}},
-    })
-}
-
-fn write(directory: &Path, name: &str, object: &Value) {
-    fs::write(directory.join(name), object.to_string()).expect("a writable folder");
+    let mut pool = manifests::pool("worker", "rendered");
+    pool["apiVersion"] = format!("machineconfiguration.openshift.io/{version}").into();
+    pool
 }
 
 fn manifests() -> TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    write(directory.path(), "config.json", &machine_config());
-    write(directory.path(), "pool.json", &pool("v2"));
+    write(directory.path(), "config.json", machine_config());
+    write(directory.path(), "pool.json", pool("v2"));
     directory
 }
 
@@ -97,13 +90,13 @@ fn what_has_no_effect_is_named_by_a_server_once_and_served_as_before() {
     wait_for("all five in the log", || (reported() == 5).then_some(()));
     let mut other = pool("v1");
     other["metadata"]["name"] = "other".into();
-    write(directory.path(), "other.json", &other);
+    write(directory.path(), "other.json", other);
     wait_for("the other pool", || {
         let answer = server.plain().request("GET", "/config/other", &accept);
         (answer.status == 200).then_some(())
     });
     assert_eq!(reported(), 5, "{}", server.log());
-    write(directory.path(), "pool.json", &pool("v1"));
+    write(directory.path(), "pool.json", pool("v1"));
     wait_for("the version to be corrected", || (!readiness().1.contains(version)).then_some(()));
     assert_eq!(reported(), 5);
 }
@@ -131,11 +124,11 @@ fn a_strict_server_refuses_it_at_the_start_and_keeps_what_it_had() {
     let good = tempfile::tempdir().expect("a temporary folder");
     let mut config = machine_config();
     config["spec"] = json!({"config": {"ignition": {"version": "3.2.0"}}});
-    write(good.path(), "config.json", &config);
-    write(good.path(), "pool.json", &pool("v1"));
+    write(good.path(), "config.json", config);
+    write(good.path(), "pool.json", pool("v1"));
     let server = Server::serve(good.path(), &["--strict"]);
     let before = server.plain().get("/config/worker").body;
-    write(good.path(), "config.json", &machine_config());
+    write(good.path(), "config.json", machine_config());
     let readiness = wait_for("the file to be refused", || {
         let answer = server.metrics().get("/readyz");
         (answer.status == 503).then(|| String::from_utf8(answer.body).expect("text"))
@@ -191,7 +184,7 @@ fn objects_that_were_misspelt_are_named_and_refused() {
     let root = directory.path().to_str().expect("a path in UTF-8");
     let mut config = machine_config();
     config["spec"] = json!({"config": {"ignition": {"version": "3.2.0"}}});
-    write(directory.path(), "config.json", &config);
+    write(directory.path(), "config.json", config);
     let mut good = pool("v1");
     write(directory.path(), "pool.json", &good);
     let inspect = ["inspect", root, "worker"];
@@ -225,7 +218,7 @@ fn objects_that_were_misspelt_are_named_and_refused() {
             "is read in namespace openshift-config-managed",
         ),
     ] {
-        write(directory.path(), "other.json", &object);
+        write(directory.path(), "other.json", object);
         let (code, text, _) = run(&inspect);
         assert!(code == Some(0) && text.contains(reported), "{reported} in {text}");
         let (code, text, _) = run(&[&inspect[..], &["--strict"]].concat());

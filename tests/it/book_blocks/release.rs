@@ -1,6 +1,6 @@
 //! Pages about releases of the chart, with helm, in a cluster without anything else.
 
-use super::cluster::{Site, assets};
+use super::cluster::{ClusterTerminal, assets};
 use super::shell::apart;
 use super::walk::{PAGE, Page};
 use crate::support::cluster::Cluster;
@@ -19,5 +19,5 @@ pub(super) const PAGES: &[Page] = &[
 
 #[test]
 fn the_commands_for_a_release_do_what_their_pages_say() {
-    apart(|| Site::of(Cluster::empty(), Some(assets("HELM").into())).walk(PAGES));
+    apart(|| ClusterTerminal::of(Cluster::empty(), Some(assets("HELM").into())).walk(PAGES));
 }

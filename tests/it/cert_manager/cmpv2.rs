@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::issuer::{certificates, message};
 use super::signing_requests;
-use super::site::{GROUP, Site, of_cluster};
+use super::site::{GROUP, IssuingCluster, of_cluster};
 use crate::support::book::{example, with};
 use crate::support::cert_manager::{Approver, collection, until, value};
 use crate::support::cluster::NAMESPACE;
@@ -38,7 +38,7 @@ fn reference() -> Value {
     json!({"group": GROUP, "kind": "CMPv2Issuer", "name": "corporate"})
 }
 
-impl Site {
+impl IssuingCluster {
     /// Makes a secret, or fills it anew.
     fn secret(&self, namespace: &str, name: &str, values: &[(&str, &str)]) {
         let data: Map<String, Value> = values
@@ -109,7 +109,7 @@ fn common_names(certificates: &[Certificate]) -> Vec<&str> {
 
 #[test]
 fn a_certificate_becomes_a_secret_by_an_issuer_as_the_book_shows_it() {
-    let (site, ca) = (Site::new(Approver::On), CmpCa::start_tls());
+    let (site, ca) = (IssuingCluster::new(Approver::On), CmpCa::start_tls());
     site.allow_secrets("default");
     let password = format!("{SECRET}\n");
     site.secret("default", "corporate-ca", &[("password", &password), ("ca.crt", &ca.root())]);
@@ -133,7 +133,7 @@ fn a_certificate_becomes_a_secret_by_an_issuer_as_the_book_shows_it() {
 
 #[test]
 fn the_ca_is_asked_for_what_is_approved_and_covered_and_for_nothing_else() {
-    let (mut site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::None));
+    let (mut site, ca) = (IssuingCluster::new(Approver::Off), CmpCa::start(Quirk::None));
     site.corporate(&ca);
     let unapproved = site.request("a-unapproved", &reference(), &["a.apps.example.com"]);
     let denied = site.request("b-denied", &reference(), &["a.apps.example.com"]);
@@ -164,7 +164,7 @@ fn the_ca_is_asked_for_what_is_approved_and_covered_and_for_nothing_else() {
 
 #[test]
 fn what_may_heal_is_asked_for_again_until_it_does() {
-    let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::Waits(2)));
+    let (site, ca) = (IssuingCluster::new(Approver::Off), CmpCa::start(Quirk::Waits(2)));
     site.corporate(&ca);
     let approval = site.approved("approval", &["a.apps.example.com"]);
     site.waits_for(&approval, "the CA has not decided yet");
@@ -222,7 +222,7 @@ fn what_may_heal_is_asked_for_again_until_it_does() {
 
 #[test]
 fn a_refusal_and_what_was_not_asked_for_fail_in_words() {
-    let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::None));
+    let (site, ca) = (IssuingCluster::new(Approver::Off), CmpCa::start(Quirk::None));
     site.corporate(&ca);
     for (name, quirk, expected) in [
         ("refuses", Quirk::Refuses, "the server refuses: rejection"),
@@ -249,7 +249,7 @@ fn a_refusal_and_what_was_not_asked_for_fail_in_words() {
 
 #[test]
 fn a_certificate_without_a_known_root_has_none_in_its_status() {
-    let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::NoRoot));
+    let (site, ca) = (IssuingCluster::new(Approver::Off), CmpCa::start(Quirk::NoRoot));
     site.corporate_by(&ca, &[("password", SECRET)]);
     let path = site.approved("rootless", &["a.apps.example.com"]);
     assert_eq!(common_names(&site.issued(&path)), ["", "issuing"]);
@@ -258,7 +258,7 @@ fn a_certificate_without_a_known_root_has_none_in_its_status() {
 
 #[test]
 fn a_request_that_goes_away_is_not_asked_for_any_more() {
-    let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::Waits(usize::MAX)));
+    let (site, ca) = (IssuingCluster::new(Approver::Off), CmpCa::start(Quirk::Waits(usize::MAX)));
     site.corporate(&ca);
     let path = site.approved("gone", &["a.apps.example.com"]);
     wait_for("two polls", || (ca.seen().len() > 2).then_some(()));
@@ -273,7 +273,7 @@ fn a_request_that_goes_away_is_not_asked_for_any_more() {
 
 #[test]
 fn a_cluster_issuer_asks_by_a_pair_that_signs_and_serves_kubernetes_own_requests() {
-    let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::None));
+    let (site, ca) = (IssuingCluster::new(Approver::Off), CmpCa::start(Quirk::None));
     let directory = tempfile::tempdir().expect("a temporary folder");
     let file = |name: &str| fs::read_to_string(directory.path().join(name)).expect("a file");
     enrol(&ca, directory.path());

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::site::{GROUP, Site, issuers, of_cluster};
+use super::site::{GROUP, IssuingCluster, issuers, of_cluster};
 use crate::support::cert_manager::{Approver, collection, condition, make, until, value};
 use crate::support::cluster::NAMESPACE;
 use crate::support::openssl::openssl;
@@ -62,7 +62,7 @@ pub(super) fn message(object: &Value, type_: &str) -> String {
 
 #[test]
 fn a_certificate_becomes_a_secret_with_leaf_chain_and_two_roots() {
-    let site = Site::new(Approver::On);
+    let site = IssuingCluster::new(Approver::On);
     let _controller = site.controller();
     site.roots(1);
     site.rotate();
@@ -92,7 +92,7 @@ fn a_certificate_becomes_a_secret_with_leaf_chain_and_two_roots() {
 
 #[test]
 fn nothing_is_signed_that_nobody_approved_or_somebody_denied() {
-    let mut site = Site::new(Approver::Off);
+    let mut site = IssuingCluster::new(Approver::Off);
     let _controller = site.controller();
     let issuer = site.issuer("", "mcs", &by_server());
     until(&site.cluster, &issuer, "Ready", "True", "CanSign");
@@ -136,7 +136,7 @@ fn weak_request() -> String {
 
 #[test]
 fn what_the_policy_does_not_cover_fails_with_all_reasons() {
-    let site = Site::new(Approver::On);
+    let site = IssuingCluster::new(Approver::On);
     let _controller = site.controller();
     let issuer = site.issuer("", "mcs", &by_server());
     until(&site.cluster, &issuer, "Ready", "True", "CanSign");
@@ -196,7 +196,7 @@ fn what_the_policy_does_not_cover_fails_with_all_reasons() {
 
 #[test]
 fn an_issuer_without_its_secret_says_so_and_signs_once_it_is_there() {
-    let site = Site::new(Approver::On);
+    let site = IssuingCluster::new(Approver::On);
     let spec = json!({"signer": {"secret": {"name": "own"}}, "policy": policy()});
     let issuer = site.issuer("default", "own", &spec);
     let reported = until(&site.cluster, &issuer, "Ready", "False", "CannotSign");
@@ -238,7 +238,7 @@ fn an_issuer_without_its_secret_says_so_and_signs_once_it_is_there() {
 
 #[test]
 fn an_issuer_of_a_namespace_does_not_sign_by_the_server_s_ca() {
-    let site = Site::new(Approver::On);
+    let site = IssuingCluster::new(Approver::On);
     let object = json!({
         "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "Issuer", "metadata": {"name": "mcs"},
         "spec": by_server(),
@@ -250,7 +250,7 @@ fn an_issuer_of_a_namespace_does_not_sign_by_the_server_s_ca() {
 
 #[test]
 fn the_issuer_s_account_may_do_what_it_does_and_nothing_else() {
-    let site = Site::new(Approver::Off);
+    let site = IssuingCluster::new(Approver::Off);
     let account = "machine-config-server-issuer";
     let may = |verb, object, namespace| site.cluster.may(account, verb, object, namespace);
     assert!(may("list", "cert-manager.io/certificaterequests", "default"));

@@ -4,13 +4,13 @@ use pki::Certificate;
 use serde_json::{Value, json};
 
 use super::issuer::certificates;
-use super::site::{Site, request};
+use super::site::{IssuingCluster, request};
 use crate::support::cert_manager::{Approver, condition, until};
 use crate::support::wait_for;
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-fn ask(site: &Site, name: &str, signer: &str, dns_name: &str) -> String {
+fn ask(site: &IssuingCluster, name: &str, signer: &str, dns_name: &str) -> String {
     let object = json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
         "metadata": {"name": name},
@@ -23,12 +23,17 @@ fn ask(site: &Site, name: &str, signer: &str, dns_name: &str) -> String {
     format!("{REQUESTS}/{name}")
 }
 
-fn approve(site: &Site, name: &str) {
+fn approve(site: &IssuingCluster, name: &str) {
     site.cluster.kubectl(&["certificate", "approve", name]);
 }
 
 /// What an approved request gets.
-pub(super) fn signed(site: &Site, name: &str, signer: &str, dns_name: &str) -> Vec<Certificate> {
+pub(super) fn signed(
+    site: &IssuingCluster,
+    name: &str,
+    signer: &str,
+    dns_name: &str,
+) -> Vec<Certificate> {
     let path = ask(site, name, signer, dns_name);
     approve(site, name);
     let answer: Value = wait_for("a certificate", || {
@@ -40,7 +45,7 @@ pub(super) fn signed(site: &Site, name: &str, signer: &str, dns_name: &str) -> V
 
 #[test]
 fn approved_requests_of_kubernetes_are_signed_by_a_cluster_issuer() {
-    let site = Site::new(Approver::Off);
+    let site = IssuingCluster::new(Approver::Off);
     let _controller = site.controller();
     let policy = json!({"dnsNames": ["*.apps.example.com"]});
     let spec = json!({"signer": {"machineConfigServer": {}}, "policy": policy});

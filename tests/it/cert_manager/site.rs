@@ -23,13 +23,13 @@ const ISSUER: &str = "machine-config-server-issuer";
 const CONTROLLER: &str = "machine-config-server-controller";
 const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
 
-pub(super) struct Site {
+pub(super) struct IssuingCluster {
     pub(super) cert_manager: CertManager,
     pub(super) issuer: Logged,
     pub(super) cluster: Cluster,
 }
 
-impl Site {
+impl IssuingCluster {
     pub(super) fn new(approver: Approver) -> Self {
         let cluster = Cluster::prepared("cert-manager", |cluster| {
             cluster.become_openshift();

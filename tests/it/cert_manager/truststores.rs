@@ -8,7 +8,7 @@ use std::process::Command;
 use pki::Certificate;
 use serde_json::{Value, json};
 
-use super::site::{Site, issuers, of_cluster};
+use super::site::{IssuingCluster, issuers, of_cluster};
 use crate::support::cert_manager::{
     Approver, Contents, bytes, collection, make, open_store, until, value,
 };
@@ -80,8 +80,8 @@ fn read_by_openssl(store: &[u8], flags: &[&str]) -> (Vec<Certificate>, BTreeSet<
 }
 
 /// A site with the book's issuer, whose CA is the first.
-fn site() -> Site {
-    let site = Site::new(Approver::On);
+fn site() -> IssuingCluster {
+    let site = IssuingCluster::new(Approver::On);
     site.follow("how-to/issuer.md", "machineConfigServer: {}");
     site
 }

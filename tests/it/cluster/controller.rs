@@ -19,22 +19,21 @@ mod user_data;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::command::{Said, Store};
-use crate::support::http::Client;
+use crate::support::logged::Logged;
 use crate::support::openssl::{openssl, sign_serving};
 use crate::support::pair::Pair;
 use crate::support::rendered;
-use crate::support::server::{Server, binary, free_ports, make_token_directory};
+use crate::support::server::{Server, binary, make_token_directory};
 use crate::support::wait_for;
 
 const ACCOUNT: &str = "machine-config-server-controller";
@@ -69,18 +68,18 @@ fn value(secret: &Value, key: &str) -> Vec<u8> {
 }
 
 /// A controller by its own account.
-pub(super) fn started(cluster: &Cluster, directory: &Path, flags: &[&str]) -> Controller {
+pub(super) fn started(cluster: &Cluster, flags: &[&str]) -> Controller {
     let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, cluster.address());
-    Controller::start(&kubeconfig, directory, flags)
+    Controller::by(binary(), &kubeconfig, flags)
 }
 
 /// A cluster for a controller.
-struct Site {
+struct ControlledCluster {
     cluster: Cluster,
     directory: TempDir,
 }
 
-impl Site {
+impl ControlledCluster {
     fn new() -> Self {
         Self::of(Cluster::openshift_with_controller())
     }
@@ -107,7 +106,7 @@ impl Site {
 
     /// Starts the controller. The server's name is `localhost`, besides what the cluster says.
     fn start(&self, flags: &[&str]) -> Controller {
-        started(&self.cluster, self.directory.path(), flags)
+        started(&self.cluster, flags)
     }
 
     fn object(&self, path: &str) -> Value {
@@ -170,53 +169,13 @@ impl Site {
     }
 }
 
-/// A running controller. It ends with this value.
-pub(super) struct Controller {
-    child: Child,
-    log: PathBuf,
-    metrics: SocketAddr,
-}
+/// A running controller.
+pub(super) type Controller = Logged;
 
 impl Controller {
-    fn start(kubeconfig: &Path, directory: &Path, flags: &[&str]) -> Self {
-        Self::run(binary(), kubeconfig, directory, flags)
-    }
-
-    /// The same by a command that runs the binary.
-    fn run(mut command: Command, kubeconfig: &Path, directory: &Path, flags: &[&str]) -> Self {
-        let log = tempfile::NamedTempFile::new_in(directory).expect("a log file");
-        let (file, log) = log.keep().expect("a log file that stays");
-        let [metrics] = free_ports();
-        let child = command
-            .arg("controller")
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(["--host", "localhost", "--metrics-address", &metrics.to_string()])
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().expect("a second handle"))
-            .stderr(file)
-            .spawn()
-            .expect("the built binary");
-        Self { child, log, metrics }
-    }
-
-    pub(super) fn log(&self) -> String {
-        fs::read_to_string(&self.log).expect("the log")
-    }
-
-    pub(super) fn metrics(&self) -> String {
-        let client = Client::plain(self.metrics);
-        assert_eq!(client.get("/healthz").status, 200);
-        String::from_utf8(client.get("/metrics").body).expect("text")
-    }
-
-    /// The status and the lines of readiness. Nobody answers at first.
-    pub(super) fn readiness(&self) -> (u16, String) {
-        let Ok(answer) = Client::plain(self.metrics).try_request("GET", "/readyz", &[]) else {
-            return (0, String::new());
-        };
-        (answer.status, String::from_utf8(answer.body).expect("text"))
+    fn by(mut command: Command, kubeconfig: &Path, flags: &[&str]) -> Self {
+        command.arg("controller").arg("--kubeconfig").arg(kubeconfig);
+        Self::observed("the controller", command.args(["--host", "localhost"]).args(flags))
     }
 
     /// How often watches of secrets failed.
@@ -230,31 +189,11 @@ impl Controller {
     pub(super) fn is_active(&self) -> bool {
         self.log().contains("became the leader identity=")
     }
-
-    fn terminate(&mut self) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("a process of this test");
-        let child = &mut self.child;
-        let status = wait_for("the controller to end", || {
-            child.try_wait().expect("a child of this process")
-        });
-        assert!(status.success(), "{}", self.log());
-    }
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("the controller's log:\n{}", self.log());
-        }
-    }
 }
 
 /// Puts the serving pair's secret into files, as kubelet does: certificate first, then its key in
 /// the same folder, each whole.
-fn mount(site: &Site, pair: &Pair) {
+fn mount(site: &ControlledCluster, pair: &Pair) {
     let secret = site.object(&serving());
     for (path, key) in [(&pair.key, "tls.key"), (&pair.certificate, "tls.crt")] {
         let next = path.with_extension("next");
@@ -264,13 +203,13 @@ fn mount(site: &Site, pair: &Pair) {
 }
 
 /// A server in the cluster with the pair that the controller made, and where that is mounted.
-fn server(site: &Site) -> (Server, Pair) {
+fn server(site: &ControlledCluster) -> (Server, Pair) {
     let (server, pair) = server_at(site, site.cluster.address(), &[]);
     (server.until_ready(), pair)
 }
 
 /// The same with flags, reaching the API server at an address. Returns once it answers.
-fn server_at(site: &Site, address: SocketAddr, flags: &[&str]) -> (Server, Pair) {
+fn server_at(site: &ControlledCluster, address: SocketAddr, flags: &[&str]) -> (Server, Pair) {
     let directory = tempfile::tempdir_in(site.directory.path()).expect("a new folder").keep();
     let pair = Pair::make(&directory, "localhost");
     mount(site, &pair);
@@ -281,7 +220,7 @@ fn server_at(site: &Site, address: SocketAddr, flags: &[&str]) -> (Server, Pair)
 }
 
 /// A managed pointer config, with the port of the server under test.
-fn pointer(site: &Site, server: &Server) -> String {
+fn pointer(site: &ControlledCluster, server: &Server) -> String {
     let text = String::from_utf8(site.user_data("worker-user-data-managed")).expect("text");
     let port = server.secure().port().to_string();
     text.replace(":22623/", &format!(":{port}/"))

@@ -6,11 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::server::{Site, marker};
+use super::server::ServedCluster;
 use crate::support::cluster::{ACCOUNT, Cluster, NAMESPACE, kustomized};
+use crate::support::command::Store;
+use crate::support::contract::marker;
 use crate::support::http::{Client, Response};
 use crate::support::pair::Pair;
-use crate::support::server::{Server, binary, free_ports};
+use crate::support::server::{Server, free_ports};
 use crate::support::{in_repository, wait_for};
 
 const SECRET: &str = "openshift-machine-config-operator/machine-config-server-tls";
@@ -40,7 +42,7 @@ fn is_shown(server: &Server, pair: &Pair) -> Option<()> {
 
 #[test]
 fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_there() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     let [made, mounted, later] = ["made", "mounted", "later"].map(|name| {
         let directory = elsewhere.path().join(name);
@@ -102,7 +104,7 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
 
 #[test]
 fn a_server_that_has_read_nothing_gets_no_machines_and_one_with_a_cache_does() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     let cache = site.directory.path().join("cache");
     let flags = ["--cache-dir", cache.to_str().expect("text")];
     let [nowhere] = free_ports();
@@ -123,7 +125,7 @@ fn a_server_that_has_read_nothing_gets_no_machines_and_one_with_a_cache_does() {
 
 #[test]
 fn a_pool_that_does_not_render_takes_no_server_from_the_others() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     site.pool("broken", "rendered-missing");
     let server = site.start(&[]);
     put_in_service(&server);
@@ -162,12 +164,11 @@ fn pods_take_nothing_from_a_config_map_and_are_asked_whether_they_serve() {
 
 #[test]
 fn a_cluster_without_openshifts_kinds_gets_certificates_and_servers() {
-    let site = Site::of(Cluster::kubernetes());
+    let site = ServedCluster::of(Cluster::kubernetes());
     site.machine_config("rendered-1", "one");
     site.pool("worker", "rendered-1");
     site.cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
-    let controller =
-        super::controller::started(&site.cluster, site.directory.path(), &["--access", "audit"]);
+    let controller = super::controller::started(&site.cluster, &["--access", "audit"]);
     let pair = wait_for("a serving certificate", || {
         site.cluster
             .get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-tls"))
@@ -194,20 +195,15 @@ fn a_cluster_with_no_kinds_but_kubernetes_own_gets_certificates() {
     let namespaces = in_repository("deploy/kubernetes/namespaces.yaml");
     cluster.apply(&["-f", namespaces.to_str().expect("text")]);
     cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let controller = super::controller::started(&cluster, directory.path(), &["--access", "audit"]);
+    let controller = super::controller::started(&cluster, &["--access", "audit"]);
     let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-tls");
     wait_for("a serving certificate", || cluster.get(&path));
     wait_for("the controller to be ready", || (controller.readiness().0 == 200).then_some(()));
     let log = controller.log();
     assert!(!log.contains("ERROR") && !log.contains("404 page not found"), "{log}");
     let check = wait_for("everything to be in order", || {
-        let mut command = binary();
-        command.args(["certs", "check", "--kubeconfig"]).arg(cluster.admin());
-        let output = command.output().expect("the built binary");
-        output.status.success().then_some(output)
+        let said = cluster.run(&["certs", "check"]);
+        (said.status == 0).then(|| said.text())
     });
-    let said = [check.stdout, check.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(!said.contains("not known"), "{said}");
+    assert!(!check.contains("not known"), "{check}");
 }

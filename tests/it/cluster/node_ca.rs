@@ -1,23 +1,23 @@
 //! `node-ca` in a cluster: a real kube-apiserver, the built binary as the service account that
 //! `deploy/node-ca` gives it, and a folder for each node.
 
-use std::fs::{self, File};
+use std::fs::{self};
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::cluster::{Cluster, MANAGED, overlay};
 use crate::support::events::{Event, Events};
-use crate::support::http::Client;
+use crate::support::logged::Logged;
 use crate::support::manifests::registry_ca;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rest::comes_to_rest;
-use crate::support::server::free_ports;
+use crate::support::server::binary;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::{in_repository, wait_for};
 
@@ -46,60 +46,27 @@ fn patch_map(cluster: &Cluster, data: &Value) {
     cluster.patch(&format!("{}/{MAP}", maps()), &json!({"data": data}));
 }
 
-/// A node's folder and the process that keeps it. The process ends with this value.
+/// A node's folder, and the agent that keeps it.
 struct Node {
     directory: TempDir,
     kubeconfig: PathBuf,
-    flags: Vec<String>,
-    child: Option<Child>,
+    agent: Logged,
 }
 
 impl Node {
     fn start(cluster: &Cluster, address: SocketAddr) -> Self {
-        let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, address);
-        Self::start_with(kubeconfig)
+        Self::start_with(cluster.kubeconfig_of(ACCOUNT, NAMESPACE, address))
     }
 
     fn start_with(kubeconfig: PathBuf) -> Self {
-        Self::start_with_flags(kubeconfig, Vec::new())
-    }
-
-    fn start_with_flags(kubeconfig: PathBuf, flags: Vec<String>) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let mut node = Self { directory, kubeconfig, flags, child: None };
-        node.restart();
-        node
+        let agent = Logged::observed("node-ca", &mut agent(&directory, &kubeconfig));
+        Self { directory, kubeconfig, agent }
     }
 
+    /// Starts an agent that has ended again.
     fn restart(&mut self) {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.directory.path().join("log"))
-            .expect("a log file");
-        let child = crate::support::server::binary()
-            .arg("node-ca")
-            .arg("--dir")
-            .arg(self.certs())
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .args(&self.flags)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("the built binary");
-        self.child = Some(child);
-    }
-
-    fn signal(&self, signal: Signal) {
-        let child = self.child.as_ref().expect("a running process");
-        kill_process(Pid::from_child(child), signal).expect("a process that is still there");
-    }
-
-    fn ended(&mut self) -> Option<i32> {
-        let mut child = self.child.take().expect("a running process");
-        wait_for("the process to end", || child.try_wait().expect("a child")).code()
+        self.agent.restart(&mut agent(&self.directory, &self.kubeconfig));
     }
 
     fn certs(&self) -> PathBuf {
@@ -120,26 +87,16 @@ impl Node {
         wait_for(&what, || (self.ca(host).as_ref() == expected).then_some(()));
     }
 
-    fn log(&self) -> String {
-        fs::read_to_string(self.directory.path().join("log")).expect("the log")
-    }
-
     fn wait_for_log(&self, text: &str) {
-        wait_for(&format!("{text:?} in the log"), || self.log().contains(text).then_some(()));
+        wait_for(&format!("{text:?} in the log"), || self.agent.log().contains(text).then_some(()));
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may have ended already; then there is nothing left to do.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if std::thread::panicking() {
-            eprintln!("node-ca's log:\n{}", self.log());
-        }
-    }
+fn agent(directory: &TempDir, kubeconfig: &Path) -> Command {
+    let mut command = binary();
+    command.arg("node-ca").arg("--dir").arg(directory.path().join("certs.d"));
+    command.arg("--kubeconfig").arg(kubeconfig);
+    command
 }
 
 #[test]
@@ -148,7 +105,7 @@ fn a_node_agent_comes_to_rest() {
     create_map(&cluster, &json!({"registry.example.com": registry_ca("main")}));
     let node = Node::start(&cluster, cluster.address());
     wait_for("the CA", || node.ca("registry.example.com"));
-    comes_to_rest(node.child.as_ref().expect("a running process").id());
+    comes_to_rest(node.agent.pid());
 }
 
 #[test]
@@ -186,10 +143,11 @@ fn a_node_is_in_step_from_the_first_ca_to_the_last() {
 
     // The map is deleted and made again, with no authority that goes meanwhile.
     let events = Events::changes_of(&node.certs());
-    let reported = node.log().matches("ConfigMap of registry CAs not found").count();
+    let reported = node.agent.log().matches("ConfigMap of registry CAs not found").count();
     cluster.delete(&format!("{}/{MAP}", maps()));
     wait_for("the loss to be noticed", || {
-        (node.log().matches("ConfigMap of registry CAs not found").count() > reported).then_some(())
+        (node.agent.log().matches("ConfigMap of registry CAs not found").count() > reported)
+            .then_some(())
     });
     create_map(&cluster, &json!({"a.example.com..5000": mirror, "b": main, "d": main}));
     node.wait_for_ca("d", Some(&main));
@@ -198,8 +156,8 @@ fn a_node_is_in_step_from_the_first_ca_to_the_last() {
     assert!(removals.is_empty(), "{removals:?}");
 
     // One that is told to stop leaves all as it is; one that starts does not touch it.
-    node.signal(Signal::TERM);
-    assert_eq!(node.ended(), Some(0));
+    node.agent.signal(Signal::TERM);
+    assert!(node.agent.ended().success());
     let events = Events::changes_of(&node.certs());
     node.restart();
     patch_map(&cluster, &json!({"e": main}));
@@ -228,18 +186,18 @@ fn while_the_api_server_is_away_a_node_keeps_what_it_has() {
     fs::remove_file(node.certs().join("a/ca.crt")).expect("a removal");
     node.wait_for_ca("a", Some(&main));
     // One that is started now knows nothing, and takes nothing away.
-    node.signal(Signal::KILL);
-    assert_eq!(node.ended(), None);
+    node.agent.signal(Signal::KILL);
+    node.agent.ended();
     node.restart();
     let lines =
-        || node.log().matches("cannot watch the ConfigMap of registry CAs, retrying").count();
+        || node.agent.log().matches("cannot watch the ConfigMap of registry CAs, retrying").count();
     wait_for("the second one to try", || (lines() == 2).then_some(()));
     assert_eq!(node.ca("a").as_ref(), Some(&main));
     proxy.set(Way::Open);
     node.wait_for_ca("a", Some(&mirror));
     node.wait_for_ca("b", Some(&main));
     node.wait_for_log("watch of the ConfigMap of registry CAs works again");
-    assert_eq!(lines(), 2, "once is enough: {}", node.log());
+    assert_eq!(lines(), 2, "once is enough: {}", node.agent.log());
 }
 
 #[test]
@@ -247,27 +205,15 @@ fn an_administrator_is_told_what_is_out_of_step() {
     let cluster = deployed("deploy/node-ca");
     let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     let proxy = Proxy::to(cluster.address());
-    let [metrics] = free_ports();
-    let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, proxy.address());
-    let flags = vec!["--metrics-address".to_owned(), metrics.to_string()];
-    let node = Node::start_with_flags(kubeconfig, flags);
-    let client = Client::plain(metrics);
+    let node = Node::start(&cluster, proxy.address());
     let readiness = |status: u16, line: &str| {
         wait_for(&format!("{status}: {line:?}"), || {
-            let answer = client.try_request("GET", "/readyz", &[]).ok()?;
-            let text = String::from_utf8(answer.body).expect("text");
-            (answer.status == status && text.contains(line) && text.is_empty() == line.is_empty())
+            let (found, text) = node.agent.readiness();
+            (found == status && text.contains(line) && text.is_empty() == line.is_empty())
                 .then_some(())
         });
     };
-    let metric = |name: &str| {
-        let page = String::from_utf8(client.get("/metrics").body).expect("text");
-        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value
-            .unwrap_or_else(|| panic!("no {name} in\n{page}"))
-            .parse::<i64>()
-            .expect("a whole number")
-    };
+    let metric = |name: &str| node.agent.metric(name);
     readiness(200, &format!("ConfigMap {MANAGED}/{MAP}: not found; the files on the node remain"));
 
     // A folder that somebody else made is in the way.
@@ -309,8 +255,8 @@ fn killed_at_any_point_a_node_has_the_old_or_the_new() {
         let gone = if round % 2 == 0 { json!(pems[0]) } else { Value::Null };
         patch_map(&cluster, &json!({"stays": pems[round % 2], "goes": gone}));
         events.wait_for_changes(1 + round * 5 % 11);
-        node.signal(Signal::KILL);
-        node.ended();
+        node.agent.signal(Signal::KILL);
+        node.agent.ended();
         let found = node.ca("stays").expect("it is always there");
         assert!(pems.contains(&found), "{round}");
         let goes = node.ca("goes");

@@ -1,10 +1,8 @@
 //! `node-ca --registry-auth` in a cluster: a real kube-apiserver, the built binary as the service
 //! account that `deploy/node-ca` gives it, with and without the component `node-registry-auth`.
 
-use std::fs::{self, File};
-use std::net::SocketAddr;
+use std::fs::{self};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -12,8 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::cluster::{Cluster, kustomized, overlay};
-use crate::support::http::Client;
-use crate::support::server::free_ports;
+use crate::support::logged::Logged;
+use crate::support::manifests::write;
+use crate::support::server::binary;
 use crate::support::wait_for;
 
 const NAMESPACE: &str = "machine-config-server-node-ca";
@@ -42,38 +41,25 @@ fn credential(user: &str) -> Value {
     json!({"auth": BASE64.encode(format!("{user}:secret"))})
 }
 
-/// A node's agent. The process ends with this value.
-struct Agent {
-    child: Child,
+/// A node's folders, and its agent.
+struct Node {
     directory: TempDir,
-    administrators: SocketAddr,
+    agent: Logged,
 }
 
-impl Agent {
+impl Node {
     fn start(cluster: &Cluster) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        fs::create_dir(directory.path().join("kubelet")).expect("a folder");
-        let theirs = json!({"auths": {"their.example": credential("them")}}).to_string();
-        fs::write(directory.path().join("kubelet/config.json"), theirs).expect("a file");
+        let file = directory.path().join("kubelet/config.json");
+        let theirs = json!({"auths": {"their.example": credential("them")}});
+        write(directory.path(), "kubelet/config.json", theirs);
         let kubeconfig = cluster.kubeconfig_of("node-ca", NAMESPACE, cluster.address());
-        let [administrators] = free_ports();
-        let log = File::create(directory.path().join("log")).expect("a log file");
-        let child = crate::support::server::binary()
-            .arg("node-ca")
-            .arg("--dir")
-            .arg(directory.path().join("certs.d"))
-            .arg("--kubeconfig")
-            .arg(&kubeconfig)
-            .arg("--registry-auth")
-            .arg("--registry-auth-file")
-            .arg(directory.path().join("kubelet/config.json"))
-            .arg(format!("--metrics-address={administrators}"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("the built binary");
-        Self { child, directory, administrators }
+        let mut command = binary();
+        command.arg("node-ca").arg("--dir").arg(directory.path().join("certs.d"));
+        command.arg("--kubeconfig").arg(&kubeconfig);
+        command.arg("--registry-auth").arg("--registry-auth-file").arg(file);
+        let agent = Logged::observed("node-ca", &mut command);
+        Self { directory, agent }
     }
 
     fn path(&self) -> PathBuf {
@@ -88,45 +74,20 @@ impl Agent {
         });
     }
 
-    fn log(&self) -> String {
-        fs::read_to_string(self.directory.path().join("log")).expect("the log")
-    }
-
-    fn get(&self, path: &str) -> Option<(u16, String)> {
-        let answer = Client::plain(self.administrators).try_request("GET", path, &[]).ok()?;
-        Some((answer.status, String::from_utf8(answer.body).expect("text")))
-    }
-
     /// Waits until `/readyz` has this status and a line with this in it.
     fn until_reported(&self, status: u16, part: &str) {
         wait_for(part, || {
-            self.get("/readyz").filter(|(got, text)| *got == status && text.contains(part))
+            let (found, text) = self.agent.readiness();
+            (found == status && text.contains(part)).then_some(())
         });
-    }
-
-    fn metric(&self, name: &str) -> String {
-        let (_, text) = self.get("/metrics").expect("metrics");
-        let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
-        line.and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned()
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            eprintln!("node-ca's log:\n{}", self.log());
-        }
     }
 }
 
 #[test]
 fn a_nodes_credentials_follow_the_secret_and_those_of_others_stay() {
     let cluster = deployed(&[COMPONENT]);
-    let agent = Agent::start(&cluster);
-    agent.until_reported(
+    let node = Node::start(&cluster);
+    node.until_reported(
         200,
         "Secret openshift-config/pull-secret: not found; the credentials on the node remain",
     );
@@ -135,36 +96,35 @@ fn a_nodes_credentials_follow_the_secret_and_those_of_others_stay() {
         SECRETS,
         &secret(&json!({"a.example": credential("a"), "b.example": credential("a")})),
     );
-    agent.until(
+    node.until(
         &json!({"their.example": them, "a.example": credential("a"), "b.example": credential("a")}),
     );
     cluster.patch(
         &format!("{SECRETS}/pull-secret"),
         &secret(&json!({"a.example": credential("new")})),
     );
-    agent.until(&json!({"their.example": them, "a.example": credential("new")}));
-    assert_eq!(agent.metric("mcs_node_ca_logins"), "1");
-    assert_eq!(agent.metric("mcs_node_ca_login_changes_total"), "4");
+    node.until(&json!({"their.example": them, "a.example": credential("new")}));
+    assert_eq!(node.agent.metric("mcs_node_ca_logins"), 1);
+    assert_eq!(node.agent.metric("mcs_node_ca_login_changes_total"), 4);
 
     // Drift is mended, and what is not understood is told.
-    fs::write(agent.path(), json!({"auths": {"their.example": them}}).to_string())
-        .expect("a write");
-    agent.until(&json!({"their.example": them, "a.example": credential("new")}));
-    fs::write(agent.path(), "SECRET").expect("a write");
-    agent.until_reported(503, "not JSON (line 1, column 1); not changed");
-    assert_eq!(agent.metric("mcs_node_ca_login_problems"), "1");
-    fs::write(agent.path(), "{}").expect("a write");
-    agent.until(&json!({"a.example": credential("new")}));
+    fs::write(node.path(), json!({"auths": {"their.example": them}}).to_string()).expect("a write");
+    node.until(&json!({"their.example": them, "a.example": credential("new")}));
+    fs::write(node.path(), "SECRET").expect("a write");
+    node.until_reported(503, "not JSON (line 1, column 1); not changed");
+    assert_eq!(node.agent.metric("mcs_node_ca_login_problems"), 1);
+    fs::write(node.path(), "{}").expect("a write");
+    node.until(&json!({"a.example": credential("new")}));
     let broken = json!({"data": {".dockerconfigjson": BASE64.encode("{\"auths\": \"SECRET\"}")}});
     cluster.patch(&format!("{SECRETS}/pull-secret"), &broken);
-    agent.until_reported(
+    node.until_reported(
         200,
         "key \".dockerconfigjson\": has no object `auths`; the credentials on the node remain",
     );
-    agent.until(&json!({"a.example": credential("new")}));
+    node.until(&json!({"a.example": credential("new")}));
     cluster.patch(&format!("{SECRETS}/pull-secret"), &secret(&json!({})));
-    agent.until(&json!({}));
-    let reported = format!("{}{}", agent.log(), agent.get("/metrics").expect("metrics").1);
+    node.until(&json!({}));
+    let reported = node.agent.log() + &node.agent.metrics();
     for secret in [
         "SECRET",
         credential("a")["auth"].as_str().expect("text"),
@@ -178,16 +138,10 @@ fn a_nodes_credentials_follow_the_secret_and_those_of_others_stay() {
 fn without_the_right_a_node_keeps_what_it_has_and_tells() {
     let cluster = deployed(&[]);
     cluster.create(SECRETS, &secret(&json!({"a.example": credential("a")})));
-    let agent = Agent::start(&cluster);
-    agent.until_reported(200, "Secret openshift-config/pull-secret: cannot be watched (");
-    agent.until(&json!({"their.example": credential("them")}));
-    assert!(
-        agent
-            .get("/metrics")
-            .expect("metrics")
-            .1
-            .contains("mcs_watch_failures_total{kind=\"secrets\"}")
-    );
+    let node = Node::start(&cluster);
+    node.until_reported(200, "Secret openshift-config/pull-secret: cannot be watched (");
+    node.until(&json!({"their.example": credential("them")}));
+    assert!(node.agent.metric("mcs_watch_failures_total{kind=\"secrets\"}") > 0);
 }
 
 #[test]

@@ -9,41 +9,30 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use machine_config_server::source::{Settings, cluster};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
+use super::server::ServedCluster;
 use crate::registry_auth::{CREDENTIAL, Followed, credentials, served};
 use crate::support::cluster::{ACCOUNT, Cluster, NAMESPACE, overlay};
 use crate::support::proxy::{Proxy, Way};
-use crate::support::rendered;
-use crate::support::server::make_token_directory;
+use crate::support::rendered::POOLS;
 use crate::support::wait_for;
 
-const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
 const SECRETS: &str = "/api/v1/namespaces/openshift-config/secrets";
 const DEFAULT: &str = "openshift-config/pull-secret";
 const ANNOTATION: &str = "machineconfiguration.openshift.io/registry-auth";
 
-struct Site {
-    cluster: Cluster,
-    directory: TempDir,
+/// A cluster with the pool `worker`, and the rights of these components.
+fn cluster_with(components: &[&str]) -> ServedCluster {
+    let site = ServedCluster::with_worker();
+    if !components.is_empty() {
+        let mine = overlay("deploy/openshift", components);
+        let mine = mine.path().to_str().expect("text");
+        site.cluster.apply(&["--force-conflicts", "-k", mine]);
+    }
+    site
 }
 
-impl Site {
-    /// A cluster with the pool `worker`, and the rights of these components.
-    fn new(components: &[&str]) -> Self {
-        let cluster = Cluster::openshift();
-        if !components.is_empty() {
-            let mine = overlay("deploy/openshift", components);
-            cluster.apply(&["--force-conflicts", "-k", mine.path().to_str().expect("text")]);
-        }
-        rendered::create_empty(&cluster, "rendered-1");
-        let spec = json!({"configuration": {"name": "rendered-1"}});
-        rendered::create_pool(&cluster, "worker", &spec, "rendered-1");
-        let directory = tempfile::tempdir().expect("a temporary folder");
-        make_token_directory(&directory.path().join("token"));
-        Self { cluster, directory }
-    }
-
+impl ServedCluster {
     fn secret(&self, name: &str, text: &str) {
         self.cluster.create(
             SECRETS,
@@ -61,7 +50,7 @@ impl Site {
 
     fn annotate(&self, value: &Value) {
         let change = json!({"metadata": {"annotations": {ANNOTATION: value}}});
-        self.cluster.patch(&format!("{GROUP}/machineconfigpools/worker"), &change);
+        self.cluster.patch(&format!("{POOLS}/worker"), &change);
     }
 
     fn cache(&self) -> PathBuf {
@@ -72,7 +61,7 @@ impl Site {
         Followed::start(Settings::Cluster(cluster::Settings {
             kubeconfig: Some(self.cluster.account_kubeconfig(address)),
             apiserver_url: "https://api-int.example.com:6443".to_owned(),
-            token_dir: self.directory.path().join("token"),
+            token_dir: self.token(),
             cache_dir: Some(self.cache()),
             machines: false,
             registry_credentials: secret.map(|name| name.parse().expect("a name")),
@@ -94,7 +83,7 @@ fn holds(directory: &Path, text: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clusters_credentials_are_served_within_a_second_of_each_change() {
-    let site = Site::new(&["deploy/components/registry-auth"]);
+    let site = cluster_with(&["deploy/components/registry-auth"]);
     site.secret("pull-secret", &credentials(&["quay.io"]));
     let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
     source.until("the inputs", |inputs| inputs.pools.contains_key("worker")).await;
@@ -154,7 +143,7 @@ async fn a_clusters_credentials_are_served_within_a_second_of_each_change() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
-    let site = Site::new(&[]);
+    let site = cluster_with(&[]);
     let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
     source.until("the inputs", |inputs| served(inputs, "worker") == Ok(vec![])).await;
     let line = source.degraded().join("\n");
@@ -165,7 +154,7 @@ async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
     quiet.until("the inputs", |inputs| served(inputs, "worker") == Ok(vec![])).await;
     assert!(quiet.degraded().is_empty(), "{:?}", quiet.degraded());
 
-    let site = Site::new(&["deploy/components/registry-auth"]);
+    let site = cluster_with(&["deploy/components/registry-auth"]);
     let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
     source.until("the inputs", |inputs| served(inputs, "worker") == Ok(vec![])).await;
     assert_eq!(
@@ -181,7 +170,7 @@ async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_started_while_the_api_server_is_away_has_enforced_pools_wait() {
-    let site = Site::new(&["deploy/components/registry-auth"]);
+    let site = cluster_with(&["deploy/components/registry-auth"]);
     site.secret("pull-secret", &credentials(&["quay.io"]));
     let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
     source

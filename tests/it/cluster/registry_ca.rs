@@ -3,25 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::controller::{Controller, started};
-use super::server::pointer;
+use super::server::{self, pointer};
 use crate::support::cluster::{Cluster, MANAGED};
-use crate::support::contract::config;
+use crate::support::contract::{SOON, config};
+use crate::support::logged::Logged;
 use crate::support::machine::Machine;
 use crate::support::manifests::registry_ca;
-use crate::support::pair::Pair;
 use crate::support::rendered;
-use crate::support::server::{Server, binary, make_token_directory};
+use crate::support::server::{Server, binary};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::{in_repository, wait_for};
 
-const SOON: Duration = Duration::from_secs(1);
 const ADMINISTRATORS: &str = "/api/v1/namespaces/openshift-config/configmaps";
 const IMAGES: &str = "/apis/config.openshift.io/v1/images";
 
@@ -34,44 +32,37 @@ fn merged() -> String {
 }
 
 /// A cluster with a controller and a server in it.
-struct Site {
+struct RegistryCluster {
     server: Server,
-    pair: Pair,
     controller: Controller,
-    _directory: TempDir,
-    cluster: Cluster,
+    site: server::ServedCluster,
 }
 
-impl Site {
+impl RegistryCluster {
     fn new() -> Self {
-        let cluster = Cluster::openshift_with_controller();
-        cluster.create(
-            IMAGES,
-            &json!({
-                "apiVersion": "config.openshift.io/v1", "kind": "Image",
-                "metadata": {"name": "cluster"}, "spec": {},
-            }),
-        );
-        rendered::create_empty(&cluster, "rendered");
+        let site = server::ServedCluster::of(Cluster::openshift_with_controller());
+        let image = json!({
+            "apiVersion": "config.openshift.io/v1", "kind": "Image",
+            "metadata": {"name": "cluster"}, "spec": {},
+        });
+        site.cluster.create(IMAGES, &image);
+        rendered::create_empty(&site.cluster, "rendered");
         // Nothing rolls out in a paused pool; its new machines get the CAs all the same.
-        rendered::create_pool(&cluster, "worker", &json!({"paused": true}), "rendered");
-
-        let directory = tempfile::tempdir().expect("a temporary folder");
-        let pair = Pair::make(directory.path(), "localhost");
-        let token = directory.path().join("token");
-        make_token_directory(&token);
-        let kubeconfig = cluster.account_kubeconfig(cluster.address());
-        let server = Server::in_cluster(&kubeconfig, &token, &pair, &[]).until_ready();
-        let controller = started(&cluster, directory.path(), &[]);
-        let site = Self { server, pair, controller, _directory: directory, cluster };
+        rendered::create_pool(&site.cluster, "worker", &json!({"paused": true}), "rendered");
+        let server = site.start(&[]).until_ready();
+        let controller = started(&site.cluster, &[]);
         wait_for("the merged map", || site.cluster.get(&merged()));
-        site
+        Self { server, controller, site }
+    }
+
+    fn cluster(&self) -> &Cluster {
+        &self.site.cluster
     }
 
     /// Whether a machine that boots now has these CAs, by the hosts of their folders.
     fn boots_with(&self, expected: &[(&str, &str)]) {
         let machine = Machine::new();
-        machine.boot(&pointer(&self.server, &self.pair, "worker"));
+        machine.boot(&pointer(&self.server, &self.site.pair, "worker"));
         for (host, pem) in expected {
             let path = machine.root().join(format!("etc/docker/certs.d/{host}/ca.crt"));
             assert_eq!(fs::read_to_string(path).expect("the CA"), *pem);
@@ -79,17 +70,17 @@ impl Site {
     }
 
     fn map(&self, path: &str, name: &str, data: &Value) {
-        self.cluster.create(path, &json!({"metadata": {"name": name}, "data": data}));
+        self.cluster().create(path, &json!({"metadata": {"name": name}, "data": data}));
     }
 
     /// Which map is the administrator's; an empty name is none.
     fn refer_to(&self, name: &str) {
         let spec = json!({"spec": {"additionalTrustedCA": {"name": name}}});
-        self.cluster.patch(&format!("{IMAGES}/cluster"), &spec);
+        self.cluster().patch(&format!("{IMAGES}/cluster"), &spec);
     }
 
     fn merged(&self) -> BTreeMap<String, String> {
-        let map = self.cluster.get(&merged()).expect("the merged map");
+        let map = self.cluster().get(&merged()).expect("the merged map");
         let data = map["data"].as_object().into_iter().flatten();
         data.map(|(key, value)| (key.clone(), value.as_str().expect("text").to_owned())).collect()
     }
@@ -122,10 +113,10 @@ impl Site {
 
 #[test]
 fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
-    let site = Site::new();
+    let site = RegistryCluster::new();
     let (main, mirror, next) =
         (registry_ca("main"), registry_ca("mirror"), registry_ca("mirror-next"));
-    let uid = || site.cluster.get(&merged()).expect("the map")["metadata"]["uid"].clone();
+    let uid = || site.cluster().get(&merged()).expect("the map")["metadata"]["uid"].clone();
     let first_uid = uid();
     site.in_step(&[]);
 
@@ -140,16 +131,16 @@ fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
 
     // Nothing is written when nothing changes.
     let version =
-        || site.cluster.get(&merged()).expect("the map")["metadata"]["resourceVersion"].clone();
+        || site.cluster().get(&merged()).expect("the map")["metadata"]["resourceVersion"].clone();
     let before = version();
     let label = json!({"metadata": {"labels": {"seen": "x"}}});
-    site.cluster.patch(&format!("{ADMINISTRATORS}/registry-cas"), &label);
+    site.cluster().patch(&format!("{ADMINISTRATORS}/registry-cas"), &label);
     site.map(&managed(), "image-registry-ca", &json!({"registry.example.com": next}));
     site.map(ADMINISTRATORS, "unrelated", &json!({"a.example.com": main}));
     // The administrator's entry goes before the operator's, so that this changes nothing either;
     // the operator's next entry shows that all of it was seen.
     let operators = format!("{}/image-registry-ca", managed());
-    site.cluster.patch(&operators, &json!({"data": {"own.svc..5000": next}}));
+    site.cluster().patch(&operators, &json!({"data": {"own.svc..5000": next}}));
     let three = [&both[..], &[("own.svc..5000", &next)]].concat();
     site.in_step(&three);
     assert_ne!(version(), before);
@@ -157,21 +148,21 @@ fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
     // Replaced, with both certificates for a while.
     let two = format!("# old\n{mirror}# new\n{next}");
     let replaced = json!({"data": {"mirror.example.com..5000": two}});
-    site.cluster.patch(&format!("{ADMINISTRATORS}/registry-cas"), &replaced);
+    site.cluster().patch(&format!("{ADMINISTRATORS}/registry-cas"), &replaced);
     site.in_step(&[both[0], ("mirror.example.com..5000", &two), three[2]]);
 
     // Removed: one key; the map is renamed; the operator's map goes.
     let removed = json!({"data": {"mirror.example.com..5000": null}});
-    site.cluster.patch(&format!("{ADMINISTRATORS}/registry-cas"), &removed);
+    site.cluster().patch(&format!("{ADMINISTRATORS}/registry-cas"), &removed);
     site.in_step(&[both[0], three[2]]);
     site.map(ADMINISTRATORS, "renamed", &json!({"other.example.com": next}));
     site.refer_to("renamed");
     site.in_step(&[("other.example.com", &next), ("registry.example.com", &next), three[2]]);
-    site.cluster.delete(&operators);
+    site.cluster().delete(&operators);
     site.in_step(&[("other.example.com", &next)]);
 
     // A map that is missing takes nothing away; naming none does.
-    site.cluster.delete(&format!("{ADMINISTRATORS}/renamed"));
+    site.cluster().delete(&format!("{ADMINISTRATORS}/renamed"));
     wait_for("the missing map to be told", || {
         site.controller.log().contains("ConfigMap openshift-config/renamed").then_some(())
     });
@@ -183,7 +174,7 @@ fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
 
 #[test]
 fn every_bad_entry_is_refused_alone() {
-    let site = Site::new();
+    let site = RegistryCluster::new();
     let main = registry_ca("main");
     let data = json!({
         "good.example.com": main,
@@ -206,13 +197,13 @@ fn every_bad_entry_is_refused_alone() {
         assert!(log.contains(key), "{key}: {log}");
     }
     wait_for("an event", || {
-        site.cluster.events().contains("has no certificate in PEM").then_some(())
+        site.cluster().events().contains("has no certificate in PEM").then_some(())
     });
 }
 
 #[test]
 fn five_hundred_registries_are_merged_and_served() {
-    let site = Site::new();
+    let site = RegistryCluster::new();
     let main = registry_ca("main");
     let names: Vec<String> = (0..500).map(|n| format!("registry-{n}.example.com..5000")).collect();
     let data: BTreeMap<&str, &str> = names.iter().map(|name| (&name[..], &main[..])).collect();
@@ -224,33 +215,26 @@ fn five_hundred_registries_are_merged_and_served() {
     site.in_step(&[]);
 }
 
-/// Processes that keep a node's folder each. They end with this value.
+/// The folders of many nodes, and their agents.
 struct Nodes {
     directories: Vec<TempDir>,
-    processes: Vec<Child>,
+    _agents: Vec<Logged>,
 }
 
 impl Nodes {
-    fn start(site: &Site, count: usize) -> Self {
-        site.cluster.apply(&["-k", in_repository("deploy/node-ca").to_str().expect("text")]);
+    fn start(site: &RegistryCluster, count: usize) -> Self {
+        site.cluster().apply(&["-k", in_repository("deploy/node-ca").to_str().expect("text")]);
         let namespace = "machine-config-server-node-ca";
-        let kubeconfig = site.cluster.kubeconfig_of("node-ca", namespace, site.cluster.address());
+        let kubeconfig =
+            site.cluster().kubeconfig_of("node-ca", namespace, site.cluster().address());
         let directories: Vec<_> =
             (0..count).map(|_| tempfile::tempdir().expect("a temporary folder")).collect();
         let start = |directory: &TempDir| {
-            binary()
-                .args(["node-ca", "--dir"])
-                .arg(directory.path())
-                .arg("--kubeconfig")
-                .arg(&kubeconfig)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("the built binary")
+            let mut command = binary();
+            command.args(["node-ca", "--dir"]).arg(directory.path());
+            Logged::start("node-ca", command.arg("--kubeconfig").arg(&kubeconfig))
         };
-        let processes = directories.iter().map(start).collect();
-        Self { directories, processes }
+        Self { _agents: directories.iter().map(start).collect(), directories }
     }
 
     fn all_have(&self, host: &str, expected: Option<&str>) -> bool {
@@ -261,19 +245,9 @@ impl Nodes {
     }
 }
 
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for process in &mut self.processes {
-            // It may have ended already; then there is nothing left to do.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-}
-
 #[test]
 fn fifty_nodes_follow_the_administrator_within_two_seconds() {
-    let site = Site::new();
+    let site = RegistryCluster::new();
     let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     site.map(ADMINISTRATORS, "registry-cas", &json!({"first.example.com": main}));
     site.refer_to("registry-cas");
@@ -281,7 +255,7 @@ fn fifty_nodes_follow_the_administrator_within_two_seconds() {
     wait_for("all nodes", || nodes.all_have("first.example.com", Some(&main)).then_some(()));
     let map = format!("{ADMINISTRATORS}/registry-cas");
     for value in [Some(&main), Some(&mirror), None] {
-        site.cluster.patch(&map, &json!({"data": {"second.example.com": value}}));
+        site.cluster().patch(&map, &json!({"data": {"second.example.com": value}}));
         let changed = Stopwatch::start();
         let expected = value.map(String::as_str);
         wait_for("all nodes", || nodes.all_have("second.example.com", expected).then_some(()));

@@ -6,26 +6,24 @@ mod others;
 mod repairs;
 mod retention;
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::controller::{Controller, started};
 use super::server;
 use crate::support::cluster::{Cluster, controller_config, overlay};
+use crate::support::contract::{marker, marker_soon};
 use crate::support::in_repository;
+use crate::support::manifests::{self, with_files};
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::Server;
-use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
 
 const ROLE: &str = "machineconfiguration.openshift.io/role";
-const SOON: Duration = Duration::from_secs(1);
 
 /// A cluster with a pool `worker` of the MachineConfigs with that role.
-struct Site(server::Site);
+struct RenderingCluster(server::ServedCluster);
 
-impl Site {
+impl RenderingCluster {
     fn new() -> Self {
         let cluster = Cluster::prepared("kubernetes-with-rendered-pools", |cluster| {
             cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
@@ -35,7 +33,7 @@ impl Site {
             let controller = overlay("deploy/controller", &["deploy/components/render-pools"]);
             cluster.apply(&["-k", controller.path().to_str().expect("text")]);
         });
-        let site = Self(server::Site::of(cluster));
+        let site = Self(server::ServedCluster::of(cluster));
         site.pool("worker");
         site
     }
@@ -46,7 +44,7 @@ impl Site {
 
     fn start(&self, flags: &[&str]) -> Controller {
         let flags = [&["--render-pools"], flags].concat();
-        started(self.cluster(), self.0.directory.path(), &flags)
+        started(self.cluster(), &flags)
     }
 
     fn server(&self) -> Server {
@@ -93,22 +91,14 @@ impl Site {
 }
 
 fn machine_config(name: &str, path: &str, contents: &str) -> Value {
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": name, "labels": {ROLE: "worker"}},
-        "spec": {"config": {
-            "ignition": {"version": "3.4.0"},
-            "storage": {"files": [{"path": path, "contents": {"source": format!("data:,{contents}")}}]},
-        }},
-    })
+    let mut config = manifests::machine_config(name, &with_files(&[(path, contents)]));
+    config["metadata"]["labels"] = json!({ROLE: "worker"});
+    config
 }
 
-/// Waits until the server serves a marker, and fails if that takes more than a second.
-fn marker_soon(server: &Server, expected: &str) {
-    let changed = Stopwatch::start();
-    let marker = || server::marker(server, "worker");
-    wait_for(expected, || (marker().as_deref() == Ok(expected)).then_some(()));
-    changed.within(SOON, expected);
+/// Waits until the pool's marker is as expected.
+fn until_served(server: &Server, pool: &str, expected: &str) {
+    wait_for(expected, || (marker(server, pool).as_deref() == Ok(expected)).then_some(()));
 }
 
 fn told(controller: &Controller, what: &str) -> (u16, String) {
@@ -123,14 +113,12 @@ fn untold(controller: &Controller, what: &str) {
 
 #[test]
 fn a_pool_of_machine_configs_is_rendered_and_served_and_followed() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("50-motd", "/etc/motd", "welcome");
     site.machine_config("60-marker", "/etc/marker", "one");
     let controller = site.start(&[]);
     let server = site.server();
-    wait_for("the first one", || {
-        (server::marker(&server, "worker").as_deref() == Ok("one")).then_some(())
-    });
+    wait_for("the first one", || (marker(&server, "worker").as_deref() == Ok("one")).then_some(()));
     let first = site.named().expect("a rendered MachineConfig");
     let rendered = site.config(&first).expect("it is there");
     let metadata = &rendered["metadata"];
@@ -151,11 +139,11 @@ fn a_pool_of_machine_configs_is_rendered_and_served_and_followed() {
     assert_eq!(pool.get("status"), None, "it is not ours");
 
     site.change("60-marker", "/etc/marker", "two");
-    marker_soon(&server, "two");
+    marker_soon(&server, "worker", Ok("two"));
     let second = site.renamed(&first);
     // The last good ones stay for a look back, and one is used again.
     site.change("60-marker", "/etc/marker", "one");
-    marker_soon(&server, "one");
+    marker_soon(&server, "worker", Ok("one"));
     assert_eq!(site.named().as_ref(), Some(&first));
     assert!(site.config(&second).is_some());
 
@@ -167,7 +155,7 @@ fn a_pool_of_machine_configs_is_rendered_and_served_and_followed() {
     told(&controller, "MachineConfigPool other: no MachineConfig has the labels");
     assert_eq!(site.named().as_ref(), Some(&first));
     site.cluster().patch(&format!("{POOLS}/worker"), &paused(false));
-    marker_soon(&server, "three");
+    marker_soon(&server, "worker", Ok("three"));
     let (status, _) = controller.readiness();
     assert_eq!(status, 200, "one pool's trouble is nobody else's");
     assert!(controller.metrics().contains("mcs_pools_attention 1\n"), "{}", controller.metrics());
@@ -175,7 +163,7 @@ fn a_pool_of_machine_configs_is_rendered_and_served_and_followed() {
 
 #[test]
 fn machine_configs_that_conflict_are_named_and_the_last_good_config_stays() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "one");
     let disk = |number: u32| {
         let partition = json!({"number": number, "startMiB": 8, "sizeMiB": 64});
@@ -200,7 +188,7 @@ fn machine_configs_that_conflict_are_named_and_the_last_good_config_stays() {
         of_pool.any(|event| text(event).contains("71-disk, 72-disk")).then_some(())
     });
     assert_eq!(site.named().as_ref(), Some(&first));
-    assert_eq!(server::marker(&server, "worker").as_deref(), Ok("one"));
+    assert_eq!(marker(&server, "worker").as_deref(), Ok("one"));
 
     // One that is not valid by itself, and one that selects nothing any more.
     site.cluster().delete(&format!("{CONFIGS}/72-disk"));
@@ -214,15 +202,15 @@ fn machine_configs_that_conflict_are_named_and_the_last_good_config_stays() {
     }
     told(&controller, "MachineConfigPool worker: no MachineConfig has the labels");
     assert_eq!(site.named().as_ref(), Some(&first));
-    assert_eq!(server::marker(&server, "worker").as_deref(), Ok("one"));
+    assert_eq!(marker(&server, "worker").as_deref(), Ok("one"));
     site.machine_config("60-marker", "/etc/marker", "two");
-    marker_soon(&server, "two");
+    marker_soon(&server, "worker", Ok("two"));
     untold(&controller, "MachineConfigPool worker");
 }
 
 #[test]
 fn a_machine_config_that_is_too_large_for_the_store_holds_up_no_other_pool() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     let controller = site.start(&[]);
     let large = "x".repeat(900_000);
     site.machine_config("50-large", "/etc/large", &large);
@@ -243,7 +231,7 @@ fn a_machine_config_that_is_too_large_for_the_store_holds_up_no_other_pool() {
 
 #[test]
 fn the_component_gives_the_rights_that_rendering_takes_and_no_others() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     let account = "machine-config-server-controller";
     let group = "machineconfiguration.openshift.io";
     let namespace = "openshift-machine-config-operator";

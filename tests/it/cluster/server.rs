@@ -14,31 +14,26 @@ mod tls_profile;
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::cluster::Cluster;
-use crate::support::contract::config;
 use crate::support::pair::Pair;
 use crate::support::rendered::{self, CONFIGS, POOLS};
 use crate::support::server::{Server, make_token_directory};
-use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
 
-/// The contract's limit for a change to be served.
-const SOON: Duration = Duration::from_secs(1);
 const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
 
 /// A cluster, and what a server in it is given.
-pub(super) struct Site {
+pub(super) struct ServedCluster {
     pub(super) pair: Pair,
     pub(super) directory: TempDir,
     pub(super) cluster: Cluster,
 }
 
-impl Site {
+impl ServedCluster {
     pub(super) fn new() -> Self {
         Self::of(Cluster::openshift())
     }
@@ -59,7 +54,7 @@ impl Site {
         site
     }
 
-    fn token(&self) -> PathBuf {
+    pub(super) fn token(&self) -> PathBuf {
         self.directory.path().join("token")
     }
 
@@ -118,39 +113,6 @@ fn machine_config(name: &str, marker: &str, files: u32) -> Value {
     })
 }
 
-/// A file of a pool's config, or the status.
-fn served(server: &Server, pool: &str, path: &str) -> Result<String, u16> {
-    let response = config(&server.plain(), pool, "3.4.0");
-    if response.status != 200 {
-        return Err(response.status);
-    }
-    let config = response.json();
-    let files = config["storage"]["files"].as_array().expect("files");
-    let Some(file) = files.iter().find(|file| file["path"] == path) else { return Err(0) };
-    let source = file["contents"]["source"].as_str().expect("a source");
-    let text = source.strip_prefix("data:,").expect("a data URL");
-    let text = percent_encoding::percent_decode_str(text).decode_utf8().expect("UTF-8");
-    Ok(text.into_owned())
-}
-
-pub(super) fn marker(server: &Server, pool: &str) -> Result<String, u16> {
-    served(server, pool, "/etc/marker")
-}
-
-/// Waits until a file is as expected, and fails if that takes more than a second.
-fn served_soon(server: &Server, pool: &str, path: &str, expected: Result<&str, u16>) {
-    let changed = Stopwatch::start();
-    let what = format!("{path} to be {expected:?} in pool {pool}");
-    wait_for(&what, || {
-        (served(server, pool, path).as_deref().map_err(|s| *s) == expected).then_some(())
-    });
-    changed.within(SOON, what);
-}
-
-fn marker_soon(server: &Server, pool: &str, expected: Result<&str, u16>) {
-    served_soon(server, pool, "/etc/marker", expected);
-}
-
 fn wait_for_readiness(server: &Server, what: impl Fn(u16, &str) -> bool) {
     wait_for("readiness", || Some(server.readiness()).filter(|(s, text)| what(*s, text)));
 }
@@ -185,7 +147,7 @@ pub(super) fn pointer(server: &Server, pair: &Pair, pool: &str) -> String {
 }
 
 /// A definition of a kind that takes any object, as a manifest.
-fn write_definition(site: &Site, kind: &str, group: &str) -> String {
+fn write_definition(site: &ServedCluster, kind: &str, group: &str) -> String {
     let plural = format!("{}s", kind.to_lowercase());
     let scope = if kind == "Route" { "Namespaced" } else { "Cluster" };
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});

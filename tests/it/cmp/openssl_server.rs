@@ -1,18 +1,19 @@
 //! OpenSSL's own CMP server, which others have written: it answers with a certificate that it is given, and so proves
 //! the protocol, not a CA.
 
-use std::fs::{self, File};
-use std::process::{Child, Command, Stdio};
+use std::fs::{self};
+use std::process::Command;
 
 use super::{Desk, REFERENCE, SECRET};
 use crate::support::command::Said;
+use crate::support::logged::Logged;
 use crate::support::openssl::{openssl, sign_serving};
 use crate::support::wait_for;
 
 /// It listens on all addresses, so it has a network of its own.
 struct OpensslServer {
     desk: Desk,
-    child: Child,
+    program: Logged,
     port: String,
 }
 
@@ -50,15 +51,13 @@ impl OpensslServer {
         ]);
         command.args(["-port", "0", "-srv_trusted", "ca.crt", "-rsp_cert", "issued.crt"]);
         command.args(["-rsp_capubs", "ca.crt"]).args(proof).args(flags).current_dir(directory);
-        let log = File::create(desk.path("log")).expect("a log file");
-        command.stdin(Stdio::null()).stderr(log.try_clone().expect("a second handle")).stdout(log);
-        let child = command.spawn().expect("unshare, of util-linux");
+        let program = Logged::start("unshare, of util-linux", &mut command);
         let port = wait_for("OpenSSL's server", || {
-            let log = fs::read_to_string(desk.path("log")).ok()?;
+            let log = program.log();
             let (_, rest) = log.split_once("ACCEPT [::]:")?;
             Some(rest.split_once(' ')?.0.to_owned())
         });
-        Self { desk, child, port }
+        Self { desk, program, port }
     }
 
     /// From the server's network.
@@ -66,20 +65,9 @@ impl OpensslServer {
         let url = format!("http://127.0.0.1:{}/", self.port);
         let enroll = self.desk.command(&url, &["--allow-http", "--out", "tls.crt"]);
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/proc/{}/ns/net", self.child.id())).arg(enroll.get_program());
+        command.arg(format!("--net=/proc/{}/ns/net", self.program.pid())).arg(enroll.get_program());
         command.args(enroll.get_args()).args(flags).current_dir(&self.desk.directory);
-        command.output().expect("nsenter, of util-linux").into()
-    }
-
-    fn log(&self) -> String {
-        String::from_utf8_lossy(&self.desk.read("log")).into_owned()
-    }
-}
-
-impl Drop for OpensslServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Said::by(&mut command)
     }
 }
 
@@ -132,7 +120,7 @@ fn a_wrong_password_and_a_wrong_reference_are_refused() {
         said.error
     );
     assert!(!server.desk.has("tls.crt"));
-    assert!(server.log().contains("POST / HTTP/1.1"));
+    assert!(server.program.log().contains("POST / HTTP/1.1"));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::{SOON, Said, assert_cause, empty, fixtures, inspect, pointer, url};
 use crate::support::clock::set_clock;
 use crate::support::in_repository;
+use crate::support::manifests::machine_config;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::wait_for;
 
@@ -21,18 +22,17 @@ use crate::support::wait_for;
 fn manifests(pools: &[(&str, Option<Value>)]) -> TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
     for (name, config) in pools {
-        let kind = "machineconfiguration.openshift.io/v1";
         let rendered = format!("rendered-{name}");
         let configuration = if config.is_some() { json!({"name": rendered}) } else { json!({}) };
         let pool = json!({
-            "apiVersion": kind, "kind": "MachineConfigPool", "metadata": {"name": name},
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": name},
             "spec": {"configuration": configuration}, "status": {"configuration": configuration},
         });
         let machine_config = config.as_ref().map(|config| {
-            json!({
-                "apiVersion": kind, "kind": "MachineConfig", "metadata": {"name": rendered},
-                "spec": {"config": config, "osImageURL": "registry.example.com/os@sha256:0"},
-            })
+            let mut object = machine_config(&rendered, config);
+            object["spec"]["osImageURL"] = "registry.example.com/os@sha256:0".into();
+            object
         });
         let text =
             format!("{pool}\n{}", machine_config.map(|it| it.to_string()).unwrap_or_default());

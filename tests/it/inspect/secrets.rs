@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{fixtures, inspect};
 use crate::support::in_repository;
+use crate::support::manifests::machine_config;
 
 /// Everything that is secret in the fixtures: the kubeconfig's token and a user's hash.
 fn known_secrets() -> Vec<String> {
@@ -87,12 +88,12 @@ fn full_of(secret: &str, name: &str) -> Value {
             "contents": format!("[Service]\nEnvironment=DB_PASSWORD={secret}\nExecStart=/bin/true\n"),
         }]},
     });
-    json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": name},
-        "spec": {"config": config, "kernelArguments": [
-            format!("netroot=iscsi:me:{secret}@192.0.2.1::::iqn"), format!("systemd.set_credential=a:{secret}")]},
-    })
+    let mut config = machine_config(name, &config);
+    config["spec"]["kernelArguments"] = json!([
+        format!("netroot=iscsi:me:{secret}@192.0.2.1::::iqn"),
+        format!("systemd.set_credential=a:{secret}")
+    ]);
+    config
 }
 
 #[test]

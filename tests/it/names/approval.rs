@@ -5,13 +5,13 @@ use std::io::{Read as _, Write as _};
 
 use serde_json::{Value, json};
 
-use super::{Site, get_known, refusal};
+use super::{MachinesDirectory, get_known, refusal};
 use crate::support::access::{assert_refused, credential_in, get};
 use crate::support::clock::{follow_clock, set_clock};
-use crate::support::command::Said;
+use crate::support::command::{Said, Store};
 use crate::support::http::{Client, IGNITION, Response, connect_from, loopback};
 use crate::support::machine::Machine;
-use crate::support::manifests::first_boot_machine;
+use crate::support::manifests::{first_boot_machine, pool};
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
@@ -19,12 +19,9 @@ const APPROVAL: &str = "machine-config-server.io/approval";
 const APPROVED: &str = "machine-config-server.io/approved";
 
 /// Writes a pool with annotations.
-fn put_pool(site: &Site, name: &str, annotations: &Value) {
-    let object = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {"configuration": {"name": format!("00-{name}")}},
-    });
+fn put_pool(site: &MachinesDirectory, name: &str, annotations: &Value) {
+    let mut object = pool(name, &format!("00-{name}"));
+    object["metadata"]["annotations"] = annotations.clone();
     site.put(&format!("pool-{name}"), &object);
 }
 
@@ -50,7 +47,7 @@ fn list(server: &Server, name: &str) -> Vec<Value> {
     overview[name].as_array().expect("a list").clone()
 }
 
-fn approve(site: &Site, server: &Server, arguments: &[&str]) -> Said {
+fn approve(site: &MachinesDirectory, server: &Server, arguments: &[&str]) -> Said {
     let from = server.metrics().address().to_string();
     let mut all = vec!["approve", "--from", &from];
     all.extend(arguments);
@@ -59,7 +56,7 @@ fn approve(site: &Site, server: &Server, arguments: &[&str]) -> Said {
 
 #[test]
 fn a_machine_waits_until_it_is_approved_and_then_boots_without_being_touched() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "worker", &json!({APPROVAL: "required"}));
     let server = site.serve(&["--access", "enforce"]);
     let pointer = fs::read_to_string(site.state().join("user-data/worker.ign")).expect("a file");
@@ -96,7 +93,7 @@ fn now() -> String {
 
 #[test]
 fn one_yes_is_for_one_address_and_one_pool_on_both_ports_and_for_every_method() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     for pool in ["worker", "infra"] {
         put_pool(&site, pool, &json!({APPROVAL: "required"}));
     }
@@ -121,9 +118,7 @@ fn one_yes_is_for_one_address_and_one_pool_on_both_ports_and_for_every_method() 
     until_served(&other, "infra");
     assert_held(&get(&other, "worker", None));
     assert_held(&get(&server.plain().from(loopback(5)), "worker", None));
-    let table =
-        Said::by(binary().args(["machines", "--from", &server.metrics().address().to_string()]));
-    let table = table.done().output;
+    let table = server.run(&["machines"]).output;
     for part in ["WAITS FOR APPROVAL", "127.0.0.5", "2.14.0", "APPROVED", "UNTIL"] {
         assert!(table.contains(part), "{part} is not in {table}");
     }
@@ -134,7 +129,7 @@ fn one_yes_is_for_one_address_and_one_pool_on_both_ports_and_for_every_method() 
 #[test]
 fn the_access_check_comes_first_and_who_fails_it_does_not_wait() {
     for mode in ["enforce", "audit"] {
-        let site = Site::new();
+        let site = MachinesDirectory::new();
         put_pool(&site, "worker", &json!({APPROVAL: "required"}));
         let server = site.serve(&["--access", mode]);
         let pointer = fs::read(site.state().join("user-data/worker.ign")).expect("a file");
@@ -175,7 +170,7 @@ fn get_known_held(client: &Client, credential: &str) -> Response {
 
 #[test]
 fn a_machine_with_a_name_is_approved_by_its_name_alone() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     for name in ["one", "other"] {
         site.put_machine(name, &json!({"pool": "worker", "approval": "required"}));
     }
@@ -211,7 +206,7 @@ fn a_machine_with_a_name_is_approved_by_its_name_alone() {
 
 #[test]
 fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "worker", &json!({APPROVAL: "requierd"}));
     site.put_machine("n", &json!({"pool": "infra", "approval": "required"}));
     let server = site.serve(&[]);
@@ -253,7 +248,7 @@ fn annotations_approve_and_take_it_back_and_what_is_not_understood_is_named() {
 }
 
 /// A server whose clock is set.
-fn serve_at(site: &Site, clock: &str, flags: &[&str]) -> Server {
+fn serve_at(site: &MachinesDirectory, clock: &str, flags: &[&str]) -> Server {
     let mut command = binary();
     command.arg("serve").arg(site.manifests()).arg("--state-dir").arg(site.state());
     command.args(["--host", "localhost"]).args(flags);
@@ -268,7 +263,7 @@ fn stop(mut server: Server) {
 
 #[test]
 fn an_approval_outlasts_a_restart_and_no_clock_opens_it_again() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let key = "approved.machine-config-server.io/127.0.0.3";
     put_pool(&site, "worker", &json!({APPROVAL: "required", key: now()}));
     let server = site.serve(&[]);
@@ -300,7 +295,7 @@ fn an_approval_outlasts_a_restart_and_no_clock_opens_it_again() {
 
 #[test]
 fn a_clock_that_is_set_while_the_server_runs_changes_no_window() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "worker", &json!({APPROVAL: "required"}));
     let clock = site.directory.path().join("clock");
     fs::write(&clock, "+0s").expect("a file");
@@ -335,7 +330,7 @@ fn through(server: &Server, client: &str) -> String {
 
 #[test]
 fn more_strangers_than_are_listed_push_out_no_machine_with_a_token() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "worker", &json!({APPROVAL: "required"}));
     site.put_machine("n", &json!({"pool": "worker"}));
     let server = site.serve(&["--access", "off", "--proxy-from", "127.0.0.8"]);
@@ -363,7 +358,7 @@ fn more_strangers_than_are_listed_push_out_no_machine_with_a_token() {
 
 #[test]
 fn the_address_that_a_balancer_names_is_approved() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "worker", &json!({APPROVAL: "required"}));
     let server = site.serve(&["--proxy-from", "127.0.0.8"]);
     let through = |client: &str| through(&server, client);
@@ -377,7 +372,7 @@ fn the_address_that_a_balancer_names_is_approved() {
 
 #[test]
 fn an_end_that_cannot_be_read_or_stored_approves_nothing_again() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let key = "approved.machine-config-server.io/127.0.0.1";
     put_pool(&site, "worker", &json!({APPROVAL: "required", key: now()}));
     fs::create_dir(site.state()).expect("a folder");

@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::{Site, get, get_known, named, printed, said, text};
 use crate::access::assert_refused;
 use super::{Site, get_known, text};
+use super::{MachinesDirectory, get_known, text};
 use crate::support::command::{Said, Store};
-use crate::support::server::binary;
 use crate::support::wait_for;
 
-fn add<'a>(site: &Site, manifests: &'a str, more: &[&'a str]) -> Said {
+fn add<'a>(site: &MachinesDirectory, manifests: &'a str, more: &[&'a str]) -> Said {
     let arguments: Vec<&str> = ["add", "rack-7", "--pool", "worker", "--manifests", manifests]
         .into_iter()
         .chain(more.iter().copied())
@@ -24,7 +24,7 @@ fn add<'a>(site: &Site, manifests: &'a str, more: &[&'a str]) -> Said {
 
 #[test]
 fn adding_a_machine_writes_its_manifest_and_tells_how_to_boot_by_its_pointer_config() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let manifests = text(&site.manifests());
     fs::create_dir(site.state()).expect("a folder");
     let early = add(&site, &manifests, &[]);
@@ -51,9 +51,7 @@ fn adding_a_machine_writes_its_manifest_and_tells_how_to_boot_by_its_pointer_con
     assert!(again.error.ends_with("the machine exists already\n"), "{}", again.error);
     let unknown = site.machines(&["rearm", "rack-8"]);
     unknown.refused(&["machine rack-8 not found"]);
-    let from = server.metrics().address().to_string();
-    let output = Said::by(binary().args(["machines", "--from", &from]));
-    let table = output.done().output;
+    let table = server.run(&["machines"]).done().output;
     assert!(table.contains("NAME") && table.contains("rack-7"), "{table}");
 }
 
@@ -121,7 +119,7 @@ fn a_manifest_with_an_overlay_that_others_cannot_read_is_as_private() {
 
 #[test]
 fn names_that_are_no_objects_names_are_refused() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let manifests = text(&site.manifests());
     for name in ["..", "a/b", "../x", "A", "", ".json", &"n".repeat(201)] {
         let output = site.machines(&["add", name, "--pool", "worker", "--manifests", &manifests]);
@@ -135,7 +133,7 @@ fn names_that_are_no_objects_names_are_refused() {
 /// The pointer configs of machines follow the CA, and their tokens are known to `certs check` and `tokens list`.
 #[test]
 fn pointer_configs_of_machines_follow_a_new_ca_and_keep_their_tokens() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("n", &serde_json::json!({"pool": "worker"}));
     let server = site.serve(&["--access", "enforce"]);
     let credential = site.credential("n");

@@ -8,13 +8,14 @@ use super::{Site, from, get, get_known, machine};
 use crate::access::assert_refused;
 use crate::support::server::{binary, limited_output};
 use super::{Site, get_known};
+use super::{MachinesDirectory, get_known};
 use crate::support::access::get;
 use crate::support::manifests::first_boot_machine;
 use crate::support::wait_for;
 
 #[test]
 fn a_manifest_that_is_no_machine_is_named_and_the_last_good_one_counts() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker", "addresses": ["127.0.0.0/8"]}));
     let server = site.serve(&[]);
     let credential = site.credential("n");
@@ -72,7 +73,7 @@ fn a_restriction_without_a_value_is_an_error_that_names_the_field_and_opens_noth
 
 #[test]
 fn a_machine_of_another_namespace_with_the_same_name_gets_nothing() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker"}));
     let server = site.serve(&[]);
     let credential = site.credential("n");
@@ -89,7 +90,7 @@ fn a_machine_of_another_namespace_with_the_same_name_gets_nothing() {
 
 #[test]
 fn a_file_that_somebody_else_made_is_left_alone() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let directory = site.state().join("user-data/machines");
     fs::create_dir_all(&directory).expect("folders");
     fs::write(directory.join("n.ign"), "#cloud-config\n").expect("a file");
@@ -110,7 +111,7 @@ fn a_file_that_somebody_else_made_is_left_alone() {
 
 #[test]
 fn many_machines_are_made_a_few_at_a_time() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let list: Vec<_> = (0..120)
         .map(|number| first_boot_machine(&format!("n{number}"), &json!({"pool": "worker"})))
         .collect();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Site;
+use super::MachinesDirectory;
 use crate::support::access::get;
 use crate::support::manifests::first_boot_machine;
 use crate::support::wait_for;
@@ -32,7 +32,7 @@ fn thousands_of_machines_get_tokens_and_cost_little_memory_until_they_ask() {
     const KIB_PER_MACHINE: u64 = 16;
     let count = std::env::var("NAMED_MACHINES").ok();
     let count = count.map_or(MACHINES, |text| text.parse().expect("NAMED_MACHINES, a number"));
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let server = site.serve(&[]);
     let without = server.resident_bytes();
     site.put("machines", &machines(count));

@@ -16,21 +16,21 @@ use tempfile::TempDir;
 use crate::support::access::{credential_in, get};
 use crate::support::command::{Said, Store};
 use crate::support::http::{Client, Response};
-use crate::support::manifests::{self, first_boot_machine, machine_config, replace};
+use crate::support::manifests::{self, first_boot_machine, machine_config, replace, with_files};
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
 /// A directory of manifests with two pools and machines, its state directory, and a server of both.
-struct Site {
+struct MachinesDirectory {
     directory: TempDir,
 }
 
-impl Site {
+impl MachinesDirectory {
     fn new() -> Self {
         let site = Self { directory: tempfile::tempdir().expect("a temporary folder") };
         fs::create_dir(site.manifests()).expect("a folder");
         for pool in ["worker", "infra"] {
-            let config = machine_config(&format!("00-{pool}"), &[("/etc/pool", pool)]);
+            let config = machine_config(&format!("00-{pool}"), &with_files(&[("/etc/pool", pool)]));
             site.put(&format!("config-{pool}"), &config);
             site.put(&format!("pool-{pool}"), &manifests::pool(pool, &format!("00-{pool}")));
         }
@@ -47,7 +47,7 @@ impl Site {
 
     /// Writes a manifest, replaced as a careful program does.
     fn put(&self, name: &str, object: &Value) {
-        replace(&self.manifests().join(format!("{name}.json")), object.to_string());
+        replace(&self.manifests(), &format!("{name}.json"), object);
     }
 
     fn put_machine(&self, name: &str, spec: &Value) {

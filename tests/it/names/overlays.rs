@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Site, get_known, refusal, text};
+use super::{MachinesDirectory, get_known, refusal, text};
 use crate::support::access::get;
 use crate::support::command::Said;
 use crate::support::daemon_check::drift;
 use crate::support::machine::Machine;
+use crate::support::manifests::{machine_config, pool};
 use crate::support::server::binary;
 use crate::support::wait_for;
 
@@ -51,26 +52,14 @@ fn own() -> Value {
     })
 }
 
-fn put_pool(site: &Site, name: &str, config: &Value) {
-    site.put(
-        "config-worker",
-        &json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-            "metadata": {"name": name}, "spec": {"config": config},
-        }),
-    );
-    site.put(
-        "pool-worker",
-        &json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-            "metadata": {"name": "worker"}, "spec": {"configuration": {"name": name}},
-        }),
-    );
+fn put_pool(site: &MachinesDirectory, name: &str, config: &Value) {
+    site.put("config-worker", &machine_config(name, config));
+    site.put("pool-worker", &pool("worker", name));
 }
 
 #[test]
 fn a_machine_gets_its_own_files_and_the_daemon_finds_those_of_the_pool_as_they_were() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "00-worker", &of_pool("pool"));
     site.put_machine("rack-7", &json!({"pool": "worker", "overlay": own()}));
     site.put_machine("plain", &json!({"pool": "worker"}));
@@ -118,7 +107,7 @@ fn a_machine_gets_its_own_files_and_the_daemon_finds_those_of_the_pool_as_they_w
 
 #[test]
 fn an_overlay_that_shadows_what_others_write_is_refused_by_path_until_it_is_changed() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "00-worker", &of_pool("pool"));
     let server = site.serve(&[]);
     let overlay = |path: &str| {
@@ -166,7 +155,7 @@ fn an_overlay_that_shadows_what_others_write_is_refused_by_path_until_it_is_chan
 
 #[test]
 fn a_change_of_the_pool_or_the_overlay_reaches_the_machine_and_the_pools_own_answer_stays() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "00-worker", &of_pool("first"));
     site.put_machine("n", &json!({"pool": "worker", "overlay": own()}));
     let server = site.serve(&["--access", "off"]);
@@ -192,7 +181,7 @@ fn a_change_of_the_pool_or_the_overlay_reaches_the_machine_and_the_pools_own_ans
 
 #[test]
 fn an_overlay_is_said_in_every_spec_that_can_say_it() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "00-worker", &json!({"ignition": {"version": "3.0.0"}}));
     let arguments =
         json!({"ignition": {"version": "3.3.0"}, "kernelArguments": {"shouldExist": ["a"]}});
@@ -216,7 +205,7 @@ fn an_overlay_is_said_in_every_spec_that_can_say_it() {
 
 #[test]
 fn an_overlay_from_a_file_is_checked_before_it_is_written() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "00-worker", &of_pool("pool"));
     let server = site.serve(&[]);
     let file = site.state().join("own.ign");
@@ -269,7 +258,7 @@ const REST: Duration = Duration::from_millis(500);
 /// Ticks of the server's processor time for answers to machines with an overlay, and to others: each machine asks `rounds`
 /// times, after `skipped` machines of each kind.
 fn costs(machines: u32, skipped: u32, rounds: u32) -> [u64; 2] {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     put_pool(&site, "00-worker", &large());
     for number in 0..machines {
         let mut own = own();

@@ -5,11 +5,11 @@ use std::io::{Read, Write as _};
 
 use serde_json::{Value, json};
 
-use super::{Site, get_known, refusal};
+use super::{MachinesDirectory, get_known, refusal};
 use crate::support::access::{assert_refused, get};
 use crate::support::http::{Client, IGNITION, loopback};
 use crate::support::machine::Machine;
-use crate::support::manifests::first_boot_machine;
+use crate::support::manifests::{first_boot_machine, machine_config, with_files};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -25,7 +25,7 @@ fn until_spent(client: &Client, credential: &str) {
 
 #[test]
 fn a_machine_boots_by_its_own_pointer_config_once_and_again_when_it_is_armed() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("rack-7", &json!({"pool": "worker"}));
     let server = site.serve(&WINDOW);
     let pointer = site.pointer("rack-7");
@@ -63,7 +63,7 @@ fn a_machine_boots_by_its_own_pointer_config_once_and_again_when_it_is_armed() {
 #[test]
 fn a_machines_token_opens_its_pool_alone_in_every_mode_and_from_its_networks() {
     for mode in ["off", "audit", "enforce"] {
-        let site = Site::new();
+        let site = MachinesDirectory::new();
         site.put_machine("n", &json!({"pool": "worker", "addresses": ["127.0.0.8/29"]}));
         let server = site.serve(&["--access", mode]);
         let credential = site.credential("n");
@@ -82,7 +82,7 @@ fn a_machines_token_opens_its_pool_alone_in_every_mode_and_from_its_networks() {
 
 #[test]
 fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_token() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker"}));
     site.put_machine("stays", &json!({"pool": "worker"}));
     let mut server = site.serve(&[]);
@@ -119,7 +119,7 @@ fn a_machine_that_is_removed_is_refused_and_one_that_comes_back_gets_another_tok
 
 #[test]
 fn the_wrong_directory_revokes_nothing() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker"}));
     let mut server = site.serve(&[]);
     let credential = site.credential("n");
@@ -140,17 +140,13 @@ fn the_wrong_directory_revokes_nothing() {
 
 /// A machine `n` whose answer takes more than one read.
 fn put_large(site: &Site) {
+/// The first part of an answer is read, and then the server is killed.
+#[test]
+fn a_server_that_is_killed_while_it_answers_leaves_no_token_open() {
+    let site = MachinesDirectory::new();
     let contents = "x".repeat(3 << 20);
-    site.put(
-        "config-worker",
-        &json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-            "metadata": {"name": "00-worker"},
-            "spec": {"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": [
-                {"path": "/etc/large", "contents": {"source": format!("data:,{contents}")}},
-            ]}}},
-        }),
-    );
+    let large = with_files(&[("/etc/large", &contents)]);
+    site.put("config-worker", &machine_config("00-worker", &large));
     site.put_machine("n", &json!({"pool": "worker"}));
 }
 
@@ -223,7 +219,7 @@ fn a_server_that_is_killed_while_it_answers_leaves_no_token_open() {
 
 #[test]
 fn an_answer_that_is_not_read_to_its_end_does_not_start_the_window() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker"}));
     let server = site.serve(&["--machine-token-window", "1s"]);
     let credential = site.credential("n");
@@ -241,7 +237,7 @@ fn an_answer_that_is_not_read_to_its_end_does_not_start_the_window() {
 
 #[test]
 fn a_token_that_is_used_from_two_addresses_is_reported_at_once() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker"}));
     let server = site.serve(&[]);
     let credential = site.credential("n");
@@ -273,7 +269,7 @@ fn a_token_that_is_used_from_two_addresses_is_reported_at_once() {
 
 #[test]
 fn a_use_that_cannot_be_stored_is_no_answer() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker"}));
     let server = site.serve(&[]);
     let credential = site.credential("n");

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::site::{BALANCER, HOST, Site};
+use super::site::{BALANCER, HOST, NodeWithFolders};
 use crate::support::http::{Client, Response};
 use crate::support::wait_for;
 
@@ -13,7 +13,7 @@ const AWAY: Duration = Duration::from_secs(10);
 
 #[test]
 fn containers_that_start_while_the_api_server_is_away_serve_what_was_kept() {
-    let site = Site::kubernetes();
+    let site = NodeWithFolders::kubernetes();
     let node = &site.node;
     let seconds = std::env::var("NODE_AWAY_SECONDS").ok();
     let away = seconds.map_or(AWAY, |text| Duration::from_secs(text.parse().expect("a number")));
@@ -57,7 +57,7 @@ fn containers_that_start_while_the_api_server_is_away_serve_what_was_kept() {
 }
 
 /// The running containers of the server.
-fn containers(site: &Site) -> BTreeSet<String> {
+fn containers(site: &NodeWithFolders) -> BTreeSet<String> {
     let name = "labels.\"io.kubernetes.container.name\"==machine-config-server";
     let all = site.node.run(&["ctr", "containers", "ls", "--quiet", name]);
     let running = site.node.run(&["ctr", "tasks", "ls"]);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use super::site::{Site, example};
+use super::site::{NodeWithFolders, example};
 use crate::support::book::{PAGES, commands, page};
 use crate::support::http::Client;
 use crate::support::{image, wait_for};
@@ -28,7 +28,7 @@ pub(crate) fn is_typed(document: &str, command: &str) -> bool {
 
 #[test]
 fn the_commands_for_pods_and_nodes_do_what_their_pages_say() {
-    let site = Site::kubernetes();
+    let site = NodeWithFolders::kubernetes();
     site.apply("nodes", &example("how-to/node-ca.md", "# nodes/kustomization.yaml"));
     let status = ["rollout", "status", "daemonset/node-ca", "--timeout=300s", "-n", NODE_CA];
     site.node.kubectl(&status);
@@ -55,7 +55,7 @@ fn the_commands_for_pods_and_nodes_do_what_their_pages_say() {
 }
 
 /// Forwards the administrators' port of the server, and asks there.
-fn forwards(site: &Site, typed: &str) {
+fn forwards(site: &NodeWithFolders, typed: &str) {
     let typed = typed.trim_end_matches(" &").replace("&& kubectl", "&& exec kubectl");
     let _forwarding = site.node.start_in(&["bash", "-c", &typed]);
     site.node.inside(|| {
@@ -70,11 +70,11 @@ fn forwards(site: &Site, typed: &str) {
     });
 }
 
-fn server_pod(site: &Site) -> String {
+fn server_pod(site: &NodeWithFolders) -> String {
     site.pods().first().expect("a pod of the server").clone()
 }
 
-fn pod_of_node_ca(site: &Site) -> String {
+fn pod_of_node_ca(site: &NodeWithFolders) -> String {
     let pods = site.node.get(&["pods", "-n", NODE_CA]);
     pods["items"][0]["metadata"]["name"].as_str().expect("a pod of node-ca").to_owned()
 }

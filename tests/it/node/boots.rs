@@ -7,7 +7,7 @@
 use crate::support::http::Client;
 use crate::support::wait_for;
 
-use super::site::{NAMESPACE, Site};
+use super::site::{NAMESPACE, NodeWithFolders};
 use super::storm::Storm;
 
 /// How many roll-outs it takes; `NODE_ROLL_OUTS` for more of them.
@@ -15,7 +15,7 @@ const ROLL_OUTS: u32 = 1;
 
 #[test]
 fn no_boot_fails_while_pods_are_replaced_or_kubelet_starts_again() {
-    let site = Site::kubernetes();
+    let site = NodeWithFolders::kubernetes();
 
     let rounds = std::env::var("NODE_ROLL_OUTS").ok();
     let rounds = rounds.map_or(ROLL_OUTS, |text| text.parse().expect("a number"));
@@ -68,12 +68,12 @@ fn no_boot_fails_while_pods_are_replaced_or_kubelet_starts_again() {
     assert_eq!(site.pods(), before, "pods were replaced");
 }
 
-fn kubectl(site: &Site, arguments: &[&str]) {
+fn kubectl(site: &NodeWithFolders, arguments: &[&str]) {
     site.node.kubectl(&[&["-n", NAMESPACE], arguments].concat());
 }
 
 /// Waits until these pods have ended.
-pub(super) fn gone(site: &Site, pods: &[String]) {
+pub(super) fn gone(site: &NodeWithFolders, pods: &[String]) {
     if pods.is_empty() {
         return;
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::boots::gone;
-use super::site::Site;
+use super::site::NodeWithFolders;
 use super::storm::Storm;
 
 const RELEASE: &str = "mcs";
@@ -18,7 +18,7 @@ fn values(annotations: &Value) -> Value {
 
 #[test]
 fn no_boot_fails_while_the_chart_takes_over_is_upgraded_and_rolled_back() {
-    let site = Site::kubernetes();
+    let site = NodeWithFolders::kubernetes();
     let through = |what: &str, change: &dyn Fn()| {
         let before = site.pods();
         let storm = Storm::start(&site);

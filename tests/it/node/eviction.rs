@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::site::{NAMESPACE, Site};
+use super::site::{NAMESPACE, NodeWithFolders};
 use super::storm::Storm;
 use crate::support::wait_for;
 
@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 
 #[test]
 fn machines_boot_while_a_server_is_evicted() {
-    let site = Site::kubernetes();
+    let site = NodeWithFolders::kubernetes();
     let pods = site.node.get(&["pods", "-l", "k8s-app=machine-config-server", "-n", NAMESPACE]);
     let metadata = &pods["items"][0]["metadata"];
     let [name, id] = ["name", "uid"].map(|field| metadata[field].as_str().expect("text"));

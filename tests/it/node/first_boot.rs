@@ -7,7 +7,7 @@ use std::fs;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-use super::site::{BALANCER, HOST, NAMESPACE, Site};
+use super::site::{BALANCER, HOST, NAMESPACE, NodeWithFolders};
 use super::storm::Storm;
 use crate::support::http::Client;
 use crate::support::machine::Machine;
@@ -15,7 +15,7 @@ use crate::support::wait_for;
 
 #[test]
 fn a_machine_boots_from_pods_and_goes_on_booting_when_their_pair_is_renewed() {
-    let site = Site::kubernetes();
+    let site = NodeWithFolders::kubernetes();
     let node = &site.node;
 
     // Nothing of this was admitted by chance.
@@ -73,7 +73,7 @@ fn a_machine_boots_from_pods_and_goes_on_booting_when_their_pair_is_renewed() {
     pages_are_seen_from_a_workstation(&site);
 }
 
-fn pages_are_seen_from_a_workstation(site: &Site) {
+fn pages_are_seen_from_a_workstation(site: &NodeWithFolders) {
     let node = &site.node;
     for (deployment, port, title) in [
         ("machine-config-server", 9623, "<h1>machine-config-server</h1>"),

@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use super::site::{HOST, NAMESPACE, Site, bootstrapper, example};
+use super::site::{HOST, NAMESPACE, NodeWithFolders, bootstrapper, example};
 use crate::support::book::with;
 use crate::support::http::Client;
 use crate::support::pair::Pair;
@@ -22,7 +22,7 @@ const ADMITTED: &str = "
 
 #[test]
 fn the_daemon_set_serves_on_the_ports_of_the_control_plane() {
-    let site = Site::empty();
+    let site = NodeWithFolders::empty();
     let node = &site.node;
     for directory in ["deploy/kubernetes/namespaces.yaml", "deploy/kubernetes/crds"] {
         node.kubectl(&["apply", "-f", in_repository(directory).to_str().expect("text")]);

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::site::{NAMESPACE, Site, bootstrapper, containerd_nodes};
+use super::site::{NAMESPACE, NodeWithFolders, bootstrapper, containerd_nodes};
 use crate::support::node::{Node, assets};
 use crate::support::registry::{PASSWORD, Registry, USER};
 use crate::support::wait_for;
@@ -18,7 +18,7 @@ const IMAGE: &str = "registry.example.com/machine-config-server:0.1.0";
 
 #[test]
 fn the_image_is_pulled_by_the_ca_of_node_ca_and_the_credential_of_the_chart() {
-    let site = Site::empty();
+    let site = NodeWithFolders::empty();
     let node = &site.node;
     let registry = node.inside(|| {
         let program = std::process::Command::new(assets().join("docker-registry"));

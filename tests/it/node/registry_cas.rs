@@ -5,14 +5,14 @@ use std::fs;
 
 use serde_json::json;
 
-use super::site::{Site, containerd_nodes, example};
+use super::site::{NodeWithFolders, containerd_nodes, example};
 use crate::support::{in_repository, manifests, wait_for};
 
 const NAMESPACE: &str = "machine-config-server-node-ca";
 
 #[test]
 fn nodes_get_the_registries_cas_in_either_layout() {
-    let site = Site::empty();
+    let site = NodeWithFolders::empty();
     let node = &site.node;
     for file in ["deploy/kubernetes/namespaces.yaml", "ignition-fixtures/registries.yaml"] {
         node.kubectl(&["apply", "-f", in_repository(file).to_str().expect("text")]);
@@ -50,7 +50,7 @@ fn nodes_get_the_registries_cas_in_either_layout() {
     );
 }
 
-fn rolled_out(site: &Site) {
+fn rolled_out(site: &NodeWithFolders) {
     let status = ["rollout", "status", "daemonset/node-ca", "--timeout=300s", "-n", NAMESPACE];
     site.node.kubectl(&status);
 }

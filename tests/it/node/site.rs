@@ -19,12 +19,12 @@ pub(super) const HOST: &str = "mcs.example.com";
 pub(super) const BALANCER: &str = "192.0.2.23";
 
 /// A node with folders of an administrator's own. Both end with this value.
-pub(super) struct Site {
+pub(super) struct NodeWithFolders {
     pub(super) node: Node,
     directory: TempDir,
 }
 
-impl Site {
+impl NodeWithFolders {
     /// One to which nothing has been applied.
     pub(super) fn empty() -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");

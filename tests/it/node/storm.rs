@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::site::{BALANCER, HOST, Site};
+use super::site::{BALANCER, HOST, NodeWithFolders};
 use crate::support::http::Client;
 
 /// Ignition waits so long for an answer's head.
@@ -34,16 +34,16 @@ struct Asked {
 
 impl Storm {
     /// Machines that give up when they get no config at once.
-    pub(super) fn start(site: &Site) -> Self {
+    pub(super) fn start(site: &NodeWithFolders) -> Self {
         Self::of(site, Refused::GivesUp)
     }
 
     /// Machines that ask again, as Ignition does, and give up after `patience`.
-    pub(super) fn of_patient(site: &Site, timeout: Duration) -> Self {
+    pub(super) fn of_patient(site: &NodeWithFolders, timeout: Duration) -> Self {
         Self::of(site, Refused::AsksAgain(timeout))
     }
 
-    fn of(site: &Site, refused: Refused) -> Self {
+    fn of(site: &NodeWithFolders, refused: Refused) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let address = format!("{BALANCER}:22623").parse().expect("an address");
         let client = Client::tls(address, site.cas().as_bytes()).named(HOST).patient_as_ignition();

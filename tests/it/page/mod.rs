@@ -15,6 +15,7 @@ use crate::support::browser::Browser;
 use crate::support::clock::follow_clock;
 use crate::support::http::{IGNITION, loopback};
 use crate::support::logged::Logged;
+use crate::support::manifests::{machine_config, pool, write};
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
@@ -39,19 +40,10 @@ fn open(server: &Server) -> Browser {
 fn ten_thousand_machines_and_a_hundred_pools_are_told_in_50_ms() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for number in 0..100 {
-        let configuration = json!({"configuration": {"name": "rendered"}});
-        let pool = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-            "metadata": {"name": format!("pool-{number}")}, "spec": configuration, "status": configuration,
-        });
-        let path = folder.path().join(format!("pool-{number}.json"));
-        fs::write(path, pool.to_string()).expect("a writable folder");
+        let name = format!("pool-{number}");
+        write(folder.path(), &format!("{name}.json"), pool(&name, "rendered"));
     }
-    let config = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": "rendered"}, "spec": {"config": {"ignition": {"version": "3.4.0"}}},
-    });
-    fs::write(folder.path().join("config.json"), config.to_string()).expect("a writable folder");
+    write_config(folder.path(), "3.4.0");
     let machines: Vec<Value> = (0..10_000_u32).map(machine).collect();
     let state = tempfile::tempdir().expect("a temporary folder");
     fs::write(state.path().join("ledger.json"), json!(machines).to_string()).expect("a write");
@@ -153,26 +145,15 @@ fn a_pointer_config_that_boots_nobody_is_in_the_headline_at_once() {
 fn manifests(spec: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary folder");
     write_config(directory.path(), spec);
-    write_pool(directory.path());
+    write(directory.path(), "pool.json", pool("worker", "rendered"));
     directory
 }
 
 fn write_config(directory: &Path, spec: &str) {
     let image = format!("os.example.com:5000/os@sha256:{}", "0".repeat(64));
-    let config = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": "rendered"},
-        "spec": {"osImageURL": image, "config": {"ignition": {"version": spec}}},
-    });
-    fs::write(directory.join("config.json"), config.to_string()).expect("a writable folder");
-}
-
-fn write_pool(directory: &Path) {
-    let pool = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-        "metadata": {"name": "worker"}, "status": {"configuration": {"name": "rendered"}},
-    });
-    fs::write(directory.join("pool.json"), pool.to_string()).expect("a writable folder");
+    let mut config = machine_config("rendered", &json!({"ignition": {"version": spec}}));
+    config["spec"]["osImageURL"] = image.into();
+    write(directory, "config.json", config);
 }
 
 #[test]
@@ -189,7 +170,7 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
 
     // The config comes first: its pool is never read without it.
     write_config(directory.path(), "9.9.9");
-    write_pool(directory.path());
+    write(directory.path(), "pool.json", pool("worker", "rendered"));
     let reads = || {
         let log = server.log();
         let lines = log.lines().filter(|line| line.contains("read the inputs"));

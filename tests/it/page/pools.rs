@@ -1,11 +1,9 @@
 //! A pool's page: what machines become by its config, without what is secret, and what changed.
-
-use std::fs;
 use std::path::Path;
 
 use serde_json::json;
 
-use super::write_pool;
+use crate::support::manifests::{machine_config, pool, write};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -13,9 +11,6 @@ fn write_config(folder: &Path, name: &str, motd: &str) {
     let file = |path: &str, text: &str| json!({"path": path, "mode": 420, "contents": {"source": format!("data:,{text}")}});
     let key = "-----BEGIN%20PRIVATE%20KEY-----%0Ac2VjcmV0IG9mIHRoZSBwb29s%0A-----END%20PRIVATE%20KEY-----%0A";
     let config = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": name},
-        "spec": {"config": {
             "ignition": {"version": "3.4.0"},
             "passwd": {"users": [{"name": "core", "passwordHash": "$6$salt$hashofthepassword"}]},
             "storage": {"files": [
@@ -24,9 +19,8 @@ fn write_config(folder: &Path, name: &str, motd: &str) {
                 file("/etc/secret.key", key),
             ]},
             "systemd": {"units": [{"name": "a.service", "enabled": true, "contents": "[Unit]\n"}]},
-        }},
     });
-    fs::write(folder.join("config.json"), config.to_string()).expect("a writable folder");
+    write(folder, "config.json", machine_config(name, &config));
 }
 
 fn page(server: &Server) -> String {
@@ -39,7 +33,7 @@ fn page(server: &Server) -> String {
 fn a_pools_page_shows_what_its_machines_become_and_what_changed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_config(folder.path(), "rendered", "hello%0A");
-    write_pool(folder.path());
+    write(folder.path(), "pool.json", pool("worker", "rendered"));
     let server = Server::serve(folder.path(), &[]);
     let first = page(&server);
     for text in [

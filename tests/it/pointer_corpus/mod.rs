@@ -46,7 +46,7 @@ struct Case {
 }
 
 /// A server, and what a pointer config of it is made of.
-struct Site {
+struct PointerServer {
     server: Server,
     /// The pointer config that the server has made.
     config: Value,
@@ -54,7 +54,7 @@ struct Site {
     pem: String,
 }
 
-impl Site {
+impl PointerServer {
     fn start() -> Self {
         let server = Server::sample_cluster(&[]);
         let own = server.state().join("user-data/worker.ign");
@@ -115,7 +115,12 @@ struct Outcome {
 
 /// Where a case is kept, `certs check` says of it what `--pointer` does, and it is not forgotten when its CA is
 /// distrusted. Returns what is wrong.
-fn kept_otherwise(site: &Site, case: &Case, boots: bool, directory: &Path) -> Option<String> {
+fn kept_otherwise(
+    site: &PointerServer,
+    case: &Case,
+    boots: bool,
+    directory: &Path,
+) -> Option<String> {
     let (state, file) = site.kept_with(&case.text, directory);
     let (is_in_order, said) = certs(&["check"], &state);
     if is_in_order != boots {
@@ -136,7 +141,7 @@ fn kept_otherwise(site: &Site, case: &Case, boots: bool, directory: &Path) -> Op
 }
 
 /// Judges one case by all who read its spec.
-fn compare(site: &Site, ignitions: &[Ignition], case: &Case, outcome: &Outcome) {
+fn compare(site: &PointerServer, ignitions: &[Ignition], case: &Case, outcome: &Outcome) {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let file = directory.path().join("pointer.ign");
     fs::write(&file, &case.text).expect("a writable folder");
@@ -164,7 +169,7 @@ fn compare(site: &Site, ignitions: &[Ignition], case: &Case, outcome: &Outcome) 
     outcome.wrong.lock().expect("no panic").push(reported);
 }
 
-fn agree(site: &Site, cases: &[Case]) -> Outcome {
+fn agree(site: &PointerServer, cases: &[Case]) -> Outcome {
     let ignitions = Ignition::all();
     let outcome = Outcome::default();
     let next = AtomicUsize::new(0);
@@ -184,7 +189,7 @@ fn agree(site: &Site, cases: &[Case]) -> Outcome {
 
 #[test]
 fn the_real_ignitions_and_the_check_agree_on_every_case() {
-    let site = Site::start();
+    let site = PointerServer::start();
     let cases = cases::all(&site);
     let names: BTreeSet<&str> = cases.iter().map(|case| &case.name[..]).collect();
     assert_eq!(names.len(), cases.len(), "a name is of one case");
@@ -196,7 +201,7 @@ fn the_real_ignitions_and_the_check_agree_on_every_case() {
 
 #[test]
 fn the_real_ignitions_and_the_check_agree_on_mutations() {
-    let site = Site::start();
+    let site = PointerServer::start();
     let cases = mutations::some(&site, states() / 20);
     let Outcome { booted, refused, .. } = agree(&site, &cases);
     let (booted, refused) = (booted.into_inner(), refused.into_inner());

@@ -4,13 +4,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{Case, Site};
+use super::{Case, PointerServer};
 use crate::support::random::Random;
 
-type Mutation = fn(&Site, &mut Random) -> Vec<u8>;
+type Mutation = fn(&PointerServer, &mut Random) -> Vec<u8>;
 
 /// So many of them.
-pub(super) fn some(site: &Site, many: u64) -> Vec<Case> {
+pub(super) fn some(site: &PointerServer, many: u64) -> Vec<Case> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let kinds: [(&str, Mutation); 5] = [
         ("a value", value),
@@ -27,7 +27,7 @@ pub(super) fn some(site: &Site, many: u64) -> Vec<Case> {
 }
 
 /// The value at a random place is another one, or gone.
-fn value(site: &Site, random: &mut Random) -> Vec<u8> {
+fn value(site: &PointerServer, random: &mut Random) -> Vec<u8> {
     let mut config = site.config.clone();
     config["ignition"]["timeouts"] = json!({"httpTotal": 600, "httpResponseHeaders": 600});
     config["ignition"]["config"]["replace"] = json!({"source": null});
@@ -89,7 +89,7 @@ fn changed(text: &str, more: &[&str], random: &mut Random) -> String {
     }
 }
 
-fn in_pem(site: &Site, random: &mut Random) -> Vec<u8> {
+fn in_pem(site: &PointerServer, random: &mut Random) -> Vec<u8> {
     let junk = "-----BEGIN CERTIFICATE-----\n";
     let more =
         [" ", "\n", "\r", "\r\n", "\t", "A", "=", "-", ":", "-----", "#", "\0", junk, "\u{e9}"];
@@ -109,7 +109,7 @@ fn in_pem(site: &Site, random: &mut Random) -> Vec<u8> {
 }
 
 /// Host and port stay: nobody else is asked.
-fn in_url(site: &Site, random: &mut Random) -> Vec<u8> {
+fn in_url(site: &PointerServer, random: &mut Random) -> Vec<u8> {
     let more = [
         "/", "%", "%2", "%41", "?", "#", " ", "@", "\\", "\n", "\u{e9}", "a", "W", "+", "\"", ".",
         "..", "[", ";", "&",
@@ -125,7 +125,7 @@ fn in_url(site: &Site, random: &mut Random) -> Vec<u8> {
     config.to_string().into_bytes()
 }
 
-fn in_headers(site: &Site, random: &mut Random) -> Vec<u8> {
+fn in_headers(site: &PointerServer, random: &mut Random) -> Vec<u8> {
     let more = [" ", "\t", "\n", "\0", ":", "\u{e9}", "a", "-", "(", "\u{7f}", "\"", "\u{1f600}"];
     let names = ["X-A", "accept", "Authorization", "Content-Type", "x"];
     let header = |random: &mut Random| {
@@ -139,7 +139,7 @@ fn in_headers(site: &Site, random: &mut Random) -> Vec<u8> {
 }
 
 /// Outside of what is long, which would nearly always be hit.
-fn byte(site: &Site, random: &mut Random) -> Vec<u8> {
+fn byte(site: &PointerServer, random: &mut Random) -> Vec<u8> {
     let mut config = site.config.clone();
     let entry = &mut config["ignition"]["security"]["tls"]["certificateAuthorities"][0];
     let source = entry["source"].take();

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http::{ACCEPT, Client, IGNITION, Response};
-use super::manifests::{self, files};
+use super::manifests::{files, replace};
 use super::server::Server;
 use super::{in_repository, wait_for};
 
@@ -72,5 +72,5 @@ pub(crate) fn annotate(directory: &Path, pool: &str, access: &str) {
     let name = format!("  name: {pool}\n");
     assert!(sample.contains(&name));
     let annotated = format!("{name}  annotations:\n    {ACCESS}: {access}\n");
-    manifests::replace(&directory.join("pools.yaml"), sample.replacen(&name, &annotated, 1));
+    replace(directory, "pools.yaml", sample.replacen(&name, &annotated, 1));
 }

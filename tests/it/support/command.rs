@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 use super::cluster::Cluster;
-use super::server::binary;
+use super::server::{Server, binary};
 
 /// What a command printed, and its exit code.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl From<Output> for Said {
     }
 }
 
-/// What commands read and change: a state directory or a cluster.
+/// What commands read and change: a state directory, a cluster, or a running server.
 pub(crate) trait Store {
     /// A command with the flag that names the store.
     fn command(&self, arguments: &[&str]) -> Command;
@@ -79,6 +79,14 @@ impl Store for Path {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = binary();
         command.args(arguments).arg("--state-dir").arg(self);
+        command
+    }
+}
+
+impl Store for Server {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = binary();
+        command.args(arguments).arg("--from").arg(self.metrics().address().to_string());
         command
     }
 }

@@ -1,6 +1,14 @@
 //! The rules of the HTTP contract, written again for the tests.
 
+use std::time::Duration;
+
 use super::http::{Client, Response};
+use super::server::Server;
+use super::stopwatch::Stopwatch;
+use super::{resource, wait_for};
+
+/// Limit for a change to be served.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
 
 /// Specs in which a config can be requested.
 pub(crate) const VERSIONS: [&str; 8] =
@@ -20,6 +28,40 @@ pub(crate) fn config(client: &Client, pool: &str, version: &str) -> Response {
 pub(crate) fn config_for_ignition(client: &Client, pool: &str, version: &str) -> Response {
     let headers = [("User-Agent", "Ignition/2.14.0"), ("Accept", &accept(version))];
     client.request("GET", &format!("/config/{pool}"), &headers)
+}
+
+/// Text of a file in a pool's config, or the status of the answer, which is 200 if the config has no such file.
+pub(crate) fn served(server: &Server, pool: &str, path: &str) -> Result<String, u16> {
+    let response = config(&server.plain(), pool, "3.4.0");
+    if response.status != 200 {
+        return Err(response.status);
+    }
+    let config = response.json();
+    let mut files = config["storage"]["files"].as_array().expect("files").iter();
+    let file = files.find(|file| file["path"] == path).ok_or(200_u16)?;
+    let bytes = resource::bytes(&file["contents"]).expect("contents");
+    Ok(String::from_utf8(bytes).expect("text"))
+}
+
+/// Waits until a file is as expected, which may take a second.
+pub(crate) fn served_soon(server: &Server, pool: &str, path: &str, expected: Result<&str, u16>) {
+    let changed = Stopwatch::start();
+    let what = format!("{path} to be {expected:?} in pool {pool}");
+    wait_for(&what, || {
+        let found = served(server, pool, path);
+        (found.as_deref().map_err(|status| *status) == expected).then_some(())
+    });
+    changed.within(SOON, what);
+}
+
+/// Text of `/etc/marker` in a pool's config, or the status of the answer.
+pub(crate) fn marker(server: &Server, pool: &str) -> Result<String, u16> {
+    served(server, pool, "/etc/marker")
+}
+
+/// Waits until `/etc/marker` is as expected, which may take a second.
+pub(crate) fn marker_soon(server: &Server, pool: &str, expected: Result<&str, u16>) {
+    served_soon(server, pool, "/etc/marker", expected);
 }
 
 /// Expected status of a method at a target, from a server of these pools.

@@ -1,5 +1,6 @@
 //! Kubernetes manifests as plain values.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -54,15 +55,19 @@ pub(crate) fn one<'a>(manifests: &'a [Manifest], kind: &str, name: &str) -> &'a 
     &manifest.document
 }
 
-/// A MachineConfig with these files.
-pub(crate) fn machine_config(name: &str, files: &[(&str, &str)]) -> Value {
-    let file = |(path, text): &(&str, &str)| json!({"path": path, "mode": 0o644, "contents": {"source": format!("data:,{text}")}});
-    let files: Vec<_> = files.iter().map(file).collect();
+/// A MachineConfig of an Ignition config.
+pub(crate) fn machine_config(name: &str, config: &Value) -> Value {
     json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": name},
-        "spec": {"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": files}}},
+        "metadata": {"name": name}, "spec": {"config": config},
     })
+}
+
+/// An Ignition config with these files, whose texts are as in a URL.
+pub(crate) fn with_files(files: &[(&str, &str)]) -> Value {
+    let file = |(path, text): &(&str, &str)| json!({"path": path, "mode": 0o644, "contents": {"source": format!("data:,{text}")}});
+    let files: Vec<_> = files.iter().map(file).collect();
+    json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}})
 }
 
 /// A MachineConfigPool that has a rendered config.
@@ -82,12 +87,18 @@ pub(crate) fn first_boot_machine(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// Replaces a file as a careful program does.
-pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) {
-    let name = path.file_name().expect("a name").to_str().expect("text");
-    let new = path.with_file_name(format!(".{name}.new"));
-    fs::write(&new, text).expect("a writable folder");
-    fs::rename(new, path).expect("a rename within a folder");
+/// Writes a manifest, and the folders above it.
+pub(crate) fn write(directory: &Path, file: &str, manifest: impl Display) {
+    let path = directory.join(file);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a writable folder");
+    fs::write(path, manifest.to_string()).expect("a writable folder");
+}
+
+/// Replaces a manifest as a careful program does.
+pub(crate) fn replace(directory: &Path, file: &str, manifest: impl Display) {
+    let new = format!(".{file}.new");
+    write(directory, &new, manifest);
+    fs::rename(directory.join(new), directory.join(file)).expect("a rename within a folder");
 }
 
 /// A registry's CA of the samples, PEM.

@@ -1,9 +1,9 @@
 //! A private image registry: TLS by an unknown CA, and credentials.
 
-use std::fs::{self, File};
+use std::fs::{self};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,6 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::logged::Logged;
 use super::wait_for;
 
 pub(crate) const USER: &str = "machine";
@@ -18,7 +19,7 @@ pub(crate) const PASSWORD: &str = "a password: with $, \"quotes\" and a colon";
 
 /// Debian's `docker-registry`, which ends when the value is dropped.
 pub(crate) struct Registry {
-    child: Child,
+    _program: Logged,
     name: String,
     directory: TempDir,
 }
@@ -42,17 +43,10 @@ impl Registry {
             "auth": {"htpasswd": {"realm": "registry", "path": path("htpasswd")}},
         });
         fs::write(path("config.yml"), config.to_string()).expect("a writable folder");
-        let log = File::create(path("log")).expect("a log file");
-        let child = program
-            .arg("serve")
-            .arg(path("config.yml"))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("docker-registry");
+        let command = program.arg("serve").arg(path("config.yml"));
+        let program = Logged::start("docker-registry", command);
         wait_for("the registry to be up", || TcpStream::connect(at).ok());
-        Self { child, name: format!("{host}:{}", at.port()), directory }
+        Self { _program: program, name: format!("{host}:{}", at.port()), directory }
     }
 
     /// Name of the registry with its port.
@@ -78,20 +72,6 @@ impl Registry {
     /// User and password in the form of a Docker config.
     pub(crate) fn credential() -> String {
         BASE64.encode(Self::credentials())
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = lines[lines.len().saturating_sub(10)..].join("\n");
-            eprintln!("the registry's log:\n{last}");
-        }
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,16 +3,14 @@
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
+use super::manifests::machine_config;
 
 pub(crate) const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
 pub(crate) const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
 
 /// Creates an empty config of this name.
 pub(crate) fn create_empty(cluster: &Cluster, name: &str) {
-    let config = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": name}, "spec": {"config": {"ignition": {"version": "3.4.0"}}},
-    });
+    let config = machine_config(name, &json!({"ignition": {"version": "3.4.0"}}));
     cluster.create(CONFIGS, &config);
 }
 

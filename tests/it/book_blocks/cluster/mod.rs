@@ -48,12 +48,12 @@ const KINDS: [[&str; 4]; 5] = [
 ];
 
 /// A cluster, and a terminal for it.
-pub(super) struct Site {
+pub(super) struct ClusterTerminal {
     cluster: Cluster,
     programs: TempDir,
 }
 
-impl Site {
+impl ClusterTerminal {
     fn of_manifests() -> Self {
         Self::of(Cluster::prepared_here("book", prepare), None)
     }
@@ -170,13 +170,13 @@ fn roll_out(cluster: &Cluster) {
 
 #[test]
 fn the_commands_for_a_cluster_do_what_their_pages_say() {
-    apart(|| Site::of_manifests().walk(typed::PAGES));
+    apart(|| ClusterTerminal::of_manifests().walk(typed::PAGES));
 }
 
 #[test]
 fn the_commands_for_a_cluster_with_a_controller_do_what_their_pages_say() {
     apart(|| {
-        let site = Site::of_manifests();
+        let site = ClusterTerminal::of_manifests();
         let _running = controlled::Running::start(&site.cluster);
         site.walk(controlled::PAGES);
     });

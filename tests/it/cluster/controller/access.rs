@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{Controller, Site, pointer, secrets, server_at, user_data, value};
+use super::{ControlledCluster, Controller, pointer, secrets, server_at, user_data, value};
 use crate::support::access::{ACCESS, credential_in, get, unknown};
 use crate::support::cluster::NAMESPACE;
 use crate::support::command::Store;
@@ -27,7 +27,7 @@ fn hashes() -> String {
     format!("{}/machine-config-server-access", secrets(NAMESPACE))
 }
 
-impl Site {
+impl ControlledCluster {
     /// What the user data carries, once it carries something.
     fn credential(&self, name: &str) -> String {
         wait_for("a token in the user data", || credential_in(&self.user_data(name)))
@@ -56,7 +56,7 @@ impl Site {
 /// A cluster with a controller that enforces tokens.
 struct Enforcing {
     controller: Controller,
-    site: Site,
+    site: ControlledCluster,
     /// What the pool's pointer config carries.
     credential: String,
     /// Where servers may keep what they have read.
@@ -65,7 +65,7 @@ struct Enforcing {
 
 impl Enforcing {
     fn start() -> Self {
-        let site = Site::new();
+        let site = ControlledCluster::new();
         let controller = site.start(&["--access", "enforce"]);
         site.settled();
         let credential = site.credential("worker-user-data-managed");
@@ -75,7 +75,7 @@ impl Enforcing {
 }
 
 /// A server that enforces tokens, and has in `cache` what the next one needs.
-fn server_with(site: &Site, cache: &Path, flags: &[&str]) -> Server {
+fn server_with(site: &ControlledCluster, cache: &Path, flags: &[&str]) -> Server {
     let (server, _) = server_at(site, site.cluster.address(), flags);
     let server = server.until_ready();
     site.enforced(&server);
@@ -87,7 +87,7 @@ fn server_with(site: &Site, cache: &Path, flags: &[&str]) -> Server {
 
 #[test]
 fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let _controller = site.start(&["--access", "enforce", "--token-overlap", "4s"]);
     site.settled();
     let first = site.credential("worker-user-data-managed");
@@ -136,7 +136,7 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
     a_named_token_opens_until_it_is_revoked(&site, &servers);
 }
 
-fn a_named_token_opens_until_it_is_revoked(site: &Site, servers: &[Server]) {
+fn a_named_token_opens_until_it_is_revoked(site: &ControlledCluster, servers: &[Server]) {
     let named = site.run_tokens(&["add", "rack-7", "--pool", "worker", "--until", "never"]);
     let named = format!("Bearer {}", named.trim());
     for server in servers {
@@ -157,7 +157,7 @@ fn a_named_token_opens_until_it_is_revoked(site: &Site, servers: &[Server]) {
 
 #[test]
 fn what_strangers_can_read_and_what_has_no_effect_is_reported_by_the_check_of_a_cluster() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n";
     let source = format!("data:;base64,{}", BASE64.encode(key));
     let files = json!([{"path": "/etc/key.pem", "contents": {"source": source}}]);
@@ -181,7 +181,7 @@ fn what_strangers_can_read_and_what_has_no_effect_is_reported_by_the_check_of_a_
 
 #[test]
 fn the_log_has_one_line_for_the_first_tokens_of_many_pools() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let pools: Vec<_> = (0..12).map(|number| format!("pool-{number}")).collect();
     for pool in &pools {
         site.pool(pool);
@@ -203,7 +203,7 @@ fn the_log_has_one_line_for_the_first_tokens_of_many_pools() {
 
 #[test]
 fn where_access_is_off_the_controller_writes_nothing_for_it() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let _controller = site.start(&[]);
     site.settled();
     let text = String::from_utf8(site.user_data("worker-user-data-managed")).expect("text");
@@ -218,7 +218,7 @@ fn where_access_is_off_the_controller_writes_nothing_for_it() {
 
 #[test]
 fn what_openshifts_operator_renders_is_left_to_it_and_reported() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let mut controller = site.start(&[]);
     site.settled();
     let name = "worker-user-data-managed";
@@ -275,14 +275,14 @@ fn a_server_that_starts_while_the_api_server_is_away_knows_who_may_have_a_config
 }
 
 /// Strangers ask again and again, while something else is waited for.
-fn assert_closed(site: &Site, server: &Server, pool: &str) {
+fn assert_closed(site: &ControlledCluster, server: &Server, pool: &str) {
     let status = site.status(server, pool, None);
     assert!(matches!(status, 401 | 503), "a stranger got {status}");
 }
 
 #[test]
 fn a_pool_that_appears_is_never_served_to_strangers() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let mut controller = site.start(&["--access", "enforce"]);
     site.settled();
     let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);

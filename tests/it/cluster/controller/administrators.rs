@@ -3,14 +3,14 @@
 use pki::Certificate;
 use serde_json::json;
 
-use super::{ROTATE, Site, ca};
+use super::{ControlledCluster, ROTATE, ca};
 use crate::service_user::{a_dozen_changes_of_tokens, distrust_at_once};
 use crate::support::command::{Store, done_at_once};
 use crate::support::wait_for;
 
 const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
 
-impl Site {
+impl ControlledCluster {
     fn annotation(&self, key: &str) -> String {
         let secret = self.object(&ca());
         secret["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned()
@@ -24,7 +24,7 @@ impl Site {
 
 #[test]
 fn cas_that_administrators_distrust_at_once_are_all_distrusted() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let mut controller = Some(site.start_settled(&[]));
     // While the controller is stopped, and while it writes the same secret.
     for round in ["stopped", "running"] {
@@ -51,7 +51,7 @@ fn cas_that_administrators_distrust_at_once_are_all_distrusted() {
 
 #[test]
 fn a_forced_rotation_stays_forced_whoever_asks_beside_it() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     drop(site.start_settled(&[]));
     for _ in 0..4 {
         site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: null}}}));
@@ -73,7 +73,7 @@ fn a_forced_rotation_stays_forced_whoever_asks_beside_it() {
 
 #[test]
 fn a_dozen_administrators_of_tokens_lose_none_of_each_others_changes() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let mut controller = Some(site.start_settled(&["--access", "enforce"]));
     for round in ["running", "stopped"] {
         if round == "stopped" {

@@ -9,7 +9,7 @@ use pki::Certificate;
 use serde_json::json;
 
 use super::issued::storm;
-use super::{Site, secrets, serving, value};
+use super::{ControlledCluster, secrets, serving, value};
 use crate::support::book::{example, with};
 use crate::support::cert_manager::{Approver, CertManager, collection, make, open_store, until};
 use crate::support::cluster::NAMESPACE;
@@ -37,7 +37,7 @@ fn config_maps(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps")
 }
 
-impl Site {
+impl ControlledCluster {
     /// Applies what the book shows.
     fn follow(&self, text: &str) {
         let file = tempfile::NamedTempFile::new().expect("a file");
@@ -64,7 +64,7 @@ impl Site {
 
 #[test]
 fn our_cas_are_in_every_namespace_and_so_is_a_new_one() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let _controller = site.start(&[]);
     site.settled();
     let mut trust_manager = TrustManager::new(&site.cluster, NAMESPACE);
@@ -85,7 +85,7 @@ fn our_cas_are_in_every_namespace_and_so_is_a_new_one() {
 
 #[test]
 fn an_organisations_roots_are_taken_from_a_bundle_and_the_next_before_a_pair_by_it_is_served() {
-    let site = Site::with_issuers();
+    let site = ControlledCluster::with_issuers();
     site.applies("external-pair");
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let _trust_manager = TrustManager::new(&site.cluster, NAMESPACE);

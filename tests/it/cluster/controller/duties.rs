@@ -9,11 +9,10 @@ use pki::{Certificate, Host};
 use serde_json::{Value, json};
 
 use super::{
-    Controller, ROTATE, Site, USER_DATA_NAMESPACE, ca, pointer, read, rsa_pair, secrets, server,
-    serving, tls_secret, user_data, user_data_config,
+    ControlledCluster, Controller, ROTATE, USER_DATA_NAMESPACE, ca, pointer, read, rsa_pair,
+    secrets, server, serving, tls_secret, user_data, user_data_config,
 };
 use crate::support::cluster::NAMESPACE;
-use crate::support::http::Client;
 use crate::support::machine::Machine;
 use crate::support::openssl::openssl;
 use crate::support::pair::Pair;
@@ -30,7 +29,7 @@ fn release_image_pair() -> String {
     format!("{}/internal-release-image-tls", secrets(NAMESPACE))
 }
 
-impl Site {
+impl ControlledCluster {
     /// Defines a kind with any fields, where the cluster has no definition of it.
     pub(super) fn define(&self, group: &str, version: &str, kind: &str, plural: &str) {
         let name = format!("{plural}.{group}");
@@ -106,7 +105,7 @@ impl Site {
 
 #[test]
 fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let group = "machineconfiguration.openshift.io";
     site.define(group, "v1", "InternalReleaseImage", "internalreleaseimages");
     site.set_addresses(&["192.0.2.5"]);
@@ -165,7 +164,7 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
 }
 
 /// The installer makes the secret.
-fn nobody_else_makes_the_release_image_pair(site: &Site, controller: &Controller) {
+fn nobody_else_makes_the_release_image_pair(site: &ControlledCluster, controller: &Controller) {
     site.cluster.delete(&release_image_pair());
     wait_for("the log to tell", || {
         controller.log().contains("the Secret that the installer makes is missing").then_some(())
@@ -177,7 +176,7 @@ fn nobody_else_makes_the_release_image_pair(site: &Site, controller: &Controller
 
 #[test]
 fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     site.define("config.openshift.io", "v1alpha1", "PKI", "pkis");
     let rsa = |bits: u32| json!({"key": {"algorithm": "RSA", "rsa": {"keySize": bits}}});
     let ecdsa = |curve: &str| json!({"key": {"algorithm": "ECDSA", "ecdsa": {"curve": curve}}});
@@ -225,7 +224,7 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
 
 #[test]
 fn a_ca_that_has_only_the_name_of_ours_is_reported_and_left_alone() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start_settled(&[]);
     let directory = site.directory.path();
     rsa_pair(directory, "root-ca");
@@ -266,10 +265,10 @@ fn a_ca_that_has_only_the_name_of_ours_is_reported_and_left_alone() {
 
 #[test]
 fn the_controllers_page_shows_who_trusts_the_certificates() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start(&[]);
     site.settled();
-    let client = Client::plain(controller.metrics);
+    let client = controller.administrators();
     // One of an older installation, which trusts a CA that is no more.
     let stranger = Pair::make(site.directory.path(), "localhost");
     let ca = BASE64.encode(fs::read(&stranger.certificate).expect("a certificate"));
@@ -300,7 +299,7 @@ fn the_controllers_page_shows_who_trusts_the_certificates() {
 
 #[test]
 fn a_pointer_config_is_rendered_from_a_cluster() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let _controller = site.start(&["--access", "audit"]);
     site.settled();
     let made = wait_for("a token in it", || {

@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::json;
 
 use super::issued::storm;
-use super::{Site, secrets, serving, value};
+use super::{ControlledCluster, secrets, serving, value};
 use crate::support::book::{example, with};
 use crate::support::cert_manager::{Approver, CertManager, collection, condition, make, until};
 use crate::support::cluster::NAMESPACE;
@@ -23,7 +23,7 @@ fn certificate() -> String {
     format!("{}/machine-config-server", collection(NAMESPACE, "certificates"))
 }
 
-impl Site {
+impl ControlledCluster {
     /// Has cert-manager make a pair as the book shows, for this name.
     fn certificate(&self, host: &str) {
         let text = example("how-to/external-certificate.md", "kind: Certificate\n");
@@ -68,7 +68,7 @@ impl Site {
 
 #[test]
 fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_machines_boot() {
-    let site = Site::with_issuers();
+    let site = ControlledCluster::with_issuers();
     site.applies("external-pair");
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let mut controller = site.start(&[]);

@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
 use super::{
-    ACCOUNT, ROTATE, Site, USER_DATA_NAMESPACE, bundle, ca, serving, trusted, user_data,
-    user_data_config,
+    ACCOUNT, ControlledCluster, ROTATE, USER_DATA_NAMESPACE, bundle, ca, serving, trusted,
+    user_data, user_data_config,
 };
 use crate::support::cluster::NAMESPACE;
 use crate::support::in_repository;
@@ -17,7 +17,7 @@ use crate::support::wait_for;
 
 #[test]
 fn a_secret_that_cannot_be_written_holds_up_no_other() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start_settled(&[]);
     let source = json!({"source": format!("data:;base64,{}", BASE64.encode(site.newest()))});
     let text = user_data_config("3.1.0", &source).to_string();
@@ -71,7 +71,7 @@ fn a_secret_that_cannot_be_written_holds_up_no_other() {
 
 #[test]
 fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let bindings =
         "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-machine-api/rolebindings";
     site.cluster.delete(&format!("{bindings}/{ACCOUNT}"));
@@ -118,7 +118,7 @@ fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
 
 #[test]
 fn what_is_not_understood_is_reported_and_nothing_is_written_over_it() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let map = json!({
         "metadata": {"name": "machine-config-server-ca"},
         "data": {"ca-bundel.crt": "a slip of a hand"},

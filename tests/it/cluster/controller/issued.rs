@@ -10,7 +10,9 @@ use std::time::Duration;
 use pki::Certificate;
 use serde_json::{Value, json};
 
-use super::{ROTATE, Site, ca, mount, pointer, secrets, server, serving, trusted, value};
+use super::{
+    ControlledCluster, ROTATE, ca, mount, pointer, secrets, server, serving, trusted, value,
+};
 use crate::support::book::example;
 use crate::support::cert_manager::{
     Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
@@ -31,7 +33,7 @@ fn apply_with(cluster: &Cluster, component: &str) {
     cluster.apply(&["-k", overlay.path().to_str().expect("text")]);
 }
 
-impl Site {
+impl ControlledCluster {
     /// One whose controller may ask cert-manager's issuers.
     pub(super) fn with_issuers() -> Self {
         Self::of(Cluster::prepared("openshift-with-issuers", |cluster| {
@@ -110,7 +112,7 @@ impl Machines<'_> {
 }
 
 /// Boots machines with a bundle of before and those that join, for as long as `run` takes, and keeps the pair mounted.
-pub(super) fn storm(site: &Site, before: Bundle, run: impl FnOnce(&Machines<'_>)) {
+pub(super) fn storm(site: &ControlledCluster, before: Bundle, run: impl FnOnce(&Machines<'_>)) {
     let (server, pair) = server(site);
     let machines = Machines { server: &server, bundles: Mutex::new(vec![before]) };
     let over = AtomicBool::new(false);
@@ -149,7 +151,7 @@ pub(super) fn storm(site: &Site, before: Bundle, run: impl FnOnce(&Machines<'_>)
 
 #[test]
 fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
-    let site = Site::with_issuers();
+    let site = ControlledCluster::with_issuers();
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let mut controller = site.start(&[]);
     site.settled();
@@ -195,7 +197,7 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
 
 #[test]
 fn from_nothing_a_machine_boots_that_trusts_the_organisations_root_alone() {
-    let site = Site::with_issuers();
+    let site = ControlledCluster::with_issuers();
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let directory = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| directory.path().join(name);
@@ -235,7 +237,7 @@ fn from_nothing_a_machine_boots_that_trusts_the_organisations_root_alone() {
 
 #[test]
 fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
-    let site = Site::with_issuers();
+    let site = ControlledCluster::with_issuers();
     let _cert_manager = CertManager::start(&site.cluster, Approver::Off);
     make(&site.cluster, "", "ClusterIssuer", "corporate", &json!({"selfSigned": {}}));
     let mut before = site.start(&[]);
@@ -285,7 +287,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
 
 #[test]
 fn without_cert_manager_it_is_told_that_nobody_can_be_asked() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     site.applies("ca-from-issuer");
     let mut before = site.start(&[]);
     site.settled();

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{ROTATE, Site, ca, pointer, server, serving, user_data, value};
+use super::{ControlledCluster, ROTATE, ca, pointer, server, serving, user_data, value};
 use crate::support::machine::Machine;
 use crate::support::rendered::POOLS;
 use crate::support::rest::comes_to_rest;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
+use rustix::process::Signal;
 
 #[test]
 fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start(&[]);
     let managed = site.object(&user_data("worker-user-data-managed"));
     site.settled();
@@ -63,22 +64,22 @@ fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
 
 #[test]
 fn a_controller_comes_to_rest() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     for number in 0..20 {
         site.pool(&format!("pool-{number}"));
     }
     let controller = site.start(&[]);
     site.object(&user_data("pool-19-user-data-managed"));
     site.settled();
-    comes_to_rest(controller.child.id());
+    comes_to_rest(controller.pid());
 }
 
 #[test]
 fn one_controller_is_active_and_another_takes_over() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let mut first = site.start(&[]);
     wait_for("the first one", || first.is_active().then_some(()));
-    let mut second = site.start(&[]);
+    let second = site.start(&[]);
     site.settled();
     assert!(!second.is_active());
 
@@ -93,7 +94,7 @@ fn one_controller_is_active_and_another_takes_over() {
     let before = site.serial(&ca());
     site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
     wait_for("a new authority", || (site.serial(&ca()) != before).then_some(()));
-    second.child.kill().expect("a process of this test");
+    second.signal(Signal::KILL);
     let killed = Stopwatch::start();
     wait_for("the third one", || third.is_active().then_some(()));
     killed.within(Duration::from_secs(20), "to take over from one that was killed");

@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::{
-    Controller, Site, ca, read, rsa_pair, secrets, serving, tls_secret, trusted, user_data, value,
+    ControlledCluster, Controller, ca, read, rsa_pair, secrets, serving, tls_secret, trusted,
+    user_data, value,
 };
 use crate::support::book;
 use crate::support::cluster::NAMESPACE;
@@ -30,7 +31,7 @@ use crate::support::wait_for;
 const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
 const DISTRUSTED: &str = "BEGIN DISTRUSTED CERTIFICATE";
 
-impl Site {
+impl ControlledCluster {
     /// Writes annotations; `null` removes one.
     fn annotate(&self, path: &str, annotations: &Value) {
         self.cluster.patch(path, &json!({"metadata": {"annotations": annotations}}));

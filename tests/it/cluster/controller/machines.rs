@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::{Controller, Site, secrets, server_at, value};
+use super::{ControlledCluster, Controller, secrets, server_at, value};
 use crate::support::access::{credential_in, get};
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
 use crate::support::http::{Client, Response, loopback};
@@ -38,7 +38,7 @@ fn cluster() -> Cluster {
     })
 }
 
-impl Site {
+impl ControlledCluster {
     fn with_machines() -> (Self, Controller) {
         let site = Self::of(cluster());
         let controller = site.start(&[FLAG]);
@@ -130,7 +130,7 @@ fn spec(file: &str) -> Value {
 
 #[test]
 fn a_machine_gets_a_token_and_boots_by_it_with_its_own_files() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let server = site.serve(&[]);
     for name in ["rack-7.example.com", "1"] {
         let file = format!("/etc/of-{name}");

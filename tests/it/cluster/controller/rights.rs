@@ -1,11 +1,11 @@
 //! What the controller's account may do.
 
-use super::{Site, USER_DATA_NAMESPACE};
+use super::{ControlledCluster, USER_DATA_NAMESPACE};
 use crate::support::cluster::NAMESPACE;
 
 #[test]
 fn the_controllers_account_may_do_its_work_and_nothing_else() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let own = "/secrets/machine-config-server-tls";
     let objects: [(&str, &str, &[&str]); 21] = [
         (own, NAMESPACE, &["get", "list", "watch", "create", "patch", "delete"]),

@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{
-    HANDLED, NOT_AFTER, ROTATE, Site, bundle, ca, mount, pointer, secrets, server, serving,
-    tls_secret, trusted, user_data, user_data_config,
+    ControlledCluster, HANDLED, NOT_AFTER, ROTATE, bundle, ca, mount, pointer, secrets, server,
+    serving, tls_secret, trusted, user_data, user_data_config,
 };
 use crate::support::cluster::NAMESPACE;
 use crate::support::contract::config;
@@ -22,7 +22,7 @@ use crate::support::stop::Stop;
 use crate::support::wait_for;
 
 /// A boot by the oldest pointer config, whose authority `old` trusts, and one by that of this moment.
-fn boots_by_old_and_new(site: &Site, server: &Server, old: &Client) {
+fn boots_by_old_and_new(site: &ControlledCluster, server: &Server, old: &Client) {
     assert_eq!(config(old, "worker", "3.4.0").status, 200);
     let now = trusted(&site.user_data("worker-user-data-managed"));
     let new = Client::tls(server.secure(), &now);
@@ -31,7 +31,7 @@ fn boots_by_old_and_new(site: &Site, server: &Server, old: &Client) {
 
 #[test]
 fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let _controller = site.start_settled(&[]);
     let (server, pair) = server(&site);
     let oldest = pointer(&site, &server);
@@ -89,7 +89,7 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
     the_command_asks_in_the_same_way(&site);
 }
 
-fn the_command_asks_in_the_same_way(site: &Site) {
+fn the_command_asks_in_the_same_way(site: &ControlledCluster) {
     let before = site.serial(&ca());
     site.certs(&["rotate", "--ca", "--force"]).done();
     wait_for("a rotation", || (site.serial(&ca()) != before).then_some(()));
@@ -101,7 +101,7 @@ fn the_command_asks_in_the_same_way(site: &Site) {
 
 #[test]
 fn objects_that_others_edit_meanwhile_lose_nothing() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let _controller = site.start_settled(&[]);
     let source = json!({"source": format!("data:;base64,{}", BASE64.encode(site.newest()))});
     site.make_user_data(
@@ -137,7 +137,7 @@ fn objects_that_others_edit_meanwhile_lose_nothing() {
 
 #[test]
 fn a_ca_that_is_due_is_renewed() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let directory = site.directory.path();
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
@@ -170,7 +170,7 @@ fn a_ca_that_is_due_is_renewed() {
 
 #[test]
 fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let directory = site.directory.path();
     let first = site.start_settled(&[]);
     drop(first);

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{ACCOUNT, Site, USER_DATA_NAMESPACE, secrets};
+use super::{ACCOUNT, ControlledCluster, USER_DATA_NAMESPACE, secrets};
 use crate::support::cluster::{NAMESPACE, overlay};
 use crate::support::wait_for;
 
@@ -33,7 +33,7 @@ fn secret(name: &str, namespace: &str, type_: &str) -> Value {
 
 #[test]
 fn the_controllers_account_makes_no_secret_that_is_filled_with_somebodys_token() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let by = site.cluster.kubeconfig_of(ACCOUNT, NAMESPACE, site.cluster.address());
     let create = |name: &str, namespace: &str, type_: &str| {
         site.cluster.kubectl_by(&by, &["create", "-f", "-"], &secret(name, namespace, type_))
@@ -67,7 +67,7 @@ fn the_controllers_account_makes_no_secret_that_is_filled_with_somebodys_token()
 
 /// `create` does it as the account: a name, a namespace, a type.
 fn the_account_makes_two_types_alone(
-    site: &Site,
+    site: &ControlledCluster,
     create: &dyn Fn(&str, &str, &str) -> Result<String, String>,
 ) {
     for namespace in [NAMESPACE, USER_DATA_NAMESPACE] {
@@ -98,7 +98,7 @@ fn the_account_makes_two_types_alone(
 }
 
 /// All that the controller makes where there is nothing, and what it changes later.
-fn its_own_work_goes_on(site: &Site) {
+fn its_own_work_goes_on(site: &ControlledCluster) {
     let _controller = site.start_settled(&["--access", "audit"]);
     for name in ["machine-config-server-access", "machine-config-server-tokens"] {
         let secret = site.object(&format!("{}/{name}", secrets(NAMESPACE)));
@@ -112,7 +112,7 @@ fn its_own_work_goes_on(site: &Site) {
 }
 
 /// Cloud credentials are Opaque secrets beside the user data, and the account's role lets it patch all of them.
-fn the_account_writes_only_its_names(site: &Site, by: &Path) {
+fn the_account_writes_only_its_names(site: &ControlledCluster, by: &Path) {
     let credentials = "aws-cloud-credentials";
     site.cluster
         .create(&secrets(USER_DATA_NAMESPACE), &secret(credentials, USER_DATA_NAMESPACE, "Opaque"));

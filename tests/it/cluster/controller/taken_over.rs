@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
 use super::{
-    NOT_AFTER, Site, bundle, ca, read, rsa_pair, secrets, serving, tls_secret, trusted, user_data,
-    user_data_config, value,
+    ControlledCluster, NOT_AFTER, bundle, ca, read, rsa_pair, secrets, serving, tls_secret,
+    trusted, user_data, user_data_config, value,
 };
 use crate::support::cluster::NAMESPACE;
 use crate::support::openssl::openssl;
@@ -17,7 +17,7 @@ use crate::support::wait_for;
 
 #[test]
 fn what_the_reference_made_is_taken_over_without_a_write() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let directory = site.directory.path();
     let name = format!("{NAMESPACE}_machine-config-server-ca@1700000000");
     rsa_pair(directory, &name);
@@ -78,7 +78,7 @@ fn what_the_reference_made_is_taken_over_without_a_write() {
 
 #[test]
 fn an_opaque_pair_of_an_old_installation_gets_its_type_and_is_never_lost() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let directory = site.directory.path();
     rsa_pair(directory, "root-ca");
     let in_directory = |file: &str| read(&directory.join(file));
@@ -128,7 +128,7 @@ fn an_opaque_pair_of_an_old_installation_gets_its_type_and_is_never_lost() {
 
 #[test]
 fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_ca() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let mut first = site.start_settled(&[]);
     let oldest = site.bundle();
     site.rotate("first");

@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{
-    ROTATE, Site, USER_DATA_NAMESPACE, ca, secrets, trusted, user_data, user_data_config, value,
+    ControlledCluster, ROTATE, USER_DATA_NAMESPACE, ca, secrets, trusted, user_data,
+    user_data_config, value,
 };
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
@@ -31,7 +32,7 @@ fn sources(pem: &str) -> [(&'static str, Value); 3] {
 }
 
 /// Makes user data that follows the bundle, in every way and many of one; their names.
-fn make_followed(site: &Site) -> Vec<String> {
+fn make_followed(site: &ControlledCluster) -> Vec<String> {
     let sources = sources(&site.newest());
     let mut followed = Vec::new();
     for (kind, source) in &sources {
@@ -55,7 +56,7 @@ fn make_followed(site: &Site) -> Vec<String> {
 }
 
 /// The versions of all that there is beside machine sets, by name.
-fn versions(site: &Site) -> BTreeMap<String, String> {
+fn versions(site: &ControlledCluster) -> BTreeMap<String, String> {
     let list = site.cluster.get(&secrets(USER_DATA_NAMESPACE)).expect("a list");
     let items = list["items"].as_array().expect("items").iter();
     let field =
@@ -65,7 +66,7 @@ fn versions(site: &Site) -> BTreeMap<String, String> {
 
 #[test]
 fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start_settled(&[]);
     let followed = make_followed(&site);
     let alone: BTreeMap<&str, &[u8]> = [

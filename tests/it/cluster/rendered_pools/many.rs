@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use super::{CONFIGS, POOLS, ROLE, SOON, Site, machine_config};
-use crate::cluster::server;
-use crate::support::server::Server;
+use super::{CONFIGS, POOLS, ROLE, RenderingCluster, machine_config, until_served};
+use crate::support::contract::SOON;
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
 use crate::support::wait_for;
 
@@ -17,8 +16,8 @@ fn pool(number: usize) -> String {
 }
 
 /// Custom pools, as documented for OpenShift: workers with more.
-fn with_many_pools() -> Site {
-    let site = Site::new();
+fn with_many_pools() -> RenderingCluster {
+    let site = RenderingCluster::new();
     for number in 0..SHARED {
         let name = format!("{number:02}-shared");
         site.machine_config(&name, &format!("/etc/shared-{number}"), &"x".repeat(2000));
@@ -40,24 +39,18 @@ fn with_many_pools() -> Site {
     site
 }
 
-fn served(server: &Server, pool: usize, expected: &str) {
-    wait_for(expected, || {
-        (server::marker(server, &self::pool(pool)).as_deref() == Ok(expected)).then_some(())
-    });
-}
-
 #[test]
 fn of_a_hundred_pools_those_that_select_a_change_are_served_soon() {
     let site = with_many_pools();
     let _controller = site.start(&[]);
     let server = site.server();
     for number in 0..MANY {
-        served(&server, number, "one");
+        until_served(&server, &pool(number), "one");
     }
     let changed = Stopwatch::start();
     let one = machine_config("90-rack-7", "/etc/marker", "two")["spec"].clone();
     site.cluster().patch(&format!("{CONFIGS}/90-rack-7"), &json!({"spec": one}));
-    served(&server, 7, "two");
+    until_served(&server, &pool(7), "two");
     changed.within(SOON, "the change of one pool's MachineConfig");
 
     // More than half of it is the work of the API server, which stores a MachineConfig and changes an object for each pool.

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{ROLE, Site, machine_config, marker_soon, told, untold};
-use crate::cluster::server;
+use super::{ROLE, RenderingCluster, machine_config, told, untold};
 use crate::support::cluster::NAMESPACE;
+use crate::support::contract::{marker, marker_soon};
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::wait_for;
 
@@ -14,7 +14,7 @@ fn deployments() -> String {
     format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments")
 }
 
-impl Site {
+impl RenderingCluster {
     /// Makes the operator's Deployment. Nothing runs it here.
     fn install_operator(&self) {
         let labels = json!({"k8s-app": OPERATOR});
@@ -59,7 +59,7 @@ impl Site {
 
 #[test]
 fn the_operator_takes_the_pools_over_and_gives_them_back() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "one");
     site.install_operator();
 
@@ -75,9 +75,7 @@ fn the_operator_takes_the_pools_over_and_gives_them_back() {
     let server = site.server();
     let operator = format!("{}/{OPERATOR}", deployments());
     site.cluster().patch(&operator, &json!({"spec": {"replicas": 0}}));
-    wait_for("a start", || {
-        (server::marker(&server, "worker").as_deref() == Ok("one")).then_some(())
-    });
+    wait_for("a start", || (marker(&server, "worker").as_deref() == Ok("one")).then_some(()));
     untold(&controller, "rendered pools");
 
     // It comes back, and all that it does stays.
@@ -85,19 +83,17 @@ fn the_operator_takes_the_pools_over_and_gives_them_back() {
     told(&controller, &reason);
     site.render_as_operator("rendered-worker-theirs", "theirs");
     site.change("60-marker", "/etc/marker", "two");
-    wait_for("theirs", || {
-        (server::marker(&server, "worker").as_deref() == Ok("theirs")).then_some(())
-    });
+    wait_for("theirs", || (marker(&server, "worker").as_deref() == Ok("theirs")).then_some(()));
     assert_eq!(site.named().as_deref(), Some("rendered-worker-theirs"));
 
     site.cluster().delete(&operator);
-    wait_for("ours", || (server::marker(&server, "worker").as_deref() == Ok("two")).then_some(()));
+    wait_for("ours", || (marker(&server, "worker").as_deref() == Ok("two")).then_some(()));
     untold(&controller, "rendered pools");
     assert!(site.config("rendered-worker-theirs").is_some(), "it is not ours to delete");
     // Nobody else writes the status that servers go by.
     assert_eq!(site.status().as_str(), site.named().as_deref());
     site.change("60-marker", "/etc/marker", "three");
-    marker_soon(&server, "three");
+    marker_soon(&server, "worker", Ok("three"));
 
     // A client that writes it nevertheless is not fought.
     site.set_status("rendered-worker-theirs");
@@ -108,12 +104,12 @@ fn the_operator_takes_the_pools_over_and_gives_them_back() {
     untold(&controller, "MachineConfigPool worker");
     assert_eq!(site.status(), "rendered-worker-theirs");
     site.cluster().patch(&format!("{POOLS}/worker"), &paused(false));
-    marker_soon(&server, "three");
+    marker_soon(&server, "worker", Ok("three"));
 }
 
 #[test]
 fn what_administrators_set_by_hand_is_kept_or_put_right_and_a_second_renderer_is_not_fought() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "one");
     let controller = site.start(&[]);
     let first = site.renamed("");
@@ -154,7 +150,7 @@ fn what_administrators_set_by_hand_is_kept_or_put_right_and_a_second_renderer_is
 
 #[test]
 fn controllers_that_are_killed_leave_a_pool_that_names_a_config_that_is_there() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "0");
     let server = site.server();
     let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
@@ -180,9 +176,7 @@ fn controllers_that_are_killed_leave_a_pool_that_names_a_config_that_is_there() 
         site.cluster().delete(lease);
     }
     let _last = site.start(&[]);
-    wait_for("the last edit", || {
-        (server::marker(&server, "worker").as_deref() == Ok("5-9")).then_some(())
-    });
+    wait_for("the last edit", || (marker(&server, "worker").as_deref() == Ok("5-9")).then_some(()));
     site.change("60-marker", "/etc/marker", "done");
-    marker_soon(&server, "done");
+    marker_soon(&server, "worker", Ok("done"));
 }

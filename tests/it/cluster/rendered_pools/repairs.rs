@@ -2,16 +2,15 @@
 
 use serde_json::json;
 
-use super::{Site, marker_soon, told, untold};
+use super::{RenderingCluster, told, until_served, untold};
 use crate::cluster::controller::Controller;
-use crate::cluster::server;
+use crate::support::contract::marker_soon;
 use crate::support::rendered::{CONFIGS, POOLS};
-use crate::support::server::Server;
 use crate::support::wait_for;
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/machine-config-server-controller";
 
-impl Site {
+impl RenderingCluster {
     /// Kills a controller and starts another one, which knows nothing.
     fn start_again(&self, controller: Controller) -> Controller {
         self.kill(controller);
@@ -33,19 +32,13 @@ impl Site {
     }
 }
 
-fn served(server: &Server, expected: &str) {
-    wait_for(expected, || {
-        (server::marker(server, "worker").as_deref() == Ok(expected)).then_some(())
-    });
-}
-
 #[test]
 fn one_that_was_edited_is_restored_also_by_a_controller_that_comes_later() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "one");
     let controller = site.start(&[]);
     let server = site.server();
-    served(&server, "one");
+    until_served(&server, "worker", "one");
     let first = site.renamed("");
     let good = site.config(&first).expect("it")["spec"].clone();
     let is_good = || site.config(&first).is_some_and(|config| config["spec"] == good);
@@ -67,14 +60,14 @@ fn one_that_was_edited_is_restored_also_by_a_controller_that_comes_later() {
     site.cluster().patch(&format!("{CONFIGS}/{first}"), &field);
     let controller = site.start(&[]);
     restored();
-    served(&server, "one");
+    until_served(&server, "worker", "one");
 
     // While no pool names it.
     site.change("60-marker", "/etc/marker", "two");
-    served(&server, "two");
+    until_served(&server, "worker", "two");
     site.change(&first, "/etc/marker", "edited");
     site.change("60-marker", "/etc/marker", "one");
-    marker_soon(&server, "one");
+    marker_soon(&server, "worker", Ok("one"));
     assert!(is_good());
 
     // A paused pool keeps one that nobody can make again.
@@ -85,13 +78,13 @@ fn one_that_was_edited_is_restored_also_by_a_controller_that_comes_later() {
     site.change(&first, "/etc/marker", "edited");
     told(&controller, &format!("it names MachineConfig {first}, whose contents are not those"));
     site.pause(false);
-    served(&server, "three");
+    until_served(&server, "worker", "three");
     untold(&controller, "MachineConfigPool worker");
 }
 
 #[test]
 fn one_that_a_paused_pool_names_is_made_again_or_reported() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "one");
     let controller = site.start(&[]);
     let first = site.renamed("");

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{ROLE, Site, machine_config, marker_soon};
-use crate::cluster::server;
+use super::{ROLE, RenderingCluster, machine_config, until_served};
+use crate::support::contract::{marker, marker_soon};
 use crate::support::http::loopback;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::Server;
@@ -14,7 +14,7 @@ use crate::support::wait_for;
 /// Those that are kept though nothing names them.
 const KEPT: usize = 10;
 
-impl Site {
+impl RenderingCluster {
     fn rendered(&self) -> BTreeSet<String> {
         let configs = self.cluster().get(CONFIGS).expect("a list");
         let configs = configs["items"].as_array().expect("a list").iter();
@@ -28,25 +28,23 @@ impl Site {
 
     fn change_one_often(&self, server: &Server, name: &str, prefix: &str, times: usize) {
         for time in 0..times {
-            let marker = format!("{prefix}-{time}");
-            self.change(name, "/etc/marker", &marker);
-            wait_for(&marker, || {
-                (server::marker(server, "worker").as_ref() == Ok(&marker)).then_some(())
-            });
+            let text = format!("{prefix}-{time}");
+            self.change(name, "/etc/marker", &text);
+            until_served(server, "worker", &text);
         }
     }
 }
 
 #[test]
 fn the_latest_are_kept_and_those_that_machines_got() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "first");
     let server = site.server();
     let ledger = server.metrics().address().to_string();
     let controller = site.start(&["--ledgers", &ledger]);
     let first = site.renamed("");
     wait_for("the first one", || {
-        (server::marker(&server, "worker").as_deref() == Ok("first")).then_some(())
+        (marker(&server, "worker").as_deref() == Ok("first")).then_some(())
     });
 
     // What this test asks the server for is in the ledger as well, but for what comes after it: one entry an address.
@@ -70,12 +68,12 @@ fn the_latest_are_kept_and_those_that_machines_got() {
     wait_for("that to be told", || controller.readiness().1.contains("boot ledgers").then_some(()));
     assert!(site.rendered().len() > KEPT + 2);
     assert_eq!(controller.readiness().0, 200);
-    marker_soon(&server, "b-1");
+    marker_soon(&server, "worker", Ok("b-1"));
 }
 
 #[test]
 fn a_copy_of_a_rendered_one_is_the_administrators_and_stays() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "first");
     let server = site.server();
     let ledger = server.metrics().address().to_string();
@@ -90,7 +88,7 @@ fn a_copy_of_a_rendered_one_is_the_administrators_and_stays() {
     copy["spec"] = machine_config("", "/etc/marker", "mine")["spec"].clone();
     site.cluster().create(CONFIGS, &copy);
 
-    marker_soon(&server, "mine");
+    marker_soon(&server, "worker", Ok("mine"));
     site.change_one_often(&server, "70-mine", "mine", KEPT + 3);
     wait_for("the oldest to go", || {
         controller.log().contains("deleted a MachineConfig").then_some(())
@@ -100,7 +98,7 @@ fn a_copy_of_a_rendered_one_is_the_administrators_and_stays() {
 
 #[test]
 fn without_ledgers_nothing_is_deleted_and_a_pool_that_is_gone_leaves_nothing_broken() {
-    let site = Site::new();
+    let site = RenderingCluster::new();
     site.machine_config("60-marker", "/etc/marker", "first");
     let server = site.server();
     let _controller = site.start(&[]);

@@ -4,25 +4,24 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::Site;
+use super::ServedCluster;
+use crate::support::access::get;
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
 use crate::support::http::loopback;
+use crate::support::manifests::first_boot_machine;
 use crate::support::rendered::POOLS;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
-fn status(server: &Server, last: u8) -> u16 {
-    let client = server.plain().from(loopback(last));
-    client.request("GET", "/config/worker", &[("User-Agent", "Ignition/2.14.0")]).status
-}
-
 fn until(wanted: u16, server: &Server, last: u8) {
-    wait_for("the answer", || (status(server, last) == wanted).then_some(()));
+    wait_for("the answer", || {
+        (get(&server.plain().from(loopback(last)), "worker", None).status == wanted).then_some(())
+    });
 }
 
 #[test]
 fn a_yes_counts_at_all_servers_for_one_machine_until_it_ends() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     let pool = format!("{POOLS}/worker");
     let annotate = |key: &str, value: &str| {
         site.cluster.patch(&pool, &json!({"metadata": {"annotations": {key: value}}}));
@@ -32,7 +31,7 @@ fn a_yes_counts_at_all_servers_for_one_machine_until_it_ends() {
     let peers = other.metrics().address().to_string();
     let server = site.start(&["--peers", &peers]).until_ready();
     for (server, last) in [(&server, 2), (&other, 2), (&other, 3)] {
-        assert_eq!(status(server, last), 503);
+        assert_eq!(get(&server.plain().from(loopback(last)), "worker", None).status, 503);
     }
     let waiting = wait_for("who waits at both", || {
         let overview = server.overview();
@@ -57,7 +56,7 @@ fn a_yes_counts_at_all_servers_for_one_machine_until_it_ends() {
     assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
     for server in [&server, &other] {
         until(200, server, 3);
-        assert_eq!(status(server, 2), 503);
+        assert_eq!(get(&server.plain().from(loopback(2)), "worker", None).status, 503);
     }
     let annotations = site.cluster.get(&pool).expect("the pool")["metadata"]["annotations"].clone();
     assert!(annotations[old].is_null(), "{annotations}");
@@ -72,7 +71,13 @@ fn a_yes_counts_at_all_servers_for_one_machine_until_it_ends() {
     // A server that starts now knows it too, and one whose yes has ended does not.
     drop(other);
     let third = site.start(&[]).until_ready();
-    assert_eq!((status(&third, 3), status(&third, 2)), (200, 503));
+    assert_eq!(
+        (
+            get(&third.plain().from(loopback(3)), "worker", None).status,
+            get(&third.plain().from(loopback(2)), "worker", None).status
+        ),
+        (200, 503)
+    );
     annotate(given, "2026-01-01T00:00:00Z");
     until(503, &third, 3);
 }
@@ -139,14 +144,12 @@ fn the_right_can_be_of_one_pool(cluster: &Cluster) {
 
 #[test]
 fn who_approves_needs_a_right_where_the_policy_requires_it() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     let cluster = &site.cluster;
     let [editor, approver] = with_policy(cluster);
-    let machine = json!({
-        "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
-        "metadata": {"name": "rack-7", "namespace": NAMESPACE},
-        "spec": {"pool": "worker", "approval": "required"},
-    });
+    let mut machine =
+        first_boot_machine("rack-7", &json!({"pool": "worker", "approval": "required"}));
+    machine["metadata"]["namespace"] = json!(NAMESPACE);
     let create = ["create", "-f", "-"];
     cluster.kubectl_by(&editor, &create, &machine).expect("a right to create");
     let objects = [

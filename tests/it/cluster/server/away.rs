@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::{
-    Site, in_order, machine_config, marker, marker_soon, pointer, reported, wait_for_readiness,
-};
+use super::{ServedCluster, in_order, machine_config, pointer, reported, wait_for_readiness};
+use crate::support::contract::{marker, marker_soon};
 use crate::support::machine::Machine;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rendered::CONFIGS;
@@ -16,7 +15,7 @@ use crate::support::wait_for;
 
 #[test]
 fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back() {
-    let mut site = Site::with_worker();
+    let mut site = ServedCluster::with_worker();
     let cache = site.directory.path().join("cache");
     let flags = ["--cache-dir", cache.to_str().expect("text")];
     let server = site.start(&flags).until_ready();
@@ -90,7 +89,7 @@ fn walk(directory: &std::path::Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_connection_that_goes_silent_or_breaks_is_survived() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     let proxy = Proxy::to(site.cluster.address());
     let server = site.start_through(proxy.address(), &[]).until_ready();
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));

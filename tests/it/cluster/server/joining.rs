@@ -6,8 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::{SOON, Site, in_order, pointer, reported, served, served_soon};
+use super::{ServedCluster, in_order, pointer, reported};
 use crate::support::cluster::{MANAGED, NAMESPACE};
+use crate::support::contract::{SOON, served, served_soon};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::rendered::POOLS;
@@ -23,7 +24,7 @@ fn kubeconfig(server: &Server) -> Value {
 
 #[test]
 fn machines_join_with_the_newest_token_and_cas() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     let server = site.start(&[]).until_ready();
     let found = kubeconfig(&server);
     assert_eq!(found["current-context"], "kubelet");
@@ -101,11 +102,11 @@ fn boots_with(pointer: &str, ca: &str) {
 
 #[test]
 fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     site.pool("paused", "rendered-1");
     site.cluster.patch(&format!("{POOLS}/paused"), &json!({"spec": {"paused": true}}));
     let server = site.start(&[]).until_ready();
-    assert_eq!(served(&server, "worker", &file(REGISTRIES[0].1)), Err(0));
+    assert_eq!(served(&server, "worker", &file(REGISTRIES[0].1)), Err(200));
 
     let [main, mirror, next] = ["main", "mirror", "mirror-next"].map(|name| {
         fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
@@ -132,7 +133,7 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
         served_soon(&server, pool, &file(host), Ok(&both));
         served_soon(&server, pool, &file("added.example.com"), Ok(&next));
     }
-    assert_eq!(served(&server, "worker", &file("bad.example.com")), Err(0));
+    assert_eq!(served(&server, "worker", &file("bad.example.com")), Err(200));
     assert_eq!(
         reported(&server, "bad.example.com"),
         "ConfigMap openshift-config-managed/merged-trusted-image-registry-ca: \
@@ -144,7 +145,7 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
     reported(&server, key);
     assert_eq!(served(&server, "worker", &file(host)), Ok(both));
     site.cluster.patch(&map, &json!({"data": {key: null, "bad.example.com": null}}));
-    served_soon(&server, "worker", &file(host), Err(0));
+    served_soon(&server, "worker", &file(host), Err(200));
     in_order(&server);
 
     // A map that is gone says nothing; one that is empty says that there are no authorities.
@@ -153,7 +154,7 @@ fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
     assert_eq!(served(&server, "worker", &file("added.example.com")), Ok(next));
     site.cluster.create(&maps, &json!({"metadata": {"name": REGISTRY_CAS}}));
     for (_, host) in REGISTRIES {
-        served_soon(&server, "worker", &file(host), Err(0));
+        served_soon(&server, "worker", &file(host), Err(200));
     }
     in_order(&server);
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::layered_images::{IMAGE, image, layer};
-use super::{Site, marker, reported};
+use super::{ServedCluster, reported};
+use crate::support::contract::marker;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
@@ -14,7 +15,7 @@ const SOON: Duration = Duration::from_secs(3);
 
 #[test]
 fn a_server_with_frozen_watches_serves_new_configs_and_images_if_it_reads_live() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     let proxy = Proxy::to(site.cluster.address());
     let after = format!("{}s", AFTER.as_secs());
     let live = site.start_through(proxy.address(), &["--read-live-after", &after]).until_ready();

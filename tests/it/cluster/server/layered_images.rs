@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{GROUP, SOON, Site, in_order, served, write_definition};
+use super::{GROUP, ServedCluster, in_order, write_definition};
 use crate::support::cluster::NAMESPACE;
+use crate::support::contract::{SOON, served};
 use crate::support::server::Server;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
 
 /// A wish for an image of a pool's own, and a build of it.
-pub(super) fn layer(site: &Site, pool: &str, image: &str, configuration: &str) {
+pub(super) fn layer(site: &ServedCluster, pool: &str, image: &str, configuration: &str) {
     let secret = json!({"name": "push"});
     let spec = format!("quay.io/example/{pool}:latest");
     site.cluster.create(
@@ -58,7 +59,7 @@ pub(super) fn layer(site: &Site, pool: &str, image: &str, configuration: &str) {
     );
 }
 
-fn set_image(site: &Site, pool: &str, image: &str) {
+fn set_image(site: &ServedCluster, pool: &str, image: &str) {
     site.cluster.patch(
         &format!("{GROUP}/machineosconfigs/{pool}/status"),
         &json!({"status": {"currentImagePullSpec": image}}),
@@ -89,7 +90,7 @@ fn image_soon(server: &Server, pool: &str, expected: &str) {
 #[test]
 fn a_layered_image_is_served_when_a_machine_can_boot_into_it() {
     const BASE: &str = "quay.io/example/os@sha256:base";
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     let server = site.start(&[]).until_ready();
     assert_eq!(image(&server, "worker"), BASE);
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Site;
+use super::ServedCluster;
 use crate::support::cluster::ACCOUNT;
 use crate::support::http::loopback;
 use crate::support::server::Server;
@@ -17,7 +17,7 @@ fn degraded(overview: &Value) -> Vec<String> {
 
 #[test]
 fn the_ledger_tells_of_all_servers_machines_and_who_has_joined() {
-    let site = Site::new();
+    let site = ServedCluster::new();
     site.machine_config("rendered-worker-1", "one");
     site.pool("worker", "rendered-worker-1");
     let other = site.start(&[]).until_ready();
@@ -68,7 +68,7 @@ fn the_ledger_tells_of_all_servers_machines_and_who_has_joined() {
 
 #[test]
 fn a_server_that_may_not_see_nodes_serves_and_says_so() {
-    let site = Site::new();
+    let site = ServedCluster::new();
     site.machine_config("rendered-worker-1", "one");
     site.pool("worker", "rendered-worker-1");
     let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/machine-config-server";
@@ -102,7 +102,7 @@ fn a_server_that_may_not_see_nodes_serves_and_says_so() {
 
 #[test]
 fn a_failed_first_boot_becomes_an_event_of_the_pool_where_that_is_allowed() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     site.cluster.apply(&["-f", "deploy/components/failure-reports/rbac.yaml"]);
     let server = site.start(&["--failure-reports", "on"]).until_ready();
     let client = server.plain();

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Site, marker};
+use super::ServedCluster;
 use crate::support::cluster::{ACCOUNT, Cluster, MANAGED, NAMESPACE};
+use crate::support::contract::marker;
 
 const VERBS: [&str; 11] = [
     "get",
@@ -63,7 +64,7 @@ fn objects() -> Vec<(String, &'static str, &'static [&'static str])> {
 
 #[test]
 fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
-    let site = Site::new();
+    let site = ServedCluster::new();
     for (object, namespace, allowed) in objects() {
         for verb in VERBS {
             let expected = allowed.contains(&verb);
@@ -99,7 +100,7 @@ fn what_is_to_be_deployed_is_taken_by_the_api_server() {
 
     let cluster = Cluster::kubernetes();
     cluster.kubectl(&["get", "deployment", ACCOUNT, "--namespace", NAMESPACE]);
-    let site = Site::of(cluster);
+    let site = ServedCluster::of(cluster);
     site.machine_config("rendered-1", "one");
     site.pool("worker", "rendered-1");
     let server = site.start(&[]).until_ready();

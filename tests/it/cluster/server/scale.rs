@@ -1,12 +1,11 @@
 //! What a hundred pools, hundreds of configs and many boots cost.
 
-use std::fs;
-
 use serde_json::json;
 
-use super::{SOON, Site, machine_config, marker};
-use crate::support::contract::config;
+use super::{ServedCluster, machine_config};
+use crate::support::contract::{SOON, config, marker};
 use crate::support::http::Client;
+use crate::support::manifests::{pool, write};
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::rest::comes_to_rest;
 use crate::support::server::Server;
@@ -15,7 +14,7 @@ use crate::support::wait_for;
 
 #[test]
 fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
-    let site = Site::new();
+    let site = ServedCluster::new();
     let names: Vec<String> = (0..100).map(|number| format!("pool-{number}")).collect();
     // As large as what a real cluster renders.
     let make = |marker: &str| {
@@ -55,7 +54,7 @@ fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
 
 #[test]
 fn a_server_of_a_hundred_pools_comes_to_rest() {
-    let site = Site::new();
+    let site = ServedCluster::new();
     site.machine_config("rendered", "one");
     for number in 0..100 {
         site.pool(&format!("pool-{number}"), "rendered");
@@ -73,7 +72,7 @@ fn memory_does_not_grow_with_configs_that_no_pool_refers_to() {
     // it gave out while they were listed.
     const LIMIT: u64 = 8 << 20;
     const REFERRED: [(&str, usize); 3] = [("master", 7), ("worker", 250), ("infra", 499)];
-    let site = Site::new();
+    let site = ServedCluster::new();
     let create = |number: usize| {
         let name = format!("rendered-{number}");
         site.cluster.create(CONFIGS, &machine_config(&name, &name, 85));
@@ -99,20 +98,13 @@ fn memory_does_not_grow_with_configs_that_no_pool_refers_to() {
 #[test]
 fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
     const BOOTS: u32 = 600;
-    let site = Site::new();
+    let site = ServedCluster::new();
     let config = machine_config("rendered-1", "one", 170);
     site.cluster.create(CONFIGS, &config);
     site.pool("worker", "rendered-1");
     let manifests = tempfile::tempdir().expect("a temporary folder");
-    let pool = json!({
-        "kind": "MachineConfigPool",
-        "metadata": {"name": "worker"},
-        "status": {"configuration": {"name": "rendered-1"}},
-    });
-    for (name, object) in [("pool", &pool), ("config", &config)] {
-        let path = manifests.path().join(format!("{name}.json"));
-        fs::write(path, object.to_string()).expect("a writable folder");
-    }
+    write(manifests.path(), "pool.json", pool("worker", "rendered-1"));
+    write(manifests.path(), "config.json", &config);
     let from_cluster = site.start(&[]).until_ready();
     let from_directory = Server::serve(manifests.path(), &[]);
     let ca = from_directory.ca();

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{Site, in_order, reported, write_definition};
+use super::{ServedCluster, in_order, reported, write_definition};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -18,7 +18,7 @@ fn speaks(server: &Server, version: &str) -> bool {
 
 #[test]
 fn the_clusters_tls_profile_is_followed_and_flags_go_before_it() {
-    let site = Site::with_worker();
+    let site = ServedCluster::with_worker();
     let server = site.start(&[]).until_ready();
     let by_flag = site.start(&["--tls-min-version", "VersionTLS12"]).until_ready();
     assert!(speaks(&server, "-tls1_2") && speaks(&server, "-tls1_3"));

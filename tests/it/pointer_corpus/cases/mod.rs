@@ -11,10 +11,10 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256, Sha512};
 
-use super::{Case, Site};
+use super::{Case, PointerServer};
 
 /// All of them.
-pub(super) fn all(site: &Site) -> Vec<Case> {
+pub(super) fn all(site: &PointerServer) -> Vec<Case> {
     let mut cases = Cases { site, cases: Vec::new() };
     cases.whole_files();
     cases.specs();
@@ -31,7 +31,7 @@ pub(super) fn all(site: &Site) -> Vec<Case> {
 }
 
 struct Cases<'a> {
-    site: &'a Site,
+    site: &'a PointerServer,
     cases: Vec<Case>,
 }
 

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use super::super::{Site, USER_DATA_NAMESPACE, secrets, server_at, serving, value};
+use super::super::{ControlledCluster, USER_DATA_NAMESPACE, secrets, server_at, serving, value};
 use super::{ACCESS, Enforcing, assert_closed, hashes, server_with};
 use crate::support::cluster::NAMESPACE;
 use crate::support::rendered::POOLS;
@@ -35,7 +35,7 @@ fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
 
 #[test]
 fn a_list_of_tokens_that_was_never_there_opens_nothing() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let mut controller = site.start(&[]);
     site.settled();
     site.object(&serving());
@@ -116,7 +116,7 @@ fn a_list_of_tokens_that_is_restored_opens_no_pool_that_was_enforced() {
 
 #[test]
 fn broken_lists_of_tokens_are_named_and_not_written_over() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let mut controller = site.start(&["--access", "enforce"]);
     site.settled();
     let credential = site.credential("worker-user-data-managed");
@@ -180,7 +180,7 @@ fn hook_of_nobody() -> Value {
 
 #[test]
 fn a_write_that_fails_opens_no_pool_and_one_that_is_refused_for_good_is_evidence() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
     let mut controller = site.start(&[]);
     site.settled();

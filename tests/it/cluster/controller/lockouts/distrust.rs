@@ -7,7 +7,9 @@ use pki::Certificate;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::super::{Controller, Site, bundle, ca, pointer, server, serving, trusted, value};
+use super::super::{
+    ControlledCluster, Controller, bundle, ca, pointer, server, serving, trusted, value,
+};
 use super::{DISTRUST, DISTRUSTED, commands};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
@@ -15,7 +17,7 @@ use crate::support::server::Server;
 use crate::support::wait_for;
 
 /// Whether nothing that is served or trusted leads to this CA.
-fn is_gone(site: &Site, ca: &Certificate) -> bool {
+fn is_gone(site: &ControlledCluster, ca: &Certificate) -> bool {
     let leads = |it: &Certificate| it.has_key_of(ca) || it.is_issued_by(ca);
     let trusts = |name: &&str| Certificate::read_all(&trusted(&site.user_data(name))).contains(ca);
     !site.trusted().contains(ca)
@@ -25,7 +27,7 @@ fn is_gone(site: &Site, ca: &Certificate) -> bool {
 
 #[test]
 fn a_ca_that_is_distrusted_leaves_everything_for_good() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start_in_order();
     let leaked = site.trusted().remove(0);
     let key = String::from_utf8(value(&site.object(&ca()), "tls.key")).expect("text");
@@ -80,7 +82,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
 
 /// A state directory and a cluster, on which the commands of the documents are run.
 struct Documented<'a> {
-    site: &'a Site,
+    site: &'a ControlledCluster,
     controller: &'a Controller,
     directory: TempDir,
 }
@@ -200,7 +202,7 @@ impl Documented<'_> {
 
 #[test]
 fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start_in_order();
     let directory = tempfile::tempdir().expect("a temporary folder");
     let documented = Documented { site: &site, controller: &controller, directory };

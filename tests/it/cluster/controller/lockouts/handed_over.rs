@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pki::Certificate;
 
-use super::super::{Site, mount, pointer, read, server, serving, trusted, user_data};
+use super::super::{ControlledCluster, mount, pointer, read, server, serving, trusted, user_data};
 use super::{commands, to_server};
 use crate::support::http::Client;
 use crate::support::machine::Machine;
@@ -30,7 +30,7 @@ impl HandedOver {
         read(&self.serve.state().join("user-data/worker.ign")).replace(&port, ":22623/")
     }
 
-    fn run(&self, site: &Site, line: &str) {
+    fn run(&self, site: &ControlledCluster, line: &str) {
         let output = site.shell(&self.directory, line);
         assert_eq!(output.status, 0, "{line}: {}", output.text());
     }
@@ -45,7 +45,7 @@ impl HandedOver {
 
 #[test]
 fn what_serve_made_goes_on_booting_after_the_controller_has_taken_over() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let made = HandedOver::new();
     let first = made.pointer();
     made.run(&site, "machine-config-server certs rotate --ca --state-dir state");
@@ -78,7 +78,7 @@ fn what_serve_made_goes_on_booting_after_the_controller_has_taken_over() {
 
 #[test]
 fn a_pair_that_came_without_its_ca_stays_until_the_ca_comes() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let made = HandedOver::new();
     made.run(&site, &HandedOver::command("machine-config-server-tls"));
     let pair = site.serial(&serving());

@@ -9,7 +9,8 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::super::{
-    ACCOUNT, Controller, ROTATE, Site, bundle, ca, serving, trusted, user_data, user_data_config,
+    ACCOUNT, ControlledCluster, Controller, ROTATE, bundle, ca, serving, trusted, user_data,
+    user_data_config,
 };
 use crate::support::clock::set_clock;
 use crate::support::cluster::NAMESPACE;
@@ -19,7 +20,7 @@ use crate::support::wait_for;
 
 #[test]
 fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start(&[]);
     let managed = site.user_data("worker-user-data-managed");
     site.in_order(&controller);
@@ -56,7 +57,7 @@ fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment
 
 #[test]
 fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_right_again() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let mut first = site.start(&[]);
     site.object(&user_data("worker-user-data-managed"));
     site.in_order(&first);
@@ -70,7 +71,7 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     let at = |offset: &str| {
         let mut command = binary();
         set_clock(&mut command, offset);
-        Controller::run(command, &kubeconfig, site.directory.path(), &[])
+        Controller::by(command, &kubeconfig, &[])
     };
     for behind in ["-2h", "-400d"] {
         let mut controller = at(behind);

@@ -7,7 +7,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::super::{
-    ROTATE, Site, bundle, ca, pointer, secrets, server, serving, tls_secret, value,
+    ControlledCluster, ROTATE, bundle, ca, pointer, secrets, server, serving, tls_secret, value,
 };
 use super::DISTRUST;
 use crate::support::cluster::NAMESPACE;
@@ -30,7 +30,7 @@ fn own_ca(name: &str) -> (String, String) {
 
 #[test]
 fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let (own, key) = own_ca("Example Corp CA");
     let secret =
         tls_secret("machine-config-server-ca", "kubernetes.io/tls", &own, &key, &json!({}));
@@ -75,7 +75,7 @@ fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on()
 
 #[test]
 fn a_ca_that_cannot_be_used_is_kept_and_reported_and_one_that_is_deleted_locks_nobody_out() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start_in_order();
     let directory = site.directory.path();
     let secret = site.object(&ca());

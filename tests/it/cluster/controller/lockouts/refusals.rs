@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::super::{NOT_AFTER, ROTATE, Site, ca, read, server, serving};
+use super::super::{ControlledCluster, NOT_AFTER, ROTATE, ca, read, server, serving};
 use super::to_server;
 use crate::support::machine::Machine;
 use crate::support::pair::Pair;
@@ -12,7 +12,7 @@ use crate::support::wait_for;
 
 #[test]
 fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_asked_for() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     site.set_addresses(&["192.0.2.5"]);
     let old = site.old_installation("DNS:localhost,DNS:api-int.example.com,IP:192.0.2.5");
     let pair = site.serial(&serving());
@@ -62,7 +62,7 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
 
 #[test]
 fn a_tool_that_strips_annotations_makes_one_ca_an_hour_at_most() {
-    let site = Site::new();
+    let site = ControlledCluster::new();
     let controller = site.start_in_order();
     let strip = |times: u32| {
         for _ in 0..times {

@@ -8,7 +8,7 @@ use crate::support::command::Store;
 
 #[test]
 fn the_api_server_refuses_what_is_no_machine() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let long = "n".repeat(201);
     let overlay = json!({"ignition": {"version": "3.4.0"}});
     for (name, spec, reason) in [
@@ -42,7 +42,7 @@ fn the_api_server_refuses_what_is_no_machine() {
 
 #[test]
 fn what_keeps_a_machine_from_its_token_is_a_condition_until_it_is_corrected() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     site.make_machine("lost", &json!({"pool": "infra"}));
     let reason = site.machine_is("lost", "PoolNotFound");
     assert_eq!(reason, "MachineConfigPool infra not found");
@@ -77,7 +77,7 @@ fn what_keeps_a_machine_from_its_token_is_a_condition_until_it_is_corrected() {
 
 #[test]
 fn a_machine_that_moves_or_comes_back_gets_another_token_and_the_earlier_one_is_refused() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     site.pool("infra");
     let servers = [(); 2].map(|()| site.serve(&[]));
     site.make_machine("rack-7", &json!({"pool": "infra"}));
@@ -119,7 +119,7 @@ fn a_machine_that_moves_or_comes_back_gets_another_token_and_the_earlier_one_is_
 
 #[test]
 fn an_object_of_another_namespace_has_no_effect() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let server = site.serve(&[]);
     let elsewhere = machines().replace(NAMESPACE, "default");
     let credential = {
@@ -150,7 +150,7 @@ fn an_object_of_another_namespace_has_no_effect() {
 
 #[test]
 fn two_controllers_make_one_token() {
-    let (site, first) = Site::with_machines();
+    let (site, first) = ControlledCluster::with_machines();
     let second = site.start(&[FLAG]);
     site.make_machine("rack-7", &spec("/etc/a"));
     let credential = site.machine_credential("rack-7");
@@ -166,7 +166,7 @@ fn two_controllers_make_one_token() {
 
 #[test]
 fn a_pointer_config_follows_the_servers_cas() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     site.make_machine("rack-7", &spec("/etc/a"));
     let credential = site.machine_credential("rack-7");
     site.rotate("new");
@@ -183,7 +183,7 @@ fn a_pointer_config_follows_the_servers_cas() {
 
 #[test]
 fn server_and_controller_may_do_their_part_in_their_namespace_and_nothing_else() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let kind = "machine-config-server.io/firstbootmachines";
     let server = "machine-config-server";
     let controller = "machine-config-server-controller";
@@ -213,7 +213,7 @@ fn server_and_controller_may_do_their_part_in_their_namespace_and_nothing_else()
 
 #[test]
 fn commands_make_a_machine_and_arm_its_token() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let server = site.serve(&[]);
     let run = |arguments: &[&str]| site.cluster.run(&[&["machines"], arguments].concat());
     let overlay = site.directory.path().join("overlay.ign");

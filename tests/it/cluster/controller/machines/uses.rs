@@ -12,7 +12,7 @@ use crate::support::server::free_ports;
 const SHORT: [&str; 2] = ["--machine-token-window", "4s"];
 
 /// Waits until the servers refuse a token.
-fn refused(site: &Site, servers: &[&Server], credential: &str) {
+fn refused(site: &ControlledCluster, servers: &[&Server], credential: &str) {
     for server in servers {
         wait_for("the token to be refused", || {
             (site.ask(server, credential, 1).status == 401).then_some(())
@@ -21,7 +21,7 @@ fn refused(site: &Site, servers: &[&Server], credential: &str) {
 }
 
 /// A machine whose token the servers know.
-fn armed(site: &Site, name: &str, servers: &[&Server]) -> String {
+fn armed(site: &ControlledCluster, name: &str, servers: &[&Server]) -> String {
     site.make_machine(name, &spec(&format!("/etc/of-{name}")));
     let credential = site.machine_credential(name);
     for server in servers {
@@ -36,7 +36,7 @@ fn is_shared(server: &Server) -> bool {
 
 #[test]
 fn a_token_is_spent_on_all_servers_and_armed_again_on_all() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let servers = [(); 2].map(|()| site.serve(&SHORT));
     let [one, two] = &servers;
     let credential = armed(&site, "rack-7", &[one, two]);
@@ -69,7 +69,7 @@ fn a_token_is_spent_on_all_servers_and_armed_again_on_all() {
 
 #[test]
 fn an_answer_of_a_server_that_was_killed_counts_as_taken() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let first = site.serve(&SHORT);
     let credential = armed(&site, "rack-7", &[&first]);
     assert_eq!(site.ask(&first, &credential, 1).status, 200);
@@ -84,7 +84,7 @@ fn an_answer_of_a_server_that_was_killed_counts_as_taken() {
 
 #[test]
 fn servers_that_are_asked_at_once_record_every_address_and_one_of_them_reports() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let servers = [(); 2].map(|()| site.serve(&[]));
     let credential = armed(&site, "rack-7", &[&servers[0], &servers[1]]);
     thread::scope(|scope| {
@@ -112,7 +112,7 @@ fn servers_that_are_asked_at_once_record_every_address_and_one_of_them_reports()
 
 #[test]
 fn while_the_api_server_is_away_an_unspent_token_opens_and_a_double_use_is_reported_later() {
-    let (mut site, _controller) = Site::with_machines();
+    let (mut site, _controller) = ControlledCluster::with_machines();
     let servers = [(); 2].map(|()| site.serve(&SHORT));
     let [one, two] = &servers;
     let spent = armed(&site, "spent", &[one, two]);
@@ -146,7 +146,7 @@ fn while_the_api_server_is_away_an_unspent_token_opens_and_a_double_use_is_repor
 
 #[test]
 fn a_server_alone_without_the_api_server_reports_what_it_served_after_the_token_was_spent() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let proxy = Proxy::to(site.cluster.address());
     let away = site.serve_through(proxy.address(), &SHORT).until_ready();
     let server = site.serve(&SHORT);
@@ -166,7 +166,7 @@ fn a_server_alone_without_the_api_server_reports_what_it_served_after_the_token_
 
 #[test]
 fn a_server_that_starts_without_the_api_server_knows_tokens_and_their_uses_from_its_cache() {
-    let (site, _controller) = Site::with_machines();
+    let (site, _controller) = ControlledCluster::with_machines();
     let cache = site.directory.path().join("cache");
     let flags = [&SHORT[..], &["--cache-dir", cache.to_str().expect("text")]].concat();
     let server = site.serve(&flags);
