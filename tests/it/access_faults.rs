@@ -146,7 +146,7 @@ fn a_full_disk_opens_no_pool_that_is_to_be_enforced() {
 }
 
 #[test]
-fn a_token_that_somebody_writes_into_a_pointer_config_opens_nothing() {
+fn a_token_written_by_hand_into_a_pointer_config_opens_nothing() {
     let (directory, good) = used();
     let server = serve(directory.path()).until_ready();
     let pointers = directory.path().join("user-data");
@@ -164,7 +164,7 @@ fn a_token_that_somebody_writes_into_a_pointer_config_opens_nothing() {
 }
 
 #[test]
-fn a_clock_that_was_ahead_holds_rotation_up_until_somebody_says_that_it_is_right() {
+fn a_clock_that_was_ahead_holds_up_rotation_until_an_administrator_confirms_it() {
     let (directory, good) = used();
     for file in ["tokens.json", "access.json"] {
         let path = directory.path().join(file);
@@ -280,7 +280,7 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
 }
 
 #[test]
-fn a_pool_that_was_away_for_a_moment_comes_back_enforced() {
+fn a_pool_that_was_gone_for_a_moment_comes_back_enforced() {
     let (directory, good) = used();
     let state = directory.path();
     let (top, manifests) = copied_manifests();
@@ -367,7 +367,7 @@ fn a_broken_file_opens_nothing_and_its_name_is_reported() {
 }
 
 #[test]
-fn what_somebody_else_has_put_where_a_pointer_config_belongs_stays_and_opens_nothing() {
+fn a_foreign_file_in_place_of_a_pointer_config_stays_and_opens_nothing() {
     let (directory, good) = used();
     let state = directory.path();
     let path = state.join("user-data/worker.ign");

@@ -133,7 +133,7 @@ fn a_port_in_use_is_named_with_its_flag() {
 }
 
 #[test]
-fn a_slip_on_the_command_line_is_named_with_what_is_nearest() {
+fn a_mistyped_command_line_is_refused_with_the_nearest_word() {
     for (arguments, expected) in [
         (&["bootstrap", "--server-basdir=/tmp"][..], "--server-basedir"),
         (&["serve", "x", "--secure-prot", "1"], "--secure-port"),

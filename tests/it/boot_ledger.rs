@@ -96,7 +96,7 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
 }
 
 #[test]
-fn a_machine_that_does_not_trust_the_certificate_is_told() {
+fn a_machine_that_does_not_trust_the_certificate_is_reported() {
     let server = Server::sample_cluster(&[]);
     let directory = tempfile::tempdir().expect("a temporary folder");
     let other = Pair::make(directory.path(), "localhost");
@@ -116,7 +116,7 @@ fn a_machine_that_does_not_trust_the_certificate_is_told() {
 
 /// In the ledger, over a restart, in the API, on the page and on a terminal; and nowhere in the answer.
 #[test]
-fn why_a_machine_may_not_have_the_config_is_told_to_administrators_alone() {
+fn the_reason_of_a_refusal_is_shown_to_administrators_alone() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let server = || {
         let mut command = binary();
@@ -183,7 +183,7 @@ fn refusal_is_reported(server: &Server, last: u8, reason: &str) {
 }
 
 #[test]
-fn whoever_asks_for_no_machine_or_none_that_asked_is_told() {
+fn requests_for_unknown_machines_and_by_other_methods_are_refused() {
     let server = Server::sample_cluster(&[]);
     let status = |path: &str| server.metrics().get(path).status;
     assert_eq!(status("/api/v1/machines/127.0.0.9"), 404);

@@ -305,7 +305,7 @@ fn a_ca_that_never_ends_is_served_shown_judged_and_rotated() {
 }
 
 #[test]
-fn pairs_that_somebody_brings_are_taken_over_as_they_are() {
+fn custom_pairs_are_adopted_unchanged() {
     for (form, key) in [
         ("pkcs1", vec!["genrsa", "-traditional", "-out"]),
         ("sec1", vec!["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"]),

@@ -12,7 +12,7 @@ use crate::support::contract::{SOON, accept, config, marker, marker_soon};
 use crate::support::http::Client;
 use crate::support::manifests::{self, pool, replace, with_files, write};
 use crate::support::pair::Pair;
-use crate::support::rest::comes_to_rest;
+use crate::support::rest::becomes_idle;
 use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
 use crate::support::wait_for;
@@ -387,7 +387,7 @@ fn registries(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn a_server_of_a_hundred_pools_comes_to_rest_whatever_its_files_clocks_say() {
+fn a_server_of_a_hundred_pools_is_idle_even_with_file_times_in_the_future() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     for number in 0..100 {
         let name = format!("pool-{number}");
@@ -400,7 +400,7 @@ fn a_server_of_a_hundred_pools_comes_to_rest_whatever_its_files_clocks_say() {
     file.and_then(|file| file.set_modified(ahead)).expect("a file's clock");
     let server = Server::serve(directory.path(), &[]);
     assert_eq!(marker(&server, "pool-1"), Ok("one".to_owned()));
-    comes_to_rest(server.pid());
+    becomes_idle(server.pid());
     // And is awake at once.
     replace(directory.path(), "pool-1-config.json", machine_config("pool-1", "two"));
     marker_soon(&server, "pool-1", Ok("two"));

@@ -77,7 +77,7 @@ fn help_ends_with_the_examples_as_they_are_typed() {
 }
 
 #[test]
-fn a_flag_stands_under_the_same_heading_in_every_command() {
+fn a_flag_has_the_same_heading_in_every_command() {
     let mut headings = BTreeMap::new();
     for (name, command) in all() {
         // A request at a CA has headings of its own; the node's logins are no matter of who gets configs.
@@ -100,7 +100,7 @@ fn a_flag_stands_under_the_same_heading_in_every_command() {
 }
 
 #[test]
-fn the_version_is_told_by_flag_and_by_command() {
+fn the_version_is_printed_by_flag_and_by_command() {
     let reported = |argument: &str| {
         let output = binary().arg(argument).output().expect("the built binary");
         assert!(output.status.success(), "{argument}");

@@ -96,7 +96,7 @@ fn the_manifests_of_this_repository_have_the_secrets_that_are_in_them_and_raise_
 }
 
 #[test]
-fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
+fn what_unauthenticated_clients_can_read_is_reported_to_administrators_alone() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let unit = "[Service]\nEnvironment=DB_PASSWORD=sesame\nExecStart=/bin/true\n";
     let units = json!({

@@ -70,7 +70,7 @@ fn a_head_sent_a_byte_at_a_time_is_cut_off_at_the_limit() {
 }
 
 #[test]
-fn past_the_limit_of_connections_whoever_keeps_silent_longest_goes() {
+fn past_the_limit_of_connections_the_longest_idle_one_is_closed() {
     let limits =
         ["--max-connections", "50", "--handshake-timeout", "600s", "--head-timeout", "600s"];
     let server =
@@ -96,15 +96,15 @@ fn past_the_limit_of_connections_whoever_keeps_silent_longest_goes() {
 
 #[test]
 fn a_client_that_stops_reading_is_cut_off_and_the_others_are_served() {
-    cuts_off_whoever_does_not_read(&["--stall-timeout", "1s"]);
+    cuts_off_clients_that_do_not_read(&["--stall-timeout", "1s"]);
 }
 
 #[test]
 fn an_answer_under_way_has_as_long_again_as_a_connection_and_no_longer() {
-    cuts_off_whoever_does_not_read(&["--max-connection-age", "1s", "--stall-timeout", "600s"]);
+    cuts_off_clients_that_do_not_read(&["--max-connection-age", "1s", "--stall-timeout", "600s"]);
 }
 
-fn cuts_off_whoever_does_not_read(flags: &[&str]) {
+fn cuts_off_clients_that_do_not_read(flags: &[&str]) {
     let directory = cluster_with_a_large_config();
     let server = Server::serve(directory.path(), flags);
     let mut client = asks_and_does_not_read(server.insecure());
@@ -269,7 +269,7 @@ fn sigterm_under_load_finishes_what_is_under_way_and_exits_with_0() {
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_serves_on_while_machines_may_still_be_sent_here() {
+fn a_server_that_shuts_down_serves_while_machines_may_still_be_sent_to_it() {
     let mut server = Server::sample_cluster(&["--shutdown-delay", "1h"]);
     let in_service = |server: &Server| server.plain().get("/readyz/serving");
     assert_eq!(in_service(&server).status, 200);

@@ -309,7 +309,7 @@ fn run<T: std::fmt::Debug>(
 }
 
 #[test]
-fn go_locks_out_the_same_holders_whatever_is_sent_and_trusted() {
+fn go_locks_out_the_same_holders_for_any_chain_and_any_trusted_cas() {
     let counts = run(4_000, case(), |case| {
         let leaf = leaf(&case);
         let mut chain = vec![leaf.clone()];
@@ -436,7 +436,7 @@ fn go_gives_up_after_as_many_candidates() {
 
 /// What happens to certificates in decades, judged by Go as by us.
 #[test]
-fn go_sees_in_the_states_of_the_model_whom_we_see() {
+fn go_rejects_the_same_holders_in_states_of_the_model() {
     model::seen_by(
         |world| {
             let (chain, now) = (world.chain(), world.now);

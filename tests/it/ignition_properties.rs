@@ -394,7 +394,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_said_in_an_older_spec_can_be_read_and_said_there_again(
+    fn a_config_lifted_from_an_older_spec_can_be_written_in_it_again(
         config in spec_3().prop_flat_map(config),
         to in select(&SpecVersion::ALL[1..]),
     ) {
@@ -404,7 +404,7 @@ proptest! {
     }
 
     #[test]
-    fn a_lifted_spec_2_config_can_be_said_in_spec_2_again(mut config in config_2()) {
+    fn a_lifted_spec_2_config_can_be_written_in_spec_2_again(mut config in config_2()) {
         let lowered = Config::parse(&config.to_string()).unwrap().lower(SpecVersion::V2_2).unwrap();
         // Files and units come out in reverse order, because the last definition of each wins.
         for list in ["/storage/files", "/systemd/units"] {

@@ -332,7 +332,7 @@ fn what_ignition_wrote_is_kept_from_then_on() {
 }
 
 #[test]
-fn a_spoilt_entry_leaves_the_file_that_is_there() {
+fn an_undecodable_entry_leaves_the_file_unchanged() {
     let mut node = Node::new(Layout::Crio);
     node.reconcile(&entries(&json!({"a": registry_ca("main"), "b": registry_ca("main")})));
     let spoilt =

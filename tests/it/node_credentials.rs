@@ -139,7 +139,7 @@ fn what_ignition_wrote_at_the_first_boot_is_kept_from_then_on() {
 }
 
 #[test]
-fn what_is_not_understood_or_somebody_elses_is_left_alone_and_reported() {
+fn undecodable_files_and_those_of_other_programs_stay_and_are_reported() {
     let wanted = json!({"a.example": credential("a")});
     for (text, reported) in [
         ("SECRET", "not JSON (line 1, column 1); not changed"),

@@ -94,7 +94,7 @@ fn an_old_ignition_is_held_until_the_rule_changes_and_everyone_sees_it() {
 }
 
 #[test]
-fn a_pool_is_closed_on_the_port_without_tls_and_its_page_shows_who_came_by_it() {
+fn a_pool_is_closed_on_the_port_without_tls_and_its_page_shows_the_machines_that_used_it() {
     let manifests = tempfile::tempdir().expect("a temporary folder");
     write(manifests.path(), &[]);
     let server = Server::serve(manifests.path(), &[]);

@@ -124,7 +124,7 @@ fn failures(server: &Server, reason: &str) -> u64 {
 }
 
 #[test]
-fn what_a_balancer_says_is_who_asked_on_both_ports() {
+fn the_client_address_from_a_balancer_counts_on_both_ports() {
     let server = behind_a_balancer(&[]);
     let unix = [0; 216];
     let values = [4, 0x0f, 0x00].iter().copied().chain([0; 0xf00]).collect::<Vec<u8>>();
@@ -229,7 +229,7 @@ fn nobody_else_is_believed() {
 }
 
 #[test]
-fn a_balancer_that_does_not_say_whom_it_connects_is_closed_and_counted() {
+fn a_balancer_that_sends_no_client_address_is_closed_and_counted() {
     let server = behind_a_balancer(&["--handshake-timeout", "1s"]);
     let too_long = [&b"PROXY UNKNOWN "[..], &[b'x'; 200]].concat();
     for (bytes, reason) in [
@@ -339,7 +339,7 @@ impl Haproxy {
 }
 
 #[test]
-fn a_real_balancer_passes_on_who_asks() {
+fn haproxy_passes_the_client_address_on() {
     let server = behind_a_balancer(&[]);
     let haproxy = Haproxy::before(&server);
     let [first, second, without] = haproxy.ports;

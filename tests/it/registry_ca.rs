@@ -207,7 +207,7 @@ fn each_bad_entry_is_refused_by_name_and_all_others_go_on() {
 }
 
 #[test]
-fn a_certificate_that_is_spoilt_beside_a_good_one_is_the_runtimes_to_pass_over() {
+fn an_undecodable_certificate_beside_a_good_one_is_handed_on() {
     let torn = "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n";
     let both = format!("{torn}{}", pem(0));
     let plan = found(&administrators(&json!({"a": both})), None, None);
@@ -215,7 +215,7 @@ fn a_certificate_that_is_spoilt_beside_a_good_one_is_the_runtimes_to_pass_over()
 }
 
 #[test]
-fn a_spoilt_entry_leaves_what_was_good_and_a_removed_one_takes_it() {
+fn an_undecodable_entry_keeps_the_last_good_one_and_a_removed_one_does_not() {
     let before = merged(&json!({"a": pem(0), "b": pem(1)}));
     let plan = found(&administrators(&json!({"a": "oops", "b": pem(1)})), None, Some(&before));
     assert_eq!(cas(&plan), [("a", pem(0)), ("b", pem(1))]);
@@ -256,7 +256,7 @@ fn large(number: usize, bytes: usize) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_alone_and_nobody_loses_what_he_has() {
+fn what_does_not_fit_is_refused_alone_and_no_registry_loses_its_ca() {
     let third = MAX_BYTES / 3 - 10;
     let mine = administrators(&json!({
         "a": large(0, third), "b": large(1, third), "c": large(2, third), "d": large(3, third),
@@ -286,7 +286,7 @@ fn what_does_not_fit_is_refused_alone_and_nobody_loses_what_he_has() {
 }
 
 #[test]
-fn a_directory_goes_by_the_same_rules() {
+fn a_directory_follows_the_same_rules() {
     let image = |name: &str| -> ImageConfig {
         serde_json::from_value(json!({"spec": {"additionalTrustedCA": {"name": name}}}))
             .expect("an image config")

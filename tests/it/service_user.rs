@@ -259,7 +259,7 @@ fn a_directory_of_root_holds_the_files_of_the_service_that_reads_them() {
 }
 
 #[test]
-fn files_that_the_service_cannot_read_are_reported_and_nothing_is_written_beside_them() {
+fn files_that_the_service_cannot_read_are_reported_and_nothing_is_written() {
     let service = Service::made(&[]);
     service.done(&["certs", "check"]);
     let before = service.text("ca.key");
@@ -291,7 +291,7 @@ fn files_that_the_service_cannot_read_are_reported_and_nothing_is_written_beside
 }
 
 #[test]
-fn what_the_group_of_the_service_cannot_read_is_reported_with_what_mends_it() {
+fn files_that_the_services_group_cannot_read_are_reported_with_the_fix() {
     let service = Service::made(&[]);
     for (name, ..) in service.files() {
         let is_directory = service.state().join(&name).is_dir();

@@ -328,7 +328,7 @@ fn a_machine_boots_by_its_first_pointer_after_two_rotations() {
 }
 
 #[test]
-fn a_machine_waits_for_a_server_that_is_away() {
+fn a_machine_waits_for_an_unavailable_server() {
     const AWAY: Duration = Duration::from_secs(30);
     let site = ReportingPool::new();
     let [at] = free_ports();

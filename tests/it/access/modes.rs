@@ -217,7 +217,7 @@ fn a_pool_that_appears_is_never_served_to_strangers() {
 }
 
 #[test]
-fn a_slip_of_the_pen_opens_no_pool_of_which_nothing_is_known() {
+fn a_misspelt_access_mode_opens_no_pool() {
     for slip in ["enforced", "\"\"", "ENFORCE", "\"off \""] {
         let manifests = with_annotated_pool("worker", slip);
         let server = Server::serve(manifests.path(), &["--access", "off"]);

@@ -165,7 +165,7 @@ fn a_pointer_config_with_a_token_is_its_owners_alone() {
 }
 
 #[test]
-fn where_access_is_audited_it_is_reported_who_would_be_refused() {
+fn in_audit_mode_machines_that_enforce_would_refuse_are_reported() {
     let server = Server::sample_cluster(&[]);
     let good = credential(&server, "worker");
     let from = |client: Client, last| client.from(loopback(last));
@@ -200,7 +200,7 @@ fn where_access_is_off_nothing_is_asked() {
 }
 
 #[test]
-fn who_fails_too_often_waits_and_who_has_a_token_does_not() {
+fn clients_that_fail_often_are_delayed_and_those_with_a_token_are_not() {
     let server = enforcing(&[]);
     let good = credential(&server, "worker");
     let mut statuses = Vec::new();

@@ -163,7 +163,7 @@ fn the_ca_is_asked_for_what_is_approved_and_covered_and_for_nothing_else() {
 }
 
 #[test]
-fn what_may_heal_is_asked_for_again_until_it_does() {
+fn a_request_that_fails_temporarily_is_retried_until_it_succeeds() {
     let (site, ca) = (IssuingCluster::new(Approver::Off), CmpCa::start(Quirk::Waits(2)));
     site.corporate(&ca);
     let approval = site.approved("approval", &["a.apps.example.com"]);

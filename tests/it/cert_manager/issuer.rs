@@ -91,7 +91,7 @@ fn a_certificate_becomes_a_secret_with_leaf_chain_and_two_roots() {
 }
 
 #[test]
-fn nothing_is_signed_that_nobody_approved_or_somebody_denied() {
+fn requests_that_are_unapproved_or_denied_are_not_signed() {
     let mut site = IssuingCluster::new(Approver::Off);
     let _controller = site.controller();
     let issuer = site.issuer("", "mcs", &by_server());

@@ -43,7 +43,7 @@ fn a_certificate_of_a_ca_issuer_becomes_a_secret() {
 }
 
 #[test]
-fn without_its_approver_requests_wait_for_somebody_else_to_approve_them() {
+fn without_its_approver_requests_wait_for_another_approver() {
     let cluster = Cluster::empty();
     let mut running = CertManager::new(&cluster, Approver::Off);
     make(&cluster, "", "ClusterIssuer", "self", &json!({"selfSigned": {}}));

@@ -77,7 +77,7 @@ fn a_package_has_deploys_own_files_and_needs_no_links() {
 }
 
 #[test]
-fn a_checkout_that_keeps_links_as_texts_is_told_so() {
+fn a_checkout_without_symbolic_links_is_reported() {
     let helm = Helm::new();
     let directory = packed(&helm);
     let unpacked = directory.path().join("machine-config-server");

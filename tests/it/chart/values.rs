@@ -31,7 +31,7 @@ fn container(workload: &Value) -> &Value {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is a table")]
-fn a_slip_is_refused_in_one_line() {
+fn a_misspelt_value_is_refused_in_one_line() {
     for (path, value, said) in [
         ("platfrom", json!("kubernetes"), "at '': additional properties 'platfrom' not allowed"),
         (

@@ -60,7 +60,7 @@ impl Enforced {
 }
 
 #[test]
-fn what_proves_who_asks_is_judged_as_a_server_that_enforces_judges_it() {
+fn a_pointer_configs_token_is_judged_as_by_a_server_that_enforces() {
     let enforced = Enforced::start();
     let served = &enforced.served;
     enforced.assert_proven(&served.own());

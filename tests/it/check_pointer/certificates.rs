@@ -41,7 +41,7 @@ fn a_pointer_config_boots_by_what_is_kept_and_by_what_is_served_before_and_after
 }
 
 #[test]
-fn whom_the_certificates_lock_out_is_reported() {
+fn pointer_configs_that_the_certificates_lock_out_are_reported() {
     let served = Served::start();
     let elsewhere = served.with(|config| {
         let source = |host: &str| json!({"source": format!("https://{host}:22623/config/worker")});

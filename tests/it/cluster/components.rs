@@ -124,7 +124,7 @@ fn the_port_without_tls_is_opened_in_pods_and_service() {
 }
 
 #[test]
-fn who_reaches_which_port_is_said_for_each_port_of_the_pods() {
+fn the_policies_cover_each_port_of_the_pods() {
     let mut servers = kustomized("deploy/kubernetes", &[MONITORING, NETWORK_POLICY, INSECURE_PORT]);
     let service = |objects: &[Value]| {
         let is_it = |it: &&Value| it["kind"] == "Service" && it["spec"]["type"] == "LoadBalancer";

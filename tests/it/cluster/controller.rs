@@ -11,7 +11,6 @@ mod issued;
 mod lifecycle;
 mod lockouts;
 mod machines;
-mod rights;
 mod rotations;
 mod secret_types;
 mod taken_over;
@@ -139,11 +138,6 @@ impl ControlledCluster {
 
     fn certs(&self, arguments: &[&str]) -> Said {
         self.cluster.run(&[&["certs"], arguments].concat())
-    }
-
-    /// Whether the controller's account may do something: see [`Cluster::may`].
-    fn may(&self, verb: &str, object: &str, namespace: &str) -> bool {
-        self.cluster.may(ACCOUNT, verb, object, namespace)
     }
 
     /// Has a new authority made by a value that was not there before, and waits for it. Without

@@ -165,6 +165,7 @@ fn pods_take_nothing_from_a_config_map_and_are_asked_whether_they_serve() {
 #[test]
 fn a_cluster_without_openshifts_kinds_gets_certificates_and_servers() {
     let site = ServedCluster::of(Cluster::kubernetes());
+    site.cluster.kubectl(&["get", "deployment", ACCOUNT, "--namespace", NAMESPACE]);
     site.machine_config("rendered-1", "one");
     site.pool("worker", "rendered-1");
     site.cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);

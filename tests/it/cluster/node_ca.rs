@@ -16,7 +16,7 @@ use crate::support::events::{Event, Events};
 use crate::support::logged::Logged;
 use crate::support::manifests::registry_ca;
 use crate::support::proxy::{Proxy, Way};
-use crate::support::rest::comes_to_rest;
+use crate::support::rest::becomes_idle;
 use crate::support::server::binary;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::{in_repository, wait_for};
@@ -100,12 +100,12 @@ fn agent(directory: &TempDir, kubeconfig: &Path) -> Command {
 }
 
 #[test]
-fn a_node_agent_comes_to_rest() {
+fn a_node_agent_without_changes_is_idle() {
     let cluster = deployed("deploy/node-ca");
     create_map(&cluster, &json!({"registry.example.com": registry_ca("main")}));
     let node = Node::start(&cluster, cluster.address());
     wait_for("the CA", || node.ca("registry.example.com"));
-    comes_to_rest(node.agent.pid());
+    becomes_idle(node.agent.pid());
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_node_is_in_step_from_the_first_ca_to_the_last() {
 }
 
 #[test]
-fn while_the_api_server_is_away_a_node_keeps_what_it_has() {
+fn without_the_api_server_a_node_keeps_its_files() {
     let cluster = deployed("deploy/node-ca");
     let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     create_map(&cluster, &json!({"a": main}));
@@ -201,7 +201,7 @@ fn while_the_api_server_is_away_a_node_keeps_what_it_has() {
 }
 
 #[test]
-fn an_administrator_is_told_what_is_out_of_step() {
+fn what_differs_from_the_map_is_reported_to_administrators() {
     let cluster = deployed("deploy/node-ca");
     let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
     let proxy = Proxy::to(cluster.address());

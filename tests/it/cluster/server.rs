@@ -8,7 +8,6 @@ mod lagging;
 mod layered_images;
 mod ledger;
 mod pools;
-mod rights;
 mod scale;
 mod tls_profile;
 

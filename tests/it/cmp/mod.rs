@@ -125,7 +125,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_request_of_somebody_gets_what_it_asks_for_in_pem_and_in_der() {
+fn a_signing_request_from_a_file_is_certified_in_pem_and_in_der() {
     let (ca, desk) = (CmpCa::start(Quirk::None), Desk::new());
     let key =
         ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-521", "-nodes", "-keyout", "their.key"];
@@ -177,7 +177,7 @@ fn a_renewal_is_signed_with_the_old_pair_and_brings_the_same_names_for_a_new_key
 }
 
 #[test]
-fn a_certificate_stands_for_a_password_in_any_request() {
+fn a_certificate_can_replace_a_password_in_any_request() {
     let ca = CmpCa::start(Quirk::None);
     let desk = with_pair(&ca);
     let signed = ["--cert", "tls.crt", "--key", "tls.key", "--trusted", "root.crt"];
@@ -188,7 +188,7 @@ fn a_certificate_stands_for_a_password_in_any_request() {
 }
 
 #[test]
-fn who_need_not_confirm_does_not_if_that_was_asked_for() {
+fn a_confirmation_is_left_out_only_where_that_was_asked_for_and_granted() {
     let ca = CmpCa::start(Quirk::Implicit);
     Desk::new().first(&ca, &["--implicit-confirm"]).quietly_done();
     assert_eq!(ca.seen(), [requested(IR, true)]);
@@ -215,7 +215,7 @@ fn what_is_not_there_yet_is_waited_for() {
 }
 
 #[test]
-fn a_server_that_goes_away_while_a_request_waits_there_is_asked_what_came_of_it() {
+fn a_server_that_is_unavailable_while_a_request_waits_is_polled_again() {
     let ca = CmpCa::start(Quirk::Waits(usize::MAX));
     let said = std::thread::scope(|scope| {
         let said = scope.spawn(|| Desk::new().first(&ca, &[]));
@@ -272,7 +272,7 @@ fn an_old_servers_sha1_is_taken_by_flag_alone() {
 }
 
 #[test]
-fn https_goes_by_the_ca_that_is_given() {
+fn https_trusts_the_given_ca_alone() {
     let (ca, other, desk) = (CmpCa::start_tls(), CmpCa::start(Quirk::None), Desk::new());
     desk.put("root.crt", &ca.root());
     desk.put("other.crt", &other.root());

@@ -137,7 +137,7 @@ fn a_first_certificate_comes_by_a_password_for_every_kind_of_key() {
 }
 
 #[test]
-fn a_request_of_somebody_gets_what_it_asks_for() {
+fn a_signing_request_from_a_file_is_certified() {
     let ra = Ra::new("password", "signing");
     let directory = ra.desk.directory.path();
     let key = ["-newkey", "rsa:2048", "-nodes", "-keyout", "their.key"];
@@ -234,7 +234,7 @@ fn a_wrong_password_and_a_wrong_reference_are_refused_and_reported() {
 }
 
 #[test]
-fn who_is_not_known_is_refused_and_told() {
+fn an_unknown_client_is_refused_and_it_is_reported() {
     let ra = Ra::new("password", "stranger");
     let reported = "the server refuses: rejection: badCertTemplate (the requested names or \
         extensions are wrong or incomplete); the server says \"downstream: request refused by external inventory\"";
@@ -247,7 +247,7 @@ fn who_is_not_known_is_refused_and_told() {
 }
 
 #[test]
-fn a_renewal_by_somebody_elses_pair_is_refused_and_reported() {
+fn a_renewal_signed_by_an_untrusted_pair_is_refused_and_reported() {
     let ra = Ra::new("signed", "elses");
     let directory = ra.desk.directory.path();
     let pair = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=mcs.example.com"];
@@ -272,7 +272,7 @@ fn a_clock_that_is_far_from_the_servers_is_reported() {
 }
 
 #[test]
-fn a_certificate_that_is_not_trusted_is_rejected_and_the_ca_is_told() {
+fn an_untrusted_certificate_is_rejected_and_the_ca_is_informed() {
     let ra = Ra::new("password", "rejects");
     let directory = ra.desk.directory.path();
     let other = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=root"];

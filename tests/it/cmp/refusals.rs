@@ -35,7 +35,7 @@ fn an_answer_that_is_not_to_this_message_or_not_by_this_server_is_not_believed()
 }
 
 #[test]
-fn a_sender_who_says_no_name_is_known_by_the_password_and_another_one_by_a_flag() {
+fn a_sender_without_a_name_is_authenticated_by_the_password_and_another_one_by_a_flag() {
     Desk::new().first(&CmpCa::start(Quirk::NoSender), &["--recipient", NAME]).quietly_done();
     let flags = ["--recipient", NAME, "--expect-sender", "CN=somebody else"];
     Desk::new().first(&CmpCa::start(Quirk::WrongSender), &flags).quietly_done();
@@ -64,7 +64,7 @@ fn a_wrong_password_is_reported() {
 }
 
 #[test]
-fn a_certificate_for_another_key_or_by_somebody_else_is_rejected_and_the_server_is_told() {
+fn a_certificate_for_another_key_or_from_another_issuer_is_rejected_and_the_server_is_informed() {
     let trusted = ["--trusted", "root.crt"];
     for (quirk, reason) in [
         (Quirk::WrongKey, "the issued certificate is for another key"),
@@ -129,7 +129,7 @@ fn a_signature_counts_by_the_right_name_and_from_a_ca_that_is_trusted() {
 }
 
 #[test]
-fn who_may_answer_a_signed_request_has_to_be_said() {
+fn a_signed_request_needs_a_trusted_ca_for_the_answer() {
     let ca = CmpCa::start(Quirk::None);
     let desk = with_pair(&ca);
     let said = desk.enroll(&ca, &RENEWAL[..6]);

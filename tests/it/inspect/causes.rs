@@ -102,7 +102,7 @@ fn a_pool_without_a_config_is_named() {
 }
 
 #[test]
-fn what_the_machines_spec_cannot_say_is_named() {
+fn what_the_machines_spec_cannot_express_is_named() {
     let mut config = empty();
     config["kernelArguments"] = json!({"shouldNotExist": ["quiet"]});
     let directory = manifests(&[("worker", Some(config))]);

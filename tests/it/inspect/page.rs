@@ -104,7 +104,7 @@ fn a_file_is_printed_byte_for_byte() {
 }
 
 #[test]
-fn two_machines_are_compared_whatever_they_come_from() {
+fn two_machines_from_any_sources_are_compared() {
     let server = Server::sample_cluster(&[]);
     let (file, fixtures) = (pointer(&server, "worker"), fixtures());
     let directory = tempfile::tempdir().expect("a temporary folder");
@@ -163,7 +163,7 @@ fn two_machines_are_compared_whatever_they_come_from() {
 }
 
 #[test]
-fn a_hostile_config_cannot_harm_who_looks_at_it() {
+fn a_hostile_config_cannot_harm_its_reader() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let file = |name: &str, text: &str| -> PathBuf {
         let path = directory.path().join(name);

@@ -129,7 +129,7 @@ fn a_file_with_a_cross_certificate_names_the_ca_whose_key_it_has() {
 }
 
 #[test]
-fn a_name_that_is_nobodys_and_a_file_without_a_certificate_change_nothing() {
+fn an_unknown_name_and_a_file_without_a_certificate_change_nothing() {
     let place = Place::made(None);
     let before = place.text("ca.key");
     place.write("../note", "no certificate");

@@ -140,7 +140,7 @@ fn swapped_files_make_no_certificate_a_ca_and_lock_nobody_out_once_they_are_back
 }
 
 #[test]
-fn a_serving_pair_of_somebodys_own_that_cannot_be_used_is_named_and_kept() {
+fn an_unusable_custom_serving_pair_is_named_and_kept() {
     let (place, _) = rotated();
     let request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
     let names = ["-subj", "/CN=own", "-addext", "subjectAltName=DNS:localhost", "-keyout"];
@@ -228,7 +228,7 @@ fn keys_that_others_can_read_are_reported() {
 }
 
 #[test]
-fn a_rotation_after_a_lost_key_names_who_needs_what_first() {
+fn a_rotation_after_a_lost_key_names_the_holders_that_need_new_user_data() {
     let place = Place::made(None);
     let lost = place.certificates("ca.crt")[0].common_name.clone();
     fs::rename(place.state().join("ca.key"), place.state().join("ca.key.lost")).expect("a file");

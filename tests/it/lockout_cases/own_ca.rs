@@ -104,7 +104,7 @@ fn an_intermediate_that_signs_is_sent_so_that_machines_boot_that_trust_the_root_
 }
 
 #[test]
-fn an_own_ca_that_cannot_vouch_for_another_refuses_the_first_rotation_and_says_who_would_pay() {
+fn a_custom_ca_that_cannot_sign_another_refuses_the_first_rotation_and_names_the_holders() {
     for (extension, reason) in [
         ("basicConstraints=critical,CA:TRUE,pathlen:0", ""),
         ("nameConstraints=critical,permitted;DNS:localhost", "its name constraints exclude it"),

@@ -20,7 +20,7 @@ fn wait_until_done(server: &Server) {
 }
 
 #[test]
-fn what_somebody_else_put_in_a_pointer_configs_place_is_left_and_reported() {
+fn a_foreign_file_in_place_of_a_pointer_config_stays_and_is_reported() {
     let place = Place::made(None);
     let request = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
     let files = ["-nodes", "-subj", "/CN=corporate", "-keyout", "c.key", "-out", "c.pem"];

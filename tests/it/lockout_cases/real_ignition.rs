@@ -64,7 +64,7 @@ fn boots(holder: &TrustHolder, address: SocketAddr) -> bool {
 static SEEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 #[test]
-fn the_real_ignition_sees_in_states_of_the_model_whom_we_see() {
+fn the_real_ignition_rejects_the_same_holders_in_states_of_the_model() {
     let judge = |world: &World| {
         let now = OffsetDateTime::now_utc();
         let (Some(pair), chain) = (world.serving(), world.chain()) else { return };

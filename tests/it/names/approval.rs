@@ -92,7 +92,7 @@ fn now() -> String {
 }
 
 #[test]
-fn one_yes_is_for_one_address_and_one_pool_on_both_ports_and_for_every_method() {
+fn an_approval_is_for_one_address_and_one_pool_on_both_ports_and_for_every_method() {
     let site = MachinesDirectory::new();
     for pool in ["worker", "infra"] {
         put_pool(&site, pool, &json!({APPROVAL: "required"}));
@@ -127,7 +127,7 @@ fn one_yes_is_for_one_address_and_one_pool_on_both_ports_and_for_every_method() 
 }
 
 #[test]
-fn the_access_check_comes_first_and_who_fails_it_does_not_wait() {
+fn access_is_checked_first_and_refused_machines_do_not_wait_for_approval() {
     for mode in ["enforce", "audit"] {
         let site = MachinesDirectory::new();
         put_pool(&site, "worker", &json!({APPROVAL: "required"}));

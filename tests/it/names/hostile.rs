@@ -89,7 +89,7 @@ fn a_machine_of_another_namespace_with_the_same_name_gets_nothing() {
 }
 
 #[test]
-fn a_file_that_somebody_else_made_is_left_alone() {
+fn a_file_of_another_program_is_not_changed() {
     let site = MachinesDirectory::new();
     let directory = site.state().join("user-data/machines");
     fs::create_dir_all(&directory).expect("folders");

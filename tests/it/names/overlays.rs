@@ -180,7 +180,7 @@ fn a_change_of_the_pool_or_the_overlay_reaches_the_machine_and_the_pools_own_ans
 }
 
 #[test]
-fn an_overlay_is_said_in_every_spec_that_can_say_it() {
+fn an_overlay_is_served_in_every_spec_that_can_express_it() {
     let site = MachinesDirectory::new();
     put_pool(&site, "00-worker", &json!({"ignition": {"version": "3.0.0"}}));
     let arguments =

@@ -12,7 +12,7 @@ use crate::support::wait_for;
 const AWAY: Duration = Duration::from_secs(10);
 
 #[test]
-fn containers_that_start_while_the_api_server_is_away_serve_what_was_kept() {
+fn containers_that_start_without_the_api_server_serve_from_the_cache() {
     let site = NodeWithFolders::kubernetes();
     let node = &site.node;
     let seconds = std::env::var("NODE_AWAY_SECONDS").ok();

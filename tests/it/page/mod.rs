@@ -37,7 +37,7 @@ fn open(server: &Server) -> Browser {
 }
 
 #[test]
-fn ten_thousand_machines_and_a_hundred_pools_are_told_in_50_ms() {
+fn ten_thousand_machines_and_a_hundred_pools_are_shown_in_50_ms() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for number in 0..100 {
         let name = format!("pool-{number}");

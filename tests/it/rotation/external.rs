@@ -74,7 +74,7 @@ fn an_external_pair_is_taken_renewed_and_moved_to_another_root_and_nobody_is_loc
 }
 
 #[test]
-fn a_first_pair_is_somebody_elses_and_no_ca_is_made() {
+fn with_an_external_first_pair_no_ca_is_made() {
     let mut world = World::fresh(START);
     let theirs = corporate(0);
     let pair = theirs.pair(&[host()], START, YEAR);

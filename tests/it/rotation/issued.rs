@@ -195,7 +195,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
 }
 
 #[test]
-fn an_issuer_that_is_away_for_a_month_changes_nothing() {
+fn an_issuer_that_is_unavailable_for_a_month_changes_nothing() {
     let mut world = World::to_be_issued();
     let corporate = Corporate::new("Root", START);
     world.taken(&corporate, 400 * DAY, anything);
@@ -328,7 +328,7 @@ fn misfits(corporate: &Corporate, own_key: &KeyPair) -> Vec<(&'static str, Answe
 }
 
 #[test]
-fn what_does_not_fit_is_reported_and_the_ca_that_is_there_goes_on() {
+fn an_issued_ca_that_does_not_fit_is_reported_and_the_present_one_stays() {
     let corporate = Corporate::new("Root", START);
     let own_key = key();
     for (case, answer, expected) in misfits(&corporate, &own_key) {

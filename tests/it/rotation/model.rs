@@ -249,7 +249,7 @@ fn nobody_is_locked_out_by_what_administrators_bring() {
 }
 
 #[test]
-fn nobody_is_locked_out_after_what_is_stored_was_spoilt() {
+fn nobody_is_locked_out_after_stored_files_were_damaged() {
     assert!(run(0xaf25_1af3_b0f0_25b5, states(), spoil) >= states());
 }
 

@@ -22,6 +22,21 @@ pub(crate) const ACCOUNT: &str = "machine-config-server";
 /// Namespace of the registry CAs.
 pub(crate) const MANAGED: &str = "openshift-config-managed";
 
+/// All that may be done to objects.
+const VERBS: [&str; 11] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "impersonate",
+    "escalate",
+    "bind",
+];
+
 /// A running API server with etcd, which end when the value is dropped, or are left to a later test.
 ///
 /// Programs that use it end first: what they wrote later would be the next test's.
@@ -206,6 +221,20 @@ impl Cluster {
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let response = self.request("POST", path, "application/json", &review);
         response.json()["status"]["allowed"] == true
+    }
+
+    /// Asserts that a service account has these permissions for an object, and no others.
+    pub(crate) fn assert_may_only(
+        &self,
+        account: &str,
+        object: &str,
+        namespace: &str,
+        allowed: &[&str],
+    ) {
+        for verb in VERBS {
+            let may = self.may(account, verb, object, namespace);
+            assert_eq!(may, allowed.contains(&verb), "{account}: {verb} {object} in {namespace:?}");
+        }
     }
 
     pub(crate) fn delete(&self, path: &str) {

@@ -13,7 +13,7 @@ const SHARE: f64 = 0.002;
 const WINDOW: Duration = Duration::from_secs(12);
 
 /// Waits until the process is idle. Panics if it stays busy.
-pub(crate) fn comes_to_rest(pid: u32) {
+pub(crate) fn becomes_idle(pid: u32) {
     let started = Instant::now();
     loop {
         let (before, begun) = (processor_time(pid), Instant::now());

@@ -254,7 +254,7 @@ fn what_openshifts_operator_renders_is_left_to_it_and_reported() {
 }
 
 #[test]
-fn a_server_that_starts_while_the_api_server_is_away_knows_who_may_have_a_config() {
+fn a_server_that_starts_without_the_api_server_knows_the_tokens_from_its_cache() {
     let Enforcing { site, controller: _controller, credential, cache } = Enforcing::start();
     let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
     let mut server = server_with(&site, &cache, &flags);

@@ -50,7 +50,7 @@ fn cas_that_administrators_distrust_at_once_are_all_distrusted() {
 }
 
 #[test]
-fn a_forced_rotation_stays_forced_whoever_asks_beside_it() {
+fn a_forced_rotation_stays_forced_beside_other_requests() {
     let site = ControlledCluster::new();
     drop(site.start_settled(&[]));
     for _ in 0..4 {

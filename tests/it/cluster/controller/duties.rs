@@ -264,7 +264,7 @@ fn a_ca_that_has_only_the_name_of_ours_is_reported_and_left_alone() {
 }
 
 #[test]
-fn the_controllers_page_shows_who_trusts_the_certificates() {
+fn the_controllers_page_shows_the_pointer_configs_that_trust_the_certificates() {
     let site = ControlledCluster::new();
     let controller = site.start(&[]);
     site.settled();

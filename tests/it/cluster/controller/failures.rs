@@ -70,13 +70,13 @@ fn a_secret_that_cannot_be_written_holds_up_no_other() {
 }
 
 #[test]
-fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
+fn a_forbidden_watch_is_reported_at_once_and_recovers() {
     let site = ControlledCluster::new();
     let bindings =
         "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-machine-api/rolebindings";
     site.cluster.delete(&format!("{bindings}/{ACCOUNT}"));
     wait_for("the right to be gone", || {
-        (!site.may("list", "/secrets", USER_DATA_NAMESPACE)).then_some(())
+        (!site.cluster.may(ACCOUNT, "list", "/secrets", USER_DATA_NAMESPACE)).then_some(())
     });
     let controller = site.start(&[]);
     wait_for("the controller to be active", || controller.is_active().then_some(()));

@@ -286,7 +286,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
 }
 
 #[test]
-fn without_cert_manager_it_is_told_that_nobody_can_be_asked() {
+fn without_cert_manager_its_absence_is_reported() {
     let site = ControlledCluster::new();
     site.applies("ca-from-issuer");
     let mut before = site.start(&[]);

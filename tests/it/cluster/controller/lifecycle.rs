@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{ControlledCluster, ROTATE, ca, pointer, server, serving, user_data, value};
 use crate::support::machine::Machine;
 use crate::support::rendered::POOLS;
-use crate::support::rest::comes_to_rest;
+use crate::support::rest::becomes_idle;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
 use rustix::process::Signal;
@@ -63,7 +63,7 @@ fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
 }
 
 #[test]
-fn a_controller_comes_to_rest() {
+fn a_controller_without_changes_is_idle() {
     let site = ControlledCluster::new();
     for number in 0..20 {
         site.pool(&format!("pool-{number}"));
@@ -71,7 +71,7 @@ fn a_controller_comes_to_rest() {
     let controller = site.start(&[]);
     site.object(&user_data("pool-19-user-data-managed"));
     site.settled();
-    comes_to_rest(controller.pid());
+    becomes_idle(controller.pid());
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn secret(name: &str, namespace: &str, type_: &str) -> Value {
 }
 
 #[test]
-fn the_controllers_account_makes_no_secret_that_is_filled_with_somebodys_token() {
+fn the_controllers_account_cannot_obtain_a_service_accounts_token() {
     let site = ControlledCluster::new();
     let by = site.cluster.kubeconfig_of(ACCOUNT, NAMESPACE, site.cluster.address());
     let create = |name: &str, namespace: &str, type_: &str| {

@@ -20,7 +20,7 @@ fn until(wanted: u16, server: &Server, last: u8) {
 }
 
 #[test]
-fn a_yes_counts_at_all_servers_for_one_machine_until_it_ends() {
+fn an_approval_counts_at_all_servers_for_one_machine_until_it_ends() {
     let site = ServedCluster::with_worker();
     let pool = format!("{POOLS}/worker");
     let annotate = |key: &str, value: &str| {
@@ -143,7 +143,7 @@ fn the_right_can_be_of_one_pool(cluster: &Cluster) {
 }
 
 #[test]
-fn who_approves_needs_a_right_where_the_policy_requires_it() {
+fn with_the_policy_approvers_need_the_approval_right() {
     let site = ServedCluster::with_worker();
     let cluster = &site.cluster;
     let [editor, approver] = with_policy(cluster);

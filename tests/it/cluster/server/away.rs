@@ -14,7 +14,7 @@ use crate::support::server::Server;
 use crate::support::wait_for;
 
 #[test]
-fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back() {
+fn machines_boot_without_the_api_server_and_changes_arrive_when_it_is_back() {
     let mut site = ServedCluster::with_worker();
     let cache = site.directory.path().join("cache");
     let flags = ["--cache-dir", cache.to_str().expect("text")];

@@ -16,7 +16,7 @@ fn degraded(overview: &Value) -> Vec<String> {
 }
 
 #[test]
-fn the_ledger_tells_of_all_servers_machines_and_who_has_joined() {
+fn the_ledger_has_the_machines_of_all_servers_and_which_joined() {
     let site = ServedCluster::new();
     site.machine_config("rendered-worker-1", "one");
     site.pool("worker", "rendered-worker-1");

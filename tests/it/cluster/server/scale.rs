@@ -7,7 +7,7 @@ use crate::support::contract::{SOON, config, marker};
 use crate::support::http::Client;
 use crate::support::manifests::{pool, write};
 use crate::support::rendered::{CONFIGS, POOLS};
-use crate::support::rest::comes_to_rest;
+use crate::support::rest::becomes_idle;
 use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
 use crate::support::wait_for;
@@ -53,7 +53,7 @@ fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
 }
 
 #[test]
-fn a_server_of_a_hundred_pools_comes_to_rest() {
+fn a_server_of_a_hundred_pools_in_a_cluster_is_idle() {
     let site = ServedCluster::new();
     site.machine_config("rendered", "one");
     for number in 0..100 {
@@ -63,7 +63,7 @@ fn a_server_of_a_hundred_pools_comes_to_rest() {
     let flags = ["--cache-dir", cache.to_str().expect("text")];
     let server = site.start(&flags).until_ready();
     assert_eq!(config(&server.plain(), "pool-1", "3.4.0").status, 200);
-    comes_to_rest(server.pid());
+    becomes_idle(server.pid());
 }
 
 #[test]

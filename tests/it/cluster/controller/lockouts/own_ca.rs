@@ -29,7 +29,7 @@ fn own_ca(name: &str) -> (String, String) {
 }
 
 #[test]
-fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on() {
+fn a_rotation_that_a_custom_ca_does_not_allow_is_refused_until_it_is_forced() {
     let site = ControlledCluster::new();
     let (own, key) = own_ca("Example Corp CA");
     let secret =

@@ -111,7 +111,7 @@ fn servers_that_are_asked_at_once_record_every_address_and_one_of_them_reports()
 }
 
 #[test]
-fn while_the_api_server_is_away_an_unspent_token_opens_and_a_double_use_is_reported_later() {
+fn without_the_api_server_an_unspent_token_opens_and_a_double_use_is_reported_later() {
     let (mut site, _controller) = ControlledCluster::with_machines();
     let servers = [(); 2].map(|()| site.serve(&SHORT));
     let [one, two] = &servers;
