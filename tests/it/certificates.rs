@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -14,6 +13,7 @@ use crate::support::contract::config;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::machine::Machine;
+use crate::support::meanwhile::meanwhile;
 use crate::support::openssl::{openssl, sign_serving};
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
@@ -49,40 +49,26 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
     let oldest = fs::read_to_string(&pointer).expect("a pointer config");
     let oldest_ca = trusted(&pointer);
 
-    let stop = AtomicBool::new(false);
-    let boots = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                let old = Client::tls(server.secure(), &oldest_ca);
-                while !stop.load(Ordering::SeqCst) {
-                    assert_eq!(config(&old, "worker", "3.4.0").status, 200);
-                    // Whoever boots now has the pointer config of now.
-                    let new = Client::tls(server.secure(), &trusted(&pointer));
-                    assert_eq!(config(&new, "worker", "3.4.0").status, 200);
-                    boots.fetch_add(2, Ordering::SeqCst);
-                }
-            });
+    let boot_by_old_and_new = |_| {
+        let old = Client::tls(server.secure(), &oldest_ca);
+        // A machine that boots now has the pointer config of now.
+        let new = Client::tls(server.secure(), &trusted(&pointer));
+        for client in [old, new] {
+            assert_eq!(config(&client, "worker", "3.4.0").status, 200);
         }
-        for round in 0..3 {
+    };
+    meanwhile(4, boot_by_old_and_new, |boots| {
+        for round in 1..=3 {
             let before = serial(&state);
             let said = certs(&state, &["rotate", "--ca", "--force"]).done().output;
             assert!(said.contains("made a signing CA: requested"), "{said}");
             assert_ne!(serial(&state), before);
-            let started = boots.load(Ordering::SeqCst);
-            wait_for("machines to go on booting", || {
-                (boots.load(Ordering::SeqCst) > started + 40).then_some(())
-            });
+            boots.goes_on(20);
             let chain = fs::read_to_string(state.join("tls.crt")).expect("the chain");
-            let expected = 1 + (round + 1);
-            assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), expected);
+            assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), 1 + round);
         }
         certs(&state, &["rotate"]).done();
-        let started = boots.load(Ordering::SeqCst);
-        wait_for("machines to go on booting", || {
-            (boots.load(Ordering::SeqCst) > started + 40).then_some(())
-        });
-        stop.store(true, Ordering::SeqCst);
+        boots.goes_on(20);
     });
     assert!((server.metric("mcs_certificate_reload_failures_total")).abs() < 0.5);
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -14,6 +14,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::http::{Client, Response};
+use crate::support::meanwhile::meanwhile;
 use crate::support::pair::Pair;
 use crate::support::server::Server;
 use crate::support::{DEADLINE, contract, in_repository, manifests, wait_for};
@@ -328,35 +329,22 @@ fn a_certificate_swapped_under_load_fails_no_handshake() {
     let trusted: String =
         next.iter().chain([&first]).map(|pair| pair.pem.as_str()).collect::<Vec<_>>().concat();
     let client = Client::tls(server.secure(), trusted.as_bytes());
-    let (done, boots) = (AtomicBool::new(false), AtomicUsize::new(0));
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    // Any failure to connect or to be answered fails the test here.
-                    assert_eq!(contract::config(&client, "master", "3.4.0").status, 200);
-                    boots.fetch_add(1, Ordering::Relaxed);
-                }
+    // Any failure to connect or to be answered fails the test here.
+    let boot = |_| assert_eq!(contract::config(&client, "master", "3.4.0").status, 200);
+    meanwhile(4, boot, |boots| {
+        for pair in &next {
+            // Between the two renames key and certificate do not belong together.
+            fs::rename(&pair.key, &first.key).expect("a rename");
+            fs::rename(&pair.certificate, &first.certificate).expect("a rename");
+            let certificate = CertificateDer::from_pem_slice(pair.pem.as_bytes());
+            let certificate = certificate.expect("a certificate").to_vec();
+            wait_for("the new certificate to be shown", || {
+                let shown = client.shown_certificate().expect("a handshake");
+                (shown == certificate).then_some(())
             });
+            boots.goes_on(1);
         }
-        let swapped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for pair in &next {
-                // Between the two renames key and certificate do not belong together.
-                fs::rename(&pair.key, &first.key).expect("a rename");
-                fs::rename(&pair.certificate, &first.certificate).expect("a rename");
-                let certificate = CertificateDer::from_pem_slice(pair.pem.as_bytes());
-                let certificate = certificate.expect("a certificate").to_vec();
-                wait_for("the new certificate to be shown", || {
-                    let shown = client.shown_certificate().expect("a handshake");
-                    (shown == certificate).then_some(())
-                });
-            }
-        }));
-        // The clients stop however this went.
-        done.store(true, Ordering::Relaxed);
-        swapped.expect("every swap to be followed");
     });
-    assert!(boots.load(Ordering::Relaxed) > SWAPS, "hardly any load");
 }
 
 /// Connections that are open on both ports.

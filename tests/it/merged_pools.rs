@@ -235,7 +235,7 @@ fn a_directory_is_judged_before_it_is_served() {
     ] {
         write(directory.path(), file, contents);
         let strict = run(&["validate", ".", "--strict"], directory.path());
-        assert!(!strict.status == 0 && strict.output.contains(warning), "{strict:?}");
+        assert!(strict.status != 0 && strict.output.contains(warning), "{strict:?}");
         fs::remove_file(directory.path().join(file)).expect("a file");
     }
     write(directory.path(), "edge.bu", "variant: fcos\nversion: 1.5.0\n");

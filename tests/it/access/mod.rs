@@ -3,4 +3,4 @@
 
 mod modes;
 mod requests;
-mod tokens;
+pub(crate) mod tokens;

@@ -10,27 +10,45 @@ fn tokens(server: &Server, arguments: &[&str]) -> Said {
     server.state().run(&[&["tokens"], arguments].concat())
 }
 
+/// A token with a name opens its pools at every server until it is revoked. `status` asks for a pool's config at each.
+pub(crate) fn a_named_token_opens_its_pools_until_it_is_revoked(
+    store: &(impl Store + ?Sized),
+    pools: [&str; 2],
+    status: impl Fn(&str, &str) -> Vec<u16>,
+) {
+    let tokens = |arguments: &[&str]| store.run(&[&["tokens"], arguments].concat());
+    let both = pools.join(",");
+    let added = ["add", "rack-7", "--pool", &both, "--until", "30d"];
+    let token = tokens(&added).done().output;
+    let bearer = format!("Bearer {}", token.trim());
+    let all = |pool: &str, expected: u16| status(pool, &bearer).iter().all(|it| *it == expected);
+    for pool in pools {
+        wait_for("the servers to know it", || all(pool, 200).then_some(()));
+    }
+    assert!(all("master", 401), "{:?}", status("master", &bearer));
+    let list = tokens(&["list"]).done().output;
+    let line = list.lines().find(|line| line.contains("rack-7")).expect("a line");
+    let mut sorted = pools;
+    sorted.sort_unstable();
+    assert!(line.contains(&sorted.join(",")) && line.ends_with("valid"), "{line}");
+    assert!(!list.contains(token.trim()) && list.contains("(pointer configs)"), "{list}");
+
+    tokens(&added).refused(&["rack-7: a token has this name already"]);
+    tokens(&["revoke", "rack-7"]).done();
+    wait_for("it to be refused", || all(pools[0], 401).then_some(()));
+    tokens(&["revoke", "rack-7"]).refused(&[]);
+    assert!(tokens(&["list"]).done().output.contains("revoked"));
+}
+
 #[test]
 fn a_token_with_a_name_opens_its_pools_until_it_is_revoked() {
     let server = enforcing(&[]);
     credential(&server, "worker");
-    let added = ["add", "rack-7", "--pool", "worker,edge", "--until", "30d"];
-    let token = tokens(&server, &added).done().output;
-    let bearer = format!("Bearer {}", token.trim());
-    let status = |pool: &str| get(&server.tls(), pool, Some(&bearer)).status;
-    wait_for("the server to know it", || (status("worker") == 200).then_some(()));
-    assert_eq!([status("edge"), status("master")], [200, 401]);
-    let list = tokens(&server, &["list"]).done().output;
-    let line = list.lines().find(|line| line.contains("rack-7")).expect("a line");
-    assert!(line.contains("edge,worker") && line.ends_with("valid"), "{line}");
-    assert!(!list.contains(token.trim()) && list.contains("(pointer configs)"), "{list}");
-
-    let again = tokens(&server, &added);
-    again.refused(&["rack-7: a token has this name already"]);
-    tokens(&server, &["revoke", "rack-7"]).done();
-    wait_for("it to be refused", || (status("worker") == 401).then_some(()));
-    tokens(&server, &["revoke", "rack-7"]).refused(&[]);
-    assert!(tokens(&server, &["list"]).done().output.contains("revoked"));
+    a_named_token_opens_its_pools_until_it_is_revoked(
+        server.state().as_path(),
+        ["worker", "edge"],
+        |pool, bearer| vec![get(&server.tls(), pool, Some(bearer)).status],
+    );
 }
 
 #[test]

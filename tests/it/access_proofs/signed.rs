@@ -2,8 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,10 +15,10 @@ use time::OffsetDateTime;
 
 use crate::support::access::{credential, enforcing, get};
 use crate::support::http::{Client, loopback};
-use crate::support::in_repository;
+use crate::support::meanwhile::{Meanwhile, meanwhile};
 use crate::support::server::{Server, binary};
-use crate::support::stop::Stop;
 use crate::support::wait_for;
+use crate::support::{in_repository, manifests};
 
 /// An issuer of signed tokens, with its keys in a file.
 struct Issuer {
@@ -83,9 +82,7 @@ impl Issuer {
     }
 
     fn replace(&self, text: &str) {
-        let new = self.directory.path().join("new");
-        fs::write(&new, text).expect("a writable folder");
-        fs::rename(new, self.path()).expect("a rename");
+        manifests::replace(self.directory.path(), "jwks.json", text);
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -175,80 +172,47 @@ fn forged(key: &Key, good: &str) -> Vec<String> {
     tokens
 }
 
-/// Machines that boot by an issuer's tokens while its keys are replaced.
-struct Machines<'a> {
-    server: &'a Server,
-    keys: &'a [Key],
-    /// Which of the keys signs now.
-    current: AtomicUsize,
-    boots: AtomicU64,
-    stop: &'a AtomicBool,
-}
-
-impl Machines<'_> {
-    fn status(&self, key: &Key, last: u8) -> u16 {
-        let client = self.server.tls().from(loopback(last));
-        get(&client, "worker", Some(&key.token(&claims()))).status
-    }
-
-    fn boot(&self, last: u8) {
-        let _stop = Stop(self.stop);
-        let client = self.server.tls().from(loopback(last));
-        while !self.stop.load(Ordering::SeqCst) {
-            // One that is accepted all the time that this takes.
-            let key = self.current.load(Ordering::SeqCst);
-            let answer = get(&client, "worker", Some(&self.keys[key].token(&claims())));
-            let is_so_still = self.current.load(Ordering::SeqCst) == key;
-            assert!(!is_so_still || answer.status == 200, "{answer:?}");
-            self.boots.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    fn go_on(&self) {
-        let before = self.boots.load(Ordering::SeqCst);
-        wait_for("machines to boot", || {
-            assert!(!self.stop.load(Ordering::SeqCst), "a machine was refused");
-            (self.boots.load(Ordering::SeqCst) > before + 10).then_some(())
-        });
-    }
-}
-
 #[test]
 fn keys_are_replaced_while_machines_boot() {
     let keys: Vec<_> = (0..5).map(|number| Key::new(&format!("k{number}"))).collect();
     let issuer = Issuer::new(&[&keys[0]]);
     let server = issuer.enforcing();
-    let stop = AtomicBool::new(false);
-    let (current, boots) = (AtomicUsize::new(0), AtomicU64::new(0));
-    let machines = Machines { server: &server, keys: &keys, current, boots, stop: &stop };
-    thread::scope(|threads| {
-        let going_on = Stop(&stop);
-        for number in 0..3 {
-            let machines = &machines;
-            threads.spawn(move || machines.boot(100 + number));
-        }
-        let status = |key, last| machines.status(key, last);
+    let current = AtomicUsize::new(0);
+    let status = |key: &Key, last: u8| {
+        let client = server.tls().from(loopback(last));
+        get(&client, "worker", Some(&key.token(&claims()))).status
+    };
+    let boot = |number| {
+        // One that is accepted all the time that this takes.
+        let key = current.load(Ordering::SeqCst);
+        let answer = status(&keys[key], 100 + number);
+        assert!(current.load(Ordering::SeqCst) != key || answer == 200, "{answer}");
+    };
+    meanwhile(3, boot, |boots| {
         for (number, pair) in (0_u8..).zip(keys.windows(2)) {
-            machines.go_on();
+            boots.goes_on(10);
             issuer.publish(&json!({"keys": [pair[0].jwk(), pair[1].jwk()]}));
             wait_for("the new key", || (status(&pair[1], 30 + number) == 200).then_some(()));
             assert_eq!(status(&pair[0], 40), 200);
-            machines.current.fetch_add(1, Ordering::SeqCst);
+            current.fetch_add(1, Ordering::SeqCst);
             issuer.publish(&json!({"keys": [pair[1].jwk()]}));
             wait_for("the old key to end", || (status(&pair[0], 50 + number) == 503).then_some(()));
         }
-        machines.go_on();
-        what_cannot_be_used_leaves_the_key_before(&issuer, &machines);
+        boots.goes_on(10);
+        what_cannot_be_used_leaves_the_key_before(&issuer, &server, &keys[4], boots);
         fs::remove_file(issuer.path()).expect("a file");
-        machines.go_on();
-        drop(going_on);
+        boots.goes_on(10);
     });
 }
 
 /// And is told.
-fn what_cannot_be_used_leaves_the_key_before(issuer: &Issuer, machines: &Machines<'_>) {
-    let key = machines.keys.last().expect("a key");
-    let degraded = || machines.server.overview()["degraded"].clone();
+fn what_cannot_be_used_leaves_the_key_before(
+    issuer: &Issuer,
+    server: &Server,
+    key: &Key,
+    boots: &Meanwhile<'_>,
+) {
+    let degraded = || server.overview()["degraded"].clone();
     let mut private = key.jwk();
     private["d"] = json!("AAAA");
     let symmetric = json!({"kty": "oct", "kid": "s", "k": "AAAA"});
@@ -267,7 +231,7 @@ fn what_cannot_be_used_leaves_the_key_before(issuer: &Issuer, machines: &Machine
             lines.find(|line| line.contains("jwks.json")).map(str::to_owned)
         });
         assert!(reported.lines().count() == 1 && !reported.contains("secret"), "{reported}");
-        machines.go_on();
+        boots.goes_on(10);
         issuer.publish(&json!({"keys": [key.jwk()]}));
         wait_for("it to be told no more", || {
             (!degraded().to_string().contains("jwks.json")).then_some(())

@@ -5,7 +5,6 @@ use std::fs::{self};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -18,7 +17,6 @@ use crate::support::manifests::registry_ca;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rest::becomes_idle;
 use crate::support::server::binary;
-use crate::support::stopwatch::Stopwatch;
 use crate::support::{in_repository, wait_for};
 
 const NAMESPACE: &str = "machine-config-server-node-ca";
@@ -267,32 +265,6 @@ fn killed_at_any_point_a_node_has_the_old_or_the_new() {
         // The list is what it does last: from here on it rests.
         let listed = if round % 2 == 0 { json!(["goes", "stays"]) } else { json!(["stays"]) };
         wait_for("the list", || (node.list()["registries"] == listed).then_some(()));
-    }
-}
-
-#[test]
-fn fifty_nodes_are_in_step_within_two_seconds() {
-    const SOON: Duration = Duration::from_secs(2);
-    let cluster = deployed("deploy/node-ca");
-    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
-    create_map(&cluster, &json!({"a": main}));
-    let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, cluster.address());
-    let nodes: Vec<Node> = (0..50).map(|_| Node::start_with(kubeconfig.clone())).collect();
-    for node in &nodes {
-        node.wait_for_ca("a", Some(&main));
-    }
-    let changes = [
-        (json!({"b": main}), "b", Some(&main)),
-        (json!({"b": mirror}), "b", Some(&mirror)),
-        (json!({"b": null}), "b", None),
-    ];
-    for (change, host, expected) in changes {
-        patch_map(&cluster, &change);
-        let since = Stopwatch::start();
-        for node in &nodes {
-            node.wait_for_ca(host, expected);
-        }
-        since.within(SOON, "the last of 50 nodes");
     }
 }
 

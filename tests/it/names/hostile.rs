@@ -108,17 +108,3 @@ fn a_file_of_another_program_is_not_changed() {
     let kept = fs::read_to_string(site.state().join("machines/broken.json")).expect("a file");
     assert_eq!(kept, "{");
 }
-
-#[test]
-fn many_machines_are_made_a_few_at_a_time() {
-    let site = MachinesDirectory::new();
-    let list: Vec<_> = (0..120)
-        .map(|number| first_boot_machine(&format!("n{number}"), &json!({"pool": "worker"})))
-        .collect();
-    site.put("machines", &json!({"apiVersion": "v1", "kind": "List", "items": list}));
-    let server = site.serve(&[]);
-    for number in [0, 60, 119] {
-        let credential = site.credential(&format!("n{number}"));
-        assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
-    }
-}

@@ -22,6 +22,7 @@ pub(crate) mod image;
 pub(crate) mod logged;
 pub(crate) mod machine;
 pub(crate) mod manifests;
+pub(crate) mod meanwhile;
 pub(crate) mod node;
 pub(crate) mod openssl;
 pub(crate) mod pair;

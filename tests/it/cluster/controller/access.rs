@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{ControlledCluster, Controller, pointer, secrets, server_at, user_data, value};
+use crate::access::tokens::a_named_token_opens_its_pools_until_it_is_revoked;
 use crate::support::access::{ACCESS, credential_in, get, unknown};
 use crate::support::cluster::NAMESPACE;
 use crate::support::command::Store;
@@ -88,6 +89,9 @@ fn server_with(site: &ControlledCluster, cache: &Path, flags: &[&str]) -> Server
 #[test]
 fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
     let site = ControlledCluster::new();
+    for pool in ["edge", "master"] {
+        site.pool(pool);
+    }
     let _controller = site.start(&["--access", "enforce", "--token-overlap", "4s"]);
     site.settled();
     let first = site.credential("worker-user-data-managed");
@@ -133,25 +137,15 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
         }
         carried = next;
     }
-    a_named_token_opens_until_it_is_revoked(&site, &servers);
-}
-
-fn a_named_token_opens_until_it_is_revoked(site: &ControlledCluster, servers: &[Server]) {
-    let named = site.run_tokens(&["add", "rack-7", "--pool", "worker", "--until", "never"]);
-    let named = format!("Bearer {}", named.trim());
-    for server in servers {
-        wait_for("it to be known", || {
-            (site.status(server, "worker", Some(&named)) == 200).then_some(())
-        });
-    }
-    site.run_tokens(&["revoke", "rack-7"]);
-    for server in servers {
-        wait_for("it to be refused", || {
-            (site.status(server, "worker", Some(&named)) == 401).then_some(())
-        });
-    }
+    a_named_token_opens_its_pools_until_it_is_revoked(
+        &site.cluster,
+        ["worker", "edge"],
+        |pool, bearer| {
+            let status = |server| site.status(server, pool, Some(bearer));
+            servers.iter().map(status).collect()
+        },
+    );
     let list = site.run_tokens(&["list"]);
-    assert!(list.contains("rack-7") && list.contains("revoked"), "{list}");
     assert!(list.contains("pool worker: all its pointer configs have tokens"), "{list}");
 }
 

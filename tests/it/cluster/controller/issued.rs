@@ -4,7 +4,6 @@
 use std::fs;
 use std::process::Command;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use pki::Certificate;
@@ -20,8 +19,8 @@ use crate::support::cert_manager::{
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
 use crate::support::http::Client;
 use crate::support::machine::Machine;
+use crate::support::meanwhile::meanwhile;
 use crate::support::server::{Server, binary};
-use crate::support::stop::Stop;
 use crate::support::wait_for;
 
 const ISSUER: [&str; 2] = ["--ca-from-issuer", "ClusterIssuer/corporate"];
@@ -115,36 +114,27 @@ impl Machines<'_> {
 pub(super) fn storm(site: &ControlledCluster, before: Bundle, run: impl FnOnce(&Machines<'_>)) {
     let (server, pair) = server(site);
     let machines = Machines { server: &server, bundles: Mutex::new(vec![before]) };
-    let over = AtomicBool::new(false);
-    let boots = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut mounted = Value::Null;
-            while !over.load(Ordering::SeqCst) {
-                let secret = site.object(&serving());
-                if secret["data"] != mounted {
-                    mount(site, &pair);
-                    mounted = secret["data"].clone();
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        });
-        scope.spawn(|| {
-            let _stop = Stop(&over);
-            while !over.load(Ordering::SeqCst) {
-                let known = machines.bundles.lock().expect("no panic").clone();
-                for bundle in known {
-                    let client = Client::tls(server.secure(), bundle.as_bytes());
-                    assert_eq!(client.get("/config/worker").status, 200, "{bundle}");
-                    boots.fetch_add(1, Ordering::SeqCst);
-                }
-            }
-        });
-        let _stop = Stop(&over);
-        run(&machines);
-        let enough = boots.load(Ordering::SeqCst) + 20;
-        wait_for("machines to boot by what is served now", || {
-            (boots.load(Ordering::SeqCst) > enough || over.load(Ordering::SeqCst)).then_some(())
+    let mounted = Mutex::new(Value::Null);
+    let keep_mounted = |_| {
+        let secret = site.object(&serving());
+        let mut mounted = mounted.lock().expect("no panic");
+        if secret["data"] != *mounted {
+            mount(site, &pair);
+            *mounted = secret["data"].clone();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let boot = |_| {
+        let known = machines.bundles.lock().expect("no panic").clone();
+        for bundle in known {
+            let client = Client::tls(server.secure(), bundle.as_bytes());
+            assert_eq!(client.get("/config/worker").status, 200, "{bundle}");
+        }
+    };
+    meanwhile(1, keep_mounted, |_| {
+        meanwhile(1, boot, |boots| {
+            run(&machines);
+            boots.goes_on(20);
         });
     });
 }

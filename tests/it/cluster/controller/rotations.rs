@@ -1,7 +1,6 @@
 //! Rotations: asked for, due, beside the edits of others, and ended by the next controller when one is killed.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,18 +15,9 @@ use crate::support::cluster::NAMESPACE;
 use crate::support::contract::config;
 use crate::support::http::Client;
 use crate::support::machine::Machine;
+use crate::support::meanwhile::meanwhile;
 use crate::support::openssl::openssl;
-use crate::support::server::Server;
-use crate::support::stop::Stop;
 use crate::support::wait_for;
-
-/// A boot by the oldest pointer config, whose authority `old` trusts, and one by that of this moment.
-fn boots_by_old_and_new(site: &ControlledCluster, server: &Server, old: &Client) {
-    assert_eq!(config(old, "worker", "3.4.0").status, 200);
-    let now = trusted(&site.user_data("worker-user-data-managed"));
-    let new = Client::tls(server.secure(), &now);
-    assert_eq!(config(&new, "worker", "3.4.0").status, 200);
-}
 
 #[test]
 fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
@@ -37,19 +27,14 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
     let oldest = pointer(&site, &server);
     let oldest_ca = trusted(oldest.as_bytes());
 
-    let stop = AtomicBool::new(false);
-    let boots = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let _stopping = Stop(&stop);
-        for _ in 0..3 {
-            scope.spawn(|| {
-                let old = Client::tls(server.secure(), &oldest_ca);
-                while !stop.load(Ordering::SeqCst) {
-                    boots_by_old_and_new(&site, &server, &old);
-                    boots.fetch_add(2, Ordering::SeqCst);
-                }
-            });
+    let boot_by_old_and_new = |_| {
+        let old = Client::tls(server.secure(), &oldest_ca);
+        let now = trusted(&site.user_data("worker-user-data-managed"));
+        for client in [old, Client::tls(server.secure(), &now)] {
+            assert_eq!(config(&client, "worker", "3.4.0").status, 200);
         }
+    };
+    meanwhile(3, boot_by_old_and_new, |boots| {
         let asked = |path: &str, change: &Value, path_of_new: &str| {
             let before = site.serial(path_of_new);
             site.cluster.patch(path, change);
@@ -57,10 +42,7 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
             site.settled();
             let after = site.serial(path_of_new);
             mount(&site, &pair);
-            let started = boots.load(Ordering::SeqCst);
-            wait_for("machines to go on booting", || {
-                (boots.load(Ordering::SeqCst) > started + 20).then_some(())
-            });
+            boots.goes_on(10);
             assert_eq!(site.serial(path_of_new), after, "once is enough");
         };
         let value = |value: &str| json!({"metadata": {"annotations": {ROTATE: value}}});

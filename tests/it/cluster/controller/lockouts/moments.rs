@@ -1,7 +1,5 @@
 //! What is served at any moment of a rotation, and by a controller whose clock is wrong.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use pki::{Certificate, TrustHolder, locked_out};
@@ -14,8 +12,8 @@ use super::super::{
 };
 use crate::support::clock::set_clock;
 use crate::support::cluster::NAMESPACE;
+use crate::support::meanwhile::meanwhile;
 use crate::support::server::binary;
-use crate::support::stop::Stop;
 use crate::support::wait_for;
 
 #[test]
@@ -30,27 +28,18 @@ fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment
     spec_2["ignition"]["security"]["tls"]["certificateAuthorities"][0]["source"] = source.into();
     site.make_user_data("spec-2-user-data", spec_2.to_string().as_bytes());
     site.settled();
-    let stop = AtomicBool::new(false);
-    let looks = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let _stopping = Stop(&stop);
-        scope.spawn(|| {
-            while !stop.load(Ordering::SeqCst) {
-                let names = ["worker-user-data-managed", "spec-2-user-data"];
-                let mut texts = names.map(|name| trusted(&site.user_data(name))).to_vec();
-                texts.push(site.bundle().into_bytes());
-                let first = |pem: &Vec<u8>| TrustHolder::of_one(&Certificate::read_all(pem)[0]);
-                let holders: Vec<_> = texts.iter().map(first).collect();
-                let lockouts =
-                    locked_out(&site.chain(&serving()), &holders, OffsetDateTime::now_utc());
-                assert_eq!(lockouts, []);
-                looks.fetch_add(1, Ordering::SeqCst);
-            }
-        });
+    let the_first_ca_vouches = |_| {
+        let names = ["worker-user-data-managed", "spec-2-user-data"];
+        let mut texts = names.map(|name| trusted(&site.user_data(name))).to_vec();
+        texts.push(site.bundle().into_bytes());
+        let first = |pem: &Vec<u8>| TrustHolder::of_one(&Certificate::read_all(pem)[0]);
+        let holders: Vec<_> = texts.iter().map(first).collect();
+        assert_eq!(locked_out(&site.chain(&serving()), &holders, OffsetDateTime::now_utc()), []);
+    };
+    meanwhile(1, the_first_ca_vouches, |looks| {
         for round in 0..4 {
-            let before = looks.load(Ordering::SeqCst);
             site.rotate(&round.to_string());
-            wait_for("a look", || (looks.load(Ordering::SeqCst) > before + 1).then_some(()));
+            looks.goes_on(2);
         }
     });
 }
