@@ -28,20 +28,20 @@ const WORKER: &str = "worker";
 const INFRA: &str = "infra";
 
 /// What may happen. The keeper and the servers see pools by themselves, the servers later.
-const EVENTS: [fn(&mut World); 17] = [
+const EVENTS: [fn(&mut TokenOrder); 17] = [
     |world| {
         world.keep(1);
     },
     |world| {
         world.keep(usize::MAX);
     },
-    World::hear_list,
-    World::hear_pools,
+    TokenOrder::hear_list,
+    TokenOrder::hear_pools,
     |world| world.list = None,
     |world| world.list = Some(List::default()),
     |world| world.backup = world.list.clone(),
-    World::restore,
-    World::lose_tokens,
+    TokenOrder::restore,
+    TokenOrder::lose_tokens,
     |world| {
         world.server = Server { known: world.server.cache.clone(), ..world.server.restarted() };
         world.hear_pools();
@@ -57,7 +57,7 @@ const EVENTS: [fn(&mut World); 17] = [
         world
             .toggle_pointer(WORKER, &FetchCredential::Cannot("spec 2.2 has no headers".to_owned()));
     },
-    World::toggle_failure,
+    TokenOrder::toggle_failure,
     |world| world.is_slip ^= true,
 ];
 
@@ -105,8 +105,9 @@ impl Server {
     }
 }
 
+/// A cluster after some events in an order.
 #[derive(Debug, Clone, Default)]
-struct World {
+struct TokenOrder {
     pools: BTreeMap<String, AccessMode>,
     pointers: Vec<PointerToken>,
     issued: Issued,
@@ -126,7 +127,7 @@ struct World {
     enforced: BTreeSet<String>,
 }
 
-impl World {
+impl TokenOrder {
     /// One pool that is to be enforced, with a pointer config that can carry a token.
     fn new() -> Self {
         let mut world = Self::default();
@@ -347,11 +348,11 @@ impl World {
 /// The orders by which a stranger was served once, from what is enforced.
 #[test]
 fn an_order_that_has_served_a_stranger_does_so_no_more() {
-    let mut enforced = World::new();
+    let mut enforced = TokenOrder::new();
     enforced.keep(usize::MAX);
     enforced.hear_list();
     enforced.check();
-    let (keep, list, pools, cannot): (_, _, _, fn(&mut World)) =
+    let (keep, list, pools, cannot): (_, _, _, fn(&mut TokenOrder)) =
         (EVENTS[1], EVENTS[2], EVENTS[3], EVENTS[14]);
     let (lose_list, lose_tokens, restart) = (EVENTS[4], EVENTS[8], EVENTS[10]);
     let (new_pool, pointer, fail) = (EVENTS[12], EVENTS[13], EVENTS[15]);
@@ -374,7 +375,7 @@ fn an_order_that_has_served_a_stranger_does_so_no_more() {
 }
 
 /// Every order of so many events.
-fn explore(world: &World, depth: usize) -> usize {
+fn explore(world: &TokenOrder, depth: usize) -> usize {
     let mut seen = 1;
     world.clone().settles();
     for event in EVENTS.iter().filter(|_| depth > 0) {
@@ -388,14 +389,14 @@ fn explore(world: &World, depth: usize) -> usize {
 
 #[test]
 fn no_order_of_events_serves_a_stranger() {
-    let fresh = World::new();
+    let fresh = TokenOrder::new();
     let mut enforced = fresh.clone();
     enforced.keep(usize::MAX);
     enforced.hear_list();
     enforced.check();
     assert!(enforced.closed.contains_key(WORKER));
     // What was kept when a machine of the pool could have no token.
-    let mut restorable = World::new();
+    let mut restorable = TokenOrder::new();
     EVENTS[14](&mut restorable);
     restorable.keep(usize::MAX);
     restorable.backup = restorable.list.clone();
@@ -414,7 +415,7 @@ fn no_order_of_events_serves_a_stranger() {
 fn no_long_order_of_events_serves_a_stranger() {
     let (mut open, mut closed) = (0, 0);
     for seed in 1..400 {
-        let (mut world, mut random) = (World::new(), Random(seed));
+        let (mut world, mut random) = (TokenOrder::new(), Random(seed));
         for _ in 0..100 {
             EVENTS[random.index(EVENTS.len())](&mut world);
             world.check();

@@ -3,21 +3,20 @@
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Output, Stdio};
 
+use crate::support::command::Said;
 use crate::support::in_repository;
 use crate::support::pair::Pair;
 use crate::support::server::binary;
 
-fn run(arguments: &[&str]) -> Output {
-    binary().args(arguments).stdin(Stdio::null()).output().expect("the built binary")
+fn run(arguments: &[&str]) -> Said {
+    Said::by(binary().args(arguments))
 }
 
 /// The one line of a command that has to fail. Log lines before it do not count.
 fn error_line(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    let text = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
+    let Said { status, error: text, .. } = run(arguments);
+    assert_eq!(status, 1, "{arguments:?}: {text}");
     let lines: Vec<_> =
         text.lines().filter(|line| line.starts_with("machine-config-server: ")).collect();
     assert_eq!(lines.len(), 1, "{arguments:?}: {text}");
@@ -165,9 +164,7 @@ fn a_mistyped_command_line_is_refused_with_the_nearest_word() {
 
 #[test]
 fn version_prints_name_version_and_commit() {
-    let output = run(&["version"]);
-    assert!(output.status.success());
-    let line = String::from_utf8(output.stdout).expect("text");
+    let line = run(&["version"]).done().output;
     let mut words = line.split_whitespace();
     assert_eq!(words.next(), Some("machine-config-server"));
     assert_eq!(words.next(), Some(env!("CARGO_PKG_VERSION")));

@@ -20,11 +20,7 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
     let sample = in_repository("ignition-fixtures");
     let mut server = Server::serve_with_state(&sample, state.path());
     for (last, pool) in [(2, "worker"), (2, "master"), (3, "gpu")] {
-        server.plain().from(loopback(last)).request(
-            "GET",
-            &format!("/config/{pool}"),
-            &[IGNITION, ACCEPT],
-        );
+        get(&server.plain().from(loopback(last)), pool, None);
     }
     let etag = server.plain().request("HEAD", "/config/master", &[IGNITION, ACCEPT]);
     let reported = |server: &Server| {

@@ -2,27 +2,26 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
 use crate::support::access::{credential, enforcing, unknown};
+use crate::support::command::Said;
 use crate::support::in_repository;
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
-fn render(arguments: &[&str]) -> Output {
-    binary().arg("render").args(arguments).output().expect("the built binary")
+fn render(arguments: &[&str]) -> Said {
+    Said::by(binary().arg("render").args(arguments))
 }
 
-fn error(output: &Output) -> String {
-    assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]));
-    let text = String::from_utf8(output.stderr.clone()).expect("text");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    text
+fn error(said: Said) -> String {
+    assert_eq!((said.status, &*said.output), (1, ""));
+    assert_eq!(said.error.lines().count(), 1, "{}", said.error);
+    said.error
 }
 
 fn fixtures() -> String {
@@ -35,34 +34,34 @@ fn a_config_is_the_one_that_a_server_serves() {
     for pool in ["master", "worker", "edge"] {
         for spec in ["2.2", "3.0", "3.4", "3.6"] {
             let rendered = render(&[pool, &fixtures(), "--spec", spec]);
-            assert!(rendered.status.success() || pool == "master" && spec == "2.2", "{rendered:?}");
-            if !rendered.status.success() {
+            assert!(rendered.status == 0 || pool == "master" && spec == "2.2", "{rendered:?}");
+            if rendered.status != 0 {
                 continue;
             }
             let accept = format!("application/vnd.coreos.ignition+json;version={spec}.0");
             let path = format!("/config/{pool}");
             let answer = server.plain().request("GET", &path, &[("Accept", &accept)]);
             assert_eq!(answer.status, 200);
-            let text = rendered.stdout.strip_suffix(b"\n").expect("a line end");
-            assert_eq!(text, answer.body, "{pool} {spec}");
+            let text = rendered.output.strip_suffix("\n").expect("a line end");
+            assert_eq!(text, answer.text(), "{pool} {spec}");
         }
     }
 }
 
 #[test]
 fn what_cannot_be_rendered_is_reported_and_nothing_is_printed() {
-    let reported = error(&render(&["nobody", &fixtures()]));
+    let reported = error(render(&["nobody", &fixtures()]));
     assert!(
         reported.contains("no pool has the name nobody; known pools: edge, master, rack, worker"),
         "{reported}"
     );
-    let reported = error(&render(&["worker", "/no/such/folder"]));
+    let reported = error(render(&["worker", "/no/such/folder"]));
     assert!(reported.contains("/no/such/folder"), "{reported}");
-    let reported = error(&render(&["worker"]));
+    let reported = error(render(&["worker"]));
     assert!(reported.contains("missing DIR, --kubeconfig or --in-cluster"), "{reported}");
-    let reported = error(&render(&["worker", &fixtures(), "--spec", "3.7"]));
+    let reported = error(render(&["worker", &fixtures(), "--spec", "3.7"]));
     assert!(reported.contains("expected 2.2 or one of 3.0 to 3.6"), "{reported}");
-    let reported = error(&render(&["worker", "--kubeconfig", "/no/such/file"]));
+    let reported = error(render(&["worker", "--kubeconfig", "/no/such/file"]));
     assert!(reported.contains("missing --apiserver-url"), "{reported}");
 }
 
@@ -74,21 +73,21 @@ fn a_pointer_config_is_the_one_that_serve_makes() {
     let state = server.state().display().to_string();
     let json = |bytes: &[u8]| -> Value { serde_json::from_slice(bytes).expect("JSON") };
     let rendered = render(&["worker", "--pointer", "--state-dir", &state]);
-    assert_eq!(json(&rendered.stdout), json(&made));
+    assert_eq!(rendered.json(), json(&made));
 
     let address = ["--server", "mcs.example.com:1234", "--spec", "3.4"];
     let rendered = render(&[&["other", "--pointer", "--state-dir", &state], &address[..]].concat());
-    let config = json(&rendered.stdout);
+    let config = rendered.json();
     let merged = &config["ignition"]["config"]["merge"][0]["source"];
     assert_eq!(merged, "https://mcs.example.com:1234/config/other");
     assert_eq!(config["ignition"]["version"], "3.4.0");
 
-    let reported = error(&render(&["a/b", "--pointer", "--state-dir", &state]));
+    let reported = error(render(&["a/b", "--pointer", "--state-dir", &state]));
     assert!(reported.contains("is not the name of a pool"), "{reported}");
-    let reported = error(&render(&["worker", "--pointer", "--state-dir", "/no/such/folder"]));
+    let reported = error(render(&["worker", "--pointer", "--state-dir", "/no/such/folder"]));
     assert!(reported.contains("directory not found"), "{reported}");
     let of_both = ["worker", "--pointer", "--state-dir", &state, "--kubeconfig", "/no/such/file"];
-    let reported = error(&render(&of_both));
+    let reported = error(render(&of_both));
     assert!(reported.contains("--kubeconfig") && reported.contains("--state-dir"), "{reported}");
 }
 
@@ -120,9 +119,8 @@ fn a_token_is_one_that_our_own_pointer_configs_carry_and_that_is_good() {
     let state = server.state().display().to_string();
     let render = |pool: &str| {
         let output = render(&[pool, "--pointer", "--state-dir", &state]);
-        assert!(output.status.success(), "{output:?}");
-        let reported = String::from_utf8(output.stderr).expect("text");
-        (String::from_utf8(output.stdout).expect("text"), reported)
+        let Said { output, error, .. } = output.done();
+        (output, error)
     };
     let (text, reported) = render("worker");
     assert_eq!((text.contains(&good), reported.as_str()), (true, ""), "{text}");

@@ -36,7 +36,8 @@ struct Machine {
     given: OffsetDateTime,
 }
 
-struct World {
+/// A year of rotations, with its keeper, servers and machines.
+struct TokenYear {
     now: OffsetDateTime,
     state: TokenState,
     servers: [Server; 2],
@@ -48,7 +49,7 @@ struct World {
     undone: BTreeSet<TokenHash>,
 }
 
-impl World {
+impl TokenYear {
     fn new() -> Self {
         let pointers = POOLS.iter().flat_map(|&pool| {
             (0..2).map(move |number| PointerToken {
@@ -205,7 +206,7 @@ fn nobody_is_refused_for_good_and_no_token_outlives_its_end() {
     // For each death of the keeper there are several states.
     while deaths < states() * 5 / 4 {
         seed += 1;
-        let (mut world, mut random) = (World::new(), Random(seed));
+        let (mut world, mut random) = (TokenYear::new(), Random(seed));
         while world.now < START + Duration::days(365) {
             let clock = clock(world.now, &mut random);
             deaths += u64::from(world.keep(random.below(4), clock));

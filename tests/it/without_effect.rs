@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
 
 use machine_config_server::source::manifest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::conformance::data;
+use crate::support::command::Said;
 use crate::support::manifests::{self, files, write, yaml_documents};
 use crate::support::server::{Server, binary};
 use crate::support::{in_repository, wait_for};
@@ -50,10 +50,8 @@ fn manifests() -> TempDir {
     directory
 }
 
-fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let Output { status, stdout, stderr } = binary().args(arguments).output().expect("the binary");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (status.code(), text(stdout), text(stderr))
+fn run(arguments: &[&str]) -> Said {
+    Said::by(binary().args(arguments))
 }
 
 #[test]
@@ -107,7 +105,7 @@ fn a_strict_server_refuses_it_at_the_start_and_keeps_what_it_had() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let root = directory.path().to_str().expect("a path in UTF-8");
     let state = state.path().to_str().expect("a path in UTF-8");
-    let (code, _, error) = run(&[
+    let Said { status, error, .. } = run(&[
         "serve",
         root,
         "--state-dir",
@@ -118,7 +116,7 @@ fn a_strict_server_refuses_it_at_the_start_and_keeps_what_it_had() {
         "--insecure-port=0",
         "--metrics-address=off",
     ]);
-    assert_eq!(code, Some(1), "{error}");
+    assert_eq!(status, 1, "{error}");
     assert!(error.contains("config.json: ") && error.contains("refused by --strict"), "{error}");
 
     let good = tempfile::tempdir().expect("a temporary folder");
@@ -144,38 +142,38 @@ fn inspect_and_render_name_it_and_fail_when_they_are_strict() {
     let file = directory.path().join("config.json");
     let file = file.to_str().expect("a path in UTF-8");
     for arguments in [&["inspect", root, "worker"][..], &["inspect", file]] {
-        let (code, text, _) = run(arguments);
-        assert_eq!(code, Some(0), "{text}");
+        let Said { status, output: text, .. } = run(arguments);
+        assert_eq!(status, 0, "{text}");
         assert!(REASONS.iter().all(|reason| text.contains(reason)), "{text}");
-        let (code, text, _) = run(&[arguments, &["--strict", "--json"]].concat());
-        assert_eq!(code, Some(1), "{text}");
+        let Said { status, output: text, .. } = run(&[arguments, &["--strict", "--json"]].concat());
+        assert_eq!(status, 1, "{text}");
         let page: Value = serde_json::from_str(&text).expect("JSON");
         assert!(page["warnings"].as_array().expect("warnings").len() >= REASONS.len(), "{page}");
     }
-    let (code, text, warnings) = run(&["render", "worker", root]);
-    assert_eq!(code, Some(0), "{warnings}");
+    let Said { status, output: text, error: warnings } = run(&["render", "worker", root]);
+    assert_eq!(status, 0, "{warnings}");
     assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
     assert!(REASONS.iter().all(|reason| warnings.contains(reason)), "{warnings}");
-    let (code, text, error) = run(&["render", "worker", root, "--strict"]);
-    assert_eq!((code, &text[..]), (Some(1), ""), "{error}");
+    let Said { status, output: text, error } = run(&["render", "worker", root, "--strict"]);
+    assert_eq!((status, &text[..]), (1, ""), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
     let server = Server::serve(directory.path(), &[]);
     let state = server.state().to_str().expect("a path in UTF-8").to_owned();
     let check = ["certs", "check", "--state-dir", &state, "--manifests", root];
-    let (code, text, error) = run(&check);
-    assert_eq!(code, Some(0), "{text}{error}");
+    let Said { status, output: text, error } = run(&check);
+    assert_eq!(status, 0, "{text}{error}");
     for reason in REASONS {
         let line = format!("warning: {file}: MachineConfig rendered: {reason}\n");
         assert!(text.contains(&line), "{text}");
     }
-    let (_, text, _) = run(&[&check[..], &["--json"]].concat());
+    let Said { output: text, .. } = run(&[&check[..], &["--json"]].concat());
     let report: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(report["warnings"].as_array().map(Vec::len), Some(REASONS.len() + 1), "{report}");
-    let (code, strict, error) = run(&[&check[..], &["--strict"]].concat());
-    assert_eq!(code, Some(1), "{strict}");
+    let Said { status, output: strict, error } = run(&[&check[..], &["--strict"]].concat());
+    assert_eq!(status, 1, "{strict}");
     assert!(error.contains("--strict refuses fields without effect: 5"), "{error}");
-    let (code, _, error) = run(&["bootstrap", "--server-basedir", root, "--strict"]);
-    assert!(code != Some(0) && !error.contains("unexpected argument"), "{error}");
+    let Said { status, error, .. } = run(&["bootstrap", "--server-basedir", root, "--strict"]);
+    assert!(status != 0 && !error.contains("unexpected argument"), "{error}");
 }
 
 #[test]
@@ -188,8 +186,8 @@ fn objects_that_were_misspelt_are_named_and_refused() {
     let mut good = pool("v1");
     write(directory.path(), "pool.json", &good);
     let inspect = ["inspect", root, "worker"];
-    let (code, text, _) = run(&[&inspect[..], &["--strict"]].concat());
-    assert_eq!(code, Some(0), "{text}");
+    let Said { status, output: text, .. } = run(&[&inspect[..], &["--strict"]].concat());
+    assert_eq!(status, 0, "{text}");
     good["metadata"]["name"] = "other".into();
     let change = |pointer: &str, name: &str, value: Value| {
         let mut object = good.clone();
@@ -219,10 +217,10 @@ fn objects_that_were_misspelt_are_named_and_refused() {
         ),
     ] {
         write(directory.path(), "other.json", object);
-        let (code, text, _) = run(&inspect);
-        assert!(code == Some(0) && text.contains(reported), "{reported} in {text}");
-        let (code, text, _) = run(&[&inspect[..], &["--strict"]].concat());
-        assert_eq!(code, Some(1), "{text}");
+        let Said { status, output: text, .. } = run(&inspect);
+        assert!(status == 0 && text.contains(reported), "{reported} in {text}");
+        let Said { status, output: text, .. } = run(&[&inspect[..], &["--strict"]].concat());
+        assert_eq!(status, 1, "{text}");
     }
 }
 

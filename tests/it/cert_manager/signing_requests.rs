@@ -10,7 +10,7 @@ use crate::support::wait_for;
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-fn ask(site: &IssuingCluster, name: &str, signer: &str, dns_name: &str) -> String {
+fn make_request(site: &IssuingCluster, name: &str, signer: &str, dns_name: &str) -> String {
     let object = json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
         "metadata": {"name": name},
@@ -34,7 +34,7 @@ pub(super) fn signed(
     signer: &str,
     dns_name: &str,
 ) -> Vec<Certificate> {
-    let path = ask(site, name, signer, dns_name);
+    let path = make_request(site, name, signer, dns_name);
     approve(site, name);
     let answer: Value = wait_for("a certificate", || {
         let object = site.cluster.get(&path)?;
@@ -52,12 +52,12 @@ fn approved_requests_of_kubernetes_are_signed_by_a_cluster_issuer() {
     let issuer = site.issuer("", "mcs", &spec);
     until(&site.cluster, &issuer, "Ready", "True", "CanSign");
     let signer = "clusterissuers.pki.machine-config-server.io/mcs";
-    let unapproved = ask(&site, "a-unapproved", signer, "a.apps.example.com");
-    let others = ask(&site, "b-others", "example.com/other", "a.apps.example.com");
+    let unapproved = make_request(&site, "a-unapproved", signer, "a.apps.example.com");
+    let others = make_request(&site, "b-others", "example.com/other", "a.apps.example.com");
     approve(&site, "b-others");
-    let denied = ask(&site, "c-denied", signer, "a.apps.example.com");
+    let denied = make_request(&site, "c-denied", signer, "a.apps.example.com");
     site.cluster.kubectl(&["certificate", "deny", "c-denied"]);
-    let refused = ask(&site, "d-refused", signer, "a.example.com");
+    let refused = make_request(&site, "d-refused", signer, "a.example.com");
     approve(&site, "d-refused");
     let reported = until(&site.cluster, &refused, "Failed", "True", "Failed");
     let message = &condition(&reported, "Failed").expect("a condition")["message"];

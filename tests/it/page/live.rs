@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use super::{manifests, open, sample_cluster};
@@ -19,9 +19,9 @@ const STREAMS: usize = 32;
 struct Events(TcpStream);
 
 impl Events {
-    fn ask(server: &Server, from: u8) -> Self {
-        let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, from));
-        let mut stream = connect_from(from, server.metrics().address()).expect("a connection");
+    fn of_events(server: &Server, from: u8) -> Self {
+        let mut stream =
+            connect_from(loopback(from), server.metrics().address()).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
         write!(stream, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a request");
         Self(stream)
@@ -76,7 +76,7 @@ fn a_boot_is_shown_within_a_second_of_its_happening() {
 #[test]
 fn a_page_without_a_stream_looks_again_every_few_seconds() {
     let server = sample_cluster();
-    let mut held: Vec<_> = (0..STREAMS).map(|_| Events::ask(&server, 2)).collect();
+    let mut held: Vec<_> = (0..STREAMS).map(|_| Events::of_events(&server, 2)).collect();
     for stream in &mut held {
         assert_eq!(stream.status(), "200");
     }
@@ -165,7 +165,7 @@ fn two_hundred_streams_that_nobody_reads_are_no_more_than_there_are_places() {
     let before = server.resident_bytes();
     // Not more than the listener has connections for one source.
     let mut streams: Vec<_> =
-        (0..200).map(|number| Events::ask(&server, 2 + number / 50)).collect();
+        (0..200).map(|number| Events::of_events(&server, 2 + number / 50)).collect();
     let statuses: Vec<_> = streams.iter_mut().map(Events::status).collect();
     let refused = statuses.iter().filter(|status| *status == "503").count();
     let granted = statuses.iter().filter(|status| *status == "200").count();
@@ -178,13 +178,13 @@ fn two_hundred_streams_that_nobody_reads_are_no_more_than_there_are_places() {
     println!("{grown} bytes more with {STREAMS} streams");
     assert!(grown < 32 << 20, "{grown}");
     drop(streams);
-    wait_for("a place", || (Events::ask(&server, 3).status() == "200").then_some(()));
+    wait_for("a place", || (Events::of_events(&server, 3).status() == "200").then_some(()));
 }
 
 #[test]
 fn a_stream_has_an_event_for_each_change_and_ends_with_the_server() {
     let mut server = sample_cluster();
-    let mut events = Events::ask(&server, 2);
+    let mut events = Events::of_events(&server, 2);
     let head = events.read_to("\r\n\r\n");
     assert!(head.contains("content-type: text/event-stream\r\n"), "{head}");
     assert!(head.contains("cache-control: no-"), "{head}");

@@ -87,10 +87,6 @@ fn machine(number: u32) -> Value {
     })
 }
 
-fn page(server: &Server) -> String {
-    server.page("/")
-}
-
 #[test]
 fn a_pair_that_expires_while_it_is_served_is_reported_and_takes_no_server_out_of_service() {
     let base = bootstrap_directory();
@@ -119,7 +115,7 @@ fn a_pair_that_expires_while_it_is_served_is_reported_and_takes_no_server_out_of
     assert!(!readiness().contains(line), "{}", readiness());
     set("+100y");
     wait_for("the line", || readiness().contains(line).then_some(()));
-    assert!(page(&server).contains("Ready, with warnings"), "{}", page(&server));
+    assert!(server.page("/").contains("Ready, with warnings"), "{}", server.page("/"));
     set("+0");
     wait_for("the clock to be right", || (!readiness().contains(line)).then_some(()));
     let logged =
@@ -131,12 +127,12 @@ fn a_pair_that_expires_while_it_is_served_is_reported_and_takes_no_server_out_of
 fn a_pointer_config_that_boots_nobody_is_in_the_headline_at_once() {
     let directory = manifests("3.4.0");
     let server = Server::serve(directory.path(), &["--access", "off"]);
-    assert!(page(&server).contains("Everything is OK"), "{}", page(&server));
+    assert!(server.page("/").contains("Everything is OK"), "{}", server.page("/"));
     let pointers = server.state().join("user-data");
     let pointer = fs::read_to_string(pointers.join("worker.ign")).expect("a pointer config");
     let unknown = pointer.replace("/config/worker", "/config/wroker");
     fs::write(pointers.join("unknown.ign"), unknown).expect("a write");
-    let page = page(&server);
+    let page = server.page("/");
     assert!(page.contains("locked out") && page.contains("pool wroker not found"), "{page}");
     assert!(page.contains("Ready, with warnings"), "{page}");
 }

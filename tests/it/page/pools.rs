@@ -23,19 +23,13 @@ fn write_config(folder: &Path, name: &str, motd: &str) {
     write(folder, "config.json", machine_config(name, &config));
 }
 
-fn page(server: &Server) -> String {
-    let answer = server.metrics().get("/pools/worker");
-    assert_eq!(answer.status, 200);
-    String::from_utf8(answer.body).expect("text")
-}
-
 #[test]
 fn a_pools_page_shows_what_its_machines_become_and_what_changed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_config(folder.path(), "rendered", "hello%0A");
     write(folder.path(), "pool.json", pool("worker", "rendered"));
     let server = Server::serve(folder.path(), &[]);
-    let first = page(&server);
+    let first = server.page("/pools/worker");
     for text in [
         "<td data-label=\"PATH\">/etc/motd</td>",
         "<td data-label=\"PATH\">/etc/&#60;b&#62;bold&#60;/b&#62;</td>",
@@ -49,7 +43,7 @@ fn a_pools_page_shows_what_its_machines_become_and_what_changed() {
     }
     write_config(folder.path(), "rendered", "good%20bye%0A");
     let second = wait_for("the difference", || {
-        Some(page(&server)).filter(|page| page.contains("Changes of this config to"))
+        Some(server.page("/pools/worker")).filter(|page| page.contains("Changes of this config to"))
     });
     for text in [
         "<span class=\"changed\">changed</span> file /etc/motd",

@@ -13,10 +13,12 @@ use crate::support::rendered::POOLS;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
+fn status(server: &Server, last: u8) -> u16 {
+    get(&server.plain().from(loopback(last)), "worker", None).status
+}
+
 fn until(wanted: u16, server: &Server, last: u8) {
-    wait_for("the answer", || {
-        (get(&server.plain().from(loopback(last)), "worker", None).status == wanted).then_some(())
-    });
+    wait_for("the answer", || (status(server, last) == wanted).then_some(()));
 }
 
 #[test]
@@ -31,7 +33,7 @@ fn an_approval_counts_at_all_servers_for_one_machine_until_it_ends() {
     let peers = other.metrics().address().to_string();
     let server = site.start(&["--peers", &peers]).until_ready();
     for (server, last) in [(&server, 2), (&other, 2), (&other, 3)] {
-        assert_eq!(get(&server.plain().from(loopback(last)), "worker", None).status, 503);
+        assert_eq!(status(server, last), 503);
     }
     let waiting = wait_for("who waits at both", || {
         let overview = server.overview();
@@ -56,7 +58,7 @@ fn an_approval_counts_at_all_servers_for_one_machine_until_it_ends() {
     assert!(approved.status.success(), "{}", String::from_utf8_lossy(&approved.stderr));
     for server in [&server, &other] {
         until(200, server, 3);
-        assert_eq!(get(&server.plain().from(loopback(2)), "worker", None).status, 503);
+        assert_eq!(status(server, 2), 503);
     }
     let annotations = site.cluster.get(&pool).expect("the pool")["metadata"]["annotations"].clone();
     assert!(annotations[old].is_null(), "{annotations}");
@@ -71,13 +73,7 @@ fn an_approval_counts_at_all_servers_for_one_machine_until_it_ends() {
     // A server that starts now knows it too, and one whose yes has ended does not.
     drop(other);
     let third = site.start(&[]).until_ready();
-    assert_eq!(
-        (
-            get(&third.plain().from(loopback(3)), "worker", None).status,
-            get(&third.plain().from(loopback(2)), "worker", None).status
-        ),
-        (200, 503)
-    );
+    assert_eq!((status(&third, 3), status(&third, 2)), (200, 503));
     annotate(given, "2026-01-01T00:00:00Z");
     until(503, &third, 3);
 }

@@ -96,6 +96,45 @@ fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     assert!(server.metric("mcs_input_problems") > 0.0);
 
+    let wrong = json!({"status": {"updatedMachineCount": "some"}});
+    wait_for("the lenient definition", || {
+        let kind = "application/merge-patch+json";
+        let path = format!("{POOLS}/worker");
+        (site.cluster.request("PATCH", &path, kind, &wrong).status == 200).then_some(())
+    });
+    reported(&server, "MachineConfigPool worker: ");
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+
+    site.cluster.patch(&config, &json!({"spec": {"fips": false}}));
+    let sound = json!({"status": {"updatedMachineCount": 0}});
+    site.cluster.patch(&format!("{POOLS}/worker"), &sound);
+    in_order(&server);
+    let log = server.log();
+    for name in ["\"MachineConfig rendered-1\"", "\"MachineConfigPool worker\""] {
+        let lines = log.lines().filter(|l| l.contains("ERROR") && l.contains(name));
+        assert_eq!(lines.count(), 1, "{name}: {log}");
+    }
+}
+
+#[test]
+fn a_definition_that_is_deleted_and_made_again_is_survived() {
+    let site = ServedCluster::with_worker();
+    let server = site.start(&[]).until_ready();
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+    let name = "machineconfigpools.machineconfiguration.openshift.io";
+    site.cluster.delete(&format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"));
+    wait_for("the pools to be gone", || (marker(&server, "worker") == Err(503)).then_some(()));
+    reported(&server, "machineconfigpools: cannot be watched");
+    let definition =
+        write_definition(&site, "MachineConfigPool", "machineconfiguration.openshift.io");
+    // The old one's end takes a moment.
+    wait_for("the old definition's end", || {
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+        (site.cluster.request("GET", &path, "application/json", &json!({})).status == 404)
+            .then_some(())
+    });
+    site.cluster.apply(&["-f", &definition]);
+    site.cluster.kubectl(&["wait", "--for=condition=Established", &format!("crd/{name}")]);
     site.cluster.create(POOLS, &pool("worker", "rendered-1"));
     wait_for("the pool", || (marker(&server, "worker") == Ok("one".to_owned())).then_some(()));
     in_order(&server);
