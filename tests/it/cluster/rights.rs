@@ -136,47 +136,32 @@ fn the_servers_account_may_do_its_work_and_nothing_else() {
 #[test]
 fn the_controllers_account_may_do_its_work_and_nothing_else() {
     let cluster = Cluster::openshift_with_controller();
-    let own = "/secrets/machine-config-server-tls";
+    let read = &["get", "list", "watch"][..];
+    let made = &["get", "list", "watch", "create", "patch"][..];
     let objects: [(&str, &str, &[&str]); 21] = [
-        (own, NAMESPACE, &["get", "list", "watch", "create", "patch", "delete"]),
         (
-            "/secrets/machine-config-server-ca",
+            "/secrets/machine-config-server-tls",
             NAMESPACE,
-            &["get", "list", "watch", "create", "patch"],
+            &["get", "list", "watch", "create", "patch", "delete"],
         ),
-        (
-            "/secrets/internal-release-image-tls",
-            NAMESPACE,
-            &["get", "list", "watch", "create", "patch"],
-        ),
-        (
-            "/secrets/machine-config-server-access",
-            NAMESPACE,
-            &["get", "list", "watch", "create", "patch"],
-        ),
-        (
-            "/secrets/machine-config-server-tokens",
-            NAMESPACE,
-            &["get", "list", "watch", "create", "patch"],
-        ),
+        ("/secrets/machine-config-server-ca", NAMESPACE, made),
+        ("/secrets/internal-release-image-tls", NAMESPACE, made),
+        ("/secrets/machine-config-server-access", NAMESPACE, made),
+        ("/secrets/machine-config-server-tokens", NAMESPACE, made),
         // A name that is yet to be made cannot be told in a rule.
         ("/secrets/other", NAMESPACE, &["create"]),
         ("/secrets", NAMESPACE, &["create"]),
         ("/secrets", "kube-system", &[]),
         ("/secrets", "openshift-machine-api", &["list", "watch", "create", "patch"]),
-        ("/configmaps/root-ca", "kube-system", &["get", "list", "watch"]),
+        ("/configmaps/root-ca", "kube-system", read),
         ("/configmaps", "kube-system", &[]),
         ("/pods", NAMESPACE, &[]),
         ("/nodes", "", &[]),
         ("machineconfiguration.openshift.io/machineconfigs", "", &[]),
         ("machineconfiguration.openshift.io/machineconfigpools", "", &["list", "watch"]),
-        (
-            "machineconfiguration.openshift.io/internalreleaseimages/cluster",
-            "",
-            &["get", "list", "watch"],
-        ),
+        ("machineconfiguration.openshift.io/internalreleaseimages/cluster", "", read),
         ("machineconfiguration.openshift.io/internalreleaseimages", "", &[]),
-        ("config.openshift.io/pkis/cluster", "", &["get", "list", "watch"]),
+        ("config.openshift.io/pkis/cluster", "", read),
         ("config.openshift.io/pkis", "", &[]),
         ("aro.openshift.io/clusters/cluster", "", &["get"]),
         ("rbac.authorization.k8s.io/roles", NAMESPACE, &[]),
