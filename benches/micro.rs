@@ -175,8 +175,12 @@ fn inputs() -> Result<PoolInputs> {
     let scratch = tempfile::tempdir()?;
     let root = scratch.path().join("manifests");
     manifests::write(&root)?;
-    let (_, inputs) =
-        Directory::open(Layout::Tree { root, registry_credentials: None, is_strict: false })?;
+    let (_, inputs) = Directory::open(Layout::Tree {
+        root,
+        registry_credentials: None,
+        is_strict: false,
+        memory: None,
+    })?;
     Ok(select(&inputs, "master")?)
 }
 

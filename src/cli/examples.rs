@@ -95,6 +95,11 @@ pub(super) const MACHINES_REARM: &str = "
   # In a cluster
   machine-config-server machines rearm rack-9 --kubeconfig FILE";
 
+pub(super) const MACHINES_REMOVE: &str = "
+  machine-config-server machines remove rack-7 --manifests manifests
+  # In a cluster
+  machine-config-server machines remove rack-9 --kubeconfig FILE";
+
 pub(super) const RENDER: &str = "
   # The config that a server of this directory answers with
   machine-config-server render worker ignition-fixtures --spec 3.4 > worker.ign

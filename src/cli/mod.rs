@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 
 use crate::commands::{
     self, approve, bootstrap, certs, cmp, controller, inspect, issuer, machines, named_machines,
-    node_ca, render, serve, start, tokens, validate,
+    node_ca, remove_machine, render, serve, start, tokens, validate,
 };
 use crate::telemetry;
 
@@ -156,6 +156,9 @@ enum Machines {
     /// Let a machine's token open its config again, for another first boot
     #[command(after_help = titled(examples::MACHINES_REARM))]
     Rearm(named_machines::RearmSettings),
+    /// Remove a machine at once, with its token
+    #[command(after_help = titled(examples::MACHINES_REMOVE))]
+    Remove(remove_machine::RemoveSettings),
 }
 
 /// The command line, for manual pages, completions and tests.
@@ -219,6 +222,7 @@ fn run(command: Command, klog: &KlogFlags) -> anyhow::Result<ExitCode> {
             Some(Machines::Add(settings)) => named_machines::add(&settings, now)?,
             Some(Machines::Approve(settings)) => approve::run(&settings, now)?,
             Some(Machines::Rearm(settings)) => named_machines::rearm(&settings, now)?,
+            Some(Machines::Remove(settings)) => remove_machine::run(&settings, now)?,
         },
         Command::Render(settings) => render::run(&settings)?,
         Command::Inspect(settings) => return inspect::run(&settings, now),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use model::access::approval::{APPROVED_PREFIX, Subject, annotation_of, parse_yes};
 use model::objects::{APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, REARM_ANNOTATION};
 use serde_json::{Map, Value, json};
@@ -50,6 +50,19 @@ impl ClusterStore {
         self.runtime.block_on(async {
             let patched = self.machines().patch(name, &params, &Patch::Merge(&change)).await;
             match patched {
+                Ok(_) => Ok(()),
+                Err(kube::Error::Api(status)) if status.code == 404 => {
+                    Err(anyhow!("machine {name} not found"))
+                }
+                Err(error) => Err(failed(name, &error)),
+            }
+        })
+    }
+
+    /// Deletes a machine's object.
+    pub(super) fn remove_machine(&self, name: &str) -> Result<()> {
+        self.runtime.block_on(async {
+            match self.machines().delete(name, &DeleteParams::default()).await {
                 Ok(_) => Ok(()),
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     Err(anyhow!("machine {name} not found"))

@@ -26,6 +26,7 @@ mod overview;
 mod pool_page;
 pub(crate) mod probe;
 mod progress;
+pub(crate) mod remove_machine;
 pub(crate) mod render;
 mod rendering;
 pub(crate) mod serve;

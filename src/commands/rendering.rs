@@ -26,13 +26,14 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Reads a tree of manifests.
 pub(super) fn read_manifests(root: PathBuf, is_strict: bool) -> anyhow::Result<Inputs> {
     let _progress = reading(&root);
-    Ok(Directory::open(Layout::Tree { root, registry_credentials: None, is_strict })?.1)
+    Ok(Directory::open(Layout::Tree { root, registry_credentials: None, is_strict, memory: None })?
+        .1)
 }
 
 /// Reads a tree of manifests as far as it is usable; problems are in the inputs.
 pub(super) fn read_usable(root: PathBuf) -> anyhow::Result<Inputs> {
     let _progress = reading(&root);
-    let layout = Layout::Tree { root, registry_credentials: None, is_strict: false };
+    let layout = Layout::Tree { root, registry_credentials: None, is_strict: false, memory: None };
     Ok(Directory::read(layout)?.1)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +27,8 @@ use crate::files::lock::LockError;
 use crate::flags::{AUDIT, CertificateFlags, TokenFlags};
 use crate::serving::publish::ServedInputs;
 use crate::source;
-use crate::source::directory::Layout;
+use crate::source::directory::{Layout, Memory};
+use crate::store::machine_files::removed_machines;
 use crate::store::state_directory::{Stamps, StateDirectory, StateError};
 use crate::telemetry::conditions::Condition;
 use crate::telemetry::{Reporting, log_attention, wait_until_written};
@@ -74,9 +75,11 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     let hosts = hosts(&settings.hosts, &own_hosts());
     // The best host for machines elsewhere comes first.
     let pointer_host = hosts[0].clone();
-    // Nothing is made for a directory that is mistyped.
-    if let Err(error) = std::fs::metadata(&settings.dir) {
-        bail!("{}: {error}", settings.dir.display());
+    let memory = memory(&settings.state_dir);
+    // Nothing is made for a directory that is mistyped. One that was served may come back.
+    match std::fs::metadata(&settings.dir) {
+        Err(error) if !memory.last_good.is_dir() => bail!("{}: {error}", settings.dir.display()),
+        _ => {}
     }
     let [manifests, state] = [&settings.dir, &settings.state_dir].map(std::fs::canonicalize);
     if let (Ok(manifests), Ok(state)) = (manifests, state)
@@ -129,6 +132,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
             root: settings.dir,
             registry_credentials,
             is_strict: settings.strict,
+            memory: Some(memory),
         }),
         serving,
         policy,
@@ -153,6 +157,11 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         server.tasks.spawn("the task that renews certificates", renewal);
         server.run().await
     })
+}
+
+/// Places in a state directory for the source of manifests.
+pub(super) fn memory(state: &Path) -> Memory {
+    Memory { last_good: state.join("last-good"), removed: removed_machines(state) }
 }
 
 /// Pointer configs with the verdict if a machine boots from them at present. Read errors are reported elsewhere.

@@ -36,13 +36,26 @@ const WRITER_GONE: Duration = Duration::from_secs(10);
 const SILENT: [i64; 7] =
     [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997, 0x00c3_6400, 0x6573_5546];
 
+/// When the next scan is due without a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scanned {
-    Settled,
-    /// Everything was read, and some of it is outside of the watched directories, without notifications.
-    SettledElsewhere,
-    /// Some files were skipped because they are being written.
-    Unsettled,
+pub(crate) struct Scanned {
+    /// True if part of what was read is outside of the watched directories, without notifications.
+    pub(crate) is_elsewhere: bool,
+    /// True if files were skipped of which nobody knows when they are written whole.
+    pub(crate) is_unsettled: bool,
+    /// Wait for files that are not old enough yet.
+    pub(crate) again_in: Option<Duration>,
+}
+
+impl Scanned {
+    pub(crate) const SETTLED: Self =
+        Self { is_elsewhere: false, is_unsettled: false, again_in: None };
+    pub(crate) const UNSETTLED: Self = Self { is_unsettled: true, ..Self::SETTLED };
+
+    /// Asks for another scan after `wait` at the latest.
+    pub(crate) fn again_in(&mut self, wait: Duration) {
+        self.again_in = Some(self.again_in.map_or(wait, |earlier| earlier.min(wait)));
+    }
 }
 
 /// Watches directories recursively. Must be used within a runtime.
@@ -142,19 +155,20 @@ impl DirectoryWatch {
         let is_being_written =
             |path: &Path| !writers.is_empty() && writers.contains_key(&absolute(path));
         let found = scan(&is_being_written);
-        let wait = match found {
-            Scanned::Settled | Scanned::SettledElsewhere => {
-                self.unsettled = UNSETTLED;
-                let is_reported = found == Scanned::Settled && self.is_reported();
-                let took = started.elapsed();
-                if is_reported { SAFETY.max(took * 1000) } else { POLL.max(took * 100) }
-            }
-            Scanned::Unsettled => {
-                let wait = self.unsettled;
-                self.unsettled = SAFETY.min(wait * 2);
-                wait.max(started.elapsed())
-            }
+        let took = started.elapsed();
+        let mut wait = if found.is_unsettled {
+            let wait = self.unsettled;
+            self.unsettled = SAFETY.min(wait * 2);
+            wait.max(took)
+        } else {
+            self.unsettled = UNSETTLED;
+            let is_reported = !found.is_elsewhere && self.is_reported();
+            if is_reported { SAFETY.max(took * 1000) } else { POLL.max(took * 100) }
         };
+        // A file settles by itself, however often others change.
+        if let Some(settled) = found.again_in {
+            wait = wait.min(settled.max(took * 4));
+        }
         self.scan_at = Instant::now() + wait;
     }
 
@@ -246,7 +260,7 @@ impl WatchedListing {
             tokio::task::block_in_place(|| {
                 watch.scan(|_| {
                     is_changed = listing(directory) != *files;
-                    Scanned::Settled
+                    Scanned::SETTLED
                 });
             });
         }
@@ -315,7 +329,7 @@ mod tests {
     /// A watch after its first scan, so that only notifications cause the next one soon.
     fn settled(directory: &Path) -> DirectoryWatch {
         let mut watch = DirectoryWatch::new(vec![directory.to_owned()]);
-        watch.scan(|_| Scanned::Settled);
+        watch.scan(|_| Scanned::SETTLED);
         watch
     }
 
@@ -340,17 +354,17 @@ mod tests {
         for _ in 0..2 {
             std::fs::create_dir(&directory).unwrap();
             changed(&mut watch).await;
-            watch.scan(|_| Scanned::Settled);
+            watch.scan(|_| Scanned::SETTLED);
             assert!(watch.directories[0].watched.is_some());
             std::fs::write(directory.join("a"), "b").unwrap();
             changed(&mut watch).await;
             assert!(watch.is_noticed);
-            watch.scan(|_| Scanned::Settled);
+            watch.scan(|_| Scanned::SETTLED);
             std::fs::rename(&directory, above.path().join("old")).unwrap();
             std::fs::remove_dir_all(above.path().join("old")).unwrap();
             changed(&mut watch).await;
             assert!(watch.is_noticed);
-            watch.scan(|_| Scanned::Settled);
+            watch.scan(|_| Scanned::SETTLED);
             assert!(watch.directories[0].watched.is_none());
         }
     }
@@ -368,7 +382,7 @@ mod tests {
         std::fs::rename(path("next"), path("link")).unwrap();
         changed(&mut watch).await;
         assert!(watch.is_noticed);
-        watch.scan(|_| Scanned::Settled);
+        watch.scan(|_| Scanned::SETTLED);
         std::fs::write(path("two").join("a"), "b").unwrap();
         changed(&mut watch).await;
         assert!(watch.is_noticed);
@@ -402,7 +416,7 @@ mod tests {
             changed(&mut watch).await;
             watch.scan(|names| {
                 is_being_written = names(&path);
-                Scanned::Settled
+                Scanned::SETTLED
             });
         }
         drop(file);
@@ -410,7 +424,7 @@ mod tests {
             changed(&mut watch).await;
             watch.scan(|names| {
                 is_being_written = names(&path);
-                Scanned::Settled
+                Scanned::SETTLED
             });
         }
     }
@@ -421,7 +435,7 @@ mod tests {
         let mut watch = DirectoryWatch::new(vec![directory.path().to_owned()]);
         let mut waits = Vec::new();
         for _ in 0..12 {
-            watch.scan(|_| Scanned::Unsettled);
+            watch.scan(|_| Scanned::UNSETTLED);
             let started = Instant::now();
             watch.changed().await;
             waits.push(started.elapsed());
@@ -429,7 +443,7 @@ mod tests {
         assert!(waits[0] <= 2 * UNSETTLED, "{waits:?}");
         assert!(waits.is_sorted(), "{waits:?}");
         assert!(*waits.last().unwrap() >= SAFETY, "{waits:?}");
-        watch.scan(|_| Scanned::Settled);
+        watch.scan(|_| Scanned::SETTLED);
         let started = Instant::now();
         watch.changed().await;
         assert!(started.elapsed() >= SAFETY);

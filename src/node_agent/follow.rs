@@ -67,7 +67,7 @@ pub async fn follow(
                 health.registries_checked(&report, &problems);
                 problems = report.problems;
             }
-            Scanned::Settled
+            Scanned::SETTLED
         });
     }
 }

@@ -1,11 +1,14 @@
 //! Keeps the tokens and pointer configs of the machines that have an object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::access::machine::KnownMachine;
 use model::access::{KnownMachines, MachineToken};
+use model::inputs::Missing;
 use model::objects::FirstBootMachine;
+use model::standing::MISSING_FOR;
 use pki::Host;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -35,10 +38,14 @@ pub(crate) struct MachineKeeper {
     /// Machines whose stored token cannot be read.
     unreadable: BTreeMap<String, String>,
     is_loaded: bool,
-    /// True while no object is there of the machines that an earlier process kept.
-    is_elsewhere: bool,
+    /// Machines that an earlier process kept, and whose object this one has not seen. Nothing says that they were
+    /// removed.
+    unseen: BTreeSet<String>,
+    started: Instant,
     /// Requests of commands to arm tokens at the last look.
     requests: WatchedListing,
+    /// Requests of commands to remove machines at the last look.
+    removals: WatchedListing,
     retry_at: Option<Instant>,
 }
 
@@ -58,50 +65,91 @@ impl MachineKeeper {
             kept: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             is_loaded: false,
-            is_elsewhere: false,
+            unseen: BTreeSet::new(),
+            started: Instant::now(),
             requests: WatchedListing::default(),
+            removals: WatchedListing::default(),
             retry_at: None,
         }
     }
 
-    /// Brings the tokens up to date with the objects. Returns them, with faults for administrators, one line each. It may
-    /// block.
-    pub(super) fn keep(&mut self, machines: &Machines) -> (KnownMachines, Vec<String>) {
+    /// Brings the tokens up to date with the objects, those of `missing` ones only as far as a command removes them.
+    /// Returns them, with faults for administrators, one line each. It may block.
+    pub(super) fn keep(
+        &mut self,
+        machines: &Machines,
+        missing: &Missing,
+    ) -> (KnownMachines, Vec<String>) {
         self.retry_at = None;
         if !self.is_loaded {
-            if let Err(error) = self.load(machines) {
+            if let Err(error) = self.load() {
                 self.retry_at = Some(Instant::now() + RETRY);
                 return (KnownMachines::default(), vec![error.to_string()]);
             }
             self.is_loaded = true;
         }
         self.requests.read(&self.state.arm_path());
-        let mut attention = self.keep_present(machines);
+        self.removals.read(&self.state.removed_path());
+        let mut attention = self.remove(machines);
+        attention.extend(self.keep_present(machines, missing));
         attention.extend(self.revoke_absent(machines));
         attention
             .extend(self.unreadable.iter().map(|(name, why)| format!("machine {name}: {why}")));
         self.tokens.set.report_shared();
-        (self.known(machines), attention)
+        (self.known(machines, missing), attention)
     }
 
     /// Reads the tokens of an earlier process.
-    fn load(&mut self, machines: &Machines) -> Result<(), StateError> {
+    fn load(&mut self) -> Result<(), StateError> {
         let StoredMachines { tokens, errors } = self.state.machine_tokens()?;
-        let mut current = tokens.iter().filter(|(_, token)| token.revoked.is_none()).peekable();
-        // A typo in the directory's name must not revoke the tokens of all machines.
-        self.is_elsewhere =
-            current.peek().is_some() && current.all(|(name, _)| !machines.contains_key(name));
+        let current = tokens.iter().filter(|(_, token)| token.revoked.is_none());
+        self.unseen = current.map(|(name, _)| name.clone()).collect();
         self.unreadable =
             errors.into_iter().map(|(name, error)| (name, error.to_string())).collect();
+        if !tokens.is_empty() {
+            self.state.expect_removals()?;
+        }
         let found = tokens.into_iter().map(|(name, token)| (name, token.found()));
         self.tokens.load(found.collect());
         Ok(())
     }
 
-    fn keep_present(&mut self, machines: &Machines) -> Vec<String> {
+    /// Revokes the tokens for good that commands have asked for, once the machines are gone from the manifests.
+    fn remove(&mut self, machines: &Machines) -> Vec<String> {
+        let asked = match self.state.removals() {
+            Ok(asked) => asked,
+            Err(error) => return vec![error.to_string()],
+        };
+        let now = OffsetDateTime::now_utc();
+        let gone = asked.iter().filter(|name| !machines.contains_key(*name));
+        let removed = gone.filter_map(|name| {
+            let removed = self.tokens.change(name, |known| {
+                let Some(known) = known else { return Ok(None) };
+                let removed = known.removed(&self.state.fresh_token()?, now);
+                self.state.write_machine_token(name, &removed)?;
+                self.state.remove_machine_pointer(name)?;
+                tracing::info!(machine = name, "removed a machine, and revoked its token for good");
+                Ok::<_, StateError>(Some(removed))
+            });
+            self.kept.remove(name);
+            self.unseen.remove(name);
+            removed.and_then(|()| self.state.note_removed(name)).err().map(|it| it.to_string())
+        });
+        let failed: Vec<_> = removed.collect();
+        if !failed.is_empty() {
+            self.retry_at = Some(Instant::now() + RETRY);
+        }
+        failed
+    }
+
+    fn keep_present(&mut self, machines: &Machines, missing: &Missing) -> Vec<String> {
         let mut attention = Vec::new();
         let mut left = MAX_AT_ONCE;
         for (name, machine) in machines {
+            if missing.machines.contains(name) {
+                continue;
+            }
+            self.unseen.remove(name);
             if self.unreadable.contains_key(name) || self.is_kept(name, machine) {
                 continue;
             }
@@ -155,6 +203,12 @@ impl MachineKeeper {
                 Some(known) if known.token != token.token => {
                     tracing::info!(machine = name, "replaced the token of a machine");
                 }
+                Some(known) if known.revoked.is_some() && token.revoked.is_none() => {
+                    tracing::info!(
+                        machine = name,
+                        "the object of a machine is back, with its token"
+                    );
+                }
                 Some(known) if known.armed != token.armed => {
                     tracing::info!(machine = name, "armed the token of a machine again");
                 }
@@ -164,23 +218,33 @@ impl MachineKeeper {
         })
     }
 
-    /// Revokes the tokens of machines whose object is gone.
+    /// Revokes the tokens of machines whose object was removed. Those whose object was never seen wait.
     fn revoke_absent(&mut self, machines: &Machines) -> Vec<String> {
         self.kept.retain(|name, _| machines.contains_key(name));
+        self.unseen.retain(|name| !machines.contains_key(name));
+        if self.started.elapsed() >= MISSING_FOR {
+            self.unseen.clear();
+        }
         let names = self.tokens.names();
-        if self.is_elsewhere && names.iter().any(|name| machines.contains_key(&**name)) {
-            self.is_elsewhere = false;
-        }
         let absent = names.into_iter().filter(|name| !machines.contains_key(&**name));
-        if self.is_elsewhere {
-            let count = absent.count();
-            return vec![format!(
-                "no FirstBootMachine found for any of the {count} machines with a token: the tokens are refused and not \
-                 deleted, in case this is the wrong directory of manifests"
-            )];
-        }
+        let absent = absent.filter(|name| !self.unseen.contains(&**name));
         let now = OffsetDateTime::now_utc();
-        absent.filter_map(|name| self.revoke(&name, now).err()).map(|it| it.to_string()).collect()
+        let failed = absent.filter_map(|name| self.revoke(&name, now).err());
+        let failed: Vec<_> = failed.map(|it| it.to_string()).collect();
+        failed.into_iter().chain(self.unseen_line()).collect()
+    }
+
+    /// The machines without an object, in one line.
+    fn unseen_line(&self) -> Option<String> {
+        let first = self.unseen.first()?;
+        let more = match self.unseen.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "machine {first}{more}: no FirstBootMachine found, possibly in the wrong directory of manifests; the token gets \
+             503 until it is back, and is revoked after an hour; `machines remove` revokes it now"
+        ))
     }
 
     fn revoke(&self, name: &str, now: OffsetDateTime) -> Result<(), StateError> {
@@ -207,7 +271,7 @@ impl MachineKeeper {
     }
 
     /// The tokens by their hashes.
-    fn known(&self, machines: &Machines) -> KnownMachines {
+    fn known(&self, machines: &Machines, missing: &Missing) -> KnownMachines {
         let mut known = Vec::new();
         for name in self.tokens.names() {
             let Some(token) = self.tokens.get(&name) else { continue };
@@ -215,8 +279,9 @@ impl MachineKeeper {
             let object = machines.get(&*name);
             let machine = |is_revoked| known_machine(&name, pool, object, is_revoked);
             known.extend(earlier.iter().map(|hash| (*hash, machine(true))));
-            let is_revoked = revoked.is_some() || object.is_none();
-            known.push((token.token.hash(), machine(is_revoked)));
+            let is_missing = missing.machines.contains(&*name) || self.unseen.contains(&*name);
+            let machine = KnownMachine { is_missing, ..machine(revoked.is_some()) };
+            known.push((token.token.hash(), machine));
         }
         known.into_iter().collect()
     }
@@ -226,8 +291,15 @@ impl MachineKeeper {
     pub(super) async fn due(&mut self) {
         match self.retry_at {
             Some(at) => tokio::time::sleep_until(at).await,
-            None if self.kept.is_empty() => std::future::pending().await,
-            None => self.requests.changed(&self.state.arm_path()).await,
+            None if self.tokens.names().is_empty() => std::future::pending().await,
+            None => {
+                let Self { requests, removals, state, .. } = self;
+                let (armed, removed) = (state.arm_path(), state.removed_path());
+                tokio::select! {
+                    () = requests.changed(&armed) => {}
+                    () = removals.changed(&removed) => {}
+                }
+            }
         }
     }
 }

@@ -139,7 +139,7 @@ impl Pipeline {
             known.machines = tokens.update(&inputs.machines, &inputs.machine_states);
         }
         let Some(keeper) = &mut local.machines else { return };
-        let (machines, attention) = keeper.keep(&inputs.machines);
+        let (machines, attention) = keeper.keep(&inputs.machines, &inputs.missing);
         known.machines = machines;
         self.degrade(AccessFault::Machines, &attention);
     }

@@ -120,7 +120,7 @@ impl ServingPair {
         let watch = DirectoryWatch::new(directories);
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             if being_written(&self.files.certificate) || being_written(&self.files.key) {
-                return Scanned::Unsettled;
+                return Scanned::UNSETTLED;
             }
             let failed = self.take_over().err();
             self.active.report_unusable(OffsetDateTime::now_utc());
@@ -136,7 +136,7 @@ impl ServingPair {
                     "cannot load the serving certificate, serving the previous one"
                 );
             });
-            Scanned::Settled
+            Scanned::SETTLED
         };
         watch.follow(scan).await;
     }

@@ -52,7 +52,7 @@ impl TokenIssuer {
                         "cannot read the keys of signed tokens, using the previous ones"
                     );
                 });
-                Scanned::Settled
+                Scanned::SETTLED
             })
             .await;
     }

@@ -88,7 +88,7 @@ impl TokenKeeper {
                 files.scan(|_| {
                     let stamps = self.state.token_stamps(SystemTime::now());
                     is_due |= stamps.is_none() || stamps != self.seen;
-                    Scanned::Settled
+                    Scanned::SETTLED
                 });
             });
             if is_due {

@@ -138,6 +138,7 @@ pub(super) fn known_machine(
         pool: pool.to_owned(),
         networks: object.map(|it| it.spec.networks.clone()).unwrap_or_default(),
         is_revoked,
+        is_missing: false,
         needs_approval: object.is_some_and(|it| it.needs_approval()),
     }
 }

@@ -1,13 +1,15 @@
 //! Inputs from files: a tree of manifests, or the layout of `bootstrap`.
 //!
 //! A scan checks every file's stamp, reads changed files, and keeps the last good objects of malformed ones. A file
-//! that is being written is skipped until it is quiet.
+//! that is being written is skipped until it is quiet. What a file no longer has is judged by [`model::standing`]. The
+//! last good texts outlive the process, so that a restart goes on where the last process was.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
 use model::inputs::{Inputs, Problem, SharedInputs};
 use model::objects::{MachineConfigPool, Metadata, Object, Secret, SecretName};
 use model::registry_ca::{self, RegistryHost};
@@ -15,15 +17,20 @@ use tokio::sync::watch;
 
 use super::bootstrap;
 use super::credentials::SeenCredentials;
-use super::files::{Files, Listing, MAX_DEPTH};
+use super::files::{FileLoss, Files, Listing, MAX_DEPTH};
+use super::last_good::{Index, LastGood, StoredFile, StoredLoss};
+use super::lost::LostObjects;
+use super::manifest;
 use super::merged_pools::LocalPools;
-use super::object_set::ObjectSet;
+use super::object_set::{ObjectSet, identity};
+use super::place::{Place, TextHash, relative};
 use super::plain_configs::{self, PlainConfigs};
+use crate::files::bounded;
 use crate::files::error::FileError;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::kubernetes::seen::ObjectSeen;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Age of a change below which a file may still be written.
 const SETTLE: Duration = Duration::from_millis(60);
@@ -38,6 +45,8 @@ pub enum Layout {
         registry_credentials: Option<SecretName>,
         /// True if manifests with parts without effect are refused.
         is_strict: bool,
+        /// State that outlives the process, if any.
+        memory: Option<Memory>,
     },
     /// The reference server's `bootstrap` layout: `machine-pools/NAME.yaml`,
     /// `machine-configs/NAME.yaml` and `controller-config/machine-config-controller.yaml`.
@@ -53,11 +62,25 @@ pub enum Layout {
     },
 }
 
+/// Places where earlier processes and commands leave what concerns a directory of manifests.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    /// Directory of the last good texts.
+    pub last_good: PathBuf,
+    /// Directory with a file for each machine that a command removes.
+    pub removed: PathBuf,
+}
+
 impl Layout {
     /// Directories to watch recursively.
     pub fn watched(&self) -> Vec<PathBuf> {
         match self {
-            Self::Tree { root, .. } => vec![root.clone()],
+            Self::Tree { root, memory, .. } => {
+                let removed = memory.as_ref().map(|memory| memory.removed.clone());
+                // One that is missing would have to be looked for all the time.
+                let removed = removed.filter(|removed| removed.is_dir());
+                removed.into_iter().chain([root.clone()]).collect()
+            }
             Self::Bootstrap { base, kubeconfig, .. } => {
                 let parent = kubeconfig.parent().filter(|parent| !parent.as_os_str().is_empty());
                 vec![base.clone(), parent.unwrap_or(Path::new(".")).to_owned()]
@@ -66,7 +89,7 @@ impl Layout {
     }
 }
 
-/// Reasons why a directory cannot be served at the start, when there is no last good state yet.
+/// Reasons why a directory cannot be judged.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -96,11 +119,17 @@ pub struct Directory {
     credentials: SeenCredentials,
     local_pools: LocalPools,
     plain_configs: PlainConfigs,
+    lost: LostObjects,
+    /// True if an earlier process has served the directory.
+    is_known: bool,
+    last_good: Option<LastGood>,
+    removed: Option<PathBuf>,
+    started: Instant,
     problems: Vec<Problem>,
 }
 
 impl Directory {
-    /// Reads a directory for the first time. Problems with parts of an object are no error.
+    /// Reads a directory that must be valid. Problems with parts of an object are no error.
     pub fn open(layout: Layout) -> Result<(Self, Inputs), OpenError> {
         let (directory, inputs) = Self::read(layout)?;
         let mut whole = inputs.problems.iter().filter(|problem| !problem.is_partial);
@@ -112,11 +141,11 @@ impl Directory {
 
     /// Reads a directory for the first time. Problems are only in the inputs.
     pub fn read(layout: Layout) -> Result<(Self, Inputs), FileError> {
-        let (secret, is_strict) = match &layout {
-            Layout::Tree { registry_credentials, is_strict, .. } => {
-                (registry_credentials.clone(), *is_strict)
+        let (secret, is_strict, memory) = match &layout {
+            Layout::Tree { registry_credentials, is_strict, memory, .. } => {
+                (registry_credentials.clone(), *is_strict, memory.clone())
             }
-            Layout::Bootstrap { is_strict, .. } => (None, *is_strict),
+            Layout::Bootstrap { is_strict, .. } => (None, *is_strict, None),
         };
         let mut directory = Self {
             layout,
@@ -125,23 +154,109 @@ impl Directory {
             credentials: SeenCredentials::new(secret),
             local_pools: LocalPools::default(),
             plain_configs: PlainConfigs::default(),
+            lost: LostObjects::default(),
+            is_known: false,
+            last_good: memory.as_ref().map(|memory| LastGood::new(memory.last_good.clone())),
+            removed: memory.map(|memory| memory.removed),
+            started: Instant::now(),
             problems: Vec::new(),
         };
+        directory.restore();
         // The first scan reads all files; later ones wait for a file to be quiet.
         let Scan { inputs, .. } = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
         Ok((directory, inputs))
+    }
+
+    /// Takes over what an earlier process has stored.
+    fn restore(&mut self) {
+        let (Layout::Tree { root, .. }, Some(last_good)) = (&self.layout, &self.last_good) else {
+            return;
+        };
+        let (index, texts) = match last_good.load() {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    fix = "remove the file: it is made again",
+                    "cannot read what was served before, using the manifests alone"
+                );
+                return;
+            }
+        };
+        self.is_known = true;
+        for (path, StoredFile { text, directory, is_plain }) in index.files {
+            let (path, bytes) = (root.join(path), &texts[&text]);
+            if is_plain {
+                self.plain_configs.restore(root, &path, bytes);
+            }
+            self.files.restore(Place { path, directory, text: Some(text) }, bytes, is_plain);
+        }
+        for StoredLoss { path, text, directory, loss, kind, namespace, name } in index.lost {
+            let is_it = |object: &Object| {
+                let it = identity(object);
+                (it.kind, it.namespace, it.name) == (&*kind, namespace.clone(), name.clone())
+            };
+            let place = Place { path: root.join(path), directory, text: Some(text.clone()) };
+            let objects = manifest::parse(&texts[&text]).unwrap_or_default();
+            self.lost.add(&place, objects.into_iter().find(is_it), loss, Duration::ZERO);
+        }
+    }
+
+    /// Stores the last good texts, if they have changed.
+    fn save(&mut self, degraded: &Conditions) {
+        let (Layout::Tree { root, .. }, Some(last_good)) = (&self.layout, &self.last_good) else {
+            return;
+        };
+        if !self.files.is_unsaved && !self.lost.is_changed {
+            return;
+        }
+        let plain: Vec<_> = self
+            .plain_configs
+            .files()
+            .map(|(path, bytes)| (path, TextHash::of(bytes), bytes))
+            .collect();
+        let of_manifests = self.files.texts().filter_map(|(place, unsaved)| {
+            let Place { path, directory, text } = place;
+            let file = StoredFile { text: text?, directory, is_plain: false };
+            Some((relative(root, &path), file, unsaved))
+        });
+        let manifests: Vec<_> = of_manifests.collect();
+        let unsaved =
+            manifests.iter().filter_map(|(_, file, unsaved)| Some((&file.text, (*unsaved)?)));
+        let texts: Vec<_> = unsaved
+            .map(|(hash, text)| (hash.clone(), text.clone()))
+            .chain(plain.iter().map(|(_, hash, text)| (hash.clone(), Bytes::clone(text))))
+            .collect();
+        let mut index = Index::default();
+        index.files.extend(manifests.into_iter().map(|(path, file, _)| (path, file)));
+        index.files.extend(plain.into_iter().map(|(path, text, _)| {
+            let directory = self.files.directory_of(path);
+            (relative(root, path), StoredFile { text, directory, is_plain: true })
+        }));
+        index.lost = self.lost.stored(root);
+        let saved = last_good.save(&index, texts.iter().map(|(hash, text)| (hash, text)));
+        let reason = saved.err().map(|error| error.to_string());
+        if reason.is_none() {
+            self.files.saved();
+            self.lost.is_changed = false;
+        }
+        Condition::new("last good inputs", reason).report_failure(degraded, |reason| {
+            tracing::error!(
+                reason,
+                fix = "free space on the disk, or make the state directory writable for this server",
+                "cannot store what is served; after a restart, files that are broken by then are not served"
+            );
+        });
     }
 
     /// Sends each change, forever.
     pub async fn follow(mut self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         let not_ready = &reporting.status.not_ready;
         let watch = DirectoryWatch::new(self.layout.watched());
+        tokio::task::block_in_place(|| self.save(&reporting.status.degraded));
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
-            let now = SystemTime::now();
-            if self.files.are_incomplete(now) {
-                return Scanned::Unsettled;
-            }
-            let scan = self.scan(now, SETTLE, being_written);
+            let scan = self.scan(SystemTime::now(), SETTLE, being_written);
             let failure = scan.as_ref().err().map(ToString::to_string);
             Condition::new("inputs", failure).report_failure(not_ready, |error| {
                 tracing::error!(
@@ -150,10 +265,12 @@ impl Directory {
                     "cannot read the inputs, using what was read before"
                 );
             });
-            let Ok(scan) = scan else { return Scanned::Settled };
+            let Ok(scan) = scan else { return Scanned::SETTLED };
             if scan.is_changed {
                 inputs.send_replace(Some(scan.inputs));
             }
+            // Serving comes first.
+            self.save(&reporting.status.degraded);
             scan.scanned
         };
         watch.follow(scan).await;
@@ -192,19 +309,25 @@ impl Directory {
         root: &Path,
         being_written: &dyn Fn(&Path) -> bool,
     ) -> Result<(Inputs, SharedInputs), FileError> {
-        let Listing { paths, leads_out, too_deep } =
-            super::files::list(root).map_err(FileError::at(root))?;
-        if leads_out {
+        let uptime = self.started.elapsed();
+        let (listing, unlisted) = self.list(root)?;
+        if listing.leads_out {
             self.files.leads_elsewhere();
         }
         let (plain, paths): (Vec<_>, Vec<_>) =
-            paths.into_iter().partition(|path| plain_configs::is_plain(root, path));
+            listing.paths.iter().cloned().partition(|path| plain_configs::is_plain(root, path));
+        self.files.take_directories(&listing);
         self.files.read_all(&paths, being_written);
-
+        self.note_losses(&listing, uptime);
         let mut gathered = ObjectSet::default();
         for path in &paths {
             gathered.add(path, self.files.objects(path));
         }
+        let present = plain.iter().map(|path| &**path).collect();
+        let is_changed = self.lost.judge(&gathered, &present, uptime);
+        self.lost.gather(&mut gathered);
+        let lost_plain = self.lost.plain().map(Path::to_owned).collect();
+        let (missing, are_missing) = self.lost.missing();
         let ObjectSet { mut inputs, others, .. } = gathered;
         let mut shared = SharedInputs::default();
         let (mut config_maps, mut secrets, mut image) = (Vec::new(), BTreeMap::new(), None);
@@ -223,23 +346,83 @@ impl Directory {
         }
         let (cas, refused) = registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
         shared.registry_cas = cas;
+        inputs.missing = missing;
         let Inputs { pools, machine_configs, problems, .. } = &mut inputs;
+        problems.extend(unlisted);
+        problems.extend(are_missing);
         problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
         problems.extend(see_credentials(&mut self.credentials, pools, &secrets));
         problems.extend(self.files.problems());
         problems.extend(self.plain_configs.resolve(
             root,
             &plain,
+            &lost_plain,
             (&mut self.files, being_written),
             (pools, machine_configs),
         ));
         let controller_config = shared.controller_config.as_ref();
-        problems.extend(self.local_pools.resolve(pools, machine_configs, controller_config));
+        let unread = self.files.never_read().filter(|_| !self.is_known);
+        problems.extend(self.local_pools.resolve(
+            pools,
+            machine_configs,
+            controller_config,
+            unread,
+        ));
+        // What is served now stays when such a file comes.
+        self.is_known = true;
         let unread = format!("not read: more than {MAX_DEPTH} directories deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
-        problems.extend(too_deep.iter().map(unread));
+        problems.extend(listing.too_deep.iter().map(unread));
+        problems.extend(listing.unreadable.iter().map(|(path, reason)| {
+            Problem::whole(&path.display().to_string(), format!("cannot be listed: {reason}"))
+        }));
         inputs.warnings = self.tree_warnings(root, &paths);
+        if is_changed {
+            self.files.note_change();
+        }
+        if let Some(wait) = self.lost.due_in(uptime) {
+            self.files.again_in(wait);
+        }
         Ok((inputs, shared))
+    }
+
+    /// Lists the files. Of a directory that cannot be listed, all are lost with it, unless none was ever read.
+    fn list(&self, root: &Path) -> Result<(Listing, Option<Problem>), FileError> {
+        match super::files::list(root) {
+            Ok(listing) => Ok((listing, None)),
+            Err(error) if self.is_known => {
+                let problem = Problem::whole(&root.display().to_string(), error.to_string());
+                Ok((Listing::default(), Some(problem)))
+            }
+            Err(error) => Err(FileError::at(root)(error)),
+        }
+    }
+
+    /// Notes the objects that files have lost.
+    fn note_losses(&mut self, listing: &Listing, now: Duration) {
+        let of_plain = |(path, bytes): (&PathBuf, &Bytes)| {
+            let directory = self.files.directory_of(path);
+            let loss = listing.loss_of(path, directory)?;
+            let text = Some(TextHash::of(bytes));
+            Some((Place { path: path.clone(), directory, text }, loss))
+        };
+        let plain: Vec<_> = self.plain_configs.files().filter_map(of_plain).collect();
+        for (place, loss) in plain {
+            self.lost.add_plain(&place, loss, now);
+        }
+        self.files.take_gone(listing);
+        for path in self.files.take_read() {
+            self.lost.read(&path, now);
+        }
+        for FileLoss { place, objects, loss } in self.files.take_losses() {
+            self.lost.add(&place, objects, loss, now);
+        }
+        self.lost.look(listing, now);
+        let removed =
+            self.removed.iter().flat_map(|path| bounded::entries(path).unwrap_or_default());
+        for path in removed {
+            self.lost.remove_machine(&path.file_name().unwrap_or_default().to_string_lossy());
+        }
     }
 
     /// Parts of the last read state without effect.
@@ -251,6 +434,11 @@ impl Directory {
         warnings.extend(self.local_pools.unselected(is_file));
         warnings
     }
+}
+
+/// Forgets a machine that a command removes while no server runs.
+pub(crate) fn forget_machine(memory: &Memory, name: &str) -> Result<(), FileError> {
+    LastGood::new(memory.last_good.clone()).forget_machine(name)
 }
 
 /// Applies the Secrets with registry credentials that pools need. Returns what is wrong with them.

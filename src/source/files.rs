@@ -1,6 +1,6 @@
 //! Files with their last read state: stamps, last good contents, and problems.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::DirEntry;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
@@ -11,8 +11,11 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use model::inputs::Problem;
 use model::objects::{Object, ObjectDefect};
+use model::standing::{Loss, RETURNS_WITHIN};
 
 use super::manifest::{self, Manifest};
+use super::object_set::identity;
+use super::place::{DirectoryId, Place, TextHash};
 use crate::files::bounded;
 use crate::files::lock::is_state_directory;
 use crate::files::stamp::FileStamp;
@@ -21,9 +24,9 @@ use crate::parallel;
 
 /// Maximum depth of directories that are read. Deeper ones are reported.
 pub(super) const MAX_DEPTH: usize = 32;
-/// Time that a file must be missing before its objects are removed: git and some editors remove a file before they
-/// write it again.
-const REMOVED: Duration = Duration::from_millis(400);
+
+/// Problem of a file without contents.
+const EMPTY: &str = "is empty; delete the file to remove its objects";
 
 #[derive(Debug, Default)]
 struct File {
@@ -37,6 +40,22 @@ struct File {
     problem: Option<ObjectDefect>,
     /// Parts of the last good objects without effect.
     warnings: Vec<String>,
+    /// Directory of the file at the last look.
+    directory: Option<DirectoryId>,
+    /// Hash of the last good text.
+    text: Option<TextHash>,
+    /// That text, until it is stored.
+    unsaved: Option<Bytes>,
+    /// Time of the first scan without the file, where lost objects are not kept apart.
+    gone_since: Option<SystemTime>,
+}
+
+/// Objects that a file no longer has.
+#[derive(Debug)]
+pub(super) struct FileLoss {
+    pub(super) place: Place,
+    pub(super) objects: Vec<Object>,
+    pub(super) loss: Loss,
 }
 
 #[derive(Debug)]
@@ -54,8 +73,14 @@ pub(super) struct Files {
     changed: bool,
     /// Outcome of the scan so far.
     outcome: Scanned,
-    /// Time of the first look at which a file was missing.
-    missing_since: Option<SystemTime>,
+    /// Directories at this scan, by their path.
+    directories: HashMap<PathBuf, DirectoryId>,
+    /// Objects that files lost in this scan.
+    losses: Vec<FileLoss>,
+    /// Files that were read, valid, in this scan.
+    read: Vec<PathBuf>,
+    /// True if last good texts have changed since they were stored.
+    pub(super) is_unsaved: bool,
     /// True if files with parts without effect are refused.
     is_strict: bool,
 }
@@ -72,8 +97,11 @@ impl Files {
             now: SystemTime::UNIX_EPOCH,
             settle: Duration::ZERO,
             changed: false,
-            outcome: Scanned::Settled,
-            missing_since: None,
+            outcome: Scanned::SETTLED,
+            directories: HashMap::new(),
+            losses: Vec::new(),
+            read: Vec::new(),
+            is_unsaved: true,
             is_strict,
         }
     }
@@ -94,46 +122,121 @@ impl Files {
         self.now = now;
         self.settle = settle;
         self.changed = false;
-        self.outcome = Scanned::Settled;
+        self.outcome = Scanned::SETTLED;
+        self.read.clear();
     }
 
-    /// Returns `true` while a good file is missing that may come back.
-    pub(super) fn are_incomplete(&mut self, now: SystemTime) -> bool {
-        let is_missing = |(path, file): (&PathBuf, &File)| {
-            let is_good =
-                file.problem.is_none() && (file.plain.is_some() || !file.objects.is_empty());
-            is_good && std::fs::metadata(path).is_err_and(|it| it.kind() == io::ErrorKind::NotFound)
-        };
-        if !self.known.iter().any(is_missing) {
-            self.missing_since = None;
-            return false;
-        }
-        let since = *self.missing_since.get_or_insert(now);
-        let may_return = now.duration_since(since).is_ok_and(|missing| missing < REMOVED);
-        if !may_return {
-            self.missing_since = None;
-        }
-        may_return
+    /// Notes the directories of a listing, before its files are read.
+    pub(super) fn take_directories(&mut self, listing: &Listing) {
+        self.directories.clone_from(&listing.directories);
     }
 
-    /// Ends a scan, and forgets missing files. Returns true if anything changed.
+    /// Gives away the objects of files that a listing no longer has.
+    pub(super) fn take_gone(&mut self, listing: &Listing) {
+        let paths: HashSet<&PathBuf> = listing.paths.iter().collect();
+        let gone = self.known.extract_if(.., |path, _| !paths.contains(path));
+        for (path, file) in gone.collect::<Vec<_>>() {
+            self.is_unsaved = true;
+            self.changed |= file.problem.is_some();
+            let loss = listing.loss_of(&path, file.directory).unwrap_or(Loss::Unlinked);
+            let place = Place { path, directory: file.directory, text: file.text };
+            self.losses.push(FileLoss { place, objects: file.objects, loss });
+        }
+    }
+
+    /// Objects that files lost since this was called last.
+    pub(super) fn take_losses(&mut self) -> Vec<FileLoss> {
+        std::mem::take(&mut self.losses)
+    }
+
+    /// Files that were read, valid, in this scan.
+    pub(super) fn take_read(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.read)
+    }
+
+    /// Takes over the last good state of a file from an earlier process.
+    pub(super) fn restore(&mut self, place: Place, bytes: &Bytes, is_plain: bool) {
+        let Place { path, directory, text } = place;
+        let mut file = File { directory, text, ..File::default() };
+        if is_plain {
+            file.plain = Some(bytes.clone());
+        } else {
+            let Contents::Changed { digest, result: Ok(Manifest { objects, warnings }), .. } =
+                parse(&path, bytes.clone(), None)
+            else {
+                return;
+            };
+            (file.digest, file.objects, file.warnings) = (digest, objects, warnings);
+        }
+        self.known.insert(path, file);
+    }
+
+    /// Files with a last good text: where they are, the text if it is not stored, and true for one that is no manifest.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (Place, Option<&Bytes>)> {
+        self.known.iter().filter(|(_, file)| file.text.is_some()).map(|(path, file)| {
+            let File { directory, text, unsaved, .. } = file;
+            let place = Place { path: path.clone(), directory: *directory, text: text.clone() };
+            (place, unsaved.as_ref())
+        })
+    }
+
+    /// Notes that all texts are stored.
+    pub(super) fn saved(&mut self) {
+        self.is_unsaved = false;
+        self.known.values_mut().for_each(|file| file.unsaved = None);
+    }
+
+    /// The directory of a file at the last look.
+    pub(super) fn directory_of(&self, path: &Path) -> Option<DirectoryId> {
+        self.known.get(path)?.directory
+    }
+
+    /// A manifest that never was valid, so that nobody knows what is in it.
+    pub(super) fn never_read(&self) -> Option<&Path> {
+        let is_unknown =
+            |file: &File| file.problem.is_some() && file.plain.is_none() && file.text.is_none();
+        let mut seen = self.known.iter().filter(|(path, _)| self.seen.contains(*path));
+        seen.find(|(_, file)| is_unknown(file)).map(|(path, _)| &**path)
+    }
+
+    /// Ends a scan, and forgets files that have been missing for a while. Returns true if anything changed.
     pub(super) fn finish(&mut self) -> bool {
-        let before = self.known.len();
-        self.known.retain(|path, _| self.seen.contains(path));
+        let Self { known, seen, now, outcome, .. } = self;
+        let before = known.len();
+        known.retain(|path, file| {
+            if seen.contains(path) {
+                file.gone_since = None;
+                return true;
+            }
+            let since = *file.gone_since.get_or_insert(*now);
+            let may_return = now.duration_since(since).is_ok_and(|gone| gone < RETURNS_WITHIN);
+            if may_return {
+                outcome.again_in(RETURNS_WITHIN);
+            }
+            may_return
+        });
         self.changed || self.known.len() != before
     }
 
     /// Notes that part of what was read is elsewhere, so that its changes are not seen by a watch of the files.
     pub(super) fn leads_elsewhere(&mut self) {
-        if self.outcome == Scanned::Settled {
-            self.outcome = Scanned::SettledElsewhere;
-        }
+        self.outcome.is_elsewhere = true;
     }
 
     /// The outcome of the scan for the next one's time. It is unsettled if files need another look.
     pub(super) fn scanned(&self) -> Scanned {
-        let is_unsettled = self.known.values().any(|file| file.stamp.is_none());
-        if is_unsettled { Scanned::Unsettled } else { self.outcome }
+        let is_unsettled = |file: &File| file.stamp.is_none() && file.gone_since.is_none();
+        Scanned { is_unsettled: self.known.values().any(is_unsettled), ..self.outcome }
+    }
+
+    /// Notes a change that is in no file.
+    pub(super) fn note_change(&mut self) {
+        self.changed = true;
+    }
+
+    /// Asks for another scan after `wait`.
+    pub(super) fn again_in(&mut self, wait: Duration) {
+        self.outcome.again_in(wait);
     }
 
     pub(super) fn objects(&self, path: &Path) -> &[Object] {
@@ -192,6 +295,8 @@ impl Files {
                     self.changed |= file.plain.as_deref() != Some(&bytes[..]);
                     file.plain = Some(bytes.into());
                     file.problem = None;
+                    file.directory =
+                        path.parent().and_then(|above| self.directories.get(above)).copied();
                 }
                 Err(error) => file.problem = Some(error.to_string().into()),
             }
@@ -211,6 +316,10 @@ impl Files {
     /// Looks at a file. Returns its stamp if it has changed, unless that was too recently, or it is open for writing.
     fn due(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Option<NewStamp> {
         self.seen.insert(path.to_owned());
+        if let Some(file) = self.known.get_mut(path) {
+            let above = path.parent().and_then(|above| self.directories.get(above));
+            file.directory = above.copied().or(file.directory);
+        }
         let Ok(metadata) = std::fs::metadata(path) else {
             // The read returns the error.
             return Some(NewStamp(None));
@@ -221,41 +330,78 @@ impl Files {
         }
         // The time of the change counts: programs can set the modification time.
         let age = self.now.duration_since(stamp.changed_at()).ok();
-        let is_fresh = age.is_some_and(|age| age < self.settle);
-        if !self.settle.is_zero() && (is_fresh || being_written(path)) {
-            self.outcome = Scanned::Unsettled;
+        let settles_in = age.and_then(|age| self.settle.checked_sub(age));
+        if let Some(wait) = settles_in.filter(|wait| !wait.is_zero()) {
+            self.outcome.again_in(wait);
+            return None;
+        }
+        if !self.settle.is_zero() && being_written(path) {
+            self.outcome.is_unsettled = true;
             return None;
         }
         Some(NewStamp(stamp.is_settled(self.now).then_some(stamp)))
     }
 
     fn keep(&mut self, path: &Path, NewStamp(stamp): NewStamp, contents: Contents) {
+        let above = path.parent().and_then(|above| self.directories.get(above)).copied();
         let file = self.known.entry(path.to_owned()).or_default();
         file.stamp = stamp;
-        let Contents::Changed { digest, result } = contents else { return };
+        file.directory = above.or(file.directory);
+        let Contents::Changed { digest, text, result } = contents else { return };
         file.digest = digest;
         let is_strict = self.is_strict;
+        let is_blank = text.as_ref().is_some_and(|text| text.trim_ascii().is_empty());
         let result = match result {
-            // An editor or `cp` empties a file before it writes; to remove objects, the file is deleted.
-            Ok(read) if read.objects.is_empty() && !file.objects.is_empty() => {
-                Err("is empty; delete the file to remove its objects".into())
-            }
             // A file that never had an object and is not named like a manifest is ignored.
-            Err(_) if file.objects.is_empty() && !named_as_manifest(path) => {
+            Err(_) if file.text.is_none() && !is_manifest(path, text.as_deref()) => {
                 Ok(Manifest::default())
             }
+            Ok(_) if is_blank && named_as_manifest(path) => Err(EMPTY.into()),
+            // An editor or `cp` empties a file before it writes; to remove objects, the file is deleted.
+            Ok(read) if read.objects.is_empty() && !file.objects.is_empty() => Err(EMPTY.into()),
             Ok(read) if is_strict && !read.warnings.is_empty() => Err(refused(&read.warnings)),
             other => other,
         };
+        let before = std::mem::take(&mut file.objects);
+        let lost_by = |file: &File, objects, loss| FileLoss {
+            place: Place {
+                path: path.to_owned(),
+                directory: file.directory,
+                text: file.text.clone(),
+            },
+            objects,
+            loss,
+        };
         match result {
             Ok(Manifest { objects, warnings }) => {
-                self.changed |= !(objects.is_empty() && file.objects.is_empty());
-                self.changed |= warnings != file.warnings;
+                self.changed |= !(objects.is_empty() && before.is_empty());
+                self.changed |= warnings != file.warnings || file.problem.is_some();
+                let kept: HashSet<_> = objects.iter().map(identity).collect();
+                let lost: Vec<_> =
+                    before.into_iter().filter(|it| !kept.contains(&identity(it))).collect();
+                if !lost.is_empty() {
+                    self.losses.push(lost_by(file, lost, Loss::ReadWithout));
+                }
+                file.text =
+                    text.as_ref().filter(|_| !objects.is_empty()).map(|it| TextHash::of(it));
+                file.unsaved = text.filter(|_| !objects.is_empty());
                 file.objects = objects;
                 file.warnings = warnings;
                 file.problem = None;
+                self.is_unsaved = true;
+                self.read.push(path.to_owned());
             }
-            Err(defect) => file.problem = Some(defect),
+            Err(defect) => {
+                self.changed |= file.problem.as_ref() != Some(&defect);
+                file.problem = Some(defect);
+                if is_blank {
+                    self.losses.push(lost_by(file, before, Loss::Emptied));
+                    (file.text, file.unsaved) = (None, None);
+                    self.is_unsaved = true;
+                } else {
+                    file.objects = before;
+                }
+            }
         }
     }
 }
@@ -263,10 +409,31 @@ impl Files {
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) paths: Vec<PathBuf>,
+    /// Directories, the top included.
+    pub(super) directories: HashMap<PathBuf, DirectoryId>,
+    /// Links that lead nowhere.
+    dangling: HashSet<PathBuf>,
     /// True if a link leads out of the tree, where only scans notice changes.
     pub(super) leads_out: bool,
     /// Directories that are too deep to be read.
     pub(super) too_deep: Vec<PathBuf>,
+    /// Directories that cannot be listed, with the reason.
+    pub(super) unreadable: Vec<(PathBuf, String)>,
+}
+
+impl Listing {
+    /// How a file was lost that was in `directory`; `None` for one that is there.
+    pub(super) fn loss_of(&self, path: &Path, directory: Option<DirectoryId>) -> Option<Loss> {
+        if self.dangling.contains(path) {
+            return Some(Loss::Dangling);
+        }
+        if self.paths.binary_search_by(|it| (**it).cmp(path)).is_ok() {
+            return None;
+        }
+        let now = path.parent().and_then(|above| self.directories.get(above));
+        let is_same = now.is_some() && now == directory.as_ref();
+        Some(if is_same { Loss::Unlinked } else { Loss::WithDirectory })
+    }
 }
 
 /// Lists all files of a tree, and follows links. Hidden files and directories are skipped, because kubelet keeps its
@@ -278,7 +445,9 @@ pub(super) fn list(root: &Path) -> io::Result<Listing> {
         visited: HashSet::from([(top.dev(), top.ino())]),
         found: Listing::default(),
     };
+    walk.found.directories.insert(root.to_owned(), (top.dev(), top.ino()));
     walk.directory(root, 0)?;
+    walk.found.paths.sort();
     Ok(walk.found)
 }
 
@@ -297,8 +466,13 @@ impl TreeWalk {
         entries.sort_by_key(DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
-            // A file that has vanished, or a dangling link, is no entry.
-            let Ok(metadata) = std::fs::metadata(&path) else { continue };
+            let Ok(metadata) = std::fs::metadata(&path) else {
+                // It has vanished, or is a link that leads nowhere.
+                if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                    self.found.dangling.insert(path);
+                }
+                continue;
+            };
             if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
                 let is_within =
                     std::fs::canonicalize(&path).is_ok_and(|path| path.starts_with(&self.root));
@@ -310,8 +484,12 @@ impl TreeWalk {
             } else if is_directory && depth == MAX_DEPTH {
                 self.found.too_deep.push(path);
             } else if is_directory && self.visited.insert((metadata.dev(), metadata.ino())) {
+                self.found.directories.insert(path.clone(), (metadata.dev(), metadata.ino()));
                 match self.directory(&path, depth + 1) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        self.found.directories.remove(&path);
+                        self.found.unreadable.push((path, error.to_string()));
+                    }
                     _ => {}
                 }
             }
@@ -336,31 +514,44 @@ fn named_as_manifest(path: &Path) -> bool {
     })
 }
 
+/// Returns `true` if a file with this text is meant to be a manifest.
+fn is_manifest(path: &Path, text: Option<&[u8]>) -> bool {
+    let starts = |line: &str| ["apiVersion:", "kind:", "{"].iter().any(|it| line.starts_with(it));
+    let text = text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
+    let is_written_as_one =
+        || manifest::may_be_manifest(text.as_bytes()) && text.lines().any(starts);
+    named_as_manifest(path) || (path.extension().is_none() && is_written_as_one())
+}
+
 enum Contents {
     Same,
-    Changed { digest: Option<u64>, result: Result<Manifest, ObjectDefect> },
+    Changed { digest: Option<u64>, text: Option<Bytes>, result: Result<Manifest, ObjectDefect> },
 }
 
 /// Reads and parses a file, unless the hash of its bytes is `known`.
 fn parse_file(path: &Path, known: Option<u64>) -> Contents {
-    let bytes = match bounded::read(path) {
-        Ok(bytes) => bytes,
+    match bounded::read(path) {
+        Ok(bytes) => parse(path, bytes.into(), known),
         Err(error) => {
-            return Contents::Changed { digest: None, result: Err(error.to_string().into()) };
+            Contents::Changed { digest: None, text: None, result: Err(error.to_string().into()) }
         }
-    };
+    }
+}
+
+/// Parses a text, unless its hash is `known`.
+fn parse(path: &Path, text: Bytes, known: Option<u64>) -> Contents {
     let mut hasher = DefaultHasher::new();
-    hasher.write(&bytes);
+    hasher.write(&text);
     let digest = Some(hasher.finish());
     if digest == known {
         return Contents::Same;
     }
-    let result = if named_as_manifest(path) || manifest::may_be_manifest(&bytes) {
-        manifest::read(&bytes).map_err(|error| error.defect())
+    let result = if named_as_manifest(path) || manifest::may_be_manifest(&text) {
+        manifest::read(&text).map_err(|error| error.defect())
     } else {
         Ok(Manifest::default())
     };
-    Contents::Changed { digest, result }
+    Contents::Changed { digest, text: Some(text), result }
 }
 
 #[cfg(test)]
@@ -380,7 +571,7 @@ mod tests {
         let mut files = Files::new(false);
         files.begin(changed + Duration::from_secs(1), Duration::from_millis(60));
         files.read_all(std::slice::from_ref(&path), &|_| false);
-        assert!(files.finish() && files.scanned() == Scanned::Settled);
+        assert!(files.finish() && files.scanned() == Scanned::SETTLED);
         assert_eq!(files.objects(&path).len(), 1);
     }
 
@@ -395,16 +586,35 @@ mod tests {
         files.begin(start, Duration::ZERO);
         files.read_all(std::slice::from_ref(&path), &|_| false);
         files.finish();
-        assert!(!files.are_incomplete(start));
-        std::fs::remove_file(&path).unwrap();
-        assert!(files.are_incomplete(start));
-        assert!(files.are_incomplete(start + REMOVED / 2));
-        // A clock that was set back must not hold it forever.
-        assert!(!files.are_incomplete(start - REMOVED));
-        assert!(files.are_incomplete(start) && !files.are_incomplete(start + REMOVED));
-        // A look without it forgets it.
-        files.begin(start, Duration::ZERO);
-        assert!(files.finish() && !files.are_incomplete(start));
+        for (now, is_kept) in [
+            (start, true),
+            (start + RETURNS_WITHIN / 2, true),
+            // A clock that was set back must not hold it forever.
+            (start - RETURNS_WITHIN, false),
+        ] {
+            files.begin(now, Duration::ZERO);
+            assert_eq!((files.finish(), files.objects(&path).len()), (!is_kept, is_kept.into()));
+        }
+    }
+
+    #[test]
+    fn how_a_file_was_lost_is_told_by_what_is_around_it() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        std::fs::create_dir(path("pools")).unwrap();
+        std::fs::write(path("pools/a.yaml"), "").unwrap();
+        let before = list(root.path()).unwrap();
+        let directory = before.directories.get(&path("pools")).copied();
+        let loss = || list(root.path()).unwrap().loss_of(&path("pools/a.yaml"), directory);
+        assert_eq!(loss(), None);
+        std::fs::remove_file(path("pools/a.yaml")).unwrap();
+        assert_eq!(loss(), Some(Loss::Unlinked));
+        std::os::unix::fs::symlink("nowhere", path("pools/a.yaml")).unwrap();
+        assert_eq!(loss(), Some(Loss::Dangling));
+        std::fs::rename(path("pools"), path(".away")).unwrap();
+        assert_eq!(loss(), Some(Loss::WithDirectory));
+        std::fs::create_dir(path("pools")).unwrap();
+        assert_eq!(loss(), Some(Loss::WithDirectory));
     }
 
     #[test]
@@ -425,7 +635,7 @@ mod tests {
         ] {
             std::os::unix::fs::symlink(target, root.join(link)).unwrap();
         }
-        let Listing { paths, leads_out, too_deep } = list(&root).unwrap();
+        let Listing { paths, leads_out, too_deep, .. } = list(&root).unwrap();
         assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
         assert!(too_deep.is_empty());
         assert!(leads_out, "one leads to the folder above");

@@ -1,6 +1,7 @@
 //! Pools of a directory without a rendered config: merges the MachineConfigs that they select.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use model::inputs::Problem;
@@ -23,12 +24,13 @@ pub(super) struct LocalPools {
 
 impl LocalPools {
     /// Merges the pools that name no configuration, and inserts the results. A failure is a problem of the pool, and
-    /// its last result stays.
+    /// its last result stays. A pool without one is not merged while the file `unread` may have a part of it.
     pub(super) fn resolve(
         &mut self,
         pools: &mut Pools,
         machine_configs: &mut MachineConfigs,
         controller_config: Option<&ControllerConfig>,
+        unread: Option<&Path>,
     ) -> Vec<Problem> {
         let names_none = |pool: &&Arc<MachineConfigPool>| {
             pool.spec_configuration().is_empty() && pool.status_configuration().is_empty()
@@ -50,7 +52,17 @@ impl LocalPools {
             let name = pool.name().to_owned();
             let last = before.remove(&name);
             let served = match self.merged.get(&name) {
-                Some(Ok(merged)) => Some(Arc::clone(merged)),
+                Some(Ok(merged)) => match unread.filter(|_| last.is_none()) {
+                    None => Some(Arc::clone(merged)),
+                    Some(file) => {
+                        let place = format!("MachineConfigPool {name}");
+                        let file = file.file_name().unwrap_or_default().to_string_lossy();
+                        let reason =
+                            format!("{file} cannot be read and may have a part of its config");
+                        problems.push(Problem::part(&place, &reason));
+                        None
+                    }
+                },
                 // A pool without a selector selects nothing on purpose.
                 None | Some(Err(Unmergeable::Selector(InvalidSelector::Empty))) => None,
                 Some(Err(error)) => {

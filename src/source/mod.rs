@@ -15,9 +15,12 @@ pub mod cluster;
 mod credentials;
 pub mod directory;
 mod files;
+mod last_good;
+mod lost;
 pub mod manifest;
 mod merged_pools;
 mod object_set;
+mod place;
 mod plain_configs;
 
 use model::inputs::Inputs;
@@ -47,7 +50,11 @@ impl Source {
     pub async fn open(settings: Settings) -> anyhow::Result<(Self, Option<Inputs>)> {
         Ok(match settings {
             Settings::Directory(layout) => {
-                let (directory, inputs) = Directory::open(layout)?;
+                let (directory, inputs) = match layout {
+                    // One bad file keeps nobody else from booting.
+                    Layout::Tree { .. } => Directory::read(layout)?,
+                    Layout::Bootstrap { .. } => Directory::open(layout)?,
+                };
                 (Self::Directory(Box::new(directory)), Some(inputs))
             }
             Settings::Cluster(settings) => {

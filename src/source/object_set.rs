@@ -14,19 +14,39 @@ pub(super) struct ObjectSet<'a> {
     /// Pools, MachineConfigs, machines and problems.
     pub(super) inputs: Inputs,
     pub(super) others: Vec<&'a Object>,
-    seen: BTreeMap<(&'static str, &'a str, &'a str), &'a Path>,
+    seen: BTreeMap<Identity, &'a Path>,
+}
+
+/// Identity of an object among those of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Identity {
+    pub(super) kind: &'static str,
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl Identity {
+    /// A config without a manifest, by its file.
+    pub(super) fn of_plain(path: &Path) -> Self {
+        let name = path.display().to_string();
+        Self { kind: "Ignition config", namespace: String::new(), name }
+    }
 }
 
 impl<'a> ObjectSet<'a> {
+    pub(super) fn contains(&self, identity: &Identity) -> bool {
+        self.seen.contains_key(identity)
+    }
+
     pub(super) fn add(&mut self, path: &'a Path, objects: &'a [Object]) {
         let Inputs { pools, machine_configs, machines, problems, .. } = &mut self.inputs;
         for object in objects {
             let identity = identity(object);
             if let Some(first) = self.seen.get(&identity) {
-                let (kind, namespace, name) = identity;
+                let Identity { kind, namespace, name } = &identity;
                 let slash = if namespace.is_empty() { "" } else { "/" };
-                let what = match name {
-                    "" => kind.to_owned(),
+                let what = match &**name {
+                    "" => (*kind).to_owned(),
                     name => format!("{kind} {}{slash}{name}", cut(namespace, NAME)),
                 };
                 let reason = format!("{what} is also in {}, which is used", first.display());
@@ -51,8 +71,8 @@ impl<'a> ObjectSet<'a> {
 }
 
 /// Kind, namespace and name of an object. Singletons have only the kind.
-fn identity(object: &Object) -> (&'static str, &str, &str) {
-    match object {
+pub(super) fn identity(object: &Object) -> Identity {
+    let (kind, namespace, name): (_, &str, &str) = match object {
         Object::MachineConfigPool(pool) => ("MachineConfigPool", "", pool.name()),
         Object::MachineConfig(config) => ("MachineConfig", "", config.name()),
         Object::ConfigMap(map) => ("ConfigMap", &map.metadata.namespace, &map.metadata.name),
@@ -69,5 +89,6 @@ fn identity(object: &Object) -> (&'static str, &str, &str) {
             ("Service", &service.metadata.namespace, &service.metadata.name)
         }
         Object::Route(route) => ("Route", &route.metadata.namespace, &route.metadata.name),
-    }
+    };
+    Identity { kind, namespace: namespace.to_owned(), name: name.to_owned() }
 }

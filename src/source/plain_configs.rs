@@ -46,12 +46,13 @@ impl PlainConfigs {
         &mut self,
         root: &Path,
         paths: &[PathBuf],
+        lost: &BTreeSet<PathBuf>,
         (files, being_written): (&mut Files, &dyn Fn(&Path) -> bool),
         (pools, machine_configs): (&mut Pools, &mut MachineConfigs),
     ) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut last = std::mem::take(&mut self.configs);
-        for path in paths {
+        for path in paths.iter().chain(lost) {
             let Some(pool) = pool_of(root, path) else { continue };
             let place = path.display().to_string();
             if has_extension(path, "bu") {
@@ -61,23 +62,24 @@ impl PlainConfigs {
                 continue;
             }
             let last = last.remove(path);
-            let read = files
-                .read_plain(path, being_written)
-                .map_err(|ReadError { reason, .. }| reason)
-                .and_then(|bytes| match &last {
-                    Some(last) if last.bytes == bytes => Ok(last.clone()),
-                    _ => PlainConfig::read(root, path, pool, &bytes, files.is_strict()),
-                })
-                // A file that was never readable must not keep a server from starting.
-                .inspect_err(|reason| problems.push(Problem::part(&place, reason)));
-            if !files.was_read(path) {
-                continue;
-            }
-            let Some(plain) =
+            let plain = if lost.contains(path) {
+                last
+            } else {
+                let read = files
+                    .read_plain(path, being_written)
+                    .map_err(|ReadError { reason, .. }| reason)
+                    .and_then(|bytes| match &last {
+                        Some(last) if last.bytes == bytes => Ok(last.clone()),
+                        _ => PlainConfig::read(root, path, pool, &bytes, files.is_strict()),
+                    })
+                    // A file that was never readable must not keep a server from starting.
+                    .inspect_err(|reason| problems.push(Problem::part(&place, reason)));
+                if !files.was_read(path) {
+                    continue;
+                }
                 read.ok().or(last).or_else(|| PlainConfig::unreadable(root, path, pool))
-            else {
-                continue;
             };
+            let Some(plain) = plain else { continue };
             let name = plain.config.name().to_owned();
             if machine_configs.contains_key(&name) {
                 let reason = format!("MachineConfig {name} has the same name; rename one of them");
@@ -90,6 +92,21 @@ impl PlainConfigs {
             pools.entry(pool.to_owned()).or_insert_with(of_role);
         }
         problems
+    }
+
+    /// Files with a config, with its last good bytes.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&PathBuf, &Bytes)> {
+        let valid = self.configs.iter().filter(|(_, plain)| !plain.bytes.is_empty());
+        valid.map(|(path, plain)| (path, &plain.bytes))
+    }
+
+    /// Takes over the last good config of a file from an earlier process.
+    pub(super) fn restore(&mut self, root: &Path, path: &Path, bytes: &Bytes) {
+        let plain =
+            pool_of(root, path).map(|pool| PlainConfig::read(root, path, pool, bytes, false));
+        if let Some(Ok(plain)) = plain {
+            self.configs.insert(path.to_owned(), plain);
+        }
     }
 
     /// Parts of files without effect, and files whose configs are part of no pool, by the names of the MachineConfigs

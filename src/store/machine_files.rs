@@ -3,11 +3,12 @@
 //! ```text
 //! machines/NAME.json            the token of a machine and its use
 //! machines/arm/NAME             the last request of a command to arm it again
+//! machines/removed/NAME         the request of a command to remove the machine, until it is done
 //! user-data/machines/NAME.ign   its pointer config
 //! ```
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::access::MachineToken;
 use model::access::machine::RearmRequests;
@@ -35,6 +36,11 @@ pub(crate) struct WantedMachine<'a> {
     pub rearm: Option<&'a str>,
 }
 
+/// Directory of requests to remove machines, in the state directory `state`.
+pub(crate) fn removed_machines(state: &Path) -> PathBuf {
+    state.join("machines/removed")
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct StoredMachines {
     pub tokens: BTreeMap<String, MachineToken>,
@@ -49,6 +55,36 @@ impl StateDirectory {
     /// Directory with the requests of commands to arm tokens.
     pub(crate) fn arm_path(&self) -> PathBuf {
         self.machines_path().join("arm")
+    }
+
+    /// Directory with the requests of commands to remove machines.
+    pub(crate) fn removed_path(&self) -> PathBuf {
+        removed_machines(self.path())
+    }
+
+    /// Makes the directory of such requests, so that it can be watched.
+    pub(crate) fn expect_removals(&self) -> Result<(), StateError> {
+        Ok(replace::create_directory(&self.removed_path(), self.reader())?)
+    }
+
+    /// Has the server revoke a machine's token for good.
+    pub(crate) fn request_removal(&self, name: &str) -> Result<(), StateError> {
+        self.expect_removals()?;
+        Ok(self.replace(&self.removed_path().join(name), b"", PRIVATE)?)
+    }
+
+    /// Machines whose removal was requested and is not done.
+    pub(crate) fn removals(&self) -> Result<Vec<String>, StateError> {
+        let names = entries_if_there(&self.removed_path())?.into_iter().filter_map(|path| {
+            let name = path.file_name()?.to_str()?.to_owned();
+            is_object_name(&name).then_some(name)
+        });
+        Ok(names.collect())
+    }
+
+    /// Notes that a machine is removed as requested.
+    pub(crate) fn note_removed(&self, name: &str) -> Result<(), StateError> {
+        Ok(remove_if_there(&self.removed_path().join(name))?)
     }
 
     fn machine_path(&self, name: &str) -> PathBuf {
@@ -87,6 +123,7 @@ impl StateDirectory {
         token: &MachineToken,
     ) -> Result<(), StateError> {
         replace::create_directory(&self.arm_path(), self.reader())?;
+        self.expect_removals()?;
         self.write_json(&self.machine_path(name), token)
     }
 
@@ -99,6 +136,15 @@ impl StateDirectory {
     /// Removes the pointer config of a machine that is gone.
     pub(crate) fn remove_machine_pointer(&self, name: &str) -> Result<(), StateError> {
         Ok(remove_if_there(&self.machine_pointer_path(name))?)
+    }
+
+    /// Revokes the stored token of a machine for good.
+    pub(crate) fn end_machine(&self, name: &str, now: OffsetDateTime) -> Result<(), StateError> {
+        let _lock = self.lock()?;
+        if let Some(token) = self.machine_token(name)? {
+            self.write_machine_token(name, &token.removed(&self.fresh_token()?, now))?;
+        }
+        self.remove_machine_pointer(name)
     }
 
     /// Has the server arm a machine's token again.

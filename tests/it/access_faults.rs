@@ -280,7 +280,7 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
 }
 
 #[test]
-fn a_pool_that_was_gone_for_a_moment_comes_back_enforced() {
+fn pools_that_are_missing_stay_enforced_and_come_back_so() {
     let (directory, good) = used();
     let state = directory.path();
     let (top, manifests) = copied_manifests();
@@ -289,9 +289,14 @@ fn a_pool_that_was_gone_for_a_moment_comes_back_enforced() {
     let client = tls(&server, state);
     let (pools, away) = (manifests.join("pools.yaml"), top.path().join("pools.yaml"));
     fs::rename(&pools, &away).expect("a rename");
-    wait_for("the pool to be gone", || (status(&client, Some(&good)) == 503).then_some(()));
+    let readiness = || String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+    wait_for("the pools to be missing", || readiness().contains("is missing").then_some(()));
+    assert_eq!(status(&client, Some(&good)), 200);
+    assert_closed(&server, state);
+    assert_refused(&get(&client, "worker", None));
     fs::rename(&away, &pools).expect("a rename");
-    wait_for("the pool to be back", || (status(&client, Some(&good)) == 200).then_some(()));
+    wait_for("the pools to be back", || (!readiness().contains("is missing")).then_some(()));
+    assert_eq!(status(&client, Some(&good)), 200);
     assert_closed(&server, state);
     assert_refused(&get(&client, "worker", None));
 }

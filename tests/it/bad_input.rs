@@ -13,6 +13,13 @@ fn run(arguments: &[&str]) -> Said {
     Said::by(binary().args(arguments))
 }
 
+/// What `validate` says of a directory that has to be refused.
+fn validated(directory: &Path) -> String {
+    let said = run(&["validate", text(directory)]);
+    assert_eq!(said.status, 1);
+    said.text()
+}
+
 /// The one line of a command that has to fail. Log lines before it do not count.
 fn error_line(arguments: &[&str]) -> String {
     let Said { status, error: text, .. } = run(arguments);
@@ -57,7 +64,6 @@ fn a_missing_directory_is_named() {
 #[test]
 fn a_broken_manifest_is_named_with_its_fault() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let state = tempfile::tempdir().expect("a temporary folder");
     for (contents, fault) in [
         ("kind: MachineConfigPool\nmetadata: {name: a\n", "line 2"),
         ("kind: MachineConfigPool\nmetadata: {}\n", "metadata.name is missing"),
@@ -66,7 +72,7 @@ fn a_broken_manifest_is_named_with_its_fault() {
         ("- a list\n", "this is a list"),
     ] {
         fs::write(directory.path().join("bad.yaml"), contents).expect("a writable folder");
-        let line = serve(directory.path(), state.path(), &[]);
+        let line = validated(directory.path());
         assert!(line.contains("bad.yaml: ") && line.contains(fault), "{contents:?}: {line}");
     }
 }
@@ -74,12 +80,11 @@ fn a_broken_manifest_is_named_with_its_fault() {
 #[test]
 fn two_objects_of_one_name_are_named_with_both_files() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let state = tempfile::tempdir().expect("a temporary folder");
     for file in ["one.yaml", "two.yaml"] {
         let pool = "kind: MachineConfigPool\nmetadata: {name: a}\n";
         fs::write(directory.path().join(file), pool).expect("a writable folder");
     }
-    let line = serve(directory.path(), state.path(), &[]);
+    let line = validated(directory.path());
     assert!(line.contains("one.yaml") && line.contains("two.yaml"), "{line}");
 }
 

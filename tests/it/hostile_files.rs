@@ -142,7 +142,7 @@ fn names_of_files_are_one_line_wherever_they_are_reported() {
     let pointer = server.state().join("user-data").join(format!("{NAME}.ign"));
     fs::write(&pointer, "{}").expect("a writable folder");
     for arguments in [
-        vec!["serve".as_ref(), directory.path()],
+        vec!["validate".as_ref(), directory.path()],
         vec!["serve".as_ref(), pointer.as_path()],
         vec!["certs".as_ref(), "show".as_ref(), "--state-dir".as_ref(), &server.state()],
         vec!["certs".as_ref(), "check".as_ref(), "--pointer".as_ref(), &pointer],

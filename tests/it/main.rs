@@ -47,6 +47,7 @@ mod http_contract;
 mod ignition_properties;
 mod image;
 mod inspect;
+mod last_good;
 mod layers;
 mod lockout_cases;
 mod memory;

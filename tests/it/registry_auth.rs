@@ -149,6 +149,7 @@ fn settings(directory: &Path, secret: Option<&str>) -> Settings {
         root: directory.to_owned(),
         registry_credentials: registry_auth,
         is_strict: false,
+        memory: None,
     })
 }
 

@@ -42,6 +42,8 @@ pub struct Inputs {
     pub machine_configs: BTreeMap<String, Arc<MachineConfig>>,
     /// Machines with a name, by it.
     pub machines: BTreeMap<String, Arc<FirstBootMachine>>,
+    /// Objects that are missing from a directory; their last state is in the other fields.
+    pub missing: Missing,
     /// States of their objects in a cluster, which has their tokens. Empty for a directory.
     pub machine_states: BTreeMap<String, Arc<MachineState>>,
     /// Layered images of pools.
@@ -70,6 +72,13 @@ impl Inputs {
         let is_of_pool = |it: &&Problem| it.place.strip_prefix("MachineConfigPool ") == Some(pool);
         self.problems.iter().find(is_of_pool).map(|problem| &*problem.reason)
     }
+}
+
+/// Objects that are [missing](crate::standing::Standing::Missing) from a directory, of the kinds that open something.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Names of machines.
+    pub machines: BTreeSet<String>,
 }
 
 /// Objects that decide if machines of a pool boot straight into a layered image.

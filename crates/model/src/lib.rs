@@ -11,6 +11,7 @@
 //! - [`merged_pool`]: a pool's configuration, merged from the MachineConfigs that it selects. [`rendered_pools`]: rendered
 //!   MachineConfigs of a cluster, made and deleted.
 //! - [`pointer_config`]: pointer configs, the verdict if a machine boots from one, and updates of their CAs and tokens.
+//! - [`standing`]: what became of objects that a directory no longer has.
 //! - [`inputs`]: the immutable value from which configs are rendered. [`render`]: the config of a pool in an Ignition
 //!   spec version and a form, as JSON.
 //! - [`snapshot`]: inputs, tokens and keys at one time: the served configs, and access to them.
@@ -37,6 +38,7 @@ pub mod registry_credentials;
 pub mod render;
 pub mod rendered_pools;
 pub mod snapshot;
+pub mod standing;
 pub mod table;
 
 pub use escape;

@@ -1,6 +1,6 @@
 //! Tests of answers when inputs change.
 
-use model::inputs::{Layering, SharedInputs};
+use model::inputs::{Layering, Missing, SharedInputs};
 use serde_json::{Value, json};
 
 use super::*;
@@ -27,6 +27,7 @@ pub(crate) fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -
         mode,
         pools: [("worker".to_owned(), Arc::new(serde_json::from_value(pool).unwrap()))].into(),
         machine_configs: [("rendered".to_owned(), config)].into(),
+        missing: Missing::default(),
         machines: BTreeMap::new(),
         machine_states: BTreeMap::new(),
         layering: Layering::default(),

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use model::access::rotation::{Issued, RotationPolicy};
 use model::access::{ACCESS_ANNOTATION, Credential, Refusal, Request, decide};
-use model::inputs::{self, Layering, SharedInputs};
+use model::inputs::{self, Layering, Missing, SharedInputs};
 use model::objects::MachineConfigPool;
 use model::overview::History;
 use model::registry_credentials::RegistryCredentials;
@@ -274,6 +274,7 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
         mode: inputs::ServingMode::Cluster,
         pools: pools.iter().map(pool).collect(),
         machine_configs: BTreeMap::new(),
+        missing: Missing::default(),
         machines: BTreeMap::new(),
         machine_states: BTreeMap::new(),
         layering: Layering::default(),

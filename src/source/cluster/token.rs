@@ -62,10 +62,10 @@ impl TokenFiles {
             watch.changed().await;
             watch.scan(|being_written| {
                 if being_written(&directory.join("token")) {
-                    return Scanned::Unsettled;
+                    return Scanned::UNSETTLED;
                 }
                 *state = state.next(read(directory));
-                Scanned::Settled
+                Scanned::SETTLED
             });
         }
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::access::machine::MachineState;
-use model::inputs::{Inputs, Layering, Problem, ServingMode, SharedInputs, served_configuration};
+use model::inputs::{
+    Inputs, Layering, Missing, Problem, ServingMode, SharedInputs, served_configuration,
+};
 use model::objects::{FirstBootMachine, MachineConfigPool, Object, ObjectDefect, SecretName};
 use model::registry_ca::{self, Cas, Refused};
 use serde_json::value::RawValue;
@@ -191,6 +193,7 @@ impl ClusterView {
             pools,
             machine_configs,
             machines: self.machines(),
+            missing: Missing::default(),
             machine_states: self.machine_states(),
             layering,
             shared: Arc::clone(&self.shared),

@@ -7,10 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Site, get, get_known, named, printed, said, text};
-use crate::access::assert_refused;
-use super::{Site, get_known, text};
 use super::{MachinesDirectory, get_known, text};
+use crate::support::access::{assert_refused, get};
 use crate::support::command::{Said, Store};
 use crate::support::wait_for;
 
@@ -66,43 +64,39 @@ fn assert_hash(lines: &str, pointer: &Path) {
 
 #[test]
 fn a_machine_that_is_added_again_after_its_removal_has_the_token_that_was_printed() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let manifests = text(&site.manifests());
     let server = site.serve(&[]);
-    printed(&add(&site, &manifests, &[]));
+    add(&site, &manifests, &[]).done();
     let removed = site.credential("rack-7");
     assert_eq!(get_known(&site.tls(&server), "worker", &removed).status, 200);
-    fs::remove_file(site.manifests().join("machine-rack-7.yaml")).expect("a manifest");
-    wait_for("the token to be revoked", || {
-        (get(&site.tls(&server), "worker", &removed).status == 401).then_some(())
-    });
-    let lines = printed(&add(&site, &manifests, &[]));
-    let known = || (named(&server, "rack-7")["token"] == "armed").then_some(());
+    site.machines(&["remove", "rack-7", "--manifests", &manifests]).done();
+    assert_refused(&get(&site.tls(&server), "worker", Some(&removed)));
+    let lines = add(&site, &manifests, &[]).done().output;
+    let known = || (server.named_machine("rack-7")["token"] == "armed").then_some(());
     wait_for("the server to know it", known);
     assert_hash(&lines, &site.pointer_path("rack-7"));
     let credential = site.credential("rack-7");
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
     assert_hash(&lines, &site.pointer_path("rack-7"));
-    assert_refused(&get(&site.tls(&server), "worker", &removed));
+    assert_refused(&get(&site.tls(&server), "worker", Some(&removed)));
 }
 
 #[test]
 fn a_machine_of_another_manifest_is_not_added_again() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let manifests = text(&site.manifests());
     site.put_machine("rack-7", &serde_json::json!({"pool": "worker"}));
     drop(site.serve(&[]));
     let refused = add(&site, &manifests, &[]);
-    assert_eq!(refused.status.code(), Some(1));
-    let expected = "another manifest has FirstBootMachine rack-7 already\n";
-    assert!(said(&refused).ends_with(expected), "{}", said(&refused));
+    refused.refused(&["another manifest has FirstBootMachine rack-7 already\n"]);
     assert!(!site.manifests().join("machine-rack-7.yaml").exists());
     site.serve(&[]);
 }
 
 #[test]
 fn a_manifest_with_an_overlay_that_others_cannot_read_is_as_private() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     let manifests = text(&site.manifests());
     let _server = site.serve(&[]);
     let file = site.state().join("own.ign");
@@ -111,7 +105,7 @@ fn a_manifest_with_an_overlay_that_others_cannot_read_is_as_private() {
         fs::set_permissions(&file, Permissions::from_mode(mode)).expect("chmod");
         let arguments = ["add", name, "--pool", "worker", "--manifests", &manifests];
         let overlay = ["--overlay", &text(&file)];
-        printed(&site.machines(&[&arguments[..], &overlay].concat()));
+        site.machines(&[&arguments[..], &overlay].concat()).done();
         let manifest = fs::metadata(site.manifests().join(format!("machine-{name}.yaml")));
         assert_eq!(manifest.expect("a manifest").permissions().mode() & 0o777, mode, "{name}");
     }

@@ -4,13 +4,12 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{Site, from, get, get_known, machine};
-use crate::access::assert_refused;
-use crate::support::server::{binary, limited_output};
-use super::{Site, get_known};
 use super::{MachinesDirectory, get_known};
-use crate::support::access::get;
+use crate::support::access::{assert_refused, get};
+use crate::support::command::Said;
+use crate::support::http::loopback;
 use crate::support::manifests::first_boot_machine;
+use crate::support::server::binary;
 use crate::support::wait_for;
 
 #[test]
@@ -40,11 +39,11 @@ fn a_manifest_that_is_no_machine_is_named_and_the_last_good_one_counts() {
 /// `addresses:` in YAML is null.
 #[test]
 fn a_restriction_without_a_value_is_an_error_that_names_the_field_and_opens_nothing() {
-    let site = Site::new();
+    let site = MachinesDirectory::new();
     site.put_machine("n", &json!({"pool": "worker", "addresses": ["127.0.0.9"]}));
     let server = site.serve(&[]);
     let credential = site.credential("n");
-    assert_eq!(get_known(&from(site.tls(&server), 9), "worker", &credential).status, 200);
+    assert_eq!(get_known(&site.tls(&server).from(loopback(9)), "worker", &credential).status, 200);
     for (spec, reason) in [
         (json!({"pool": "worker", "addresses": null}), "spec.addresses: names no network"),
         (json!({"pool": "worker", "addresses": []}), "spec.addresses: names no network"),
@@ -56,18 +55,8 @@ fn a_restriction_without_a_value_is_an_error_that_names_the_field_and_opens_noth
             let reported = server.metrics().get("/readyz").body;
             String::from_utf8(reported).expect("text").contains(&expected).then_some(())
         });
-        assert_refused(&get(&from(site.tls(&server), 16), "worker", &credential));
-        let mut validate = binary();
-        validate.arg("validate").arg(site.manifests());
-        let mut serve = binary();
-        serve.arg("serve").arg(site.manifests()).arg("--state-dir").arg(site.manifests().join("s"));
-        serve.args(["--secure-port=0", "--insecure-port=0", "--metrics-address=off"]);
-        for command in [validate, serve] {
-            let output = limited_output(&command);
-            assert_eq!(output.status.code(), Some(1));
-            let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
-            assert!(text.contains(&expected), "{text}");
-        }
+        assert_refused(&get(&site.tls(&server).from(loopback(16)), "worker", Some(&credential)));
+        Said::by(binary().arg("validate").arg(site.manifests())).refused(&[&expected]);
     }
 }
 

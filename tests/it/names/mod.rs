@@ -2,6 +2,7 @@
 
 mod approval;
 mod commands;
+mod evidence;
 mod hostile;
 mod many;
 mod overlays;

@@ -122,6 +122,9 @@ pub enum Refusal {
     /// The use of a machine's token cannot be stored, so that it could be used for ever.
     #[error("use of the token cannot be stored")]
     NotStored,
+    /// The object of the machine is missing, and may be back.
+    #[error("FirstBootMachine missing")]
+    MachineMissing,
     /// Too many requests from the address have failed.
     #[error("too many failed requests from this address")]
     TooMany,
@@ -158,9 +161,11 @@ impl Refusal {
         match self {
             Self::Unknown => RefusalCode::TokenUnknown,
             Self::TooMany => RefusalCode::TooManyAttempts,
-            Self::NotYet | Self::NotRead | Self::NoPool | Self::NotStored => {
-                RefusalCode::AccessUndecided
-            }
+            Self::NotYet
+            | Self::NotRead
+            | Self::NoPool
+            | Self::NotStored
+            | Self::MachineMissing => RefusalCode::AccessUndecided,
             Self::OldIgnition => RefusalCode::IgnitionTooOld,
             Self::PoolPlainPort => RefusalCode::PlainPortClosed,
             Self::NotApproved => RefusalCode::ApprovalPending,

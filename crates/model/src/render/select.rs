@@ -147,6 +147,7 @@ mod tests {
             pools: [(pool.name().to_owned(), Arc::new(pool))].into(),
             machine_configs: ["old", "new"].map(machine_config).into(),
             machines: std::collections::BTreeMap::new(),
+            missing: crate::inputs::Missing::default(),
             machine_states: std::collections::BTreeMap::new(),
             layering: Layering::default(),
             shared: Arc::new(SharedInputs {

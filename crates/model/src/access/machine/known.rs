@@ -19,6 +19,8 @@ pub struct KnownMachine {
     pub networks: Vec<Network>,
     /// True if the token was revoked or replaced.
     pub is_revoked: bool,
+    /// True if the machine's object is missing, and may be back.
+    pub is_missing: bool,
     /// True if the machine needs approval, regardless of its pool.
     pub needs_approval: bool,
 }
@@ -54,6 +56,8 @@ impl KnownMachine {
             Err(Refusal::PlainPort)
         } else if self.is_revoked {
             Err(Refusal::Revoked)
+        } else if self.is_missing {
+            Err(Refusal::MachineMissing)
         } else if self.pool != pool {
             Err(Refusal::OtherPool)
         } else if !Network::allow(&self.networks, address) {
@@ -76,6 +80,7 @@ mod tests {
             pool: "worker".to_owned(),
             networks: networks.iter().map(|network| network.parse().unwrap()).collect(),
             is_revoked,
+            is_missing: false,
             needs_approval: false,
         };
         let known: KnownMachines = [
@@ -102,6 +107,10 @@ mod tests {
             assert_eq!(judge(token, pool, address, is_private), Some(Err(refusal)));
         }
         assert_eq!(judge(&other, "worker", "192.0.2.7", true), None);
+        let away = |is_revoked| KnownMachine { is_missing: true, ..machine(&[], is_revoked) };
+        let address = "192.0.2.7".parse().unwrap();
+        assert_eq!(away(false).judge("worker", address, true), Err(Refusal::MachineMissing));
+        assert_eq!(away(true).judge("worker", address, true), Err(Refusal::Revoked));
         let [missing, malformed] = [Credential::Missing, Credential::Malformed];
         for credential in [missing, malformed, Credential::Bearer("mcs-")] {
             assert!(known.find(credential).is_none());

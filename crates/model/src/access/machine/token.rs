@@ -1,13 +1,15 @@
 //! The stored record of a machine's token.
 
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
 use time::serde::rfc3339;
+use time::{Duration, OffsetDateTime};
 
 use super::super::records::{REMEMBERED, Record, read_object};
 use super::super::token::{Token, TokenHash};
 use super::usage::{ClockReading, Stage, Usage, Window};
 
+/// Time for which the revocation of a token is taken back if the machine's object is back.
+const RETURNS_WITHIN: Duration = Duration::HOUR;
 /// Maximum number of earlier tokens of a name that are remembered, so that their holders are refused for good.
 const MAX_EARLIER: usize = 8;
 
@@ -104,18 +106,37 @@ impl MachineToken {
         let Some(known) = known else {
             return Self::new(fresh.clone(), pool, requests.clone(), now);
         };
-        if known.revoked.is_some() || known.pool != pool {
-            let mut earlier = [&*known.earlier, &[known.token.hash()]].concat();
-            earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER));
+        if known.is_gone_for_good(now) || known.pool != pool {
+            let earlier = known.with_earlier();
             let armed = known.armed.clone().with(requests);
             return Self { earlier, ..Self::new(fresh.clone(), pool, armed, now) };
         }
-        let mut next = known.clone();
+        let mut next = Self { revoked: None, ..known.clone() };
         if known.armed.lacks(requests) {
             next.usage = Usage::default();
             next.armed = next.armed.with(requests);
         }
         next
+    }
+
+    /// Returns `true` if the token was revoked, too long ago to be taken back.
+    fn is_gone_for_good(&self, now: OffsetDateTime) -> bool {
+        self.revoked.is_some_and(|at| now - at >= RETURNS_WITHIN)
+    }
+
+    /// The record after the machine was removed for good: its object, once it is back, gets the `fresh` token.
+    #[must_use]
+    pub fn removed(&self, fresh: &Token, now: OffsetDateTime) -> Self {
+        let earlier = self.with_earlier();
+        let fresh = Self::new(fresh.clone(), &self.pool, self.armed.clone(), now);
+        Self { earlier, revoked: Some(now), ..fresh }
+    }
+
+    /// Hashes of earlier tokens, and of this one.
+    fn with_earlier(&self) -> Vec<TokenHash> {
+        let mut earlier = [&*self.earlier, &[self.token.hash()]].concat();
+        earlier.drain(..earlier.len().saturating_sub(MAX_EARLIER));
+        earlier
     }
 
     /// The record once the machine's object is gone; `None` once it can be forgotten.
@@ -141,7 +162,6 @@ impl MachineToken {
 
 #[cfg(test)]
 mod tests {
-    use time::Duration;
     use time::macros::datetime;
 
     use super::*;
@@ -186,13 +206,34 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_comes_back_or_moves_gets_another_token() {
+    fn an_object_that_is_back_within_an_hour_has_its_token_with_its_use() {
+        let [token, fresh] = [1, 2].map(|byte| Token::new([byte; 32]));
+        let none = RearmRequests::default();
+        let known = used(&MachineToken::following(None, "worker", &none, &token, NOON));
+        let gone = known.revoked(NOON).unwrap();
+        let back = |gone: &MachineToken, now| {
+            MachineToken::following(Some(gone), "worker", &none, &fresh, now)
+        };
+        let last = NOON + RETURNS_WITHIN - Duration::SECOND;
+        assert_eq!(back(&gone, last), known);
+        // A clock that was set back does not end the hour.
+        assert_eq!(back(&gone, NOON - Duration::DAY), known);
+        assert_eq!(back(&gone, NOON + RETURNS_WITHIN).token, fresh);
+        // Removed for good, the old token opens nothing.
+        let removed = known.removed(&fresh, NOON);
+        let returned = back(&removed, NOON);
+        assert_eq!((&returned.token, returned.usage == Usage::default()), (&fresh, true));
+        assert!(returned.earlier.contains(&token.hash()));
+    }
+
+    #[test]
+    fn an_object_that_comes_back_late_or_moves_gets_another_token() {
         let tokens: Vec<_> = (0..20).map(|byte| Token::new([byte; 32])).collect();
         let mut known =
             MachineToken::following(None, "worker", &RearmRequests::default(), &tokens[0], NOON);
         for (number, fresh) in tokens.iter().enumerate().skip(1) {
             if number % 2 == 0 {
-                known = known.revoked(NOON).unwrap();
+                known = known.revoked(NOON - RETURNS_WITHIN).unwrap();
             }
             let pool = if number % 2 == 0 { known.pool.clone() } else { format!("p{number}") };
             known = MachineToken::following(

@@ -1,0 +1,226 @@
+//! Standing of objects that a directory no longer has: what files say at one instant is no evidence of what an
+//! administrator meant.
+//!
+//! | seen of its file | standing | configs | what it opens |
+//! | --- | --- | --- | --- |
+//! | valid, with the object | present | as it says | as it says |
+//! | invalid, half written, unreadable | present, reported | as it last said | as it last said |
+//! | emptied; a link that leads nowhere; lost with its directory | missing, reported | as it last said | waits |
+//! | removed alone, or valid without the object | removed | without it | nothing |
+//! | any of these, with most machines or pools in one look | missing, reported | as it last said | waits |
+//!
+//! A missing object is present again once it is back, and removed after an hour. What cannot be undone is done for
+//! removed objects only.
+
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use strum::VariantArray;
+
+/// Time for which a lost object stays present: git and some editors remove a file before they write it again.
+pub const RETURNS_WITHIN: Duration = Duration::from_millis(400);
+/// Time after which a missing object is removed.
+pub const MISSING_FOR: Duration = Duration::from_secs(3600);
+
+/// Evidence of how an object was lost.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, VariantArray,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// Its file was read, valid and without it.
+    ReadWithout,
+    /// Its file was removed from a directory that is the same.
+    Unlinked,
+    /// Its file has become empty.
+    Emptied,
+    /// Its file is a link that leads nowhere.
+    Dangling,
+    /// Its directory is gone, or another one has its place.
+    WithDirectory,
+}
+
+impl Loss {
+    /// Returns `true` if it is what an administrator does to remove an object.
+    pub fn is_removal(self) -> bool {
+        matches!(self, Self::ReadWithout | Self::Unlinked)
+    }
+}
+
+/// Objects that are counted together: losing most of a kind is an accident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
+pub enum Kind {
+    /// Machines with a name.
+    Machine,
+    /// Pools, and configs without a manifest.
+    Pool,
+    /// All others, which are not counted.
+    Other,
+}
+
+/// A lost object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Objects that it is counted with.
+    pub kind: Kind,
+    /// The evidence.
+    pub loss: Loss,
+    /// Time of the first look without it, since any fixed time.
+    pub since: Duration,
+    /// True if it was lost with most of its kind.
+    pub is_with_most: bool,
+    /// True if an administrator said that it is removed.
+    pub is_confirmed: bool,
+}
+
+/// Meaning of a loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// As before: it may be back in a moment.
+    Present,
+    /// Configs stay as they were, and what it opens waits.
+    Missing,
+    /// It is gone.
+    Removed,
+}
+
+impl Lost {
+    /// Creates an object that is lost since `now`.
+    pub fn new(kind: Kind, loss: Loss, now: Duration) -> Self {
+        Self { kind, loss, since: now, is_with_most: false, is_confirmed: false }
+    }
+
+    /// Notes that an administrator said that it is removed.
+    pub fn confirm(&mut self) {
+        self.is_confirmed = true;
+    }
+
+    /// Notes newer evidence.
+    pub fn seen(&mut self, loss: Loss, now: Duration) {
+        // What is evidence once stays so: a directory can go after the file.
+        if self.loss != loss && !self.loss.is_removal() {
+            (self.loss, self.since) = (loss, now);
+        }
+    }
+
+    fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.since)
+    }
+
+    /// Standing of the object after [`note_majorities`].
+    pub fn standing(&self, now: Duration) -> Standing {
+        match self.age(now) {
+            _ if self.is_confirmed => Standing::Removed,
+            age if age < RETURNS_WITHIN => Standing::Present,
+            age if age >= MISSING_FOR => Standing::Removed,
+            _ if self.loss.is_removal() && !self.is_with_most => Standing::Removed,
+            _ => Standing::Missing,
+        }
+    }
+
+    /// Time until its standing changes, if nothing else does.
+    pub fn due_in(&self, now: Duration) -> Duration {
+        let age = self.age(now);
+        let at = if age < RETURNS_WITHIN { RETURNS_WITHIN } else { MISSING_FOR };
+        at.saturating_sub(age)
+    }
+}
+
+/// Marks objects that were removed with most of their kind: with more than half of all machines, or of all pools.
+/// `present` counts the objects of a kind that are still there.
+pub fn note_majorities<'a>(
+    lost: impl IntoIterator<Item = &'a mut Lost>,
+    present: impl Fn(Kind) -> usize,
+) {
+    let mut lost: Vec<_> = lost.into_iter().collect();
+    for kind in [Kind::Machine, Kind::Pool] {
+        let all = present(kind) + lost.iter().filter(|it| it.kind == kind).count();
+        let is_removed = |it: &Lost| it.kind == kind && it.loss.is_removal() && !it.is_with_most;
+        let removed = lost.iter().filter(|it| is_removed(it)).count();
+        if 2 * removed > all {
+            lost.iter_mut().filter(|it| is_removed(it)).for_each(|it| it.is_with_most = true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Duration = Duration::from_secs(1000);
+    const SOON: Duration = Duration::from_secs(1001);
+
+    fn judged(mut lost: Vec<Lost>, present: usize, now: Duration) -> Vec<Standing> {
+        note_majorities(&mut lost, |_| present);
+        lost.iter().map(|it| it.standing(now)).collect()
+    }
+
+    #[test]
+    fn only_evidence_removes_before_the_hour_is_over() {
+        for &loss in Loss::VARIANTS {
+            for kind in [Kind::Machine, Kind::Pool, Kind::Other] {
+                let standing = |now| judged(vec![Lost::new(kind, loss, START)], 1, now)[0];
+                assert_eq!(standing(START), Standing::Present, "{loss:?}");
+                let is_removed = matches!(loss, Loss::ReadWithout | Loss::Unlinked);
+                let expected = if is_removed { Standing::Removed } else { Standing::Missing };
+                assert_eq!(standing(SOON), expected, "{loss:?}");
+                assert_eq!(standing(START + MISSING_FOR), Standing::Removed, "{loss:?}");
+                // A clock that was behind gives nobody away.
+                assert_eq!(standing(Duration::ZERO), Standing::Present, "{loss:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_administrator_confirms_is_removed_at_once() {
+        for &loss in Loss::VARIANTS {
+            let mut lost = Lost::new(Kind::Machine, loss, START);
+            lost.confirm();
+            assert_eq!(judged(vec![lost], 0, START), [Standing::Removed], "{loss:?}");
+        }
+    }
+
+    #[test]
+    fn machines_or_pools_that_are_lost_with_most_of_them_are_missing() {
+        for (kind, lost, present, expected) in [
+            (Kind::Machine, 1, 1, Standing::Removed),
+            (Kind::Machine, 2, 1, Standing::Missing),
+            (Kind::Machine, 1, 0, Standing::Missing),
+            (Kind::Pool, 5, 5, Standing::Removed),
+            (Kind::Pool, 6, 5, Standing::Missing),
+            (Kind::Other, 9, 0, Standing::Removed),
+        ] {
+            let all = vec![Lost::new(kind, Loss::Unlinked, START); lost];
+            assert_eq!(
+                judged(all, present, SOON),
+                vec![expected; lost],
+                "{kind:?} {lost} {present}"
+            );
+        }
+    }
+
+    #[test]
+    fn those_that_go_later_do_not_undo_what_was_noted() {
+        let mut lost = vec![Lost::new(Kind::Machine, Loss::Unlinked, START); 3];
+        note_majorities(&mut lost, |_| 2);
+        lost.push(Lost::new(Kind::Machine, Loss::Unlinked, SOON));
+        note_majorities(&mut lost, |_| 1);
+        let now = SOON + RETURNS_WITHIN;
+        let standing: Vec<_> = lost.iter().map(|it| it.standing(now)).collect();
+        assert_eq!(standing[..3], [Standing::Missing; 3]);
+        assert_eq!(standing[3], Standing::Removed);
+    }
+
+    #[test]
+    fn newer_evidence_counts_from_when_it_was_seen() {
+        let mut lost = Lost::new(Kind::Machine, Loss::Emptied, START);
+        let later = START + MISSING_FOR / 2;
+        lost.seen(Loss::Emptied, later);
+        assert_eq!(lost.since, START);
+        lost.seen(Loss::Unlinked, later);
+        assert_eq!(lost.standing(later), Standing::Present);
+        lost.seen(Loss::WithDirectory, later + RETURNS_WITHIN);
+        assert_eq!(lost.standing(later + RETURNS_WITHIN), Standing::Removed);
+        assert_eq!(lost.due_in(later), RETURNS_WITHIN);
+    }
+}

@@ -1,0 +1,228 @@
+//! Objects that a directory no longer has, until they are back or removed.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use model::inputs::{Missing, Problem};
+use model::objects::Object;
+use model::standing::{Kind, Loss, Lost, Standing, note_majorities};
+
+use super::files::Listing;
+use super::last_good::StoredLoss;
+use super::object_set::{Identity, ObjectSet, identity};
+use super::place::{Place, relative};
+
+/// Maximum number of missing objects that a report names.
+const MAX_NAMED: usize = 5;
+
+#[derive(Debug)]
+pub(super) struct LostObject {
+    pub(super) place: Place,
+    /// `None` for a config without a manifest.
+    object: Option<Object>,
+    pub(super) lost: Lost,
+    /// Standing at the last look.
+    standing: Standing,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct LostObjects {
+    objects: BTreeMap<Identity, LostObject>,
+    /// True if what is to be stored has changed.
+    pub(super) is_changed: bool,
+}
+
+impl LostObjects {
+    /// Adds objects of a file that it no longer has.
+    pub(super) fn add(
+        &mut self,
+        place: &Place,
+        objects: impl IntoIterator<Item = Object>,
+        loss: Loss,
+        now: Duration,
+    ) {
+        for object in objects {
+            self.insert(identity(&object), place, Some(object), loss, now);
+        }
+    }
+
+    /// Adds a config without a manifest.
+    pub(super) fn add_plain(&mut self, place: &Place, loss: Loss, now: Duration) {
+        self.insert(Identity::of_plain(&place.path), place, None, loss, now);
+    }
+
+    fn insert(
+        &mut self,
+        identity: Identity,
+        place: &Place,
+        object: Option<Object>,
+        loss: Loss,
+        now: Duration,
+    ) {
+        let kind = match object {
+            Some(Object::FirstBootMachine(_)) => Kind::Machine,
+            Some(Object::MachineConfigPool(_)) | None => Kind::Pool,
+            Some(_) => Kind::Other,
+        };
+        if let Entry::Vacant(entry) = self.objects.entry(identity) {
+            let (place, lost) = (place.clone(), Lost::new(kind, loss, now));
+            entry.insert(LostObject { place, object, lost, standing: Standing::Present });
+            self.is_changed = true;
+        }
+    }
+
+    /// Notes that a file was read, valid and without the objects that were lost of it.
+    pub(super) fn read(&mut self, path: &Path, now: Duration) {
+        for object in self.objects.values_mut().filter(|it| it.place.path == path) {
+            object.lost.seen(Loss::ReadWithout, now);
+        }
+    }
+
+    /// Notes what became of the files since.
+    pub(super) fn look(&mut self, listing: &Listing, now: Duration) {
+        for LostObject { place, lost, .. } in self.objects.values_mut() {
+            if let Some(loss) = listing.loss_of(&place.path, place.directory) {
+                lost.seen(loss, now);
+            }
+        }
+    }
+
+    /// Notes that a command has removed a machine.
+    pub(super) fn remove_machine(&mut self, name: &str) {
+        let is_it = |identity: &Identity, lost: &LostObject| {
+            lost.lost.kind == Kind::Machine && identity.name == name
+        };
+        let of_it = self.objects.iter_mut().filter(|(identity, lost)| is_it(identity, lost));
+        of_it.for_each(|(_, lost)| lost.lost.confirm());
+    }
+
+    /// Files of lost configs without a manifest.
+    pub(super) fn plain(&self) -> impl Iterator<Item = &Path> {
+        self.objects.values().filter(|it| it.object.is_none()).map(|it| &*it.place.path)
+    }
+
+    /// The lost objects of manifests, for the index of what was served.
+    pub(super) fn stored(&self, root: &Path) -> Vec<StoredLoss> {
+        let manifests = self.objects.iter().filter(|(_, lost)| lost.object.is_some());
+        let stored = |(identity, LostObject { place, lost, .. }): (&Identity, &LostObject)| {
+            let Identity { kind, namespace, name } = identity;
+            Some(StoredLoss {
+                path: relative(root, &place.path),
+                text: place.text.clone()?,
+                directory: place.directory,
+                loss: lost.loss,
+                kind: (*kind).to_owned(),
+                namespace: namespace.clone(),
+                name: name.clone(),
+            })
+        };
+        manifests.filter_map(stored).collect()
+    }
+
+    /// Forgets the objects that are back among `gathered` or in the files `plain`, and those that are removed. Returns
+    /// true if the standing of one has changed.
+    pub(super) fn judge(
+        &mut self,
+        gathered: &ObjectSet<'_>,
+        plain: &BTreeSet<&Path>,
+        now: Duration,
+    ) -> bool {
+        let before = self.objects.len();
+        self.objects.retain(|identity, lost| match lost.object {
+            Some(_) => !gathered.contains(identity),
+            None => !plain.contains(&*lost.place.path),
+        });
+        let mut is_changed = false;
+        note_majorities(self.objects.values_mut().map(|it| &mut it.lost), |kind| match kind {
+            Kind::Machine => gathered.inputs.machines.len(),
+            Kind::Pool => gathered.inputs.pools.len() + plain.len(),
+            Kind::Other => 0,
+        });
+        self.objects.retain(|identity, object| {
+            let standing = object.lost.standing(now);
+            if standing != object.standing {
+                is_changed = true;
+                object.standing = standing;
+                report(identity, object);
+            }
+            standing != Standing::Removed
+        });
+        is_changed |= self.objects.len() != before;
+        self.is_changed |= is_changed;
+        is_changed
+    }
+
+    /// Adds what is not removed to `gathered`.
+    pub(super) fn gather<'a>(&'a self, gathered: &mut ObjectSet<'a>) {
+        for LostObject { object, place, .. } in self.objects.values() {
+            if let Some(object) = object {
+                gathered.add(&place.path, std::slice::from_ref(object));
+            }
+        }
+    }
+
+    /// The missing objects, with a problem for each kind and cause.
+    pub(super) fn missing(&self) -> (Missing, Vec<Problem>) {
+        let mut groups: BTreeMap<(&str, &str), Vec<&Identity>> = BTreeMap::new();
+        let mut missing = Missing::default();
+        for (identity, object) in &self.objects {
+            if object.standing != Standing::Missing {
+                continue;
+            }
+            if object.lost.kind == Kind::Machine {
+                missing.machines.insert(identity.name.clone());
+            }
+            groups.entry((identity.kind, cause(&object.lost))).or_default().push(identity);
+        }
+        let problem = |((kind, cause), lost): ((&str, &str), Vec<&Identity>)| {
+            let names: Vec<_> = lost.iter().take(MAX_NAMED).map(|it| &*it.name).collect();
+            let more = match lost.len().saturating_sub(MAX_NAMED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let place = format!("{kind} {}{more}", names.join(", "));
+            Problem::whole(place.trim(), format!("is missing: {cause}; {}", effect(kind)))
+        };
+        (missing, groups.into_iter().map(problem).collect())
+    }
+
+    /// Time until the next standing changes, if that is soon.
+    pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
+        let present = self.objects.values().filter(|it| it.standing == Standing::Present);
+        present.map(|it| it.lost.due_in(now)).min()
+    }
+}
+
+fn report(identity: &Identity, LostObject { place, lost, standing, .. }: &LostObject) {
+    let (kind, name) = (identity.kind, &identity.name);
+    // Missing ones are problems of the inputs.
+    if *standing == Standing::Removed {
+        let path = place.path.display();
+        tracing::info!(kind, name, %path, cause = cause(lost), "an object was removed");
+    }
+}
+
+fn cause(lost: &Lost) -> &'static str {
+    match lost.loss {
+        Loss::Emptied => "its file is empty",
+        Loss::Dangling => "its file is a link that leads nowhere",
+        Loss::WithDirectory => "its directory is missing, or another one is in its place",
+        Loss::ReadWithout | Loss::Unlinked if lost.is_with_most => match lost.kind {
+            Kind::Machine => "it was removed with most machines at once",
+            Kind::Pool | Kind::Other => "it was removed with most pools at once",
+        },
+        Loss::ReadWithout => "its file is without it",
+        Loss::Unlinked => "its file was removed",
+    }
+}
+
+/// Effect of a missing object of a kind.
+fn effect(kind: &str) -> &'static str {
+    if kind == "FirstBootMachine" {
+        "its token gets 503 until it is back, and is revoked after an hour; `machines remove` revokes it now"
+    } else {
+        "what it says is served for an hour as it was"
+    }
+}

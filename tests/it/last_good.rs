@@ -1,0 +1,251 @@
+//! What is served after a restart with files that are broken, empty, late or gone, and while many files change.
+
+use std::fmt::Display;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::command::Said;
+use crate::support::contract::{SOON, marker};
+use crate::support::manifests::{self, pool, replace, with_files};
+use crate::support::server::{Server, binary};
+use crate::support::stopwatch::once_within;
+use crate::support::wait_for;
+
+/// A directory with a rendered pool `worker` and a merged one, `edge`, and its state directory.
+struct Served {
+    directory: TempDir,
+}
+
+/// A MachineConfig with a marker, which the pools of a role select.
+fn machine_config(name: &str, role: &str, marker: &str) -> Value {
+    let mut config = manifests::machine_config(name, &with_files(&[("/etc/marker", marker)]));
+    config["metadata"]["labels"]["machineconfiguration.openshift.io/role"] = role.into();
+    config
+}
+
+impl Served {
+    fn new() -> Self {
+        let served = Self { directory: tempfile::tempdir().expect("a temporary folder") };
+        fs::create_dir(served.manifests()).expect("a folder");
+        let edge = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "edge"},
+            "spec": {"machineConfigSelector": {
+                "matchLabels": {"machineconfiguration.openshift.io/role": "edge"},
+            }},
+        });
+        served.write("pool.yaml", pool("worker", "a"));
+        served.write("edge.yaml", edge);
+        served.write("a.yaml", machine_config("a", "worker", "worker-1"));
+        served.write("b.yaml", machine_config("50-edge", "edge", "edge-1"));
+        served
+    }
+
+    fn manifests(&self) -> PathBuf {
+        self.directory.path().join("manifests")
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.manifests().join(file)
+    }
+
+    fn write(&self, file: &str, manifest: impl Display) {
+        replace(&self.manifests(), file, manifest);
+    }
+
+    fn start(&self) -> Server {
+        let mut command = binary();
+        let state = self.directory.path().join("state");
+        command.arg("serve").arg(self.manifests()).arg("--state-dir").arg(state);
+        Server::prepared(command)
+    }
+
+    /// Starts a server, and ends it once both pools are served and stored.
+    fn served_once(&self) {
+        let mut server = self.start().until_ready();
+        is_served(&server, "worker", "worker-1");
+        is_served(&server, "edge", "edge-1");
+        let index = self.directory.path().join("state/last-good/index.json");
+        wait_for("what is served to be stored", || index.exists().then_some(()));
+        server.terminate();
+        server.ended();
+    }
+
+    fn validate(&self) -> Said {
+        Said::by(binary().arg("validate").arg("--strict").arg(self.manifests()))
+    }
+}
+
+fn is_served(server: &Server, pool: &str, expected: &str) {
+    wait_for(&format!("{expected} from pool {pool}"), || {
+        (marker(server, pool).as_deref() == Ok(expected)).then_some(())
+    });
+}
+
+fn is_reported(server: &Server, what: &str) {
+    wait_for(&format!("readiness to say {what:?}"), || {
+        let text = server.page("/readyz");
+        text.contains(what).then_some(())
+    });
+}
+
+#[test]
+fn a_restart_with_a_file_that_says_nothing_serves_what_was_served() {
+    let broken: [(&str, &str, fn(&Path)); 5] = [
+        ("half written", "b.yaml", |path| {
+            fs::write(path, "kind: MachineConfig\nx: [").expect("it")
+        }),
+        ("is empty", "b.yaml", |path| fs::write(path, "").expect("it")),
+        ("not UTF-8", "b.yaml", |path| fs::write(path, b"kind: \xff").expect("it")),
+        ("leads nowhere", "b.yaml", |path| {
+            fs::remove_file(path).expect("a manifest");
+            symlink("/nowhere/b.yaml", path).expect("a link");
+        }),
+        ("is empty", "edge.yaml", |path| fs::write(path, "").expect("it")),
+    ];
+    for (what, file, spoil) in broken {
+        let served = Served::new();
+        served.served_once();
+        spoil(&served.path(file));
+        // The others are as they are now.
+        served.write("a.yaml", machine_config("a", "worker", "worker-2"));
+        let server = served.start();
+        is_served(&server, "edge", "edge-1");
+        is_served(&server, "worker", "worker-2");
+        let reported = if what == "half written" { file } else { what };
+        is_reported(&server, reported);
+        let restored = served.path(file);
+        fs::remove_file(&restored).expect("a file");
+        let text = machine_config("50-edge", "edge", "edge-2");
+        if file == "b.yaml" {
+            served.write(file, text);
+            is_served(&server, "edge", "edge-2");
+        }
+    }
+}
+
+#[test]
+fn a_restart_before_the_manifests_are_mounted_serves_what_was_served() {
+    for is_there in [true, false] {
+        let served = Served::new();
+        served.served_once();
+        let away = served.directory.path().join("away");
+        fs::rename(served.manifests(), &away).expect("a rename");
+        if is_there {
+            fs::create_dir(served.manifests()).expect("a folder");
+        }
+        let server = served.start();
+        is_served(&server, "worker", "worker-1");
+        is_served(&server, "edge", "edge-1");
+        is_reported(&server, "its directory is missing");
+        if is_there {
+            fs::remove_dir(served.manifests()).expect("an empty folder");
+        }
+        fs::rename(&away, served.manifests()).expect("a rename");
+        served.write("a.yaml", machine_config("a", "worker", "worker-2"));
+        is_served(&server, "worker", "worker-2");
+        wait_for("readiness", || (server.metrics().get("/readyz").status == 200).then_some(()));
+    }
+}
+
+#[test]
+fn what_was_removed_is_not_served_after_a_restart() {
+    let served = Served::new();
+    served.served_once();
+    fs::remove_file(served.path("edge.yaml")).expect("a manifest");
+    let server = served.start();
+    wait_for("the pool to be gone", || (marker(&server, "edge") == Err(503)).then_some(()));
+    is_served(&server, "worker", "worker-1");
+}
+
+#[test]
+fn a_first_start_with_a_broken_file_serves_all_pools_that_it_cannot_concern() {
+    let served = Served::new();
+    served.write("c.yaml", "kind: MachineConfig\nx: [");
+    let server = served.start();
+    is_served(&server, "worker", "worker-1");
+    assert_eq!(marker(&server, "edge"), Err(503));
+    is_reported(&server, "c.yaml cannot be read and may have a part of its config");
+    served.write("c.yaml", machine_config("60-edge", "edge", "edge-2"));
+    is_served(&server, "edge", "edge-2");
+    // What is served stays when another one comes.
+    served.write("d.yaml", "kind: MachineConfig\nx: [");
+    is_reported(&server, "d.yaml");
+    is_served(&server, "edge", "edge-2");
+}
+
+#[test]
+fn a_text_that_was_cut_off_by_a_power_cut_is_not_used() {
+    let served = Served::new();
+    served.served_once();
+    let texts = served.directory.path().join("state/last-good/texts");
+    for entry in fs::read_dir(&texts).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let text = fs::read(&path).expect("a text");
+        fs::write(&path, &text[..text.len() / 2]).expect("a writable folder");
+    }
+    let server = served.start().until_ready();
+    is_served(&server, "worker", "worker-1");
+    drop(server);
+    fs::write(texts.with_file_name("index.json"), "{").expect("a writable folder");
+    is_served(&served.start().until_ready(), "worker", "worker-1");
+}
+
+#[test]
+fn a_manifest_that_says_nothing_is_reported_by_validate() {
+    for (file, text) in [
+        ("c.yaml", ""),
+        ("c.json", " \n"),
+        ("c", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nx: [\n"),
+    ] {
+        let served = Served::new();
+        served.validate().done();
+        served.write(file, text);
+        served.validate().refused(&[&format!("{file}: ")]);
+    }
+    let served = Served::new();
+    served.write("README.md", "# What apiVersion and kind mean: [\n");
+    served.write("comments.yaml", "# Nothing yet\n");
+    served.validate().done();
+}
+
+#[test]
+fn a_change_is_served_soon_whatever_else_is_written() {
+    let served = Served::new();
+    let server = served.start().until_ready();
+    is_served(&server, "worker", "worker-1");
+    let burst = |length: Duration| {
+        let started = Instant::now();
+        for number in 0.. {
+            fs::write(served.path("other.json"), number.to_string()).expect("a writable folder");
+            if started.elapsed() > length {
+                return;
+            }
+        }
+    };
+    burst(Duration::from_secs(3));
+    once_within(SOON, "a change after a burst", |attempt| {
+        let marker = format!("after-{attempt}");
+        served.write("a.yaml", machine_config("a", "worker", &marker));
+        let changed = Instant::now();
+        is_served(&server, "worker", &marker);
+        changed.elapsed()
+    });
+    // While another file changes all the time.
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| burst(Duration::from_secs(3)));
+        once_within(SOON, "a change within a burst", |attempt| {
+            let marker = format!("within-{attempt}");
+            served.write("a.yaml", machine_config("a", "worker", &marker));
+            let changed = Instant::now();
+            is_served(&server, "worker", &marker);
+            changed.elapsed()
+        });
+        writer.join().expect("no panic");
+    });
+}

@@ -1,0 +1,197 @@
+//! What becomes of a machine's token when its manifest is emptied, lost, moved or removed: it is refused at once, and
+//! revoked only on evidence that an administrator meant it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::{MachinesDirectory, get_known};
+use crate::support::access::get;
+use crate::support::manifests::first_boot_machine;
+use crate::support::server::{Server, binary};
+use crate::support::wait_for;
+
+/// A machine `n` among two others.
+fn with_machines() -> MachinesDirectory {
+    let site = MachinesDirectory::new();
+    for name in ["n", "second", "third"] {
+        site.put_machine(name, &json!({"pool": "worker"}));
+    }
+    site
+}
+
+/// Serves, and does not wait until all is well.
+fn serve(site: &MachinesDirectory, manifests: &Path) -> Server {
+    let mut command = binary();
+    command.arg("serve").arg(manifests).arg("--state-dir").arg(site.state());
+    command.args(["--host", "localhost"]);
+    Server::prepared(command)
+}
+
+fn restart(site: &MachinesDirectory, mut server: Server, manifests: &Path) -> Server {
+    server.terminate();
+    server.ended();
+    serve(site, manifests)
+}
+
+fn answered(site: &MachinesDirectory, server: &Server, credential: &str, expected: u16) {
+    wait_for(&format!("status {expected}"), || {
+        (get(&site.tls(server), "worker", Some(credential)).status == expected).then_some(())
+    });
+}
+
+fn is_reported(server: &Server, what: &str) {
+    wait_for(&format!("readiness to say {what:?}"), || {
+        let text = server.page("/readyz");
+        text.contains(what).then_some(())
+    });
+}
+
+/// Does something to the manifest of `n` that removes nothing, and later undoes it.
+fn is_only_missing(cause: &str, lose: impl Fn(&Path), restore: impl Fn(&Path)) {
+    let site = with_machines();
+    let path = site.manifests().join("n.json");
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    lose(&path);
+    answered(&site, &server, &credential, 503);
+    is_reported(&server, cause);
+    // Also after a restart, and its pool is served all the time.
+    let server = restart(&site, server, &site.manifests());
+    answered(&site, &server, &credential, 503);
+    is_reported(&server, cause);
+    assert_eq!(get(&site.tls(&server), "worker", None).status, 200, "its pool is open");
+    restore(&path);
+    answered(&site, &server, &credential, 200);
+    assert_eq!(site.credential("n"), credential);
+}
+
+fn text(name: &str) -> String {
+    first_boot_machine(name, &json!({"pool": "worker"})).to_string()
+}
+
+#[test]
+fn a_machine_whose_manifest_is_emptied_waits_and_keeps_its_token() {
+    is_only_missing(
+        "its file is empty",
+        |path| fs::write(path, "").expect("a writable folder"),
+        |path| fs::write(path, text("n")).expect("a writable folder"),
+    );
+}
+
+#[test]
+fn a_machine_whose_manifest_is_a_link_to_nowhere_waits_and_keeps_its_token() {
+    is_only_missing(
+        "its file is a link that leads nowhere",
+        |path| {
+            fs::remove_file(path).expect("a manifest");
+            symlink("/nowhere/n.json", path).expect("a link");
+        },
+        |path| {
+            fs::remove_file(path).expect("a link");
+            fs::write(path, text("n")).expect("a writable folder");
+        },
+    );
+}
+
+#[test]
+fn machines_whose_directory_is_away_wait_and_keep_their_tokens() {
+    let away = |path: &Path| -> PathBuf { path.with_file_name("away") };
+    is_only_missing(
+        "its directory is missing",
+        |path| {
+            let manifests = path.parent().expect("a folder");
+            fs::rename(manifests, away(manifests)).expect("a rename");
+        },
+        |path| {
+            let manifests = path.parent().expect("a folder");
+            fs::rename(away(manifests), manifests).expect("a rename");
+        },
+    );
+}
+
+#[test]
+fn the_wrong_directory_revokes_nothing_though_it_has_a_machine_too() {
+    let site = with_machines();
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let wrong = site.directory.path().join("wrong");
+    fs::create_dir(&wrong).expect("a folder");
+    fs::write(wrong.join("other.json"), text("other")).expect("a writable folder");
+    let server = restart(&site, server, &wrong);
+    answered(&site, &server, &credential, 503);
+    is_reported(&server, "its directory is missing");
+    let server = restart(&site, server, &site.manifests());
+    answered(&site, &server, &credential, 200);
+}
+
+#[test]
+fn a_machine_that_is_removed_alone_is_revoked_and_has_its_token_back_with_its_object() {
+    let site = with_machines();
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    site.remove("n");
+    answered(&site, &server, &credential, 401);
+    site.put_machine("n", &json!({"pool": "worker"}));
+    answered(&site, &server, &credential, 200);
+    // The same while no server runs.
+    let mut server = server;
+    server.terminate();
+    server.ended();
+    site.remove("n");
+    let server = serve(&site, &site.manifests());
+    answered(&site, &server, &credential, 401);
+}
+
+#[test]
+fn machines_that_are_lost_at_once_are_missing_until_a_command_removes_them() {
+    let site = with_machines();
+    let server = site.serve(&[]);
+    let credentials = ["n", "second", "third"].map(|name| site.credential(name));
+    for credential in &credentials {
+        assert_eq!(get_known(&site.tls(&server), "worker", credential).status, 200);
+    }
+    for name in ["n", "second"] {
+        site.remove(name);
+    }
+    answered(&site, &server, &credentials[0], 503);
+    is_reported(&server, "removed with most machines");
+    let manifests = site.manifests().display().to_string();
+    let remove = || site.machines(&["remove", "n", "--manifests", &manifests]);
+    assert!(remove().done().output.contains("n: its token is revoked for good"));
+    answered(&site, &server, &credentials[0], 401);
+    assert_eq!(get(&site.tls(&server), "worker", Some(&credentials[1])).status, 503);
+    assert_eq!(get(&site.tls(&server), "worker", Some(&credentials[2])).status, 200);
+    // Its object gets another token.
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let next =
+        wait_for("another token", || site.pointer_path("n").exists().then(|| site.credential("n")));
+    assert_ne!(next, credentials[0]);
+    answered(&site, &server, &next, 200);
+    answered(&site, &server, &credentials[0], 401);
+}
+
+#[test]
+fn a_machine_is_removed_for_good_while_no_server_runs() {
+    let site = with_machines();
+    let mut server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    server.terminate();
+    server.ended();
+    let manifests = site.manifests().display().to_string();
+    let remove = |name| site.machines(&["remove", name, "--manifests", &manifests]);
+    fs::rename(site.manifests().join("n.json"), site.manifests().join("machine-n.yaml"))
+        .expect("a rename");
+    remove("n").done();
+    assert!(!site.manifests().join("machine-n.yaml").exists());
+    remove("second").refused(&["another file has FirstBootMachine second; remove it there first"]);
+    remove("nobody").refused(&["machine nobody not found"]);
+    let server = site.serve(&[]);
+    answered(&site, &server, &credential, 401);
+}
