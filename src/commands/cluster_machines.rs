@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use model::access::approval::{APPROVED_PREFIX, Subject, annotation_of, parse_yes};
-use model::objects::{APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, REARM_ANNOTATION};
+use model::objects::{
+    APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, ObjectKind, REARM_ANNOTATION,
+};
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use tokio::time::timeout;
@@ -15,7 +17,6 @@ use tokio::time::timeout;
 use super::certificate_texts::date;
 use super::cluster_store::ClusterStore;
 use crate::controllers::NAMESPACE;
-use crate::kubernetes::ObjectKind;
 use crate::kubernetes::client::{self, reason};
 use crate::kubernetes::seen::ObjectSeen;
 use crate::kubernetes::watch::ObjectWatch;

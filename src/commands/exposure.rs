@@ -8,12 +8,12 @@ use ignition::secrets::in_arguments;
 use kube::Client;
 use kube::api::DynamicObject;
 use model::inputs::{ServingMode, served_configuration};
-use model::objects::MachineConfigPool;
+use model::objects::{MachineConfigPool, ObjectKind};
 use model::render::{exposed, exposed_line};
 
 use super::rendering::{read_manifests, rendered};
+use crate::kubernetes::ObjectName;
 use crate::kubernetes::apply::{list_custom, read_custom};
-use crate::kubernetes::{ObjectKind, ObjectName};
 use crate::source::manifest::config_warnings;
 
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@
 //! No library is used: kube-lease-manager, the one that fits kube 5, compares the holder's timestamps with the local
 //! clock, and frees an expired Lease without a precondition, so that two candidates can hold it at once.
 
+use model::objects::ObjectKind;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -16,7 +17,6 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::lease::{Decision, created, decide, released, renewed, taken};
-use super::object_kind::ObjectKind;
 use super::write::ObjectName;
 use crate::kubernetes::health::Health;
 

@@ -4,6 +4,7 @@
 //! the API server checks.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
+use model::objects::ObjectKind;
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
@@ -11,8 +12,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
 use serde_json::Value;
-
-use super::object_kind::ObjectKind;
 
 /// An object, as messages name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,8 +21,8 @@ use super::super::NAMESPACE;
 use super::issuer_ref::IssuerRef;
 use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE};
 use super::secret::{annotation, date, stored_pair, value};
-use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
+use model::objects::ObjectKind;
 
 /// Name of the Secret with key and request.
 pub(super) fn secret_name() -> ObjectName {

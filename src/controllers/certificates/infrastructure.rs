@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::reference_names::{ReferenceNames, aro_address, is_azure};
-use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
+use model::objects::ObjectKind;
 
 /// Names of the server in `infrastructures.config.openshift.io/cluster`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use pki::KeyAlgorithm;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
+use model::objects::ObjectKind;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyAlgorithms {

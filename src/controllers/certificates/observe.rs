@@ -20,10 +20,11 @@ use super::names::{
 use super::reference_names::is_azure;
 use super::state::{ClusterState, OF_MACHINES, Pool, pool_object};
 use super::user_data::is_user_data;
+use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::{list, list_custom, read, read_custom};
 use crate::kubernetes::write::{Malformed, ObjectName, Precondition};
-use crate::kubernetes::{ControlError, ObjectKind};
 use model::access::ACCESS_ANNOTATION;
+use model::objects::ObjectKind;
 
 pub(crate) struct Observer {
     pub client: Client,

@@ -21,8 +21,8 @@ use super::names::{
 };
 use super::secret::{annotation, is_unused, stored_pair, value};
 use crate::controllers::NAMESPACE;
-use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{Malformed, ObjectName};
+use model::objects::ObjectKind;
 
 /// Prefix of the names of user data that single machines have.
 pub(super) const OF_MACHINES: &str = "machines/";

@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::Policy;
-use crate::kubernetes::{ObjectKind, ObjectName};
+use crate::kubernetes::ObjectName;
+use model::objects::ObjectKind;
 
 /// API group of the issuers' kinds.
 pub(super) const GROUP: &str = "pki.machine-config-server.io";

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::kubernetes::apply::{Applied, apply_status, list_custom};
 use crate::kubernetes::write::Precondition;
-use crate::kubernetes::{ControlError, ObjectKind, ObjectName};
+use crate::kubernetes::{ControlError, ObjectName};
+use model::objects::ObjectKind;
 
 /// An object as it was read.
 pub(super) struct Listed {

@@ -47,8 +47,9 @@ use super::NAMESPACE;
 use super::certificates::{CA, SERVING};
 use super::object_conditions::{Condition, conditions_with, time_text};
 use super::runtime::{Reconciler, Requeue};
-use crate::kubernetes::{ControlError, Health, ObjectKind, ObjectName};
+use crate::kubernetes::{ControlError, Health, ObjectName};
 use crate::telemetry::conditions;
+use model::objects::ObjectKind;
 
 /// Signs the requests to a cluster's issuers.
 pub(crate) struct IssuerController {

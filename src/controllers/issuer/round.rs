@@ -71,8 +71,9 @@ mod tests {
 
     use super::super::issuer_spec::ISSUER_KINDS;
     use super::*;
+    use crate::kubernetes::ObjectName;
     use crate::kubernetes::error::api_error;
-    use crate::kubernetes::{ObjectKind, ObjectName};
+    use model::objects::ObjectKind;
 
     fn answer(code: u16) -> ControlError {
         let status = Status::failure("no", "Test").with_code(code).boxed();

@@ -8,13 +8,12 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use model::access::machine::MachineStatus;
 use model::access::{Token, TokenHash};
-use model::objects::{FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, Object};
+use model::objects::{FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, Object, ObjectKind};
 use model::pointer_config::{Authorization, PointerConfig};
 use serde_json::{Value, json};
 
 use super::super::NAMESPACE;
 use crate::controllers::certificates::{USER_DATA, managed_name, user_data, user_data_secret};
-use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{
     Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };

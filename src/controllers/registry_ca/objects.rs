@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use model::objects::{ConfigMap, ImageConfig, Metadata};
+use model::objects::{ConfigMap, ImageConfig, Metadata, ObjectKind};
 use model::registry_ca::{Contents, MANAGED_NAMESPACE, MERGED_MAP, Write};
 use serde_json::Value;
 
-use crate::kubernetes::ObjectKind;
 use crate::kubernetes::write::{
     Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, Precondition, expect_mapping,
 };

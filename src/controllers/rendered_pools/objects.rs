@@ -7,12 +7,11 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
 use model::merged_pool::GENERATED_BY;
-use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL};
+use model::objects::{MachineConfig, MachineConfigPool, ObjectKind, ROLE_LABEL};
 use model::rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig, RenderedConfigs};
 use serde_json::{Value, json};
 
 use crate::controllers::metadata_cache::AllMetadata;
-use crate::kubernetes::ObjectKind;
 use crate::kubernetes::apply::CustomWrite;
 use crate::kubernetes::write::{Change, Malformed, ObjectName, ObjectWrite, Precondition};
 

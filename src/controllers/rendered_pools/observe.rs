@@ -9,14 +9,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::DynamicObject;
 use model::merged_pool::has_contents_of_name;
-use model::objects::{ControllerConfig, LabelSelector, MachineConfig};
+use model::objects::{ControllerConfig, LabelSelector, MachineConfig, ObjectKind};
 use serde_json::Map;
 
 use super::objects::{Pool, config_object, is_own, is_source, machine_config, pool, pool_object};
 use crate::controllers::NAMESPACE;
 use crate::controllers::metadata_cache::AllMetadata;
 use crate::kubernetes::apply::{list_custom, read, read_custom};
-use crate::kubernetes::{ControlError, Malformed, ObjectKind, ObjectName};
+use crate::kubernetes::{ControlError, Malformed, ObjectName};
 
 /// MachineConfigs that are read at the same time.
 const AT_ONCE: usize = 16;

@@ -10,8 +10,9 @@ use model::ledger::FailureReport;
 use tokio::sync::mpsc;
 
 use super::kind::Kind;
+use crate::kubernetes::ObjectName;
 use crate::kubernetes::events::Events;
-use crate::kubernetes::{ObjectKind, ObjectName};
+use model::objects::ObjectKind;
 
 /// Publishes each report of a machine of an existing pool, until the sender is gone. A failure is only logged.
 pub(crate) async fn publish(

@@ -5,14 +5,13 @@ use std::borrow::Cow;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use kube::{Api, Client};
-use model::objects::{OPERATOR_NAMESPACE, Object, ObjectError, REGISTRY_NAMESPACE};
+use model::objects::{OPERATOR_NAMESPACE, Object, ObjectError, ObjectKind, REGISTRY_NAMESPACE};
 use model::registry_ca::{MANAGED_NAMESPACE, MERGED_MAP};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::kubernetes::client;
-use crate::kubernetes::object_kind::ObjectKind;
 
 /// A kind that is watched: all objects in one namespace, or a single object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]
@@ -35,12 +34,9 @@ pub(super) enum Kind {
     FirstBootMachine,
 }
 
-/// A kind in the API, with its objects that are watched.
+/// The objects of a kind that are watched.
 struct WatchedResource {
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
+    kind: &'static ObjectKind,
     namespace: Option<&'static str>,
     /// Name, if only one object is watched.
     name: Option<&'static str>,
@@ -48,9 +44,8 @@ struct WatchedResource {
 }
 
 impl WatchedResource {
-    const fn new(group: &'static str, kind: &'static str, plural: &'static str) -> Self {
-        let (version, namespace, name) = ("v1", None, None);
-        Self { group, version, kind, plural, namespace, name, may_be_absent: false }
+    const fn all(kind: &'static ObjectKind) -> Self {
+        Self { kind, namespace: None, name: None, may_be_absent: false }
     }
 
     const fn within(self, namespace: &'static str) -> Self {
@@ -61,10 +56,6 @@ impl WatchedResource {
         Self { name: Some(name), ..self }
     }
 
-    const fn version(self, version: &'static str) -> Self {
-        Self { version, ..self }
-    }
-
     const fn optional(self) -> Self {
         Self { may_be_absent: true, ..self }
     }
@@ -73,40 +64,29 @@ impl WatchedResource {
 impl Kind {
     pub(super) const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    fn resource(self) -> WatchedResource {
-        const MACHINE_CONFIGURATION: &str = "machineconfiguration.openshift.io";
-        let ours = |kind, plural| WatchedResource::new(MACHINE_CONFIGURATION, kind, plural);
-        let config_map = |namespace, name| {
-            WatchedResource::new("", "ConfigMap", "configmaps").within(namespace).named(name)
-        };
+    const fn resource(self) -> WatchedResource {
         match self {
-            Self::MachineConfig => ours("MachineConfig", "machineconfigs"),
-            Self::MachineConfigPool => ours("MachineConfigPool", "machineconfigpools"),
-            Self::ControllerConfig => {
-                ours("ControllerConfig", "controllerconfigs").named("machine-config-controller")
-            }
-            Self::MachineOsConfig => ours("MachineOSConfig", "machineosconfigs").optional(),
-            Self::MachineOsBuild => ours("MachineOSBuild", "machineosbuilds").optional(),
-            Self::KubeconfigData => config_map(OPERATOR_NAMESPACE, "kubeconfig-data"),
-            Self::RegistryCas => config_map(MANAGED_NAMESPACE, MERGED_MAP),
-            Self::Service => {
-                WatchedResource::new("", "Service", "services").within(REGISTRY_NAMESPACE)
+            Self::MachineConfig => WatchedResource::all(ObjectKind::MACHINE_CONFIG),
+            Self::MachineConfigPool => WatchedResource::all(ObjectKind::MACHINE_CONFIG_POOL),
+            Self::ControllerConfig => WatchedResource::all(ObjectKind::CONTROLLER_CONFIG)
+                .named("machine-config-controller"),
+            Self::MachineOsConfig => WatchedResource::all(ObjectKind::MACHINE_OS_CONFIG).optional(),
+            Self::MachineOsBuild => WatchedResource::all(ObjectKind::MACHINE_OS_BUILD).optional(),
+            Self::KubeconfigData => WatchedResource::all(ObjectKind::CONFIG_MAP)
+                .within(OPERATOR_NAMESPACE)
+                .named("kubeconfig-data"),
+            Self::RegistryCas => WatchedResource::all(ObjectKind::CONFIG_MAP)
+                .within(MANAGED_NAMESPACE)
+                .named(MERGED_MAP),
+            Self::Service => WatchedResource::all(ObjectKind::SERVICE).within(REGISTRY_NAMESPACE),
+            Self::Route => {
+                WatchedResource::all(ObjectKind::ROUTE).within(REGISTRY_NAMESPACE).optional()
             }
             Self::ApiServer => {
-                WatchedResource::new("config.openshift.io", "APIServer", "apiservers")
-                    .named("cluster")
-                    .optional()
+                WatchedResource::all(ObjectKind::API_SERVER).named("cluster").optional()
             }
-            Self::FirstBootMachine => WatchedResource::new(
-                "machine-config-server.io",
-                "FirstBootMachine",
-                "firstbootmachines",
-            )
-            .version("v1alpha1")
-            .within(OPERATOR_NAMESPACE)
-            .optional(),
-            Self::Route => WatchedResource::new("route.openshift.io", "Route", "routes")
-                .within(REGISTRY_NAMESPACE)
+            Self::FirstBootMachine => WatchedResource::all(ObjectKind::FIRST_BOOT_MACHINE)
+                .within(OPERATOR_NAMESPACE)
                 .optional(),
         }
     }
@@ -117,7 +97,7 @@ impl Kind {
         match self {
             Self::KubeconfigData => "configmaps/kubeconfig-data",
             Self::RegistryCas => "configmaps/merged-trusted-image-registry-ca",
-            other => other.resource().plural,
+            other => other.resource().kind.plural,
         }
     }
 
@@ -141,28 +121,23 @@ impl Kind {
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
-        let WatchedResource { group, version, kind, plural, namespace, .. } = self.resource();
-        let kind = ObjectKind::new(group, version, kind, plural);
-        client::api(client, namespace.unwrap_or_default(), &kind)
+        let WatchedResource { kind, namespace, .. } = self.resource();
+        client::api(client, namespace.unwrap_or_default(), kind)
     }
 
     pub(super) fn describe(self, name: &str) -> String {
-        let resource = self.resource();
-        let slash = if resource.namespace.is_some() { "/" } else { "" };
-        format!("{} {}{slash}{name}", resource.kind, resource.namespace.unwrap_or_default())
+        let WatchedResource { kind, namespace, .. } = self.resource();
+        let slash = if namespace.is_some() { "/" } else { "" };
+        format!("{} {}{slash}{name}", kind.name, namespace.unwrap_or_default())
     }
 
     pub(super) fn decode(self, json: &RawValue) -> Result<Object, ObjectError> {
-        let resource = self.resource();
+        let kind = self.resource().kind;
         let mut value: Value = serde_json::from_str(json.get()).unwrap_or_default();
         if let Value::Object(fields) = &mut value {
             // Items in lists of core kinds have no `kind` and `apiVersion`.
-            let version = match resource.group {
-                "" => resource.version.to_owned(),
-                group => format!("{group}/{}", resource.version),
-            };
-            fields.insert("apiVersion".to_owned(), version.into());
-            fields.insert("kind".to_owned(), resource.kind.into());
+            fields.insert("apiVersion".to_owned(), kind.api_version().into());
+            fields.insert("kind".to_owned(), kind.name.into());
         }
         Object::from_value(value)?.ok_or(ObjectError::NoKind)
     }

@@ -6,6 +6,7 @@
 mod cluster;
 mod defect;
 mod first_boot_machine;
+mod kind;
 mod label_selector;
 mod layering;
 mod machine_config;
@@ -23,6 +24,7 @@ pub use first_boot_machine::{
     APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES,
     MAX_NETWORKS, REARM_ANNOTATION,
 };
+pub use kind::ObjectKind;
 pub use label_selector::{InvalidSelector, LabelSelector};
 pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, Service};
 pub use machine_config::{MachineConfig, MachineConfigSpec};

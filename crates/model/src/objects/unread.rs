@@ -2,78 +2,77 @@
 
 use serde_json::{Map, Value};
 
-/// A kind that is read.
-struct Kind {
-    name: &'static str,
-    /// API group with a slash; empty for the core group.
-    group: &'static str,
-    versions: &'static [&'static str],
+use super::kind::ObjectKind;
+
+/// What is read of a kind's objects.
+struct ReadFields {
+    kind: &'static ObjectKind,
+    /// Versions besides the kind's own that are read alike.
+    other_versions: &'static [&'static str],
     /// All its fields except `apiVersion`, `kind` and `metadata`; empty if field names are free.
     top: &'static [&'static str],
     /// Paths below these that are read, and some that people set next to them. Objects of a cluster have many more.
     fields: &'static [&'static str],
 }
 
-const MACHINE_CONFIGURATION: &str = "machineconfiguration.openshift.io/";
-const CONFIG: &str = "config.openshift.io/";
-
-const KINDS: [Kind; 13] =
-    [
-        Kind::new(MACHINE_CONFIGURATION, "MachineConfigPool").fields(&[
-            "metadata.annotations",
-            "spec.configuration.name",
-            "spec.machineConfigSelector.matchExpressions.key",
-            "spec.machineConfigSelector.matchExpressions.operator",
-            "spec.machineConfigSelector.matchExpressions.values",
-            "spec.machineConfigSelector.matchLabels",
-            "spec.maxUnavailable",
-            "spec.nodeSelector",
-            "spec.paused",
-            "status.configuration.name",
-            "status.updatedMachineCount",
-        ]),
-        Kind::new(MACHINE_CONFIGURATION, "MachineConfig")
-            .fields(&["metadata.annotations", "metadata.labels"]),
-        Kind::new(MACHINE_CONFIGURATION, "ControllerConfig").fields(&[
-            "spec.baseOSContainerImage",
-            "spec.baseOSExtensionsContainerImage",
-            "spec.cloudProviderCAData",
-            "spec.kubeAPIServerServingCAData",
-        ]),
-        Kind::new(MACHINE_CONFIGURATION, "MachineOSConfig")
-            .versions(&["v1", "v1alpha1"])
-            .fields(&["spec.machineConfigPool.name", "status.currentImagePullSpec"]),
-        Kind::new(MACHINE_CONFIGURATION, "MachineOSBuild").versions(&["v1", "v1alpha1"]).fields(&[
-            "spec.machineConfig.name",
-            "spec.machineOSConfig.name",
-            "status.conditions.status",
-            "status.conditions.type",
-        ]),
-        Kind::new(CONFIG, "APIServer").fields(&[
-            "spec.tlsSecurityProfile.custom.ciphers",
-            "spec.tlsSecurityProfile.custom.minTLSVersion",
-            "spec.tlsSecurityProfile.type",
-        ]),
-        Kind::new(CONFIG, "Image").fields(&["spec.additionalTrustedCA.name"]),
-        Kind::new("route.openshift.io/", "Route").fields(&["spec.host"]),
-        Kind::new("", "Service").fields(&["spec.ports.port"]),
-        Kind::new("", "ConfigMap").top(&["binaryData", "data", "immutable"]),
-        Kind::new("", "Secret").top(&["data", "immutable", "stringData", "type"]),
-        Kind::new("machine-config-server.io/", "FirstBootMachine")
-            .versions(&["v1alpha1"])
-            .fields(&["metadata.annotations", "spec.addresses", "spec.pool", "spec.replaces"]),
-        Kind::new("", "Config").top(&[]),
-    ];
+const READ: [ReadFields; 13] = [
+    ReadFields::of(ObjectKind::MACHINE_CONFIG_POOL).fields(&[
+        "metadata.annotations",
+        "spec.configuration.name",
+        "spec.machineConfigSelector.matchExpressions.key",
+        "spec.machineConfigSelector.matchExpressions.operator",
+        "spec.machineConfigSelector.matchExpressions.values",
+        "spec.machineConfigSelector.matchLabels",
+        "spec.maxUnavailable",
+        "spec.nodeSelector",
+        "spec.paused",
+        "status.configuration.name",
+        "status.updatedMachineCount",
+    ]),
+    ReadFields::of(ObjectKind::MACHINE_CONFIG).fields(&["metadata.annotations", "metadata.labels"]),
+    ReadFields::of(ObjectKind::CONTROLLER_CONFIG).fields(&[
+        "spec.baseOSContainerImage",
+        "spec.baseOSExtensionsContainerImage",
+        "spec.cloudProviderCAData",
+        "spec.kubeAPIServerServingCAData",
+    ]),
+    ReadFields::of(ObjectKind::MACHINE_OS_CONFIG)
+        .other_versions(&["v1alpha1"])
+        .fields(&["spec.machineConfigPool.name", "status.currentImagePullSpec"]),
+    ReadFields::of(ObjectKind::MACHINE_OS_BUILD).other_versions(&["v1alpha1"]).fields(&[
+        "spec.machineConfig.name",
+        "spec.machineOSConfig.name",
+        "status.conditions.status",
+        "status.conditions.type",
+    ]),
+    ReadFields::of(ObjectKind::API_SERVER).fields(&[
+        "spec.tlsSecurityProfile.custom.ciphers",
+        "spec.tlsSecurityProfile.custom.minTLSVersion",
+        "spec.tlsSecurityProfile.type",
+    ]),
+    ReadFields::of(ObjectKind::IMAGE).fields(&["spec.additionalTrustedCA.name"]),
+    ReadFields::of(ObjectKind::ROUTE).fields(&["spec.host"]),
+    ReadFields::of(ObjectKind::SERVICE).fields(&["spec.ports.port"]),
+    ReadFields::of(ObjectKind::CONFIG_MAP).top(&["binaryData", "data", "immutable"]),
+    ReadFields::of(ObjectKind::SECRET).top(&["data", "immutable", "stringData", "type"]),
+    ReadFields::of(ObjectKind::FIRST_BOOT_MACHINE).fields(&[
+        "metadata.annotations",
+        "spec.addresses",
+        "spec.pool",
+        "spec.replaces",
+    ]),
+    ReadFields::of(ObjectKind::KUBECONFIG).top(&[]),
+];
 
 const EVERYWHERE: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
-impl Kind {
-    const fn new(group: &'static str, name: &'static str) -> Self {
-        Self { name, group, versions: &["v1"], top: &["spec", "status"], fields: &[] }
+impl ReadFields {
+    const fn of(kind: &'static ObjectKind) -> Self {
+        Self { kind, other_versions: &[], top: &["spec", "status"], fields: &[] }
     }
 
-    const fn versions(self, versions: &'static [&'static str]) -> Self {
-        Self { versions, ..self }
+    const fn other_versions(self, other_versions: &'static [&'static str]) -> Self {
+        Self { other_versions, ..self }
     }
 
     const fn top(self, top: &'static [&'static str]) -> Self {
@@ -83,19 +82,15 @@ impl Kind {
     const fn fields(self, fields: &'static [&'static str]) -> Self {
         Self { fields, ..self }
     }
-
-    /// The version in an `apiVersion`, if it is of this kind's group.
-    fn version<'a>(&self, api_version: &'a str) -> Option<&'a str> {
-        api_version.strip_prefix(self.group).filter(|version| !version.contains('/'))
-    }
 }
 
 /// Reason why an object of this kind is read differently from its `apiVersion`, if it is. In another group, the kind
 /// can be a different one of the same name.
 pub fn unread_version(kind: &str, api_version: &str) -> Option<String> {
-    let kind = KINDS.iter().find(|known| known.name == kind)?;
-    let version = kind.version(api_version)?;
-    if api_version.is_empty() || kind.versions.contains(&version) {
+    let ReadFields { kind, other_versions, .. } =
+        READ.iter().find(|known| known.kind.name == kind)?;
+    let version = kind.version_in(api_version)?;
+    if api_version.is_empty() || version == kind.version || other_versions.contains(&version) {
         return None;
     }
     let becomes = if kind.group.is_empty() { "so the object is not read" } else { "read as v1" };
@@ -104,14 +99,15 @@ pub fn unread_version(kind: &str, api_version: &str) -> Option<String> {
 
 /// Reason why an object is not read, if its kind is misspelt.
 pub fn unread_kind(kind: &str, api_version: &str) -> Option<String> {
-    if KINDS.iter().any(|known| known.name == kind) {
+    let mut kinds = READ.iter().map(|known| known.kind);
+    if kinds.clone().any(|known| known.name == kind) {
         return None;
     }
-    let is_meant = |known: &&Kind| {
-        known.version(api_version).is_some_and(|version| !version.is_empty())
+    let is_meant = |known: &&ObjectKind| {
+        known.version_in(api_version).is_some_and(|version| !version.is_empty())
             && is_misspelt(kind, known.name)
     };
-    let meant = KINDS.iter().find(is_meant)?.name;
+    let meant = kinds.find(is_meant)?.name;
     Some(format!("{kind} is unknown, so the object is not read; did you mean {meant}?"))
 }
 
@@ -119,15 +115,15 @@ pub fn unread_kind(kind: &str, api_version: &str) -> Option<String> {
 pub fn unread_fields(object: &Map<String, Value>) -> Vec<String> {
     let text = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let (name, api_version) = (text("kind"), text("apiVersion"));
-    let is_of = |kind: &&Kind| {
-        kind.name == name && (api_version.is_empty() || kind.version(api_version).is_some())
+    let is_of = |ReadFields { kind, .. }: &&ReadFields| {
+        kind.name == name && (api_version.is_empty() || kind.version_in(api_version).is_some())
     };
-    let Some(kind) = KINDS.iter().find(is_of).filter(|kind| !kind.top.is_empty()) else {
+    let Some(read) = READ.iter().find(is_of).filter(|read| !read.top.is_empty()) else {
         return Vec::new();
     };
     let top: Vec<&str> =
-        ["apiVersion", "kind", "metadata"].iter().chain(kind.top).copied().collect();
-    let fields: Vec<&str> = EVERYWHERE.iter().chain(kind.fields).copied().collect();
+        ["apiVersion", "kind", "metadata"].iter().chain(read.top).copied().collect();
+    let fields: Vec<&str> = EVERYWHERE.iter().chain(read.fields).copied().collect();
     let mut lines = Vec::new();
     // Null means absence.
     for (name, value) in object.iter().filter(|(_, value)| !value.is_null()) {
