@@ -58,12 +58,7 @@ pub async fn follow(
         watch.scan(|_| {
             if let Some(entries) = &entries {
                 let report = reconciler.reconcile(entries, SystemTime::now());
-                let messages = [
-                    "wrote a registry CA",
-                    "found a registry CA that is up to date",
-                    "removed a registry CA",
-                ];
-                log_changes(&report, None, messages);
+                log_registry_cas(&report);
                 health.registries_checked(&report, &problems);
                 problems = report.problems;
             }
@@ -107,12 +102,7 @@ pub async fn follow_credentials(
         }
         if let Some(entries) = &entries {
             let report = reconciler.reconcile(entries, SystemTime::now());
-            let messages = [
-                "wrote registry credentials",
-                "found registry credentials that are up to date",
-                "removed registry credentials",
-            ];
-            log_changes(&report, Some(&path), messages);
+            log_registry_credentials(&path, &report);
             health.credentials_checked(&report, &problems);
             problems = report.problems;
         }
@@ -137,13 +127,26 @@ fn log_refused<'a, R: Display + PartialEq + Clone>(
     *known = refused.to_vec();
 }
 
-/// Logs each registry with the message for what was done.
-fn log_changes(report: &Report, path: Option<&str>, [wrote, found, removed]: [&str; 3]) {
-    for (registries, message) in
-        [(&report.written, wrote), (&report.adopted, found), (&report.removed, removed)]
-    {
-        for registry in registries {
-            tracing::info!(registry, path, "{message}");
-        }
+fn log_registry_cas(Report { written, adopted, removed, .. }: &Report) {
+    for registry in written {
+        tracing::info!(registry, "wrote a registry CA");
+    }
+    for registry in adopted {
+        tracing::info!(registry, "found a registry CA that is up to date");
+    }
+    for registry in removed {
+        tracing::info!(registry, "removed a registry CA");
+    }
+}
+
+fn log_registry_credentials(path: &str, Report { written, adopted, removed, .. }: &Report) {
+    for registry in written {
+        tracing::info!(registry, path, "wrote registry credentials");
+    }
+    for registry in adopted {
+        tracing::info!(registry, path, "found registry credentials that are up to date");
+    }
+    for registry in removed {
+        tracing::info!(registry, path, "removed registry credentials");
     }
 }

@@ -242,8 +242,11 @@ impl Pipeline {
         let Some(inputs) = &self.known.inputs else { return Vec::new() };
         let Some(pointers) = &mut self.local.pointers else { return Vec::new() };
         let written = pointers.write(inputs.pools.keys());
+        // A fault of another file is reported where that is read.
+        let of_its_own = |(pool, reason): &(_, &String)| reason.contains(&format!("{pool}.ign"));
+        let failed = pointers.failed.iter().filter(of_its_own);
         let failed: Vec<_> =
-            pointers.failed.iter().map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
+            failed.map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
         let condition = Condition::of_all("pointer configs", &failed);
         condition.note(&self.publisher.reporting.status.degraded);
         written

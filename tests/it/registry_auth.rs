@@ -225,7 +225,9 @@ async fn the_values_of_a_secret_that_does_not_decode_are_told_to_nobody() {
         });
         replace(directory.path(), "all.json", object);
         let opened = Source::open(settings(directory.path(), Some(DEFAULT))).await;
-        let error = opened.err().expect("a refusal").to_string();
-        assert!(error.contains(reported) && !error.contains("SECRET"), "{error}");
+        let inputs = opened.expect("a directory").1.expect("its inputs");
+        let problems: Vec<_> = inputs.problems.iter().map(ToString::to_string).collect();
+        let problems = problems.join("; ");
+        assert!(problems.contains(reported) && !problems.contains("SECRET"), "{problems}");
     }
 }

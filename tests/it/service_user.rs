@@ -90,7 +90,7 @@ impl Service {
     #[track_caller]
     fn refused(&self, said: &Said, lines: &[&str]) {
         said.refused(lines);
-        let is_left = |name: &str| name.starts_with('.') && name != ".lock";
+        let is_left = |name: &str| name.starts_with('.') && ![".lock", ".server"].contains(&name);
         assert!(!self.files().iter().any(|(name, ..)| is_left(name)), "nothing is left");
     }
 

@@ -35,9 +35,9 @@ fn files_from_which_no_machine_boots_are_reported_by_their_fault() {
     let large = served.file(&vec![b' '; 2 << 20]);
     for (file, expected) in [
         (missing.as_path(), "No such file or directory"),
-        (served.directory.path(), "Is a directory"),
+        (served.directory.path(), "is not a regular file"),
         (&large, "has more than 1048576 bytes, which no platform accepts as user data"),
-        (Path::new("/dev/zero"), "has more than 1048576 bytes"),
+        (Path::new("/dev/zero"), "is not a regular file"),
     ] {
         let Report { status, lines, error } = served.by_state(file);
         assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");

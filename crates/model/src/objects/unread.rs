@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::kind::ObjectKind;
 
-/// What is read of a kind's objects.
+/// Fields of a kind's objects that are read.
 struct ReadFields {
     kind: &'static ObjectKind,
     /// Versions besides the kind's own that are read alike.

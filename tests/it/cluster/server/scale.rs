@@ -97,7 +97,7 @@ fn memory_does_not_grow_with_configs_that_no_pool_refers_to() {
 
 #[test]
 fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
-    const BOOTS: u32 = 600;
+    const BOOTS: u32 = 300;
     let site = ServedCluster::new();
     let config = machine_config("rendered-1", "one", 170);
     site.cluster.create(CONFIGS, &config);

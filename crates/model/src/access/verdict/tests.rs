@@ -307,6 +307,7 @@ fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
         Refusal::Unknown,
         Refusal::NotYet,
         Refusal::NotStored,
+        Refusal::MachineMissing,
         Refusal::TooMany,
         Refusal::NotRead,
         Refusal::NoPool,
@@ -326,7 +327,7 @@ fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
 fn labels_of_verdicts_stay_when_a_variant_gets_another_name() {
     let labels: Vec<_> = Refusal::VARIANTS.iter().map(|refusal| refusal.label()).collect();
     let expected = "network plain-port missing malformed unknown expired not-yet revoked other-pool unsigned \
-        spent not-stored too-many not-read no-pool old-ignition pool-plain-port not-approved";
+        spent not-stored machine-missing too-many not-read no-pool old-ignition pool-plain-port not-approved";
     assert_eq!(labels.join(" "), expected);
     let proofs = [
         Proof::NotAsked,
