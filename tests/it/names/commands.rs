@@ -68,13 +68,14 @@ fn a_machine_that_is_added_again_after_its_removal_has_the_token_that_was_printe
     let manifests = text(&site.manifests());
     let server = site.serve(&[]);
     add(&site, &manifests, &[]).done();
+    let known = || (server.named_machine("rack-7")["token"] == "armed").then_some(());
+    wait_for("the server to know it", known);
     let removed = site.credential("rack-7");
     assert_eq!(get_known(&site.tls(&server), "worker", &removed).status, 200);
     site.machines(&["remove", "rack-7", "--manifests", &manifests]).done();
     assert_refused(&get(&site.tls(&server), "worker", Some(&removed)));
     let lines = add(&site, &manifests, &[]).done().output;
-    let known = || (server.named_machine("rack-7")["token"] == "armed").then_some(());
-    wait_for("the server to know it", known);
+    wait_for("the server to know it again", known);
     assert_hash(&lines, &site.pointer_path("rack-7"));
     let credential = site.credential("rack-7");
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
