@@ -1,12 +1,12 @@
 //! Clients for the Kubernetes API, with common timeouts.
 
-use model::objects::ObjectKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind};
 use kube::{Api, Client, Resource};
+use model::objects::ObjectKind;
 
 /// Maximum time for a connection to the API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

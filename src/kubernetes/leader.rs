@@ -7,7 +7,6 @@
 //! No library is used: kube-lease-manager, the one that fits kube 5, compares the holder's timestamps with the local
 //! clock, and frees an expired Lease without a precondition, so that two candidates can hold it at once.
 
-use model::objects::ObjectKind;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -15,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use model::objects::ObjectKind;
 
 use super::lease::{Decision, created, decide, released, renewed, taken};
 use super::write::ObjectName;

@@ -4,12 +4,12 @@
 //! the API server checks.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-use model::objects::ObjectKind;
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use model::objects::ObjectKind;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -10,6 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use data_encoding::HEXLOWER;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use model::objects::ObjectKind;
 use pki::moment::written;
 use pki::{Answer, Issuer, Request, VALIDITY};
 use serde_json::{Value, json};
@@ -22,7 +23,6 @@ use super::issuer_ref::IssuerRef;
 use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE};
 use super::secret::{annotation, date, stored_pair, value};
 use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
-use model::objects::ObjectKind;
 
 /// Name of the Secret with key and request.
 pub(super) fn secret_name() -> ObjectName {

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
+use model::objects::ObjectKind;
 use pki::{External, Host};
 
 use super::super::{NAMESPACE, read_secret};
@@ -24,7 +25,6 @@ use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::{list, list_custom, read, read_custom};
 use crate::kubernetes::write::{Malformed, ObjectName, Precondition};
 use model::access::ACCESS_ANNOTATION;
-use model::objects::ObjectKind;
 
 pub(crate) struct Observer {
     pub client: Client,

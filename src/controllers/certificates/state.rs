@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::objects::ObjectKind;
 use model::pointer_config::{Assessment, PointerConfig};
 use pki::{
     Certificate, CertificateState, External, Host, KeyAlgorithm, PointerState, RotationRequest,
@@ -22,7 +23,6 @@ use super::names::{
 use super::secret::{annotation, is_unused, stored_pair, value};
 use crate::controllers::NAMESPACE;
 use crate::kubernetes::write::{Malformed, ObjectName};
-use model::objects::ObjectKind;
 
 /// Prefix of the names of user data that single machines have.
 pub(super) const OF_MACHINES: &str = "machines/";

@@ -68,12 +68,12 @@ impl Round {
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use model::objects::ObjectKind;
 
     use super::super::issuer_spec::ISSUER_KINDS;
     use super::*;
     use crate::kubernetes::ObjectName;
     use crate::kubernetes::error::api_error;
-    use model::objects::ObjectKind;
 
     fn answer(code: u16) -> ControlError {
         let status = Status::failure("no", "Test").with_code(code).boxed();

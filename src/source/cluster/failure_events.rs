@@ -7,12 +7,12 @@ use kube::runtime::events::EventType;
 use kube::{Api, Client};
 use model::escape::escaped;
 use model::ledger::FailureReport;
+use model::objects::ObjectKind;
 use tokio::sync::mpsc;
 
 use super::kind::Kind;
 use crate::kubernetes::ObjectName;
 use crate::kubernetes::events::Events;
-use model::objects::ObjectKind;
 
 /// Publishes each report of a machine of an existing pool, until the sender is gone. A failure is only logged.
 pub(crate) async fn publish(
