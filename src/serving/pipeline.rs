@@ -15,7 +15,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use futures_util::future::OptionFuture;
 use model::access::{AccessMode, BootRules, Modes, Policy, Records, SignedTokens, WantedModes};
-use model::inputs::Inputs;
+use model::inputs::{Inputs, Missing};
 use model::snapshot::{AccessRules, Snapshot, SnapshotParts};
 use time::OffsetDateTime;
 use tokio::sync::watch;
@@ -122,9 +122,23 @@ impl Pipeline {
 
     /// Serves `inputs` from this call on.
     pub(crate) fn take_inputs(&mut self, inputs: Inputs) {
+        self.report_missing(&inputs.missing);
         self.known.inputs = Some(inputs);
         self.keep_machines();
         self.apply(true);
+    }
+
+    /// Reports objects that are missing: machines get the last good answers meanwhile.
+    fn report_missing(&self, missing: &Missing) {
+        let lines: Vec<_> = missing.reports.iter().map(ToString::to_string).collect();
+        let condition = Condition::of_all("manifests", &lines);
+        condition.report_failure(&self.publisher.reporting.status.degraded, |reason| {
+            tracing::error!(
+                reason,
+                fix = "restore the files; what stays missing is removed after an hour",
+                "objects are missing from the manifests, keeping what was read before"
+            );
+        });
     }
 
     /// Reconciles the tokens of machines with their objects, if this process manages them. A new token is accepted once

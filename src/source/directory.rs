@@ -327,7 +327,7 @@ impl Directory {
         let is_changed = self.lost.judge(&gathered, &present, uptime);
         self.lost.gather(&mut gathered);
         let lost_plain = self.lost.plain().map(Path::to_owned).collect();
-        let (missing, are_missing) = self.lost.missing();
+        let missing = self.lost.missing();
         let ObjectSet { mut inputs, others, .. } = gathered;
         let mut shared = SharedInputs::default();
         let (mut config_maps, mut secrets, mut image) = (Vec::new(), BTreeMap::new(), None);
@@ -349,7 +349,6 @@ impl Directory {
         inputs.missing = missing;
         let Inputs { pools, machine_configs, problems, .. } = &mut inputs;
         problems.extend(unlisted);
-        problems.extend(are_missing);
         problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
         problems.extend(see_credentials(&mut self.credentials, pools, &secrets));
         problems.extend(self.files.problems());

@@ -163,8 +163,8 @@ impl LostObjects {
         }
     }
 
-    /// The missing objects, with a problem for each kind and cause.
-    pub(super) fn missing(&self) -> (Missing, Vec<Problem>) {
+    /// The missing objects, with a report for each kind and cause.
+    pub(super) fn missing(&self) -> Missing {
         let mut groups: BTreeMap<(&str, &str), Vec<&Identity>> = BTreeMap::new();
         let mut missing = Missing::default();
         for (identity, object) in &self.objects {
@@ -176,7 +176,7 @@ impl LostObjects {
             }
             groups.entry((identity.kind, cause(&object.lost))).or_default().push(identity);
         }
-        let problem = |((kind, cause), lost): ((&str, &str), Vec<&Identity>)| {
+        let report = |((kind, cause), lost): ((&str, &str), Vec<&Identity>)| {
             let names: Vec<_> = lost.iter().take(MAX_NAMED).map(|it| &*it.name).collect();
             let more = match lost.len().saturating_sub(MAX_NAMED) {
                 0 => String::new(),
@@ -185,7 +185,8 @@ impl LostObjects {
             let place = format!("{kind} {}{more}", names.join(", "));
             Problem::whole(place.trim(), format!("is missing: {cause}; {}", effect(kind)))
         };
-        (missing, groups.into_iter().map(problem).collect())
+        missing.reports = groups.into_iter().map(report).collect();
+        missing
     }
 
     /// Time until the next standing changes, if that is soon.
@@ -197,7 +198,7 @@ impl LostObjects {
 
 fn report(identity: &Identity, LostObject { place, lost, standing, .. }: &LostObject) {
     let (kind, name) = (identity.kind, &identity.name);
-    // Missing ones are problems of the inputs.
+    // Missing ones are reported together.
     if *standing == Standing::Removed {
         let path = place.path.display();
         tracing::info!(kind, name, %path, cause = cause(lost), "an object was removed");

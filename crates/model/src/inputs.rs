@@ -74,11 +74,13 @@ impl Inputs {
     }
 }
 
-/// Objects that are [missing](crate::standing::Standing::Missing) from a directory, of the kinds that open something.
+/// Objects that are [missing](crate::standing::Standing::Missing) from a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Names of machines.
     pub machines: BTreeSet<String>,
+    /// All missing objects, one entry for each kind and cause.
+    pub reports: Vec<Problem>,
 }
 
 /// Objects that decide if machines of a pool boot straight into a layered image.
