@@ -100,24 +100,15 @@ fn what_has_no_effect_is_named_by_a_server_once_and_served_as_before() {
 }
 
 #[test]
-fn a_strict_server_refuses_it_at_the_start_and_keeps_what_it_had() {
+fn a_strict_server_serves_nothing_of_it_and_keeps_what_it_had() {
     let directory = manifests();
-    let state = tempfile::tempdir().expect("a temporary folder");
-    let root = directory.path().to_str().expect("a path in UTF-8");
-    let state = state.path().to_str().expect("a path in UTF-8");
-    let Said { status, error, .. } = run(&[
-        "serve",
-        root,
-        "--state-dir",
-        state,
-        "--strict",
-        "--listen-address=127.0.0.1",
-        "--secure-port=0",
-        "--insecure-port=0",
-        "--metrics-address=off",
-    ]);
-    assert_eq!(status, 1, "{error}");
-    assert!(error.contains("config.json: ") && error.contains("refused by --strict"), "{error}");
+    let server = Server::serve_when_up(directory.path(), &["--strict"]);
+    let readiness = wait_for("the file to be refused", || {
+        let readiness = server.page("/readyz");
+        readiness.contains("refused by --strict").then_some(readiness)
+    });
+    assert!(readiness.contains("config.json: "), "{readiness}");
+    assert_eq!(server.plain().get("/config/worker").status, 503);
 
     let good = tempfile::tempdir().expect("a temporary folder");
     let mut config = machine_config();
