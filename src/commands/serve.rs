@@ -65,6 +65,10 @@ pub(crate) struct ServeSettings {
 }
 
 /// Serves until SIGTERM or SIGINT.
+#[allow(
+    clippy::too_many_lines,
+    reason = "the order of a start, each step with what the last has made"
+)]
 pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     let mut serving = settings.serving;
     let policy = serving.tls_policy()?;

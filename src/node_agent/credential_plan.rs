@@ -38,10 +38,9 @@ fn decide(is_wanted: bool, is_listed: bool, entry: Entry) -> Action {
     match (is_wanted, is_listed, entry) {
         (true, _, Entry::Absent) => Action::Make,
         (true, _, Entry::Ours) => Action::Repair,
-        (true, true, Entry::Same) => Action::Leave,
+        (true, true, Entry::Same) | (false, false, _) => Action::Leave,
         (true, false, Entry::Same) => Action::Adopt,
         (true, _, Entry::Theirs) => Action::Foreign,
-        (false, false, _) => Action::Leave,
         (false, true, Entry::Ours) => Action::Remove,
         (false, true, Entry::Absent | Entry::Same | Entry::Theirs) => Action::Forget,
     }

@@ -174,7 +174,7 @@ impl<F: ManagedFiles> Reconciler<F> {
             return Ok(());
         }
         // Two processes can overlap while a pod replaces another.
-        let lock = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
+        let held = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
             .map_err(|(_, error)| io::Error::from(error))?;
         directory.tidy(self.files.names())?;
         let (look, mut plan, listed) = self.look(directory, entries)?;
@@ -187,7 +187,7 @@ impl<F: ManagedFiles> Reconciler<F> {
             self.files.write_list(directory, &plan.after)?;
         }
         directory.sync()?;
-        drop(lock);
+        drop(held);
         Ok(())
     }
 

@@ -34,17 +34,19 @@ pub(super) enum State {
 pub(super) fn decide(is_wanted: bool, is_listed: bool, present: RegistryDirectory) -> Action {
     use RegistryDirectory::{Absent, Directory, NoDirectory};
     match (is_wanted, is_listed, present) {
-        (false, false, _) => Action::Leave,
+        // Of the last, another party created the directory, with all that is needed.
+        (false, false, _)
+        | (true, true, Directory { files: State::Same, .. })
+        | (true, false, Directory { files: State::Same | State::Exposed, is_pure: false }) => {
+            Action::Leave
+        }
         (false, true, Directory { .. }) => Action::Remove,
         (false, true, Absent | NoDirectory) => Action::Forget,
         (true, _, Absent) => Action::Make,
         (true, true, NoDirectory) => Action::Exchange,
-        (true, true, Directory { files: State::Same, .. }) => Action::Leave,
         (true, true, Directory { .. }) => Action::Repair,
         (true, false, NoDirectory | Directory { files: State::Other, .. }) => Action::Foreign,
         (true, false, Directory { is_pure: true, .. }) => Action::Adopt,
-        // Another party created it, with all that is needed.
-        (true, false, Directory { is_pure: false, .. }) => Action::Leave,
     }
 }
 

@@ -304,6 +304,10 @@ impl Directory {
         Ok(Scan { inputs, is_changed, scanned: self.files.scanned() })
     }
 
+    #[allow(
+        clippy::too_many_lines,
+        reason = "one step after another, each with values of the last"
+    )]
     fn scan_tree(
         &mut self,
         root: &Path,
@@ -354,8 +358,7 @@ impl Directory {
         problems.extend(self.files.problems());
         problems.extend(self.plain_configs.resolve(
             root,
-            &plain,
-            &lost_plain,
+            (&plain, &lost_plain),
             (&mut self.files, being_written),
             (pools, machine_configs),
         ));

@@ -134,8 +134,10 @@ impl Files {
     /// Gives away the objects of files that a listing no longer has.
     pub(super) fn take_gone(&mut self, listing: &Listing) {
         let paths: HashSet<&PathBuf> = listing.paths.iter().collect();
-        let gone = self.known.extract_if(.., |path, _| !paths.contains(path));
-        for (path, file) in gone.collect::<Vec<_>>() {
+        let gone: Vec<_> =
+            self.known.keys().filter(|path| !paths.contains(path)).cloned().collect();
+        for path in gone {
+            let Some(file) = self.known.remove(&path) else { continue };
             self.is_unsaved = true;
             self.changed |= file.problem.is_some();
             let loss = listing.loss_of(&path, file.directory).unwrap_or(Loss::Unlinked);

@@ -59,6 +59,9 @@ pub(super) struct StoredLoss {
     pub(super) name: String,
 }
 
+/// The index with its texts.
+pub(super) type Stored = (Index, BTreeMap<TextHash, Bytes>);
+
 /// The directory of the texts.
 #[derive(Debug, Clone)]
 pub(super) struct LastGood {
@@ -80,7 +83,7 @@ impl LastGood {
 
     /// Reads what an earlier server has stored, `None` if there is nothing. Entries whose text is not whole are left
     /// out.
-    pub(super) fn load(&self) -> Result<Option<(Index, BTreeMap<TextHash, Bytes>)>, FileError> {
+    pub(super) fn load(&self) -> Result<Option<Stored>, FileError> {
         let path = self.index();
         let Some(json) = read_if_there(&path)? else { return Ok(None) };
         let mut index: Index = serde_json::from_slice(&json).map_err(FileError::at(&path))?;

@@ -44,13 +44,13 @@ impl LostObjects {
         now: Duration,
     ) {
         for object in objects {
-            self.insert(identity(&object), place, Some(object), loss, now);
+            self.insert(identity(&object), place, Some(object), (loss, now));
         }
     }
 
     /// Adds a config without a manifest.
     pub(super) fn add_plain(&mut self, place: &Place, loss: Loss, now: Duration) {
-        self.insert(Identity::of_plain(&place.path), place, None, loss, now);
+        self.insert(Identity::of_plain(&place.path), place, None, (loss, now));
     }
 
     fn insert(
@@ -58,8 +58,7 @@ impl LostObjects {
         identity: Identity,
         place: &Place,
         object: Option<Object>,
-        loss: Loss,
-        now: Duration,
+        (loss, now): (Loss, Duration),
     ) {
         let kind = match object {
             Some(Object::FirstBootMachine(_)) => Kind::Machine,
@@ -67,8 +66,12 @@ impl LostObjects {
             Some(_) => Kind::Other,
         };
         if let Entry::Vacant(entry) = self.objects.entry(identity) {
-            let (place, lost) = (place.clone(), Lost::new(kind, loss, now));
-            entry.insert(LostObject { place, object, lost, standing: Standing::Present });
+            entry.insert(LostObject {
+                place: place.clone(),
+                object,
+                lost: Lost::new(kind, loss, now),
+                standing: Standing::Present,
+            });
             self.is_changed = true;
         }
     }

@@ -41,18 +41,18 @@ struct PlainConfig {
 
 impl PlainConfigs {
     /// Inserts the configs of these files, and creates missing pools. An unreadable file without a last good config
-    /// becomes a config that cannot be merged: a machine must not get the rest of its pool's files alone.
+    /// becomes a config that cannot be merged: a machine must not get the rest of its pool's files alone. Files that are
+    /// `gone` keep their last good config.
     pub(super) fn resolve(
         &mut self,
         root: &Path,
-        paths: &[PathBuf],
-        lost: &BTreeSet<PathBuf>,
+        (paths, gone): (&[PathBuf], &BTreeSet<PathBuf>),
         (files, being_written): (&mut Files, &dyn Fn(&Path) -> bool),
         (pools, machine_configs): (&mut Pools, &mut MachineConfigs),
     ) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut last = std::mem::take(&mut self.configs);
-        for path in paths.iter().chain(lost) {
+        for path in paths.iter().chain(gone) {
             let Some(pool) = pool_of(root, path) else { continue };
             let place = path.display().to_string();
             if has_extension(path, "bu") {
@@ -62,7 +62,7 @@ impl PlainConfigs {
                 continue;
             }
             let last = last.remove(path);
-            let plain = if lost.contains(path) {
+            let plain = if gone.contains(path) {
                 last
             } else {
                 let read = files
