@@ -30,8 +30,8 @@ fn machine_config(name: &str, role: &str, marker: &str) -> Value {
 
 impl Served {
     fn new() -> Self {
-        let served = Self { directory: tempfile::tempdir().expect("a temporary folder") };
-        fs::create_dir(served.manifests()).expect("a folder");
+        let site = Self { directory: tempfile::tempdir().expect("a temporary folder") };
+        fs::create_dir(site.manifests()).expect("a folder");
         let edge = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
             "metadata": {"name": "edge"},
@@ -39,11 +39,11 @@ impl Served {
                 "matchLabels": {"machineconfiguration.openshift.io/role": "edge"},
             }},
         });
-        served.write("pool.yaml", pool("worker", "a"));
-        served.write("edge.yaml", edge);
-        served.write("a.yaml", machine_config("a", "worker", "worker-1"));
-        served.write("b.yaml", machine_config("50-edge", "edge", "edge-1"));
-        served
+        site.write("pool.yaml", pool("worker", "a"));
+        site.write("edge.yaml", edge);
+        site.write("a.yaml", machine_config("a", "worker", "worker-1"));
+        site.write("b.yaml", machine_config("50-edge", "edge", "edge-1"));
+        site
     }
 
     fn manifests(&self) -> PathBuf {
@@ -94,11 +94,14 @@ fn is_reported(server: &Server, what: &str) {
     });
 }
 
+/// The report, the file, and what is wrong with it.
+type Fault = (&'static str, &'static str, fn(&Path));
+
 #[test]
 fn a_restart_with_a_file_that_says_nothing_serves_what_was_served() {
-    let broken: [(&str, &str, fn(&Path)); 5] = [
+    let broken: [Fault; 5] = [
         ("half written", "b.yaml", |path| {
-            fs::write(path, "kind: MachineConfig\nx: [").expect("it")
+            fs::write(path, "kind: MachineConfig\nx: [").expect("a writable folder");
         }),
         ("is empty", "b.yaml", |path| fs::write(path, "").expect("it")),
         ("not UTF-8", "b.yaml", |path| fs::write(path, b"kind: \xff").expect("it")),
@@ -109,21 +112,21 @@ fn a_restart_with_a_file_that_says_nothing_serves_what_was_served() {
         ("is empty", "edge.yaml", |path| fs::write(path, "").expect("it")),
     ];
     for (what, file, spoil) in broken {
-        let served = Served::new();
-        served.served_once();
-        spoil(&served.path(file));
+        let site = Served::new();
+        site.served_once();
+        spoil(&site.path(file));
         // The others are as they are now.
-        served.write("a.yaml", machine_config("a", "worker", "worker-2"));
-        let server = served.start();
+        site.write("a.yaml", machine_config("a", "worker", "worker-2"));
+        let server = site.start();
         is_served(&server, "edge", "edge-1");
         is_served(&server, "worker", "worker-2");
         let reported = if what == "half written" { file } else { what };
         is_reported(&server, reported);
-        let restored = served.path(file);
+        let restored = site.path(file);
         fs::remove_file(&restored).expect("a file");
         let text = machine_config("50-edge", "edge", "edge-2");
         if file == "b.yaml" {
-            served.write(file, text);
+            site.write(file, text);
             is_served(&server, "edge", "edge-2");
         }
     }
@@ -132,22 +135,22 @@ fn a_restart_with_a_file_that_says_nothing_serves_what_was_served() {
 #[test]
 fn a_restart_before_the_manifests_are_mounted_serves_what_was_served() {
     for is_there in [true, false] {
-        let served = Served::new();
-        served.served_once();
-        let away = served.directory.path().join("away");
-        fs::rename(served.manifests(), &away).expect("a rename");
+        let site = Served::new();
+        site.served_once();
+        let away = site.directory.path().join("away");
+        fs::rename(site.manifests(), &away).expect("a rename");
         if is_there {
-            fs::create_dir(served.manifests()).expect("a folder");
+            fs::create_dir(site.manifests()).expect("a folder");
         }
-        let server = served.start();
+        let server = site.start();
         is_served(&server, "worker", "worker-1");
         is_served(&server, "edge", "edge-1");
         is_reported(&server, "its directory is missing");
         if is_there {
-            fs::remove_dir(served.manifests()).expect("an empty folder");
+            fs::remove_dir(site.manifests()).expect("an empty folder");
         }
-        fs::rename(&away, served.manifests()).expect("a rename");
-        served.write("a.yaml", machine_config("a", "worker", "worker-2"));
+        fs::rename(&away, site.manifests()).expect("a rename");
+        site.write("a.yaml", machine_config("a", "worker", "worker-2"));
         is_served(&server, "worker", "worker-2");
         wait_for("readiness", || (server.metrics().get("/readyz").status == 200).then_some(()));
     }
@@ -155,45 +158,45 @@ fn a_restart_before_the_manifests_are_mounted_serves_what_was_served() {
 
 #[test]
 fn what_was_removed_is_not_served_after_a_restart() {
-    let served = Served::new();
-    served.served_once();
-    fs::remove_file(served.path("edge.yaml")).expect("a manifest");
-    let server = served.start();
+    let site = Served::new();
+    site.served_once();
+    fs::remove_file(site.path("edge.yaml")).expect("a manifest");
+    let server = site.start();
     wait_for("the pool to be gone", || (marker(&server, "edge") == Err(503)).then_some(()));
     is_served(&server, "worker", "worker-1");
 }
 
 #[test]
 fn a_first_start_with_a_broken_file_serves_all_pools_that_it_cannot_concern() {
-    let served = Served::new();
-    served.write("c.yaml", "kind: MachineConfig\nx: [");
-    let server = served.start();
+    let site = Served::new();
+    site.write("c.yaml", "kind: MachineConfig\nx: [");
+    let server = site.start();
     is_served(&server, "worker", "worker-1");
     assert_eq!(marker(&server, "edge"), Err(503));
     is_reported(&server, "c.yaml cannot be read and may have a part of its config");
-    served.write("c.yaml", machine_config("60-edge", "edge", "edge-2"));
+    site.write("c.yaml", machine_config("60-edge", "edge", "edge-2"));
     is_served(&server, "edge", "edge-2");
     // What is served stays when another one comes.
-    served.write("d.yaml", "kind: MachineConfig\nx: [");
+    site.write("d.yaml", "kind: MachineConfig\nx: [");
     is_reported(&server, "d.yaml");
     is_served(&server, "edge", "edge-2");
 }
 
 #[test]
 fn a_text_that_was_cut_off_by_a_power_cut_is_not_used() {
-    let served = Served::new();
-    served.served_once();
-    let texts = served.directory.path().join("state/last-good/texts");
+    let site = Served::new();
+    site.served_once();
+    let texts = site.directory.path().join("state/last-good/texts");
     for entry in fs::read_dir(&texts).expect("a folder") {
         let path = entry.expect("an entry").path();
         let text = fs::read(&path).expect("a text");
         fs::write(&path, &text[..text.len() / 2]).expect("a writable folder");
     }
-    let server = served.start().until_ready();
+    let server = site.start().until_ready();
     is_served(&server, "worker", "worker-1");
     drop(server);
     fs::write(texts.with_file_name("index.json"), "{").expect("a writable folder");
-    is_served(&served.start().until_ready(), "worker", "worker-1");
+    is_served(&site.start().until_ready(), "worker", "worker-1");
 }
 
 #[test]
@@ -203,26 +206,26 @@ fn a_manifest_that_says_nothing_is_reported_by_validate() {
         ("c.json", " \n"),
         ("c", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nx: [\n"),
     ] {
-        let served = Served::new();
-        served.validate().done();
-        served.write(file, text);
-        served.validate().refused(&[&format!("{file}: ")]);
+        let site = Served::new();
+        site.validate().done();
+        site.write(file, text);
+        site.validate().refused(&[&format!("{file}: ")]);
     }
-    let served = Served::new();
-    served.write("README.md", "# What apiVersion and kind mean: [\n");
-    served.write("comments.yaml", "# Nothing yet\n");
-    served.validate().done();
+    let site = Served::new();
+    site.write("README.md", "# What apiVersion and kind mean: [\n");
+    site.write("comments.yaml", "# Nothing yet\n");
+    site.validate().done();
 }
 
 #[test]
 fn a_change_is_served_soon_whatever_else_is_written() {
-    let served = Served::new();
-    let server = served.start().until_ready();
+    let site = Served::new();
+    let server = site.start().until_ready();
     is_served(&server, "worker", "worker-1");
     let burst = |length: Duration| {
         let started = Instant::now();
         for number in 0.. {
-            fs::write(served.path("other.json"), number.to_string()).expect("a writable folder");
+            fs::write(site.path("other.json"), number.to_string()).expect("a writable folder");
             if started.elapsed() > length {
                 return;
             }
@@ -231,7 +234,7 @@ fn a_change_is_served_soon_whatever_else_is_written() {
     burst(Duration::from_secs(3));
     once_within(SOON, "a change after a burst", |attempt| {
         let marker = format!("after-{attempt}");
-        served.write("a.yaml", machine_config("a", "worker", &marker));
+        site.write("a.yaml", machine_config("a", "worker", &marker));
         let changed = Instant::now();
         is_served(&server, "worker", &marker);
         changed.elapsed()
@@ -241,7 +244,7 @@ fn a_change_is_served_soon_whatever_else_is_written() {
         let writer = scope.spawn(|| burst(Duration::from_secs(3)));
         once_within(SOON, "a change within a burst", |attempt| {
             let marker = format!("within-{attempt}");
-            served.write("a.yaml", machine_config("a", "worker", &marker));
+            site.write("a.yaml", machine_config("a", "worker", &marker));
             let changed = Instant::now();
             is_served(&server, "worker", &marker);
             changed.elapsed()
