@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::OptionFuture;
 use model::access::machine::KnownMachine;
 use model::access::{KnownMachines, MachineToken};
 use model::inputs::Missing;
@@ -293,11 +294,13 @@ impl MachineKeeper {
             Some(at) => tokio::time::sleep_until(at).await,
             None if self.tokens.names().is_empty() => std::future::pending().await,
             None => {
-                let Self { requests, removals, state, .. } = self;
+                let Self { requests, removals, state, unseen, started, .. } = self;
                 let (armed, removed) = (state.arm_path(), state.removed_path());
+                let missing_until = (!unseen.is_empty()).then(|| *started + MISSING_FOR);
                 tokio::select! {
                     () = requests.changed(&armed) => {}
                     () = removals.changed(&removed) => {}
+                    Some(()) = OptionFuture::from(missing_until.map(tokio::time::sleep_until)) => {}
                 }
             }
         }
