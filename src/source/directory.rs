@@ -370,8 +370,6 @@ impl Directory {
             controller_config,
             unread,
         ));
-        // What is served now stays when such a file comes.
-        self.is_known = true;
         let unread = format!("not read: more than {MAX_DEPTH} directories deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(listing.too_deep.iter().map(unread));
@@ -392,7 +390,7 @@ impl Directory {
     fn list(&self, root: &Path) -> Result<(Listing, Option<Problem>), FileError> {
         match super::files::list(root) {
             Ok(listing) => Ok((listing, None)),
-            Err(error) if self.is_known => {
+            Err(error) if self.is_known || self.files.has_any() || self.lost.has_any() => {
                 let problem = Problem::whole(&root.display().to_string(), error.to_string());
                 Ok((Listing::default(), Some(problem)))
             }

@@ -131,6 +131,10 @@ impl Files {
         self.directories.clone_from(&listing.directories);
     }
 
+    pub(super) fn has_any(&self) -> bool {
+        !self.known.is_empty()
+    }
+
     /// Gives away the objects of files that a listing no longer has.
     pub(super) fn take_gone(&mut self, listing: &Listing) {
         let paths: HashSet<&PathBuf> = listing.paths.iter().collect();

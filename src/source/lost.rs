@@ -92,6 +92,10 @@ impl LostObjects {
         }
     }
 
+    pub(super) fn has_any(&self) -> bool {
+        !self.objects.is_empty()
+    }
+
     /// Notes that a command has removed a machine.
     pub(super) fn remove_machine(&mut self, name: &str) {
         let is_it = |identity: &Identity, lost: &LostObject| {

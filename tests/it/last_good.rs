@@ -174,6 +174,10 @@ fn a_first_start_with_a_broken_file_serves_all_pools_that_it_cannot_concern() {
     is_served(&server, "worker", "worker-1");
     assert_eq!(marker(&server, "edge"), Err(503));
     is_reported(&server, "c.yaml cannot be read and may have a part of its config");
+    // Whatever else changes.
+    site.write("a.yaml", machine_config("a", "worker", "worker-2"));
+    is_served(&server, "worker", "worker-2");
+    assert_eq!(marker(&server, "edge"), Err(503));
     site.write("c.yaml", machine_config("60-edge", "edge", "edge-2"));
     is_served(&server, "edge", "edge-2");
     // What is served stays when another one comes.
