@@ -20,11 +20,10 @@
 //!
 //! | room | job | may use |
 //! | --- | --- | --- |
-//! | `flags` | how values of flags are read | nothing |
+//! | `common` | what every room uses: waits, locks, parsers of flags, HTTP clients | sockets |
 //! | [`telemetry`] | logs, metrics, readiness | standard error |
 //! | [`files`] | files within bounds, replaced whole, locked, watched | the file system |
 //! | [`kubernetes`] | clients, objects, watches, Leases, Events | the API server |
-//! | [`cmp_http`] | messages of `crates/cmp` to an organisation's CA and back | HTTP |
 //! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
 //! | [`source`] | inputs from a directory or a cluster | `files`, `kubernetes` |
 //! | [`controllers`] | certificates, tokens, registry CAs and issuers of a cluster | `kubernetes` |
@@ -39,20 +38,15 @@
 // Only the program and its tests use this library: a comment is for what a name does not say.
 #![allow(missing_docs)]
 
-mod backoff;
 pub mod cli;
-mod cmp_http;
 mod commands;
+mod common;
 mod controllers;
 mod files;
-mod flags;
-mod http_client;
 mod kubernetes;
 pub mod node_agent;
-mod parallel;
 pub mod server;
 pub mod serving;
 pub mod source;
 mod store;
-mod sync;
 pub mod telemetry;

@@ -9,7 +9,7 @@ use machine_config_server::server::auth::Authorizer;
 use machine_config_server::server::machines::router;
 use machine_config_server::server::state::Machines;
 use machine_config_server::serving::answers::Answers;
-use machine_config_server::serving::named_machines::NamedMachines;
+use machine_config_server::serving::tokens::named_machines::NamedMachines;
 use machine_config_server::telemetry::Metrics;
 use machine_config_server::telemetry::conditions::Status;
 use model::ledger::Ledger;

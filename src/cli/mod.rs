@@ -14,9 +14,10 @@ use examples::titled;
 use flags::KlogFlags;
 use time::OffsetDateTime;
 
+use crate::commands::machines::{approve, named, remove};
 use crate::commands::{
-    self, approve, bootstrap, certs, cmp, controller, inspect, issuer, machines, named_machines,
-    node_ca, remove_machine, render, serve, start, tokens, validate,
+    self, bootstrap, certs, cmp, controller, inspect, issuer, machines, node_ca, render, serve,
+    start, tokens, validate,
 };
 use crate::telemetry;
 
@@ -119,7 +120,7 @@ enum Tokens {
     Add(tokens::AddSettings),
     /// Print all tokens, and which pointer configs have none
     #[command(after_help = titled(examples::TOKENS_LIST))]
-    List(commands::state_location::StateLocationFlags),
+    List(commands::stores::location::StateLocationFlags),
     /// Revoke a token
     #[command(after_help = titled(examples::TOKENS_REVOKE))]
     Revoke(tokens::RevokeSettings),
@@ -149,16 +150,16 @@ struct MachinesArgs {
 enum Machines {
     /// Give a machine a name, and a separate token and pointer config
     #[command(after_help = titled(examples::MACHINES_ADD))]
-    Add(named_machines::AddSettings),
+    Add(named::AddSettings),
     /// Let a machine that waits for approval have its config
     #[command(after_help = titled(examples::MACHINES_APPROVE))]
     Approve(approve::ApproveSettings),
     /// Let a machine's token open its config again, for another first boot
     #[command(after_help = titled(examples::MACHINES_REARM))]
-    Rearm(named_machines::RearmSettings),
+    Rearm(named::RearmSettings),
     /// Remove a machine at once, with its token
     #[command(after_help = titled(examples::MACHINES_REMOVE))]
-    Remove(remove_machine::RemoveSettings),
+    Remove(remove::RemoveSettings),
 }
 
 /// The command line, for manual pages, completions and tests.
@@ -181,7 +182,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(error) => return fail(&one_line(&error), is_inspect(&args)),
     };
-    commands::keep_memory_private();
+    commands::make_memory_private();
     let Some(command) = cli.command else {
         let _ = Cli::command().print_help();
         return ExitCode::SUCCESS;
@@ -219,10 +220,10 @@ fn run(command: Command, klog: &KlogFlags) -> anyhow::Result<ExitCode> {
         Command::Cmp(Cmp::Enroll(settings)) => cmp::enroll(&settings)?,
         Command::Machines(MachinesArgs { command, shown }) => match command {
             None => machines::run(&shown)?,
-            Some(Machines::Add(settings)) => named_machines::add(&settings, now)?,
+            Some(Machines::Add(settings)) => named::add(&settings, now)?,
             Some(Machines::Approve(settings)) => approve::run(&settings, now)?,
-            Some(Machines::Rearm(settings)) => named_machines::rearm(&settings, now)?,
-            Some(Machines::Remove(settings)) => remove_machine::run(&settings, now)?,
+            Some(Machines::Rearm(settings)) => named::rearm(&settings, now)?,
+            Some(Machines::Remove(settings)) => remove::run(&settings, now)?,
         },
         Command::Render(settings) => render::run(&settings)?,
         Command::Inspect(settings) => return inspect::run(&settings, now),

@@ -7,10 +7,10 @@ use clap::Args;
 use model::objects::Object;
 use model::registry_ca::RegistryHost;
 
+use super::server::flags::ServingFlags;
 use super::server::{AccessSettings, ClusterFlags, PairFiles, ServerSettings, run as serve};
-use super::serving_flags::ServingFlags;
 use crate::files::bounded;
-use crate::serving::tls_policy::{TlsPolicy, warn_ignored_suites};
+use crate::serving::tls::policy::{TlsPolicy, warn_ignored_suites};
 use crate::source::directory::Layout;
 use crate::source::{self, manifest};
 
@@ -83,8 +83,8 @@ fn tls_policy(path: &Path, flags: &TlsPolicy) -> Option<TlsPolicy> {
         read => read.map_err(anyhow::Error::from),
     };
     match bytes.and_then(|bytes| read_profile(&bytes)) {
-        Ok((policy, passed_over)) => {
-            warn_ignored_suites(&passed_over);
+        Ok((policy, skipped)) => {
+            warn_ignored_suites(&skipped);
             Some(policy.with_groups_of(flags))
         }
         Err(error) => {

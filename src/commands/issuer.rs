@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use axum::Router;
 use clap::Args;
 
-use super::administrators::AdministratorsAddress;
-use super::leader_elected::LeaderElected;
+use super::process::leader_elected::LeaderElected;
+use super::server::administrators::AdministratorsAddress;
 use crate::controllers::issuer::IssuerController;
 use crate::controllers::{NAMESPACE, run_controller};
 use crate::kubernetes::Health;

@@ -2,45 +2,22 @@
 //!
 //! Their settings derive `clap::Args`. [`crate::cli`] names the commands.
 
-mod access_flags;
-pub(crate) mod administrators;
-pub(crate) mod approve;
 pub(crate) mod bootstrap;
-mod certificate_texts;
 pub(crate) mod certs;
-mod cluster_machines;
-mod cluster_store;
 pub(crate) mod cmp;
 pub(crate) mod controller;
-mod controller_page;
-mod directory_store;
-mod distrust;
-mod exposure;
 pub(crate) mod inspect;
 pub(crate) mod issuer;
-mod leader_elected;
 pub(crate) mod machines;
-pub(crate) mod named_machines;
 pub(crate) mod node_ca;
-mod overview;
-mod pool_page;
 pub(crate) mod probe;
-mod progress;
-pub(crate) mod remove_machine;
+pub(crate) mod process;
 pub(crate) mod render;
 mod rendering;
 pub(crate) mod serve;
 pub(crate) mod server;
-mod server_pipeline;
-mod server_settings;
-pub(crate) mod serving_flags;
-mod signals;
 pub(crate) mod start;
-mod start_block;
-pub(crate) mod state_location;
-pub(crate) mod state_store;
-mod tasks;
-mod terminal;
+pub(crate) mod stores;
 pub(crate) mod tokens;
 pub(crate) mod validate;
 
@@ -64,7 +41,7 @@ pub(crate) fn version() -> String {
 
 /// Keeps private keys out of core dumps, and this process's memory from other processes of the same user. A failure
 /// does not prevent serving.
-pub(crate) fn keep_memory_private() {
+pub(crate) fn make_memory_private() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 

@@ -10,10 +10,10 @@ use clap::Args;
 use model::objects::SecretName;
 use model::registry_credentials::{self, DEFAULT_SECRET};
 
-use super::administrators::{self, AdministratorsAddress};
-use super::signals::StopSignals;
-use super::tasks::Tasks;
-use crate::flags::duration;
+use super::process::signals::StopSignals;
+use super::process::tasks::Tasks;
+use super::server::administrators::{self, AdministratorsAddress};
+use crate::common::flags::duration;
 use crate::kubernetes::client;
 use crate::node_agent::{self, Health, Layout, Reconciler};
 use crate::source::cluster::{NamedSecret, RegistryCaMap};

@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::http_client::HttpConnection;
+use crate::common::http_client::HttpConnection;
 
 /// Ignition's timeout for the head of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

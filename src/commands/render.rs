@@ -16,11 +16,12 @@ use model::table::table;
 use pki::Certificate;
 use time::OffsetDateTime;
 
+use super::print_stderr;
 use super::probe::Address;
+use super::process::terminal;
 use super::rendering::{read_cluster, read_manifests, rendered};
-use super::state_location::StateLocationFlags;
-use super::{print_stderr, terminal};
-use crate::flags::{spec, url};
+use super::stores::location::StateLocationFlags;
+use crate::common::flags::{spec, url};
 use crate::source::cluster;
 
 #[derive(Debug, Args)]

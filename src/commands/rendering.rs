@@ -13,7 +13,7 @@ use model::render::{CompressedContents, RenderError, SelectError, render, select
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::progress::Progress;
+use super::process::progress::Progress;
 use crate::source::cluster;
 use crate::source::directory::{Directory, Layout};
 use crate::source::{Settings, Source};

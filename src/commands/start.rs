@@ -2,10 +2,10 @@
 
 use clap::Args;
 
-use super::access_flags::AccessFlags;
+use super::server::access_flags::AccessFlags;
+use super::server::flags::ServingFlags;
 use super::server::{self, ClusterFlags, PairFiles, ServerSettings};
-use super::serving_flags::ServingFlags;
-use crate::serving::token_cache::TokenCache;
+use crate::serving::tokens::cache::TokenCache;
 use crate::source::{self, cluster};
 
 #[derive(Debug, Args)]

@@ -9,10 +9,11 @@ use model::access::{Record, Token};
 use model::table::table;
 use time::OffsetDateTime;
 
-use super::certificate_texts::date;
-use super::state_location::StateLocationFlags;
-use super::{print_line, terminal};
-use crate::flags::{date_or_time, duration};
+use super::print_line;
+use super::process::terminal;
+use super::stores::certificate_texts::date;
+use super::stores::location::StateLocationFlags;
+use crate::common::flags::{date_or_time, duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct AddSettings {
@@ -137,7 +138,7 @@ pub(crate) fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::R
     for pool in &records.enforced {
         print_line(&format!("pool {pool}: all its pointer configs have tokens"));
     }
-    for (pool, lines) in &records.lacking {
+    for (pool, lines) in &records.without_token {
         for line in lines {
             print_line(&format!("pool {pool}: {line}"));
         }

@@ -15,8 +15,9 @@ use model::render::{MergeBase, select};
 use model::table::{Color, TerminalStyle};
 use serde::Serialize;
 
+use super::print_json;
+use super::process::terminal;
 use super::rendering::{read_usable, rendered};
-use super::{print_json, terminal};
 use crate::store::pointer_files::MAX_POOL_BYTES;
 
 #[derive(Debug, Args)]

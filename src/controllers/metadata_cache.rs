@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 
-use crate::sync::lock;
+use crate::common::sync::lock;
 
 /// Metadata by name, without its managed fields.
 pub(super) type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;

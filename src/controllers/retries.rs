@@ -6,7 +6,7 @@ use model::escape::{REASON, cut};
 use tokio::time::Instant;
 
 use super::runtime::{Requeue, backoff};
-use crate::backoff::Backoff;
+use crate::common::backoff::Backoff;
 use crate::kubernetes::{Applied, ControlError, Health};
 
 /// Objects whose writes are retried, each later and later.

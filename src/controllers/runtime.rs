@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::metadata_cache::MetadataCache;
-use crate::backoff::Backoff;
+use crate::common::backoff::Backoff;
 use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::kubernetes::{ControlError, Health, ObjectName, client};
 
@@ -131,11 +131,11 @@ async fn reconcile_for_ever<R: Reconciler>(
         let wait = match converge(reconciler).await {
             Ok(requeue) => {
                 waits.reset();
-                health.in_order(R::SUBJECT);
+                health.recovered(R::SUBJECT);
                 requeue.wait()
             }
             Err(error) => {
-                health.not_in_order(R::SUBJECT, &error);
+                health.failed(R::SUBJECT, &error);
                 waits.next()
             }
         };

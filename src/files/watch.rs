@@ -40,7 +40,7 @@ const SILENT: [i64; 7] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scanned {
     /// True if part of what was read is outside of the watched directories, without notifications.
-    pub(crate) is_elsewhere: bool,
+    pub(crate) suspects_wrong_directory: bool,
     /// True if files were skipped of which nobody knows when they are written whole.
     pub(crate) is_unsettled: bool,
     /// Wait for files that are not old enough yet.
@@ -49,7 +49,7 @@ pub(crate) struct Scanned {
 
 impl Scanned {
     pub(crate) const SETTLED: Self =
-        Self { is_elsewhere: false, is_unsettled: false, again_in: None };
+        Self { suspects_wrong_directory: false, is_unsettled: false, again_in: None };
     pub(crate) const UNSETTLED: Self = Self { is_unsettled: true, ..Self::SETTLED };
 
     /// Asks for another scan after `wait` at the latest.
@@ -162,7 +162,7 @@ impl DirectoryWatch {
             wait.max(took)
         } else {
             self.unsettled = UNSETTLED;
-            let is_reported = !found.is_elsewhere && self.is_reported();
+            let is_reported = !found.suspects_wrong_directory && self.is_reported();
             if is_reported { SAFETY.max(took * 1000) } else { POLL.max(took * 100) }
         };
         // A file settles by itself, however often others change.

@@ -17,13 +17,13 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    pub(crate) fn in_order(&self, subject: &'static str) {
+    pub(crate) fn recovered(&self, subject: &'static str) {
         Condition::ok(subject).report(&self.status.not_ready, |_| {
             tracing::info!(controller = subject, "reconciliation succeeds again");
         });
     }
 
-    pub(crate) fn not_in_order(&self, subject: &'static str, error: &ControlError) {
+    pub(crate) fn failed(&self, subject: &'static str, error: &ControlError) {
         let condition = Condition::failed(subject, error.to_string());
         condition.counted_by(&self.metrics.failures).report_failure(
             &self.status.not_ready,

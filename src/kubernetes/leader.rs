@@ -59,7 +59,7 @@ impl LeaderElector {
         }
     }
 
-    pub(crate) async fn keep(&self) {
+    pub(crate) async fn hold(&self) {
         let mut renewed = Instant::now();
         let mut wait = RENEWAL;
         loop {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::client::reason;
 use super::seen::{Cause, Failure, ObjectSeen};
-use crate::backoff::Backoff;
+use crate::common::backoff::Backoff;
 
 /// Time for which the API server keeps a watch open, and so the maximum time for which a silently broken connection is
 /// not noticed.

@@ -55,7 +55,7 @@ pub(super) fn plan_credentials(
     let mut file = CredentialFile::parse(present.unwrap_or_default())?;
     let mut plan = Plan::new(listed);
     let mut is_changed = false;
-    for (registry, credential) in registries(&wanted.good, &wanted.spoilt, listed) {
+    for (registry, credential) in registries(&wanted.good, &wanted.undecodable, listed) {
         let entry = entry(&file, registry, credential, listed.get(registry));
         let action = decide(credential.is_some(), listed.contains_key(registry), entry);
         if matches!(action, Action::Make | Action::Repair | Action::Remove) {
@@ -165,8 +165,8 @@ mod tests {
         assert_eq!(file(&plan)["auths"]["new.example"], credential("them"));
 
         // A mistake in the Secret removes nothing.
-        let spoilt = entries(&json!({"new.example": {}, "same.example": credential("a")}));
-        let plan = plan_credentials(&spoilt, &first.after, contents(&first)).unwrap();
+        let undecodable = entries(&json!({"new.example": {}, "same.example": credential("a")}));
+        let plan = plan_credentials(&undecodable, &first.after, contents(&first)).unwrap();
         assert_eq!((contents(&plan), &plan.after), (None, &first.after));
     }
 

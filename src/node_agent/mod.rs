@@ -19,7 +19,7 @@
 //!   interval.
 //! - **Registry credentials** are managed by the same reconciler, if a flag enables it: in one file for all registries,
 //!   each entry has a separate owner. A list next to the file has the hashes of written entries.
-//! - If the ConfigMap is missing, or an entry is spoilt, the present files are kept. An empty ConfigMap means that
+//! - If the ConfigMap is missing, or an entry is undecodable, the present files are kept. An empty ConfigMap means that
 //!   there are no CAs.
 
 mod credential_plan;

@@ -92,13 +92,14 @@ impl<R: Ord + fmt::Debug, C> fmt::Debug for Plan<R, C> {
 }
 
 /// All registries of a check with their wanted values: `None` for listed ones that are no longer wanted. A registry with
-/// a spoilt entry is left out, and so keeps what it has.
+/// an undecodable entry is left out, and so keeps what it has.
 pub(super) fn registries<'a, R: Ord, V>(
     good: &'a BTreeMap<R, V>,
-    spoilt: &'a BTreeSet<R>,
+    undecodable: &'a BTreeSet<R>,
     listed: &'a List<R>,
 ) -> impl Iterator<Item = (&'a R, Option<&'a V>)> {
-    let is_unwanted = |registry: &&R| !good.contains_key(*registry) && !spoilt.contains(*registry);
+    let is_unwanted =
+        |registry: &&R| !good.contains_key(*registry) && !undecodable.contains(*registry);
     let unwanted = listed.keys().filter(is_unwanted).map(|registry| (registry, None));
     good.iter().map(|(registry, value)| (registry, Some(value))).chain(unwanted)
 }

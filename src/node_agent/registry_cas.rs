@@ -73,7 +73,7 @@ impl ManagedFiles for RegistryCas {
         listed: &List<RegistryHost>,
     ) -> io::Result<Plan<RegistryHost, ()>> {
         let mut plan = Plan::new(listed);
-        for (host, pem) in registries(&entries.good, &entries.spoilt, listed) {
+        for (host, pem) in registries(&entries.good, &entries.undecodable, listed) {
             match self.action(look, host, pem, listed.contains_key(host)) {
                 Ok(action) => plan.push(host, action, None),
                 Err(error) => {

@@ -15,7 +15,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use super::answer;
 use super::hosts::{KnownHosts, check_host};
 use super::readiness::Readiness;
-use super::renderings::{Renderings, share};
+use super::shared_responses::{SharedResponses, share};
 use crate::telemetry::LogRateLimiter;
 
 const OPEN_METRICS: HeaderValue =
@@ -46,7 +46,7 @@ where
 pub(crate) fn protected(pages: Router, hosts: KnownHosts) -> Router {
     let log = Arc::new(LogRateLimiter::new("requests for unknown hosts"));
     let check = from_fn_with_state((Arc::new(hosts), log), check_host);
-    let share = from_fn_with_state(Renderings::default(), share);
+    let share = from_fn_with_state(SharedResponses::default(), share);
     pages.layer(share).layer(check).layer(map_response(with_headers))
 }
 

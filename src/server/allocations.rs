@@ -21,9 +21,9 @@ use super::state::Machines;
 use super::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::answers::tests::inputs;
-use crate::serving::named_machines::NamedMachines;
 use crate::serving::tls::Pair;
-use crate::serving::tls_policy::TlsPolicy;
+use crate::serving::tls::policy::TlsPolicy;
+use crate::serving::tokens::named_machines::NamedMachines;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::Status;
 

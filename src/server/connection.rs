@@ -32,11 +32,11 @@ use super::answer::{self, CLOSE};
 use super::answer_body::{AnswerBody, End, OnEnd};
 use super::connection_limiter::{Source, Transport};
 use super::handshake::{classify, handshake};
+use super::handshake_queue::HandshakeQueue;
 use super::limits::Limits;
 use super::proxy_protocol;
 use super::send_buffer_limit::{Allowance, SendBufferLimit};
 use super::timeout_stream::TimeoutStream;
-use super::turns::Turns;
 use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 const NO_MEMORY: &str = "too many answers are in progress\n";
@@ -62,7 +62,7 @@ pub(super) struct Context {
     pub(super) router: Router,
     pub(super) limits: Limits,
     pub(super) metrics: ConnectionMetrics,
-    pub(super) turns: Turns,
+    pub(super) queue: HandshakeQueue,
     pub(super) room: SendBufferLimit,
     pub(super) failures: Arc<LogRateLimiter<Source>>,
     /// Log of balancers' connections without a PROXY header.
@@ -113,7 +113,7 @@ async fn serve_active(
         return http(stream, Requester { peer, allowance }, context).await;
     };
     let ahead = allowance.encrypt_ahead();
-    let accepting = handshake(stream, tls, ahead, address.into(), &context.turns);
+    let accepting = handshake(stream, tls, ahead, address.into(), &context.queue);
     match Box::pin(accepting).await {
         Ok(stream) => {
             let peer = Peer { address, transport: Transport::Tls };

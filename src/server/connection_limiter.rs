@@ -27,7 +27,7 @@ pub(super) use self::source::Group;
 pub(crate) use self::source::{Source, Transport};
 use super::activity::{Activity, Phase};
 use super::limits::ConnectionLimits;
-use crate::sync::lock;
+use crate::common::sync::lock;
 
 /// Memory of a connection without a received byte, in bytes.
 const SILENT: u64 = 4 << 10;

@@ -16,8 +16,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::connection_limiter::Source;
+use super::handshake_queue::{HandshakePermit, HandshakeQueue};
 use super::timeout_stream::TimeoutStream;
-use super::turns::{Turn, Turns};
 
 /// Handles TLS from its first byte to the beginning of HTTP. At most `ahead` bytes are encrypted ahead of the network.
 pub(super) async fn handshake(
@@ -25,17 +25,17 @@ pub(super) async fn handshake(
     tls: Arc<ServerConfig>,
     ahead: usize,
     source: Source,
-    turns: &Turns,
+    queue: &HandshakeQueue,
 ) -> io::Result<TlsStream<TimeoutStream>> {
-    let mut arrival = Some(turns.arrive());
+    let mut pending = Some(queue.arrive());
     let mut accepting =
         TlsAcceptor::from(tls).accept_with(stream, |tls| tls.set_buffer_limit(Some(ahead)));
     loop {
         // The stream is here until the handshake has ended.
         let stream = accepting.get_mut().ok_or(io::ErrorKind::ConnectionAborted)?;
-        let _turn = next_turn(stream, source, turns).await?;
+        let _permit = next_turn(stream, source, queue).await?;
         // Later, bytes before the end can contain the reason why the client left.
-        if arrival.take().is_some() && stream.has_left() {
+        if pending.take().is_some() && stream.has_left() {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         let once = poll_fn(|context| Poll::Ready(Pin::new(&mut accepting).poll(context)));
@@ -46,14 +46,18 @@ pub(super) async fn handshake(
 }
 
 /// Waits until something can be read, or written if that was not possible before, and then for the turn.
-async fn next_turn(stream: &mut TimeoutStream, source: Source, turns: &Turns) -> io::Result<Turn> {
+async fn next_turn(
+    stream: &mut TimeoutStream,
+    source: Source,
+    queue: &HandshakeQueue,
+) -> io::Result<HandshakePermit> {
     poll_fn(|context| stream.poll_progress(context)).await?;
-    if let Some(turn) = turns.try_acquire() {
-        return Ok(turn);
+    if let Some(permit) = queue.try_acquire() {
+        return Ok(permit);
     }
     tokio::select! {
         biased;
-        turn = turns.clone().wait(source) => turn.ok_or(io::ErrorKind::ConnectionAborted.into()),
+        permit = queue.clone().wait(source) => permit.ok_or(io::ErrorKind::ConnectionAborted.into()),
         // Waiting for others does not extend the time of a handshake.
         error = poll_fn(|context| stream.poll_deadline(context)) => Err(error),
     }
@@ -96,7 +100,7 @@ mod tests {
     use crate::server::connection_limiter::{ConnectionLimiter, Transport};
     use crate::server::limits::Limits;
     use crate::server::send_buffer_limit::{Allowance, SendBufferLimit};
-    use crate::serving::tls_policy::TlsPolicy;
+    use crate::serving::tls::policy::TlsPolicy;
     use crate::telemetry::ConnectionMetrics;
 
     /// A client that is connected, and what the server has of it.
@@ -126,11 +130,11 @@ mod tests {
 
     /// Error of a handshake in its turn, with a client that sent something other than TLS and then stayed, or left.
     async fn failed_in_its_turn(leaves: bool) -> io::Error {
-        let turns = Turns::new(1);
-        let others = turns.try_acquire().unwrap();
+        let queue = HandshakeQueue::new(1);
+        let others = queue.try_acquire().unwrap();
         let (mut client, stream) = connected().await;
         client.write_all(b"hello").await.unwrap();
-        let accepting = handshake(stream, tls(), 0, Source::Balancer, &turns);
+        let accepting = handshake(stream, tls(), 0, Source::Balancer, &queue);
         let meanwhile = async {
             let client = (!leaves).then_some(client);
             // With the events of others, the runtime has those of this connection.

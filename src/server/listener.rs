@@ -17,10 +17,10 @@ use tokio_util::task::TaskTracker;
 use super::activity::Activity;
 use super::connection::{self, Caller, Context};
 use super::connection_limiter::{ConnectionLimiter, Source, Transport};
+use super::handshake_queue::HandshakeQueue;
 use super::limits::Limits;
 use super::proxy_protocol::{Balancers, canonical};
 use super::send_buffer_limit::{self, Allowance, SendBufferLimit};
-use super::turns::Turns;
 use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 /// Number of connections that the kernel queues before they are accepted; it has its own maximum.
@@ -99,7 +99,7 @@ impl Serving {
                 router,
                 limits,
                 metrics,
-                turns: Turns::new(processors()),
+                queue: HandshakeQueue::new(processors()),
                 room: SendBufferLimit::new(),
                 failures: Arc::new(LogRateLimiter::new("TLS handshakes that failed")),
                 unnamed: Arc::new(LogRateLimiter::new("balancers' connections without a client")),

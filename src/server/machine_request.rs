@@ -31,7 +31,7 @@ use super::pool_name::PoolName;
 use super::request_log::text;
 use super::state::Machines;
 use crate::serving::answers::{Answer, PENDING};
-use crate::serving::named_machines::UsedTokens;
+use crate::serving::tokens::named_machines::UsedTokens;
 
 const NO_ADDRESS: &str = "the address of the client is unknown\n";
 const NOT_MERGED: &str = "the machine's overlay cannot be merged into its config";
@@ -230,7 +230,7 @@ impl TokenUse {
 impl OnEnd for Option<TokenUse> {
     fn ended(&self, end: End) {
         if let (Some(used), End::Delivered) = (self, end) {
-            used.tokens.take_whole(&used.name);
+            used.tokens.mark_delivered(&used.name);
         }
     }
 }
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::server::auth::Authorizer;
     use crate::serving::answers::Answers;
-    use crate::serving::named_machines::NamedMachines;
+    use crate::serving::tokens::named_machines::NamedMachines;
     use crate::telemetry::Metrics;
     use crate::telemetry::conditions::Status;
 

@@ -40,5 +40,5 @@ async fn in_service(State(machines): State<Arc<Machines>>) -> Response {
 }
 
 async fn readiness(State(machines): State<Arc<Machines>>) -> Response {
-    Readiness::to_strangers(&machines.status, &machines.answers).response()
+    Readiness::for_unauthenticated(&machines.status, &machines.answers).response()
 }

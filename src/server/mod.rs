@@ -5,7 +5,7 @@
 //! listener.rs                                                      handshake.rs connection.rs
 //!
 //! HTTP/1.1 ─┬─ machines ── request_log ── machine_request ── Answers
-//!           └─ administrators ── hosts ─┬─ renderings ── pages
+//!           └─ administrators ── hosts ─┬─ shared_responses ── pages
 //!                                       └─ events
 //! ```
 //!
@@ -28,6 +28,7 @@ mod connection;
 mod connection_limiter;
 pub(crate) mod events;
 mod handshake;
+mod handshake_queue;
 pub(crate) mod hosts;
 mod limits;
 pub(crate) mod listener;
@@ -38,13 +39,12 @@ mod outcome;
 mod pool_name;
 pub mod proxy_protocol;
 pub(crate) mod readiness;
-mod renderings;
 mod request_log;
 mod send_buffer_limit;
+mod shared_responses;
 mod source_buckets;
 pub mod state;
 mod timeout_stream;
-mod turns;
 
 pub(crate) use crate::server::limits::Limits;
 pub(crate) use crate::server::listener::{Listener, Serving};

@@ -37,7 +37,7 @@ impl Readiness {
     }
 
     /// The same for unauthenticated clients.
-    pub(crate) fn to_strangers(status: &Status, answers: &Answers) -> Self {
+    pub(crate) fn for_unauthenticated(status: &Status, answers: &Answers) -> Self {
         let Status { out_of_service, not_ready, degraded } = status;
         let things = [out_of_service.things(), not_ready.things(), answers.unready_to_strangers()];
         Self { not_ready: things.concat(), degraded: degraded.things() }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 use super::connection_limiter::{MemoryUse, Permit, Shed, Transport};
-use crate::sync::lock;
+use crate::common::sync::lock;
 use crate::telemetry::ConnectionMetrics;
 
 /// Maximum size of first answers that are sent at once, in KiB: 37 of 440 KB, 135 compact ones.

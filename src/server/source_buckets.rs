@@ -8,7 +8,7 @@ use lru::LruCache;
 use tokio::time::Instant;
 
 use super::connection_limiter::Source;
-use crate::sync::lock;
+use crate::common::sync::lock;
 
 /// Number of sources that are remembered; the least recent one is dropped.
 const SOURCES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use super::auth::Authorizer;
 use crate::serving::answers::Answers;
 use crate::serving::live_reads::LiveReads;
-use crate::serving::named_machines::NamedMachines;
+use crate::serving::tokens::named_machines::NamedMachines;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::Status;
 

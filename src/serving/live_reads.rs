@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::common::sync::lock;
 use crate::source::cluster::LiveRequest;
-use crate::sync::lock;
 
 /// Maximum wait of a machine. Then it gets what was read last.
 const TIMEOUT: Duration = Duration::from_secs(3);

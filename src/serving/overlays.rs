@@ -11,7 +11,7 @@ use model::objects::FirstBootMachine;
 use tokio::sync::Semaphore;
 
 use super::answers::Answer;
-use crate::sync::lock;
+use crate::common::sync::lock;
 use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Maximum size of all configs with an overlay that are kept, in bytes.
@@ -100,7 +100,8 @@ impl Overlays {
         self.note(machine, merged.as_ref().err());
         let answer = Arc::new(merged?);
         let of_pool = of_pool.etag.clone();
-        lock(&self.cache).keep(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
+        lock(&self.cache)
+            .insert(key, MergedConfig { answer: Arc::clone(&answer), object, of_pool });
         Ok(answer)
     }
 
@@ -146,7 +147,7 @@ impl OverlayCache {
         is_present.then(|| Arc::clone(&merged.answer))
     }
 
-    fn keep(&mut self, key: Key, merged: MergedConfig) {
+    fn insert(&mut self, key: Key, merged: MergedConfig) {
         self.bytes += merged.answer.body.len();
         if let Some(before) = self.configs.put(key, merged) {
             self.bytes -= before.answer.body.len();

@@ -46,7 +46,7 @@ impl SeenCredentials {
                 let problems = match registry_credentials::read(&secret) {
                     Ok(entries) => {
                         let credentials = entries.or_last_good(&before.unwrap_or_default());
-                        self.keep(name.clone(), Some(credentials));
+                        self.insert(name.clone(), Some(credentials));
                         let refused = entries.refused.iter();
                         refused.map(|it| Problem::part(&place, &it.to_string())).collect()
                     }
@@ -68,19 +68,19 @@ impl SeenCredentials {
             }
             ObjectSeen::Absent => {
                 self.problems.remove(&name);
-                self.keep(name, None);
+                self.insert(name, None);
                 Some("not found; machines get no registry credentials from it".to_owned())
             }
             ObjectSeen::Failed(failure) => {
                 if failure.cause == Cause::Forbidden && !self.auth.known.contains_key(&name) {
-                    self.keep(name, None);
+                    self.insert(name, None);
                 }
                 Some(format!("cannot be watched: {}", failure.reason))
             }
         }
     }
 
-    fn keep(&mut self, name: SecretName, credentials: Option<Credentials>) {
+    fn insert(&mut self, name: SecretName, credentials: Option<Credentials>) {
         self.auth.known.insert(name, credentials.map(Arc::new));
     }
 

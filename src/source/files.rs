@@ -16,11 +16,11 @@ use model::standing::{Loss, RETURNS_WITHIN};
 use super::manifest::{self, Manifest};
 use super::object_set::identity;
 use super::place::{DirectoryId, Place, TextHash};
+use crate::common::parallel;
 use crate::files::bounded;
 use crate::files::lock::is_state_directory;
 use crate::files::stamp::FileStamp;
 use crate::files::watch::Scanned;
-use crate::parallel;
 
 /// Maximum depth of directories that are read. Deeper ones are reported.
 pub(super) const MAX_DEPTH: usize = 32;
@@ -226,7 +226,7 @@ impl Files {
 
     /// Notes that part of what was read is elsewhere, so that its changes are not seen by a watch of the files.
     pub(super) fn leads_elsewhere(&mut self) {
-        self.outcome.is_elsewhere = true;
+        self.outcome.suspects_wrong_directory = true;
     }
 
     /// The outcome of the scan for the next one's time. It is unsettled if files need another look.
@@ -276,7 +276,7 @@ impl Files {
         }
         let results = parallel::map(&jobs, |(path, _, digest)| parse_file(path, *digest));
         for ((path, stamp, _), contents) in jobs.into_iter().zip(results) {
-            self.keep(path, stamp, contents);
+            self.insert(path, stamp, contents);
         }
     }
 
@@ -348,7 +348,7 @@ impl Files {
         Some(NewStamp(stamp.is_settled(self.now).then_some(stamp)))
     }
 
-    fn keep(&mut self, path: &Path, NewStamp(stamp): NewStamp, contents: Contents) {
+    fn insert(&mut self, path: &Path, NewStamp(stamp): NewStamp, contents: Contents) {
         let above = path.parent().and_then(|above| self.directories.get(above)).copied();
         let file = self.known.entry(path.to_owned()).or_default();
         file.stamp = stamp;

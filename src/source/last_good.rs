@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 
 use super::manifest;
 use super::place::{DirectoryId, TextHash};
+use crate::common::parallel;
 use crate::files::bounded::{self, entries_if_there, read_if_there, remove_if_there};
 use crate::files::error::FileError;
 use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE};
-use crate::parallel;
 
 /// Stored state of the files, without the texts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

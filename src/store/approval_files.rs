@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use model::access::approval::{Ended, Subject, Yeses, parse_yes};
+use model::access::approval::{ApprovalGrants, Ended, Subject, parse_granted_at};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -44,21 +44,23 @@ impl StateDirectory {
     }
 
     /// The approvals of commands, and the faults of those that are not understood.
-    pub(crate) fn approved_by_commands(&self) -> Result<(Yeses, Vec<FileError>), StateError> {
-        let (mut yeses, mut faults) = (Yeses::new(), Vec::new());
+    pub(crate) fn approved_by_commands(
+        &self,
+    ) -> Result<(ApprovalGrants, Vec<FileError>), StateError> {
+        let (mut grants, mut faults) = (ApprovalGrants::new(), Vec::new());
         for path in entries_if_there(&self.approvals_path())? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let Some(subject) = Subject::of_file_name(name) else { continue };
             match if_there(&path, bounded::read_start(&path, MAX_APPROVAL_BYTES)) {
                 Ok(None) => {}
-                Ok(Some(text)) => match parse_yes(String::from_utf8_lossy(&text).trim()) {
-                    Ok(at) => drop(yeses.insert(subject, at)),
+                Ok(Some(text)) => match parse_granted_at(String::from_utf8_lossy(&text).trim()) {
+                    Ok(at) => drop(grants.insert(subject, at)),
                     Err(reason) => faults.push(FileError::other(&path, reason)),
                 },
                 Err(error) => faults.push(error),
             }
         }
-        Ok((yeses, faults))
+        Ok((grants, faults))
     }
 
     /// Removes the approval of a command, which has ended.
@@ -75,7 +77,7 @@ impl StateDirectory {
         let ended = texts.iter().map(|(name, at)| {
             let subject = Subject::of_file_name(name)
                 .ok_or_else(|| format!("{name:?} does not name a machine"))?;
-            Ok((subject, parse_yes(at)?))
+            Ok((subject, parse_granted_at(at)?))
         });
         let ended: Result<_, String> = ended.collect();
         Ok(ended.map_err(|reason| FileError::other(&path, reason))?)

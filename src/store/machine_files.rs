@@ -162,7 +162,7 @@ impl StateDirectory {
 
     /// Brings the token and the pointer config of a machine up to date, and returns the token. `known` is the token as
     /// the caller knows it, whose use may be newer than on disk.
-    pub(crate) fn keep_machine(
+    pub(crate) fn store_machine(
         &self,
         wanted: WantedMachine<'_>,
         known: Option<&MachineToken>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::backoff::Backoff;
+use crate::common::backoff::Backoff;
 use crate::files::error::FileError;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::{Condition, Conditions};
@@ -16,7 +16,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Saves each value that is newest when the last write has ended, until the sender is gone. A failed write is reported
 /// as a fault of `thing`, and retried.
-pub(crate) async fn keep<T>(
+pub(crate) async fn flush<T>(
     thing: &'static str,
     mut changes: watch::Receiver<T>,
     metrics: &Metrics,
@@ -82,7 +82,7 @@ mod tests {
             }
             drop(changes);
         };
-        tokio::join!(keep("state", seen, &metrics, &degraded, save), follow);
+        tokio::join!(flush("state", seen, &metrics, &degraded, save), follow);
         assert!(degraded.lines().is_empty());
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Reconciled {
     /// Applied steps, in their order.
     pub steps: Vec<Step>,
     /// Expired keys and pairs that were removed from the store for newer ones.
-    pub left_out: Vec<String>,
+    pub dropped: Vec<String>,
     /// Faults that are not repaired.
     pub attention: Vec<Warning>,
     /// Time at which something may become due without any change.
@@ -161,7 +161,7 @@ impl StateDirectory {
         self.expect_readable()?;
         self.join_pair()?;
         let generate = &mut |_| policy.algorithm.generate();
-        let (mut steps, mut left_out) = (Vec::new(), Vec::new());
+        let (mut steps, mut dropped) = (Vec::new(), Vec::new());
         let (requeue_at, attention) = self.converge(MAX_STEPS, || {
             let state = self.observe(&hosts, &requested)?;
             let next = next(&state, policy, now, generate);
@@ -173,7 +173,7 @@ impl StateDirectory {
                 }
                 NextAction::Step { step, writes } => {
                     for write in &writes {
-                        left_out.extend(write.left_out(state.ca.as_ref()));
+                        dropped.extend(write.dropped(state.ca.as_ref()));
                         self.apply(write)?;
                         requested = write.leaves(&requested);
                     }
@@ -182,7 +182,7 @@ impl StateDirectory {
                 }
             }
         })?;
-        Ok(Reconciled { steps, left_out, attention, requeue_at })
+        Ok(Reconciled { steps, dropped, attention, requeue_at })
     }
 
     /// Takes looks until one finds no step: each observes what is stored, and applies one step of what is planned for it.

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use model::access::rotation::{
     Issued, MAX_STEPS, NextAction, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState,
-    Write, next, standing,
+    Write, current_records, next,
 };
 use model::access::{AccessMode, Records, Token};
 use model::pointer_config::PointerConfig;
@@ -51,12 +51,12 @@ impl StateDirectory {
     }
 
     /// Records of tokens with the present evidence, for the case that they cannot be written.
-    pub(crate) fn standing(
+    pub(crate) fn current_records(
         &self,
         pools: &BTreeMap<String, AccessMode>,
         now: OffsetDateTime,
     ) -> Result<Records, StateError> {
-        Ok(standing(&self.observe_tokens(pools)?, now))
+        Ok(current_records(&self.observe_tokens(pools)?, now))
     }
 
     pub(crate) fn issued(&self) -> Result<Issued, StateError> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use model::escape::escaped;
 use prometheus_client::metrics::counter::Counter;
 
-use crate::sync::lock;
+use crate::common::sync::lock;
 
 /// Condition of one thing. Readiness shows its reason, a counter counts each failure, and the log has only changes.
 #[derive(Debug)]

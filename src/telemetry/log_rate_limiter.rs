@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::sync::lock;
+use crate::common::sync::lock;
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Maximum number of lines in a window. A storm of ten thousand machines is logged completely.
@@ -29,7 +29,7 @@ struct Window<S> {
     logged: u64,
     /// Number of lines by source; there are at most as many sources as lines.
     by_source: HashMap<S, u64>,
-    left_out: u64,
+    dropped: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -54,11 +54,11 @@ impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
             tokio::spawn(async move {
                 let end = lock(&occurrences.window).began + WINDOW;
                 tokio::time::sleep_until(end).await;
-                let left_out = std::mem::take(&mut lock(&occurrences.window).left_out);
+                let dropped = std::mem::take(&mut lock(&occurrences.window).dropped);
                 let (what, seconds) = (occurrences.what, WINDOW.as_secs());
                 tracing::warn!(
                     what,
-                    left_out,
+                    dropped,
                     most = MAX_LINES,
                     most_of_one_source = MAX_PER_SOURCE,
                     seconds,
@@ -73,12 +73,12 @@ impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
 
 impl<S: Eq + Hash> Window<S> {
     fn new(began: Instant) -> Self {
-        Self { began, logged: 0, by_source: HashMap::new(), left_out: 0 }
+        Self { began, logged: 0, by_source: HashMap::new(), dropped: 0 }
     }
 
     fn admit(&mut self, source: S, now: Instant) -> Admission {
         // Omitted lines are reported before the next window begins.
-        if self.left_out == 0 && now.saturating_duration_since(self.began) >= WINDOW {
+        if self.dropped == 0 && now.saturating_duration_since(self.began) >= WINDOW {
             *self = Self::new(now);
         }
         if self.logged < MAX_LINES {
@@ -89,8 +89,8 @@ impl<S: Eq + Hash> Window<S> {
                 return Admission::Log;
             }
         }
-        self.left_out += 1;
-        if self.left_out == 1 { Admission::LeaveOutFirst } else { Admission::LeaveOut }
+        self.dropped += 1;
+        if self.dropped == 1 { Admission::LeaveOutFirst } else { Admission::LeaveOut }
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(window.admit(MAX_LINES, began), Admission::LeaveOutFirst);
         assert_eq!(window.admit(MAX_LINES, began + WINDOW), Admission::LeaveOut);
         // It was reported.
-        assert_eq!(std::mem::take(&mut window.left_out), 2);
+        assert_eq!(std::mem::take(&mut window.dropped), 2);
         assert_eq!(window.admit(0, began + WINDOW), Admission::Log);
         assert_eq!((window.began, window.logged), (began + WINDOW, 1));
     }

@@ -18,7 +18,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::sync::lock;
+use crate::common::sync::lock;
 
 /// Maximum number of bytes that wait for a slow reader of standard error; further lines are dropped.
 const QUEUED_BYTES: usize = 1 << 20;

@@ -17,7 +17,7 @@ use prometheus_client::registry::Registry;
 use super::conditions::Status;
 use super::connections::ConnectionMetrics;
 use super::encode::{Label, encode};
-use crate::sync::lock;
+use crate::common::sync::lock;
 
 /// Maximum number of stages that are values of a label, and length of one.
 const MAX_STAGES: usize = 20;

@@ -187,8 +187,8 @@ impl TokenOrder {
         let mut pools = self.pools.clone();
         if self.is_slip {
             let records = self.list.clone().unwrap_or_default().records;
-            let Issued { enforced, unsure, .. } = &self.issued;
-            let closed = [&records.enforced, &records.unsure, enforced, unsure];
+            let Issued { enforced, undetermined, .. } = &self.issued;
+            let closed = [&records.enforced, &records.undetermined, enforced, undetermined];
             if let Some(mode) = pools.get_mut(WORKER)
                 && closed.iter().any(|closed| closed.contains(WORKER))
             {
@@ -214,7 +214,7 @@ impl TokenOrder {
         server.heard = self.asked_less;
         if let Some(mode) = server.wanted.get_mut(WORKER).filter(|_| self.is_slip) {
             let closed = |List { records, .. }: &List| {
-                let closed = [&records.enforced, &records.contested, &records.unsure];
+                let closed = [&records.enforced, &records.contested, &records.undetermined];
                 closed.iter().any(|closed| closed.contains(WORKER))
             };
             if let Some(before) = before.get(WORKER).filter(|_| !was_unclear.contains(WORKER)) {
@@ -233,10 +233,10 @@ impl TokenOrder {
 
     /// Where the tokens are lost as well, nothing but that list says which pools are enforced.
     fn restore(&mut self) {
-        let Issued { enforced, unsure, .. } = &self.issued;
+        let Issued { enforced, undetermined, .. } = &self.issued;
         let is_closed = |it: &(&String, &u32)| *it.1 == self.asked_less;
         let mut closed = self.closed.iter().filter(is_closed).map(|(pool, _)| pool);
-        if closed.all(|pool| enforced.contains(pool) || unsure.contains(pool)) {
+        if closed.all(|pool| enforced.contains(pool) || undetermined.contains(pool)) {
             self.list = self.backup.clone().map(|list| List { is_restored: true, ..list });
         }
     }

@@ -244,7 +244,7 @@ fn drift_of_every_kind_is_repaired() {
                 fs::write(d.join("b"), "x").expect("a write");
             }),
             ("list gone", &|d| fs::remove_file(d.join(LIST)).expect("a removal")),
-            ("list spoilt", &|d| fs::write(d.join(LIST), "{").expect("a write")),
+            ("list undecodable", &|d| fs::write(d.join(LIST), "{").expect("a write")),
         ];
         for (drift, make) in drifts {
             make(&node.certs());
@@ -335,10 +335,10 @@ fn what_ignition_wrote_is_kept_from_then_on() {
 fn an_undecodable_entry_leaves_the_file_unchanged() {
     let mut node = Node::new(Layout::Crio);
     node.reconcile(&entries(&json!({"a": registry_ca("main"), "b": registry_ca("main")})));
-    let spoilt =
+    let undecodable =
         entries(&json!({"a": "oops", "b": registry_ca("mirror"), "../x": registry_ca("main")}));
-    assert_eq!(spoilt.refused.len(), 2);
-    node.reconcile(&spoilt);
+    assert_eq!(undecodable.refused.len(), 2);
+    node.reconcile(&undecodable);
     assert_eq!(node.read("a/ca.crt"), Some(registry_ca("main")));
     assert_eq!(node.read("b/ca.crt"), Some(registry_ca("mirror")));
     assert_eq!(node.listed(), ["a", "b"].map(str::to_owned).into());

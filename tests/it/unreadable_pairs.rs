@@ -139,13 +139,13 @@ fn inspect_tells_what_it_passed_over_and_a_file_of_cas_is_not_taken_in_part() {
             String::from_utf8(output.stdout).expect("text")
         };
         let page: Value = serde_json::from_str(&inspect(&["--json"])).expect("JSON");
-        let passed_over = page["machine"]["passedOver"].clone();
-        let lines = passed_over.as_array().into_iter().flatten();
+        let skipped = page["machine"]["passedOver"].clone();
+        let lines = skipped.as_array().into_iter().flatten();
         let text = inspect(&[]);
         for line in lines {
             assert!(text.contains(line.as_str().expect("text")), "{text}");
         }
-        passed_over
+        skipped
     };
     assert_eq!(inspect(&good), Value::Null);
     let unread = "/etc/bundle: machines cannot read certificate 2: its extension \

@@ -189,7 +189,7 @@ impl Problem {
 
     /// Description for unauthenticated clients: the name of the object or file without its directory, and field and
     /// type if they are known.
-    pub fn to_strangers(&self) -> String {
+    pub fn for_unauthenticated(&self) -> String {
         let name = self.place.rsplit('/').next().unwrap_or_default();
         let extent = if self.is_partial { "a part of it" } else { "it" };
         match &self.outline {

@@ -285,7 +285,7 @@ impl CaStore {
     }
 
     /// Stores a serving pair that is about to be replaced.
-    pub(super) fn keep_pair(&mut self, pair: &StoredPair) {
+    pub(super) fn insert_pair(&mut self, pair: &StoredPair) {
         self.pairs.retain(|kept| kept.leaf() != pair.leaf());
         self.pairs.push(StoredPair::joined(&pair.text()));
     }
@@ -307,7 +307,7 @@ impl CaStore {
 }
 
 /// Subjects of the keys and serving pairs that `before` has and `after` lacks, except those of distrusted CAs.
-pub(super) fn left_out(before: &StoredPair, after: &StoredPair) -> Vec<String> {
+pub(super) fn dropped(before: &StoredPair, after: &StoredPair) -> Vec<String> {
     let (before, _) = CaStore::read(before);
     let (after, _) = CaStore::read(after);
     let has_key = |ca: &Ca| {

@@ -6,7 +6,7 @@
 //! has not expired, and the next plan continues from there.
 //!
 //! ```text
-//!  Authority ─> Bundle ─> Pointers ─> Serving
+//!  Ca ─> Bundle ─> Pointers ─> Serving
 //! ```
 //!
 //! A plan only proposes. Each step is made and judged before anything is written, and [`next`](super::next()) skips a
@@ -237,7 +237,7 @@ impl RotationPlan {
         }
         let certificates = external.certificates();
         let Some(leaf) = certificates.first() else { return };
-        self.attention.extend(view.external.left_out.clone());
+        self.attention.extend(view.external.dropped.clone());
         self.attention.extend(external.unread());
         self.times.extend([leaf.not_before, after(leaf)]);
         if !leaf.is_valid_at(view.now) {

@@ -13,7 +13,7 @@ use super::warning::{MAX_TRUST_BYTES, Warning};
 pub(super) struct Trust {
     pub(super) taken: Vec<Certificate>,
     /// Warning about CAs that are omitted for lack of room.
-    pub(super) left_out: Option<Warning>,
+    pub(super) dropped: Option<Warning>,
 }
 
 impl External {
@@ -33,7 +33,7 @@ impl External {
         let trusted = self.trusted();
         let bytes: usize = trusted.iter().map(|certificate| certificate.to_pem().len()).sum();
         if bytes <= MAX_TRUST_BYTES {
-            return Trust { taken: trusted, left_out: None };
+            return Trust { taken: trusted, dropped: None };
         }
         let own = self.pair.as_ref().map(|pair| Certificate::read_all(&pair.certificates));
         let own = own.unwrap_or_default();
@@ -46,12 +46,12 @@ impl External {
             |ca: &Certificate| bundle.contains(ca) || issued(&own, ca) || issued(served, ca);
         let listed = trusted.len();
         let taken: Vec<_> = trusted.into_iter().filter(is_taken).collect();
-        let left_out = (taken.len() < listed).then(|| Warning::Trust {
+        let dropped = (taken.len() < listed).then(|| Warning::Trust {
             name: self.name.clone(),
             listed,
-            left_out: listed - taken.len(),
+            dropped: listed - taken.len(),
             bytes,
         });
-        Trust { taken, left_out }
+        Trust { taken, dropped }
     }
 }

@@ -174,7 +174,7 @@ pub enum Warning {
     LockedOut(#[from] Lockout),
     /// A list of CAs is too long for pointer configs.
     #[error(
-        "{left_out} of the {listed} CAs of {name} are omitted from the trust bundle and pointer \
+        "{dropped} of the {listed} CAs of {name} are omitted from the trust bundle and pointer \
             configs: they did not issue a serving certificate in use, and all CAs together have \
             {bytes} bytes, more than {MAX_TRUST_BYTES}; list only CAs that issue serving \
             certificates"
@@ -185,7 +185,7 @@ pub enum Warning {
         /// Number of CAs in the list.
         listed: usize,
         /// Number of omitted CAs.
-        left_out: usize,
+        dropped: usize,
         /// Size of the whole list, in bytes of PEM.
         bytes: usize,
     },

@@ -9,7 +9,7 @@
 
 use time::OffsetDateTime;
 
-use super::ca_store::{Ca, left_out};
+use super::ca_store::{Ca, dropped};
 use super::certificate::Certificate;
 use super::holder::Lockout;
 use super::hosts::Host;
@@ -24,7 +24,7 @@ use super::warning::{CertificateKind, Refusal, Refused, StepError, USER_DATA_LIM
 /// Upper bound for the number of steps until any state is settled.
 pub const MAX_STEPS: usize = 32;
 
-/// Explanation for entries of [`Write::left_out`].
+/// Explanation for entries of [`Write::dropped`].
 pub const LEFT_OUT: &str = "it has expired, and newer ones need the space";
 
 /// Next step of an administrator after [`LEFT_OUT`].
@@ -53,9 +53,9 @@ pub enum Write {
 impl Write {
     /// Keys and pairs that this write removes from the store of the signing CA for good, because they have expired and
     /// newer ones need the room: one line each.
-    pub fn left_out(&self, before: Option<&StoredPair>) -> Vec<String> {
+    pub fn dropped(&self, before: Option<&StoredPair>) -> Vec<String> {
         match (self, before) {
-            (Self::Ca(after) | Self::Store(after), Some(before)) => left_out(before, after),
+            (Self::Ca(after) | Self::Store(after), Some(before)) => dropped(before, after),
             _ => Vec::new(),
         }
     }
@@ -339,7 +339,7 @@ impl WriteBuilder<'_> {
             && self.view.fault.is_none()
         {
             let mut store = self.view.store.clone();
-            store.keep_pair(present);
+            store.insert_pair(present);
             writes.push(Write::Store(store.encode(own, self.view.now)));
         }
         writes.push(Write::Serving(pair));

@@ -12,13 +12,13 @@ use pki::{
 };
 use time::OffsetDateTime;
 
-use super::certificate_texts::{date, located};
 use super::certs::pointer::check_pointer;
 use super::certs::report::{CertificateLine, CertificateReport, CheckReport, PointerLine};
-use super::exposure::ConfigFindings;
 use super::print_json;
-use super::progress::Progress;
-use super::state_store::{ObservedState, unless_forbidden};
+use super::process::progress::Progress;
+use super::stores::certificate_texts::{date, located};
+use super::stores::exposure::ConfigFindings;
+use super::stores::state_store::{ObservedState, unless_forbidden};
 
 pub(crate) use self::settings::{CheckSettings, DistrustSettings, RotateSettings, ShowSettings};
 

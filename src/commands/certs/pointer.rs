@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 
 use super::settings::CheckSettings;
 use crate::commands::probe::{self, Address};
-use crate::commands::state_store::unless_forbidden;
+use crate::commands::stores::state_store::unless_forbidden;
 use crate::commands::{print_json, print_line};
 use crate::files::bounded;
 use crate::source::manifest::config_warnings;

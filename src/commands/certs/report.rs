@@ -3,7 +3,8 @@
 use model::table::table;
 use serde::Serialize;
 
-use crate::commands::{print_line, terminal};
+use crate::commands::print_line;
+use crate::commands::process::terminal;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

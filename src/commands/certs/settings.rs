@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::commands::probe::Address;
-use crate::commands::state_location::StateLocationFlags;
-use crate::flags::CertificateFlags;
+use crate::commands::stores::location::StateLocationFlags;
+use crate::common::flags::CertificateFlags;
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowSettings {

@@ -19,10 +19,10 @@ use tokio::time::timeout;
 pub(crate) use self::settings::EnrollSettings;
 
 use self::settings::{ProofFlags, RequestedFlags};
-use super::certificate_texts::read_certificates;
 use super::print_line;
-use super::progress::Progress;
-use crate::cmp_http::Server;
+use super::process::progress::Progress;
+use super::stores::certificate_texts::read_certificates;
+use crate::common::cmp_http::Server;
 use crate::files::bounded;
 use crate::files::owners::Reader;
 use crate::files::replace::{PRIVATE, PUBLIC, replace};

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 use cmp::DirectoryName;
 use pki::{Host, KeyAlgorithm};
 
-use crate::flags::{duration, key_algorithm};
+use crate::common::flags::{duration, key_algorithm};
 
 #[derive(Debug, Args)]
 pub(crate) struct EnrollSettings {

@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use crate::commands::probe::{self, Address};
-use crate::http_client::{HttpConnection, read};
+use crate::common::http_client::{HttpConnection, read};
 use crate::serving::answers::PENDING;
 
 /// Maximum size of a config, in bytes.

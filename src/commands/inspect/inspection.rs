@@ -16,7 +16,7 @@ use model::table::TerminalStyle;
 use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::commands::terminal;
+use crate::commands::process::terminal;
 
 /// Maximum time of the search for minimal diffs.
 const TIMEOUT: Duration = Duration::from_millis(500);

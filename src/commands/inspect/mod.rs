@@ -23,11 +23,11 @@ use time::OffsetDateTime;
 pub(crate) use self::settings::InspectSettings;
 
 use self::settings::{ConfigSource, Subject};
-use super::certificate_texts::read_certificates;
 use super::inspect::fetch::{FetchRequest, fetch};
 use super::inspect::inspection::{Difference, Inspection};
-use super::progress::Progress;
+use super::process::progress::Progress;
 use super::rendering::{read_manifests, rendered};
+use super::stores::certificate_texts::read_certificates;
 use crate::files::bounded;
 use crate::source::manifest::{self, Manifest};
 

@@ -9,7 +9,7 @@ use ignition::SpecVersion;
 use time::OffsetDateTime;
 
 use crate::commands::probe::Address;
-use crate::flags::{date_or_time, spec};
+use crate::common::flags::{date_or_time, spec};
 
 /// Default URL of a server.
 const DEFAULT_URL: &str = "https://localhost:22623";

@@ -5,8 +5,8 @@ use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 use pki::{Policy, Write};
 
-use super::ca_request::certificate_request;
 use super::objects::{bundle_write, ca_write, serving_write, store_write, user_data_write};
+use super::requests::ca::certificate_request;
 use super::state::ClusterState;
 use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::{Applied, CustomWrite, apply, apply_custom};

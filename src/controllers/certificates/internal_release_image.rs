@@ -21,11 +21,11 @@ use rcgen::KeyPair;
 use time::OffsetDateTime;
 
 use super::super::NAMESPACE;
-use super::infrastructure::host;
 use super::names::RELEASE_IMAGE_PAIR;
 use super::objects::pair_data;
-use super::reference_names::ReferenceNames;
+use super::reference::names::ReferenceNames;
 use super::secret::stored_pair;
+use super::settings::infrastructure::host;
 use super::state::ClusterState;
 use crate::kubernetes::write::{Malformed, ObjectName, SecretWrite};
 

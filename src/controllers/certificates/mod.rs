@@ -3,25 +3,19 @@
 //! `observe` reads the objects into [`ClusterState`], [`pki::next`] decides, `objects` builds the writes and `apply`
 //! applies them: one step, then everything is read again.
 
-mod administrator_request;
 mod apply;
-#[cfg(test)]
-mod beside_reference;
-mod ca_request;
 mod external_pair;
-mod infrastructure;
 mod internal_release_image;
-mod issuer_ref;
-mod key_algorithms;
 mod names;
 mod objects;
 mod observe;
-mod reference_names;
-mod report;
+pub(crate) mod reference;
+pub(crate) mod reporting;
+pub(crate) mod requests;
 mod retype;
 mod secret;
+pub(crate) mod settings;
 mod state;
-mod trust_snapshot;
 mod user_data;
 
 use anyhow::bail;
@@ -31,24 +25,24 @@ use model::pointer_config::Assessment;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-pub(crate) use self::administrator_request::AdministratorRequest;
 pub(crate) use self::external_pair::{ExternalPair, ServingPair, TrustBundle};
-pub(crate) use self::issuer_ref::IssuerRef;
-pub(crate) use self::key_algorithms::KeyAlgorithms;
 pub(in crate::controllers) use self::names::USER_DATA;
 pub(crate) use self::names::{CA, SERVING};
 pub(crate) use self::observe::Observer;
 pub(crate) use self::secret::is_unused;
 pub(crate) use self::state::ClusterState;
-pub(crate) use self::trust_snapshot::{Trust, TrustSnapshot};
+pub(crate) use super::certificates::reporting::trust_snapshot::{Trust, TrustSnapshot};
+pub(crate) use super::certificates::requests::administrator::AdministratorRequest;
+pub(crate) use super::certificates::requests::issuer_ref::IssuerRef;
+pub(crate) use super::certificates::settings::key_algorithms::KeyAlgorithms;
 
 use self::apply::{apply_pointers, apply_write, create_request, delete_request};
 use self::internal_release_image::{Decision, issuance};
 pub(in crate::controllers) use self::objects::{user_data_secret, user_data_write};
-use self::report::Report;
 pub(in crate::controllers) use self::secret::{stored_pair, value};
 pub(in crate::controllers) use self::state::user_data;
 pub(in crate::controllers) use self::user_data::{managed_name, managed_pointer};
+use super::certificates::reporting::report::Report;
 use pki::issue::request_ca;
 use pki::{
     CertificateKind, Generate, Host, IssueError, LEFT_OUT, LEFT_OUT_FIX, NextAction, Policy,
@@ -57,7 +51,7 @@ use pki::{
 
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
-use crate::flags::CertificateFlags;
+use crate::common::flags::CertificateFlags;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::{ControlError, Malformed, ObjectName};
@@ -162,7 +156,7 @@ impl CertificateController {
         }
         let before = state.ca.as_ref().map(stored_pair);
         for write in &writes {
-            for what in write.left_out(before.as_ref()) {
+            for what in write.dropped(before.as_ref()) {
                 tracing::warn!(
                     name = CA,
                     what,
@@ -299,7 +293,7 @@ impl Reconciler for CertificateController {
         if self.correct_serving_secret(&state).await? {
             return Ok(Requeue::Now);
         }
-        let duties = state.user_data_duties()?;
+        let duties = state.assess_user_data()?;
         // A Secret that was deleted or corrected by another party needs no retry.
         self.retries.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
         let certificates = state.certificates(&duties, &self.retries.at(Instant::now()))?;

@@ -10,15 +10,15 @@ use model::objects::ObjectKind;
 use pki::{External, Host};
 
 use super::super::{NAMESPACE, read_secret};
-use super::ca_request::{CaRequest, certificate_request, request_name};
 use super::external_pair::ExternalPair;
-use super::infrastructure::Infrastructure;
-use super::issuer_ref::IssuerRef;
-use super::key_algorithms::KeyAlgorithms;
 use super::names::{
     CA, CA_REQUEST, RELEASE_IMAGE_PAIR, ROOT, ROOT_NAMESPACE, SERVING, SERVING_COPY,
 };
-use super::reference_names::is_azure;
+use super::reference::names::is_azure;
+use super::requests::ca::{CaRequest, certificate_request, request_name};
+use super::requests::issuer_ref::IssuerRef;
+use super::settings::infrastructure::Infrastructure;
+use super::settings::key_algorithms::KeyAlgorithms;
 use super::state::{ClusterState, OF_MACHINES, Pool, pool_object};
 use super::user_data::is_user_data;
 use crate::kubernetes::ControlError;

@@ -13,14 +13,14 @@ use pki::{
 };
 use serde_json::Value;
 
-use super::ca_request::CaRequest;
-use super::infrastructure::Infrastructure;
-use super::key_algorithms::KeyAlgorithms;
 use super::names::{
     BUNDLE_KEY, DISTRUST, FORCE, FORCED, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, REFRESH,
     ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
+use super::requests::ca::CaRequest;
 use super::secret::{annotation, is_unused, stored_pair, value};
+use super::settings::infrastructure::Infrastructure;
+use super::settings::key_algorithms::KeyAlgorithms;
 use crate::controllers::NAMESPACE;
 use crate::kubernetes::write::{Malformed, ObjectName};
 

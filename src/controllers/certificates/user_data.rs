@@ -16,7 +16,7 @@ const PORT: u16 = 22623;
 
 impl ClusterState {
     /// Assessments of all Secrets with user data, including missing ones.
-    pub(crate) fn user_data_duties(&self) -> Result<BTreeMap<String, Assessment>, Malformed> {
+    pub(crate) fn assess_user_data(&self) -> Result<BTreeMap<String, Assessment>, Malformed> {
         let mut duties = BTreeMap::new();
         let trusted = self.trusted()?;
         if trusted.is_empty() {
@@ -120,7 +120,7 @@ mod tests {
 
     use super::super::names::{BUNDLE_KEY, ROOT_KEY, USER_DATA};
     use super::*;
-    use crate::controllers::certificates::infrastructure::Infrastructure;
+    use crate::controllers::certificates::settings::infrastructure::Infrastructure;
 
     type Case<'a> = (&'a str, Option<&'a str>, &'a str, Option<&'a [u8]>, Option<Assessment>);
 
@@ -199,7 +199,7 @@ mod tests {
             if let Some(text) = text {
                 state.user_data.insert(secret_name.to_owned(), secret(text, false));
             }
-            let duties = state.user_data_duties().unwrap();
+            let duties = state.assess_user_data().unwrap();
             assert_eq!(duties.get(secret_name), expected.as_ref(), "{case}");
         }
     }
@@ -209,11 +209,11 @@ mod tests {
         let older = managed_pointer(URL, &[ca()]);
         let mut state = state(&[], Some("api-int.example.com"));
         state.user_data.insert("worker-user-data".to_owned(), secret(&older, false));
-        assert!(state.user_data_duties().unwrap().is_empty());
+        assert!(state.assess_user_data().unwrap().is_empty());
         state.bundle = None;
-        assert!(state.user_data_duties().unwrap().is_empty());
+        assert!(state.assess_user_data().unwrap().is_empty());
         state.bundle = Some(ConfigMap::default());
-        assert!(state.user_data_duties().is_err(), "a map without its key says nothing");
+        assert!(state.assess_user_data().is_err(), "a map without its key says nothing");
     }
 
     #[test]
@@ -221,6 +221,6 @@ mod tests {
         let older = managed_pointer(URL, &[ca()]);
         let mut state = state(&[ca()], None);
         state.user_data.insert("other-user-data".to_owned(), secret(&older, true));
-        assert!(state.user_data_duties().unwrap().is_empty());
+        assert!(state.assess_user_data().unwrap().is_empty());
     }
 }

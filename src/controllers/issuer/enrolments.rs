@@ -15,9 +15,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::decide::Outcome;
 use super::policy::Grant;
 use super::upstream::Upstream;
-use crate::cmp_http::{Server, tries};
+use crate::common::cmp_http::{Server, tries};
+use crate::common::sync::lock;
 use crate::kubernetes::ObjectName;
-use crate::sync::lock;
 
 pub(super) struct Enrolments {
     wake: Arc<Notify>,

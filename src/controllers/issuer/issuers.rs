@@ -15,7 +15,7 @@ use super::listed::Listed;
 use super::policy::Policy;
 use super::reserved_names::ReservedNames;
 use super::upstream::{Secrets, Upstream};
-use crate::cmp_http::Server;
+use crate::common::cmp_http::Server;
 use crate::controllers::certificates::{CA, ClusterState, SERVING};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::read;

@@ -34,7 +34,7 @@ use self::report::{Report, UnrenderedPools};
 use super::metadata_cache::{AllMetadata, MetadataCache};
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
-use crate::flags::host_and_port;
+use crate::common::flags::host_and_port;
 use crate::kubernetes::apply::{Applied, CustomWrite, apply_custom, apply_spec, apply_status};
 use crate::kubernetes::{ControlError, Health, ObjectName};
 

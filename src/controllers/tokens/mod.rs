@@ -21,7 +21,7 @@ use super::certificates::{Observer, user_data, user_data_write};
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
 use super::{NAMESPACE, read_secret, until_applied};
-use crate::flags::{OFF, TokenFlags};
+use crate::common::flags::{OFF, TokenFlags};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
@@ -97,7 +97,8 @@ impl TokenController {
         let cluster = self.observer.observe_user_data().await?;
         let stored = stored_tokens(&self.client).await?;
         let StoredTokens { issued, records, .. } = &stored;
-        let closed = [&records.enforced, &records.unsure, &issued.enforced, &issued.unsure];
+        let closed =
+            [&records.enforced, &records.undetermined, &issued.enforced, &issued.undetermined];
         let default = self.settings.access;
         // A pool without an earlier state stays unchanged, unless all pools are enforced by default.
         let is_enforced = |pool: &str| {

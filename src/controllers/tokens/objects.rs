@@ -56,10 +56,11 @@ impl TokenObjects {
     /// Returns true if nothing must be managed: access is off everywhere, and servers know that.
     pub(super) fn is_off(&self) -> bool {
         let StoredTokens { issued, records, .. } = &self.stored;
-        let closed = [&issued.enforced, &issued.unsure, &records.enforced, &records.unsure];
+        let closed =
+            [&issued.enforced, &issued.undetermined, &records.enforced, &records.undetermined];
         self.pools.values().all(|mode| *mode == AccessMode::Off)
             && closed.iter().all(|pools| pools.is_empty())
-            && records.lacking.is_empty()
+            && records.without_token.is_empty()
     }
 }
 

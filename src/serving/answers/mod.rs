@@ -25,7 +25,7 @@ use model::render::{self, CompressedContents, ExposedPlaces, SelectError};
 use self::answer::Variant;
 use self::pool::Pool;
 pub(crate) use self::pool::{PoolConfigs, PoolState};
-use crate::parallel;
+use crate::common::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
 
 /// Present answers of all pools.
@@ -113,7 +113,7 @@ impl Answers {
 
     /// Reasons for unauthenticated clients: names of pools and objects, no contents.
     pub(crate) fn unready_to_strangers(&self) -> Vec<String> {
-        self.unready_lines(Problem::to_strangers, |pool, _| match &pool.inputs {
+        self.unready_lines(Problem::for_unauthenticated, |pool, _| match &pool.inputs {
             Ok(_) => "its config cannot be rendered".to_owned(),
             Err(unselected) => unselected.to_string(),
         })

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use crate::sync::lock;
+use crate::common::sync::lock;
 
 /// Minimum length of a text, in bytes, that is searched in other bodies.
 const MIN_TEXT: usize = 512;

@@ -129,7 +129,7 @@ impl Fixture {
             let written = self.state.write_pointer(pool, &host(), 22623);
             assert!(written.is_ok() || self.fails(), "{written:?}");
         }
-        self.pipeline.keep_tokens();
+        self.pipeline.reconcile_tokens();
         self.is_restored &= self.fails();
         self.evident = evident;
         self.check();
@@ -256,8 +256,8 @@ fn start(state: &StateDirectory) -> (Arc<ArcSwap<Policy>>, Pipeline) {
     let publisher = Publisher::new(answers, reporting, None, History::default());
     let policy = Arc::<ArcSwap<Policy>>::default();
     let rules = AccessRules { mode: AccessMode::Audit, ..AccessRules::default() };
-    let keeper = TokenKeeper::new(state.clone(), RotationPolicy::default());
-    let local = LocalState { keeper: Some(keeper), ..LocalState::default() };
+    let tokens = TokenReconciler::new(state.clone(), RotationPolicy::default());
+    let local = LocalState { tokens: Some(tokens), ..LocalState::default() };
     let pipeline =
         Pipeline::new(rules, SnapshotParts::default(), local, Arc::clone(&policy), publisher);
     (policy, pipeline)

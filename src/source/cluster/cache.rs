@@ -74,13 +74,13 @@ impl Cache {
     }
 
     /// Writes each newest snapshot until the sender is gone.
-    pub(super) async fn keep(
+    pub(super) async fn flush(
         mut self,
         snapshots: watch::Receiver<Snapshot>,
         Reporting { metrics, status }: Reporting,
     ) {
         let save = |snapshot: &Snapshot| self.save(snapshot);
-        newest::keep("cache", snapshots, &metrics, &status.degraded, save).await;
+        newest::flush("cache", snapshots, &metrics, &status.degraded, save).await;
     }
 
     /// Writes changes since the last write.

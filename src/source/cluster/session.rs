@@ -25,7 +25,7 @@ use super::secrets;
 use super::settings::Settings;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
-use crate::backoff::Backoff;
+use crate::common::backoff::Backoff;
 use crate::kubernetes::client::{found, reason};
 use crate::kubernetes::seen::{Cause, Failure, ObjectSeen};
 use crate::source::cluster::watching;
@@ -121,7 +121,7 @@ impl Session {
             Report::Change(kind, change) => {
                 self.is_changed = true;
                 if matches!(change, Change::ListEnds) {
-                    self.in_order(kind);
+                    self.recovered(kind);
                 }
                 self.view.apply(kind, change);
             }
@@ -296,7 +296,7 @@ impl Session {
             });
     }
 
-    fn in_order(&mut self, kind: Kind) {
+    fn recovered(&mut self, kind: Kind) {
         if self.absent.remove(&kind) {
             tracing::info!(kind = kind.name(), "the API server has this kind now");
         }
@@ -372,7 +372,7 @@ impl Session {
             }
         }
         let (sender, snapshots) = watch::channel(Snapshot::default());
-        tokio::spawn(cache.keep(snapshots, self.reporting.clone()));
+        tokio::spawn(cache.flush(snapshots, self.reporting.clone()));
         self.cache = Some(sender);
     }
 }

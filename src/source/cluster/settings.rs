@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use model::objects::SecretName;
 
-use crate::flags::url;
+use crate::common::flags::url;
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Settings {

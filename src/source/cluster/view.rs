@@ -75,7 +75,7 @@ impl ClusterView {
             Change::ListBegins => objects.listing = Some(BTreeSet::new()),
             Change::Listed(item) => {
                 objects.listing.get_or_insert_default().insert(item.name.clone());
-                objects.keep(kind, item);
+                objects.insert(kind, item);
             }
             Change::ListEnds => {
                 let listed = objects.listing.take().unwrap_or_default();
@@ -83,7 +83,7 @@ impl ClusterView {
                 objects.is_read = true;
             }
             Change::Applied(item) => {
-                objects.keep_newer(kind, item);
+                objects.insert_newer(kind, item);
             }
             Change::Deleted(deleted) => {
                 objects.retain(kind, |name, _| name != deleted);
@@ -227,7 +227,7 @@ impl ClusterView {
             let objects = self.kinds.entry(kind).or_default();
             for json in items {
                 if let Some(item) = WatchedObject::read(&json) {
-                    objects.keep(kind, item);
+                    objects.insert(kind, item);
                 }
             }
             objects.is_read = true;
@@ -316,7 +316,7 @@ impl Objects {
         let listed: BTreeSet<String> = items.iter().map(|item| item.name.clone()).collect();
         let mut is_changed = false;
         for item in items {
-            is_changed |= self.keep_newer(kind, item);
+            is_changed |= self.insert_newer(kind, item);
         }
         let is_there =
             |name: &str, entry: &Entry| listed.contains(name) || is_newer(&entry.version, version);
@@ -325,16 +325,16 @@ impl Objects {
 
     /// Applies an object unless a newer one is known, and returns true if it was applied: a watch and a read on request
     /// can each be behind the other.
-    fn keep_newer(&mut self, kind: Kind, item: WatchedObject) -> bool {
+    fn insert_newer(&mut self, kind: Kind, item: WatchedObject) -> bool {
         let known = self.by_name.get(&item.name);
         let is_new = known.is_none_or(|known| is_newer(&item.version, &known.version));
         if is_new {
-            self.keep(kind, item);
+            self.insert(kind, item);
         }
         is_new
     }
 
-    fn keep(&mut self, kind: Kind, item: WatchedObject) {
+    fn insert(&mut self, kind: Kind, item: WatchedObject) {
         let Some(json) = item.json else { return };
         let last_good = self.by_name.remove(&item.name).and_then(|entry| entry.object);
         let (object, problem) = match (kind.decode(&json), last_good) {

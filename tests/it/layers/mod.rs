@@ -14,9 +14,8 @@ use crate::support::{in_repository, manifests};
 type Floors = &'static [&'static [&'static str]];
 
 const PROGRAM: Floors = &[
-    &["backoff", "flags", "http_client", "sync"],
-    &["parallel"],
-    &["cmp_http", "telemetry"],
+    &["common"],
+    &["telemetry"],
     &["files", "kubernetes"],
     &["store"],
     &["controllers", "source"],

@@ -149,7 +149,7 @@ fn of_a_long_list_of_cas_only_those_that_issue_what_is_served_go_into_pointer_co
     assert_eq!(world.chain().first(), first.and_then(|pair| pair.leaf()).as_ref());
     assert!(world.bundle().contains(all[7]));
     assert_eq!(world.bundle().len(), own.len() + 1);
-    let [Warning::Trust { listed: 144, left_out: 143, .. }] = world.attention[..] else {
+    let [Warning::Trust { listed: 144, dropped: 143, .. }] = world.attention[..] else {
         panic!("{:?}", world.attention)
     };
     assert!(world.pointers.iter().all(|pointer| pointer.len() < 16 << 10));

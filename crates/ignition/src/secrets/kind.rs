@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::passed_over::PassedOver;
+use super::skipped::Skipped;
 
 /// Kind of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
@@ -35,7 +35,7 @@ pub enum SecretKind {
     /// A key that unlocks a disk.
     DiskKey,
     /// Unknown, because a part was not searched.
-    Unsearched(PassedOver),
+    Unsearched(Skipped),
 }
 
 impl SecretKind {
@@ -61,7 +61,7 @@ impl fmt::Display for SecretKind {
             Self::SignedUrl => "signed URL",
             Self::Header => "header that authenticates",
             Self::DiskKey => "key of a disk",
-            Self::Unsearched(passed_over) => return passed_over.fmt(f),
+            Self::Unsearched(skipped) => return skipped.fmt(f),
         })
     }
 }

@@ -9,7 +9,7 @@ use super::hashes;
 use super::kind::SecretKind;
 use super::kubernetes::indented;
 use super::names::{Sign, by_name, may_be_secret};
-use super::passed_over::{MAX_LINE_BYTES, PassedOver};
+use super::skipped::{MAX_LINE_BYTES, Skipped};
 
 /// Maximum number of empty lines before the first line of a block.
 const MAX_EMPTY: usize = 16;
@@ -24,7 +24,7 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut SearchFindi
         let line = start(whole, MAX_LINE_BYTES);
         // Binary data has no lines.
         if line.len() < whole.len() && !whole.contains('\0') {
-            found.add_within([SecretKind::Unsearched(PassedOver::Line)]);
+            found.add_within([SecretKind::Unsearched(Skipped::Line)]);
         }
         let line = line.trim_start();
         if line.is_empty() || is_comment(line) {

@@ -21,10 +21,10 @@ mod kubernetes;
 mod lines;
 mod marks;
 mod names;
-mod passed_over;
 mod private_keys;
 mod redact;
 mod search;
+mod skipped;
 mod tokens;
 
 use std::collections::BTreeSet;
@@ -35,8 +35,8 @@ use super::contents::{Contents, UnpackBudget, Unreadable};
 use super::spec3::{File, Resource, Unit};
 
 pub use kind::SecretKind;
-pub use passed_over::PassedOver;
 pub use redact::redacted;
+pub use skipped::Skipped;
 
 use redact::in_argument;
 
@@ -164,7 +164,7 @@ impl SecretCollector {
             match Contents::read(resource, budget) {
                 Contents::Bytes(bytes) => self.search(&place, Some(&file.path), &bytes),
                 Contents::Unreadable(Unreadable::TooLarge) => {
-                    self.add(&place, SecretKind::Unsearched(PassedOver::Packed));
+                    self.add(&place, SecretKind::Unsearched(Skipped::Packed));
                 }
                 _ => {}
             }

@@ -12,8 +12,8 @@ use super::kubernetes;
 use super::lines;
 use super::marks;
 use super::names::{Sign, by_name};
-use super::passed_over::{MAX_BYTES, MAX_NESTED, MAX_UNPACKED_BYTES, PassedOver};
 use super::private_keys::is_binary_key;
+use super::skipped::{MAX_BYTES, MAX_NESTED, MAX_UNPACKED_BYTES, Skipped};
 use crate::contents::{Contents, UnpackBudget, Unreadable};
 
 /// Kinds of secrets in a file with this path, or in a text without a file.
@@ -22,7 +22,7 @@ pub(super) fn find(path: Option<&str>, bytes: &[u8]) -> BTreeSet<SecretKind> {
     let mut kinds =
         search(path, &bytes[..bytes.len().min(MAX_BYTES)], MAX_NESTED, &mut budget).kinds;
     if bytes.len() > MAX_BYTES {
-        kinds.insert(SecretKind::Unsearched(PassedOver::Bytes));
+        kinds.insert(SecretKind::Unsearched(Skipped::Bytes));
     }
     kinds
 }
@@ -116,7 +116,7 @@ fn walk(value: &Value, depth: usize, budget: &mut UnpackBudget, kinds: &mut BTre
         }
         // A single word is judged by its name.
         Value::String(text) if text.contains(['\n', '{']) => {
-            kinds.insert(SecretKind::Unsearched(PassedOver::Nested));
+            kinds.insert(SecretKind::Unsearched(Skipped::Nested));
         }
         _ => {}
     }
@@ -130,12 +130,12 @@ fn in_source(
     budget: &mut UnpackBudget,
 ) -> BTreeSet<SecretKind> {
     if depth == 0 {
-        return [SecretKind::Unsearched(PassedOver::Nested)].into();
+        return [SecretKind::Unsearched(Skipped::Nested)].into();
     }
     match Contents::of(source, file["compression"].as_str(), budget) {
         Contents::Bytes(bytes) => search(file["path"].as_str(), &bytes, depth - 1, budget).kinds,
         Contents::Unreadable(Unreadable::TooLarge) => {
-            [SecretKind::Unsearched(PassedOver::Packed)].into()
+            [SecretKind::Unsearched(Skipped::Packed)].into()
         }
         _ => BTreeSet::new(),
     }

@@ -145,14 +145,14 @@ fn texts_within_texts_end() {
 
 #[test]
 fn what_is_too_large_to_be_searched_is_named() {
-    use super::passed_over::{MAX_BYTES, MAX_LINE_BYTES, MAX_NESTED, MAX_UNPACKED_BYTES};
+    use super::skipped::{MAX_BYTES, MAX_LINE_BYTES, MAX_NESTED, MAX_UNPACKED_BYTES};
     use std::io::Write as _;
     let unsearched = |text: &str| {
         let kinds = kinds(text).into_iter();
         kinds.filter(|kind| matches!(kind, SecretKind::Unsearched(_))).collect::<Vec<_>>()
     };
     let [bytes, line, nested, packed] =
-        [PassedOver::Bytes, PassedOver::Line, PassedOver::Nested, PassedOver::Packed]
+        [Skipped::Bytes, Skipped::Line, Skipped::Nested, Skipped::Packed]
             .map(SecretKind::Unsearched);
 
     let file = |bytes: usize| "a\n".repeat(bytes / 2);

@@ -18,9 +18,9 @@ pub struct Issued {
     /// are lost or restored.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub enforced: BTreeSet<String>,
-    /// Pools that may have been enforced, a copy of [`Records::unsure`](super::Records::unsure).
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub unsure: BTreeSet<String>,
+    /// Pools that may have been enforced, a copy of [`Records::undetermined`](super::Records::undetermined).
+    #[serde(rename = "unsure", skip_serializing_if = "BTreeSet::is_empty")]
+    pub undetermined: BTreeSet<String>,
 }
 
 impl Issued {

@@ -27,7 +27,7 @@ impl WantedModes {
         records: Option<&Records>,
     ) -> (Self, Vec<String>) {
         let was_closed = |pool: &str| {
-            let closed = records.map(|it| [&it.enforced, &it.contested, &it.unsure]);
+            let closed = records.map(|it| [&it.enforced, &it.contested, &it.undetermined]);
             closed.into_iter().flatten().any(|closed| closed.contains(pool))
         };
         let annotations =
@@ -127,8 +127,8 @@ impl Modes {
             };
             let mode = match standing {
                 Enforcement::Enforced => wanted,
-                Enforcement::Open(lacking) => {
-                    modes.held.insert(pool.clone(), held(lacking));
+                Enforcement::Open(without_token) => {
+                    modes.held.insert(pool.clone(), held(without_token));
                     AccessMode::Audit
                 }
                 Enforcement::Waiting(waiting) => {

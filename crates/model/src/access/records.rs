@@ -26,7 +26,8 @@ pub struct Records {
     /// token, and removed when its mode is changed.
     pub enforced: BTreeSet<String>,
     /// Pointer configs without a token by pool, one line each: the evidence that keeps a pool with mode `enforce` open.
-    pub lacking: BTreeMap<String, Vec<String>>,
+    #[serde(rename = "lacking")]
+    pub without_token: BTreeMap<String, Vec<String>>,
     /// Pools that disappeared from `enforced` with their mode unchanged: the records were lost, or restored from a
     /// backup. Evidence does not open them. Each server detects this by itself and caches it; the controller does not
     /// write it.
@@ -34,8 +35,8 @@ pub struct Records {
     pub contested: BTreeSet<String>,
     /// Pools that may have been enforced before all lists were lost. Evidence does not open them until their mode is
     /// changed. The controller writes them.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub unsure: BTreeSet<String>,
+    #[serde(rename = "unsure", skip_serializing_if = "BTreeSet::is_empty")]
+    pub undetermined: BTreeSet<String>,
 }
 
 /// State of a pool with mode `enforce`, by the records.
@@ -99,12 +100,12 @@ impl Records {
 
     /// State of a pool with mode `enforce`.
     pub(super) fn enforcement(&self, pool: &str) -> Enforcement<'_> {
-        match self.lacking.get(pool) {
+        match self.without_token.get(pool) {
             _ if self.enforced.contains(pool) => Enforcement::Enforced,
-            _ if self.contested.contains(pool) || self.unsure.contains(pool) => {
+            _ if self.contested.contains(pool) || self.undetermined.contains(pool) => {
                 Enforcement::Waiting(Waiting::Contested)
             }
-            Some(lacking) if !lacking.is_empty() => Enforcement::Open(lacking),
+            Some(without_token) if !without_token.is_empty() => Enforcement::Open(without_token),
             _ => Enforcement::Waiting(Waiting::NotKnown),
         }
     }
@@ -120,7 +121,8 @@ impl Records {
         let is_asked =
             |pool: &str| wanted.get(pool).is_none_or(|mode| *mode == AccessMode::Enforce);
         let before = before.into_iter();
-        let before = before.flat_map(|it| [&it.enforced, &it.contested, &it.unsure]).flatten();
+        let before =
+            before.flat_map(|it| [&it.enforced, &it.contested, &it.undetermined]).flatten();
         let contested = before.filter(|pool| !self.enforced.contains(*pool) && is_asked(pool));
         self.contested = contested.cloned().collect();
         self

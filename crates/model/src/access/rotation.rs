@@ -1,8 +1,8 @@
 //! Plans the rotation of tokens in pointer configs.
 //!
 //! ```text
-//!  issue ──> publish ──> carry ──> end ──> forget
-//!  keeper's  servers     pointer   after   its text at once,
+//!  issue ──> publish ──> embed ──> expire ──> purge
+//!  issuer's  servers     pointer   after   its text at once,
 //!  own list  accept it   configs   overlap its hash later
 //! ```
 //!
@@ -48,9 +48,9 @@ pub fn next(
     let view = View::new(state, now);
     issue(&view, policy, fresh)
         .or_else(|| publish(&view))
-        .or_else(|| carry(&view))
-        .or_else(|| end(&view, policy))
-        .or_else(|| forget(&view))
+        .or_else(|| embed(&view))
+        .or_else(|| expire(&view, policy))
+        .or_else(|| purge(&view))
         .or_else(|| update_evidence(&view))
         .unwrap_or_else(|| settled(&view, policy))
 }
@@ -92,7 +92,7 @@ impl<'a> View<'a> {
     /// Records with these tokens, and with the present evidence: servers always get both together.
     fn records(&self, tokens: Vec<Record>) -> Records {
         let TokenState { issued, records: present, pointers, pools } = self.state;
-        let lacking = lacking(self);
+        let without_token = without_token(self);
         // A pool that is missing for a moment keeps its state while a token or pointer config of it is left.
         let is_left = |pool: &String| {
             let of_pool = |record: &&Record| record.name.is_none() && record.pools.contains(pool);
@@ -108,7 +108,7 @@ impl<'a> View<'a> {
         let without = self.pointers().filter(|it| it.carries == FetchCredential::Nothing);
         let will_get: BTreeSet<&str> = without.map(|it| &*it.pool).collect();
         let all_carry =
-            |pool: &&String| !lacking.contains_key(*pool) && !will_get.contains(&***pool);
+            |pool: &&String| !without_token.contains_key(*pool) && !will_get.contains(&***pool);
         let asked = pools.iter().filter(|(_, mode)| **mode == AccessMode::Enforce);
         let was_enforced = present.enforced.iter().chain(&issued.enforced).filter(is_asked);
         let enforced: BTreeSet<String> =
@@ -116,10 +116,10 @@ impl<'a> View<'a> {
         // The enforced ones among these are unknown.
         let lost = pools.keys().chain(pointers.iter().map(|pointer| &pointer.pool));
         let lost = lost.filter(|_| is_lost(self.state));
-        let unsure = present.unsure.iter().chain(&issued.unsure).chain(lost);
-        let unsure = unsure.filter(is_asked).filter(|pool| !enforced.contains(*pool));
-        let unsure = unsure.cloned().collect();
-        Records { tokens, enforced, lacking, unsure, ..Records::default() }
+        let undetermined = present.undetermined.iter().chain(&issued.undetermined).chain(lost);
+        let undetermined = undetermined.filter(is_asked).filter(|pool| !enforced.contains(*pool));
+        let undetermined = undetermined.cloned().collect();
+        Records { tokens, enforced, without_token, undetermined, ..Records::default() }
     }
 
     /// Writes records with these tokens and the present evidence. The enforced pools are written to the list of tokens
@@ -132,14 +132,14 @@ impl<'a> View<'a> {
         let issued = Issued {
             tokens: self.state.issued.tokens.clone(),
             enforced: records.enforced,
-            unsure: records.unsure,
+            undetermined: records.undetermined,
         };
         NextAction::Write(Reason::Remembered, Write::Issued(issued))
     }
 
     fn remembers(&self, records: &Records) -> bool {
         let issued = &self.state.issued;
-        issued.enforced == records.enforced && issued.unsure == records.unsure
+        issued.enforced == records.enforced && issued.undetermined == records.undetermined
     }
 }
 
@@ -175,12 +175,12 @@ fn current<'a>(
     issued: &'a Issued,
     records: &BTreeMap<TokenHash, &Record>,
 ) -> BTreeMap<&'a str, &'a IssuedToken> {
-    let going_on = issued.tokens.iter().filter(|issued| goes_on(issued, records));
+    let going_on = issued.tokens.iter().filter(|issued| is_active(issued, records));
     going_on.map(|issued| (&*issued.pool, issued)).collect()
 }
 
 /// Returns `true` if a token opens its pool, or will, and has no expiry.
-fn goes_on(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool {
+fn is_active(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool {
     records.get(&issued.token.hash()).is_none_or(|record| {
         record.until.is_none() && record.revoked.is_none() && record.pools.contains(&issued.pool)
     })
@@ -227,7 +227,7 @@ fn publish(view: &View<'_>) -> Option<NextAction> {
 }
 
 /// Writes each pool's newest token into its pointer configs.
-fn carry(view: &View<'_>) -> Option<NextAction> {
+fn embed(view: &View<'_>) -> Option<NextAction> {
     let write = |pointer: &PointerToken| {
         let token = &view.current.get(&*pointer.pool)?.token;
         let is_due = match &pointer.carries {
@@ -246,7 +246,7 @@ fn carry(view: &View<'_>) -> Option<NextAction> {
 }
 
 /// Sets the expiry of tokens that no pointer config carries.
-fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<NextAction> {
+fn expire(view: &View<'_>, policy: &RotationPolicy) -> Option<NextAction> {
     if view.ahead.is_some() {
         return None;
     }
@@ -276,9 +276,9 @@ fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<NextAction> {
 }
 
 /// Deletes the text of tokens that have an expiry, and hashes long after it.
-fn forget(view: &View<'_>) -> Option<NextAction> {
+fn purge(view: &View<'_>) -> Option<NextAction> {
     let mut issued = view.state.issued.clone();
-    issued.tokens.retain(|issued| goes_on(issued, &view.by_hash));
+    issued.tokens.retain(|issued| is_active(issued, &view.by_hash));
     if issued != view.state.issued {
         return Some(NextAction::Write(Reason::Forgotten, Write::Issued(issued)));
     }
@@ -298,7 +298,7 @@ fn forget(view: &View<'_>) -> Option<NextAction> {
 }
 
 /// Records that could be written now: the recorded tokens, with the present evidence.
-pub fn standing(state: &TokenState, now: OffsetDateTime) -> Records {
+pub fn current_records(state: &TokenState, now: OffsetDateTime) -> Records {
     View::new(state, now).records(state.records.tokens.clone())
 }
 
@@ -312,14 +312,15 @@ fn update_evidence(view: &View<'_>) -> Option<NextAction> {
 /// Pointer configs that keep their pool open, because they cannot carry a token. One that does not carry a token yet
 /// opens nothing, because pointer configs of a new pool are new too. But a pool that is open stays open until it does,
 /// because machines may use it.
-fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
+fn without_token(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     let present = &view.state.records;
     let is_open = |pool: &str| {
         let remembered = &view.state.issued;
-        let is_closed = remembered.enforced.contains(pool) || remembered.unsure.contains(pool);
+        let is_closed =
+            remembered.enforced.contains(pool) || remembered.undetermined.contains(pool);
         !is_closed && matches!(present.enforcement(pool), Enforcement::Open(_))
     };
-    let mut lacking: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut without_token: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pointer in view.pointers() {
         let reason = match &pointer.carries {
             FetchCredential::Nothing if is_open(&pointer.pool) => "has no token",
@@ -329,9 +330,9 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
             }
         };
         let line = format!("{}: {reason}", pointer.name);
-        lacking.entry(pointer.pool.clone()).or_default().push(line);
+        without_token.entry(pointer.pool.clone()).or_default().push(line);
     }
-    lacking
+    without_token
 }
 
 fn settled(view: &View<'_>, policy: &RotationPolicy) -> NextAction {
@@ -356,7 +357,7 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> NextAction {
         ));
     }
     let wanted = |pool: &String| view.state.pools.get(pool) == Some(&AccessMode::Enforce);
-    for (pool, lines) in view.state.records.lacking.iter().filter(|(pool, _)| wanted(pool)) {
+    for (pool, lines) in view.state.records.without_token.iter().filter(|(pool, _)| wanted(pool)) {
         let is_enforced = view.state.records.enforced.contains(pool);
         let what = if is_enforced {
             "the requests of its machines are refused"
@@ -365,7 +366,7 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> NextAction {
         };
         attention.extend(lines.iter().map(|line| format!("pool {pool}: {what}: {line}")));
     }
-    let is_reported = |pool: &String| view.state.records.lacking.contains_key(pool);
+    let is_reported = |pool: &String| view.state.records.without_token.contains_key(pool);
     let waiting = view.pointers().filter(|it| it.waits && it.carries == FetchCredential::Nothing);
     for PointerToken { name, pool, .. } in
         waiting.filter(|it| wanted(&it.pool) && !is_reported(&it.pool))

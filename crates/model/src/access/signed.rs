@@ -27,7 +27,7 @@ const LEEWAY: Duration = Duration::seconds(60);
 #[derive(Debug, Clone)]
 pub struct SignedTokens {
     keys: Vec<Key>,
-    passed_over: Vec<String>,
+    skipped: Vec<String>,
     settings: Settings,
 }
 
@@ -95,7 +95,7 @@ impl SignedTokens {
             _ => JwksError::Malformed(error.to_string()),
         };
         let set: KeySet = serde_json::from_slice(jwks).map_err(malformed)?;
-        let (mut keys, mut passed_over) = (Vec::new(), Vec::new());
+        let (mut keys, mut skipped) = (Vec::new(), Vec::new());
         for (index, members) in set.keys.into_iter().enumerate() {
             let id = members.get("kid").and_then(Value::as_str).map(str::to_owned);
             let name = id.as_ref().map_or_else(
@@ -112,19 +112,15 @@ impl SignedTokens {
             }
             match usable(members) {
                 Some((algorithms, half)) => keys.push(Key { id, algorithms, half }),
-                None => passed_over.push(name),
+                None => skipped.push(name),
             }
         }
-        if keys.is_empty() {
-            Err(JwksError::Empty)
-        } else {
-            Ok(Self { keys, passed_over, settings })
-        }
+        if keys.is_empty() { Err(JwksError::Empty) } else { Ok(Self { keys, skipped, settings }) }
     }
 
     /// Descriptions of the keys in the set that verify no tokens: of another kind, too weak, or for another use.
-    pub fn passed_over(&self) -> &[String] {
-        &self.passed_over
+    pub fn skipped(&self) -> &[String] {
+        &self.skipped
     }
 
     /// Checks that `credential` gives a machine of `pool` access; `None` if it is no JSON Web Token.

@@ -31,7 +31,7 @@ pub struct Machine {
     pub secrets: Vec<Secret>,
     /// Parts that were not searched, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub passed_over: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 /// A named item with a description.

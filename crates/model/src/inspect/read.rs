@@ -36,9 +36,9 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
         let secret = kinds(&secrets, &SecretPlace::File(file.path.clone()));
         let contents = contents(file, &mut budget);
         let read = contents.as_deref().map(certificates).unwrap_or_default();
-        let (certificates, passed_over) = read;
-        let passed_over = passed_over.iter().map(|reason| format!("{}: {reason}", file.path));
-        made.passed_over.extend(passed_over);
+        let (certificates, skipped) = read;
+        let skipped = skipped.iter().map(|reason| format!("{}: {reason}", file.path));
+        made.skipped.extend(skipped);
         made.certificates.extend(certificates.iter().map(|it| certificate(&file.path, it)));
         made.files.push(file_entry(file, contents, &secret, &certificates, budget));
     }
@@ -52,7 +52,7 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
     made.disks = disks(&body.storage);
     let registries = made.files.iter().filter_map(|file| registry(&file.path));
     made.registries = registries.collect::<BTreeSet<_>>().into_iter().collect();
-    made.passed_over.extend(unsearched);
+    made.skipped.extend(unsearched);
     made.secrets = secrets;
     made.facts = facts(config, machine_config, &made.files);
     made
@@ -66,15 +66,15 @@ fn secrets(config: &Config, machine_config: Option<&MachineConfig>) -> (Vec<Secr
         .chain(in_arguments(arguments.unwrap_or_default()))
         .chain(in_arguments(&kernel_arguments(config)))
         .collect();
-    let (mut secrets, mut passed_over) = (Vec::new(), Vec::new());
+    let (mut secrets, mut skipped) = (Vec::new(), Vec::new());
     for secret in found {
         if let SecretKind::Unsearched(what) = secret.kind {
-            passed_over.push(format!("{}: {what}", secret.place));
+            skipped.push(format!("{}: {what}", secret.place));
         } else {
             secrets.push(secret);
         }
     }
-    (secrets, passed_over)
+    (secrets, skipped)
 }
 
 /// Kinds of the secrets at a place. The list is sorted by places.
@@ -173,9 +173,9 @@ fn certificates(bytes: &[u8]) -> (Vec<Certificate>, Vec<String>) {
             read.extend(Certificate::read_each(&pem));
         }
     }
-    let mut passed_over = Vec::new();
+    let mut skipped = Vec::new();
     if read.len() > MAX_CERTIFICATES {
-        passed_over.push(format!(
+        skipped.push(format!(
             "only the first {MAX_CERTIFICATES} of {} certificates are listed",
             read.len()
         ));
@@ -187,11 +187,11 @@ fn certificates(bytes: &[u8]) -> (Vec<Certificate>, Vec<String>) {
             Ok(certificate) => found.push(certificate),
             Err(reason) => {
                 let line = format!("machines cannot read certificate {place}: {reason}");
-                passed_over.push(line);
+                skipped.push(line);
             }
         }
     }
-    (found, passed_over)
+    (found, skipped)
 }
 
 fn certificate(path: &str, certificate: &Certificate) -> CertificateEntry {

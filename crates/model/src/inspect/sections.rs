@@ -53,7 +53,7 @@ pub(super) fn fact_as_text(value: &Value) -> String {
 /// Lists the parts of a machine that are not empty. `now` decides which certificates are shown as expired.
 pub fn sections(machine: &Machine, now: OffsetDateTime) -> Vec<Section> {
     let Machine { files, nodes, units, users, groups, disks, .. } = machine;
-    let Machine { registries, certificates, secrets, passed_over, .. } = machine;
+    let Machine { registries, certificates, secrets, skipped, .. } = machine;
     let certificates = certificates.iter().map(|it| {
         let is_over = it.ends < now.unix_timestamp();
         let until =
@@ -86,7 +86,7 @@ pub fn sections(machine: &Machine, now: OffsetDateTime) -> Vec<Section> {
             &["WHERE", "WHAT"],
             secrets.iter().map(|it| vec![it.place.to_string(), it.kind.to_string()]),
         ),
-        section("Ignored", &["WHERE AND WHY"], passed_over.iter().map(|it| vec![it.clone()])),
+        section("Ignored", &["WHERE AND WHY"], skipped.iter().map(|it| vec![it.clone()])),
     ];
     all.into_iter().filter(|section| !section.rows.is_empty()).collect()
 }

@@ -21,7 +21,7 @@ pub(super) struct TrustDiagram {
     pub(super) tiles: Vec<DiagramBox>,
     pub(super) arrows: Vec<DiagramArrow>,
     /// Number of boxes without room.
-    pub(super) left_out: usize,
+    pub(super) dropped: usize,
 }
 
 /// A pointer config, or a certificate.
@@ -68,9 +68,9 @@ pub(super) fn picture(map: &TrustMap) -> TrustDiagram {
         }
     }
     let highest = rows.len().max(map.groups.len().min(MAX_BOXES)).max(1);
-    let left_out = cas.count() - rows.len() + map.groups.len().saturating_sub(MAX_BOXES);
+    let dropped = cas.count() - rows.len() + map.groups.len().saturating_sub(MAX_BOXES);
     let (width, height) = (COLUMNS[2] + BOX_WIDTH, highest * ROW);
-    TrustDiagram { width, height, tiles, arrows, left_out }
+    TrustDiagram { width, height, tiles, arrows, dropped }
 }
 
 fn certificate_box(certificate: &TrustedCertificate, x: usize, y: usize) -> DiagramBox {
@@ -168,7 +168,7 @@ mod tests {
             (0..100).map(|number| certificate(&number.to_string(), number == 0, &[]));
         let map = TrustMap { certificates: certificates.collect(), groups: Vec::new() };
         let picture = picture(&map);
-        assert_eq!((picture.tiles.len(), picture.left_out), (MAX_BOXES + 1, 69));
+        assert_eq!((picture.tiles.len(), picture.dropped), (MAX_BOXES + 1, 69));
         assert_eq!(picture.height, MAX_BOXES * ROW);
     }
 }

@@ -24,7 +24,7 @@ pub struct Entries {
     pub refused: Vec<Refused>,
     /// Registries that have an entry without a readable certificate. Their last good value stays, because a mistake
     /// should not remove trust.
-    pub spoilt: BTreeSet<RegistryHost>,
+    pub undecodable: BTreeSet<RegistryHost>,
 }
 
 /// An entry that is not used. The message is one line without the ConfigMap's name.
@@ -87,7 +87,7 @@ pub fn read(map: &ConfigMap) -> Entries {
             by_identity.entry(host.identity()).or_default().push((key, host, value));
         } else {
             refuse(&mut entries, key, Reason::NoCertificate);
-            entries.spoilt.insert(host);
+            entries.undecodable.insert(host);
         }
     }
     for (identity, mut same) in by_identity {
@@ -107,10 +107,10 @@ pub fn read(map: &ConfigMap) -> Entries {
 }
 
 impl Entries {
-    /// CAs for machines: the good entries, and for a spoilt one its value in `before`.
+    /// CAs for machines: the good entries, and for an undecodable one its value in `before`.
     pub fn or_last_good(&self, before: &Cas) -> Cas {
         let mut cas = self.good.clone();
-        for host in &self.spoilt {
+        for host in &self.undecodable {
             if let Some(value) = before.get(host) {
                 let identity = host.identity();
                 if !self.good.keys().any(|good| good.identity() == identity) {

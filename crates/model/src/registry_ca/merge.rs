@@ -146,18 +146,18 @@ fn merge(observed: RegistryCaMaps<'_>, last_good: Cas) -> (Cas, Vec<Refused>) {
         Administrators::Found(map) => (Some(map), false),
     };
     let mut candidates = Candidates::new();
-    let (mut refused, mut spoilt) = (Vec::new(), Vec::new());
+    let (mut refused, mut undecodable) = (Vec::new(), Vec::new());
     // The administrator's entries override the operator's.
     for (map, source) in [(operators, Source::Operators), (administrators, Source::Administrators)]
     {
         let entries = map.map(entries::read).unwrap_or_default();
         candidates.extend(by_identity(entries.good, source));
-        spoilt.extend(entries.spoilt.iter().map(RegistryHost::identity));
+        undecodable.extend(entries.undecodable.iter().map(RegistryHost::identity));
         refused.extend(entries.refused);
     }
     let last_good = by_identity(last_good, Source::Merged);
     for (identity, candidate) in &last_good {
-        if is_missing || spoilt.contains(identity) {
+        if is_missing || undecodable.contains(identity) {
             candidates.entry(identity.clone()).or_insert_with(|| candidate.clone());
         }
     }

@@ -58,13 +58,13 @@ pub struct Entries {
     /// Refused entries, in the order of the file.
     pub refused: Vec<Refused>,
     /// Registries whose entry is unusable. Their last good credentials stay.
-    pub spoilt: BTreeSet<Registry>,
+    pub undecodable: BTreeSet<Registry>,
 }
 
 impl Entries {
-    /// The good entries, and for a spoilt one its credentials in `before`.
+    /// The good entries, and for an undecodable one its credentials in `before`.
     pub fn or_last_good(&self, before: &Credentials) -> Credentials {
-        let kept = before.iter().filter(|(registry, _)| self.spoilt.contains(*registry));
+        let kept = before.iter().filter(|(registry, _)| self.undecodable.contains(*registry));
         let kept = kept.map(|(registry, credential)| (registry.clone(), credential.clone()));
         kept.chain(self.good.clone()).collect()
     }
@@ -135,7 +135,7 @@ impl Entries {
                 Some(_) => Refused::NoCredential(registry.clone()),
             };
             entries.refused.push(refused);
-            entries.spoilt.insert(registry);
+            entries.undecodable.insert(registry);
         }
         Ok(entries)
     }
@@ -206,7 +206,7 @@ mod tests {
                 format!("entry 13 of `auths` {registry}"),
             ]
         );
-        assert_eq!(entries.spoilt.len(), 7);
+        assert_eq!(entries.undecodable.len(), 7);
         let shown = format!("{entries:?}");
         assert!(shown.contains("quay.io"), "{shown}");
         for secret in ["SECRET", "dTpw", "c2VjcmV0", "OnA=", "dTo="] {

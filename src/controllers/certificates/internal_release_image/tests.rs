@@ -8,10 +8,10 @@ use rcgen::KeyPair;
 use serde_json::json;
 use time::Duration;
 
-use super::super::infrastructure::Infrastructure;
 use super::*;
 use crate::controllers::certificates::names::{BUNDLE_KEY, CERTIFICATE_KEY, PREVIOUS, PRIVATE_KEY};
 use crate::controllers::certificates::secret::value;
+use crate::controllers::certificates::settings::infrastructure::Infrastructure;
 use crate::kubernetes::write::Change;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use super::super::machine::{ClockReading, TOLERANCE, Window};
+use super::grants::ApprovalGrants;
 use super::subject::Subject;
-use super::yes::Yeses;
 
 /// Time of the last approval of each machine that has ended, whatever the clock says later.
 pub type Ended = BTreeMap<Subject, OffsetDateTime>;
@@ -34,15 +34,20 @@ impl Approvals {
         Self { open: BTreeMap::new(), ended }
     }
 
-    /// The approvals that `yeses` makes of these at `now`.
+    /// The approvals that `grants` makes of these at `now`.
     ///
-    /// When a yes is seen first, the wall clock tells what is left of its window; from then on a clock counts that is
-    /// never set. A yes from later than `now` counts as ended, because a clock that is behind tells nothing; so that a
+    /// When a grant is seen first, the wall clock tells what is left of its window; from then on a clock counts that is
+    /// never set. A grant from later than `now` counts as ended, because a clock that is behind tells nothing; so that a
     /// wrong year does not last, it is no reason to ignore an earlier one.
     #[must_use]
-    pub fn following(&self, yeses: &Yeses, Window(window): Window, now: ClockReading) -> Self {
+    pub fn following(
+        &self,
+        grants: &ApprovalGrants,
+        Window(window): Window,
+        now: ClockReading,
+    ) -> Self {
         let mut next = Self::default();
-        for (subject, &at) in yeses {
+        for (subject, &at) in grants {
             let known = self.open.get(subject).copied().filter(|open| open.at == at);
             let is_credible = |ended: OffsetDateTime| ended <= now.wall + TOLERANCE;
             let ended = self.ended.get(subject).copied();
@@ -92,7 +97,7 @@ fn later(now: ClockReading, left: Duration) -> ClockReading {
     ClockReading { wall: now.wall.saturating_add(left_wall), up: now.up.saturating_add(left) }
 }
 
-/// Rest of the window of a yes at `wall`; `None` if it has passed, or has not begun by far.
+/// Rest of the window of a grant at `wall`; `None` if it has passed, or has not begun by far.
 fn left(at: OffsetDateTime, window: Duration, wall: OffsetDateTime) -> Option<Duration> {
     let left = match Duration::try_from(wall - at) {
         Ok(passed) => window.checked_sub(passed)?,
@@ -120,7 +125,7 @@ mod tests {
         ClockReading { wall: NOON + time::Duration::seconds(wall), up: Duration::from_secs(up) }
     }
 
-    fn yes(seconds: i64) -> Yeses {
+    fn granted(seconds: i64) -> ApprovalGrants {
         [(subject(), NOON + time::Duration::seconds(seconds))].into()
     }
 
@@ -130,69 +135,69 @@ mod tests {
 
     #[test]
     fn a_yes_counts_for_one_window_from_its_time_on() {
-        let given = Approvals::default().following(&yes(0), WINDOW, at(600, 50));
+        let given = Approvals::default().following(&granted(0), WINDOW, at(600, 50));
         assert!(is_open(&given, 50) && is_open(&given, 3_049) && !is_open(&given, 3_050));
         let [(_, open)] = given.open().collect::<Vec<_>>()[..] else { panic!("{given:?}") };
         assert_eq!(open.until.wall, NOON + time::Duration::HOUR);
         assert_eq!(given.next_end(), Some(Duration::from_secs(3_050)));
         assert_eq!(given.new_since(&Approvals::default()).count(), 1);
-        let same = given.following(&yes(0), WINDOW, at(700, 150));
+        let same = given.following(&granted(0), WINDOW, at(700, 150));
         assert_eq!((same.new_since(&given).count(), &same), (0, &given));
-        // It is the last that counts, and another yes opens another window.
-        let again = given.following(&yes(1_000), WINDOW, at(1_000, 450));
+        // It is the last that counts, and another grant opens another window.
+        let again = given.following(&granted(1_000), WINDOW, at(1_000, 450));
         assert!(is_open(&again, 4_049) && !is_open(&again, 4_050));
-        let gone = given.following(&Yeses::new(), WINDOW, at(700, 150));
-        assert_eq!(gone, Approvals::default(), "a yes that is taken back counts no longer");
-        let late = Approvals::default().following(&yes(0), WINDOW, at(3_600, 0));
+        let gone = given.following(&ApprovalGrants::new(), WINDOW, at(700, 150));
+        assert_eq!(gone, Approvals::default(), "a grant that is taken back counts no longer");
+        let late = Approvals::default().following(&granted(0), WINDOW, at(3_600, 0));
         assert!(!is_open(&late, 0) && late.ended().contains_key(&subject()));
     }
 
     #[test]
     fn a_window_can_be_longer_than_time_lasts() {
         let endless = Window(Duration::MAX);
-        let given = Approvals::default().following(&yes(0), endless, at(600, 50));
+        let given = Approvals::default().following(&granted(0), endless, at(600, 50));
         assert!(is_open(&given, u64::MAX - 1_000) && given.next_end().is_some());
     }
 
     #[test]
     fn a_clock_that_is_set_changes_no_window_in_the_process() {
         for wall in [-86_400, 86_400] {
-            let given = Approvals::default().following(&yes(0), WINDOW, at(0, 0));
-            let set = given.following(&yes(0), WINDOW, at(wall, 10));
+            let given = Approvals::default().following(&granted(0), WINDOW, at(0, 0));
+            let set = given.following(&granted(0), WINDOW, at(wall, 10));
             assert_eq!(set, given);
-            let over = set.following(&yes(0), WINDOW, at(wall, 3_600));
+            let over = set.following(&granted(0), WINDOW, at(wall, 3_600));
             assert!(!is_open(&over, 3_600));
-            let later = over.following(&yes(0), WINDOW, at(10, 3_700));
+            let later = over.following(&granted(0), WINDOW, at(10, 3_700));
             assert!(!is_open(&later, 3_700), "it has ended, whatever the clock says");
-            // A yes after that counts.
-            let again = later.following(&yes(5), WINDOW, at(10, 3_700));
+            // A grant after that counts.
+            let again = later.following(&granted(5), WINDOW, at(10, 3_700));
             assert!(is_open(&again, 3_700));
-            let older = again.following(&yes(0), WINDOW, at(10, 3_701));
+            let older = again.following(&granted(0), WINDOW, at(10, 3_701));
             assert!(!is_open(&older, 3_701));
         }
     }
 
     #[test]
     fn a_yes_from_the_future_counts_as_ended_but_for_a_few_minutes() {
-        let near = Approvals::default().following(&yes(300), WINDOW, at(0, 0));
+        let near = Approvals::default().following(&granted(300), WINDOW, at(0, 0));
         assert!(is_open(&near, 3_599) && !is_open(&near, 3_600));
-        let far = Approvals::default().following(&yes(301), WINDOW, at(0, 0));
+        let far = Approvals::default().following(&granted(301), WINDOW, at(0, 0));
         assert!(!is_open(&far, 0));
-        let reached = far.following(&yes(301), WINDOW, at(301, 301));
+        let reached = far.following(&granted(301), WINDOW, at(301, 301));
         assert!(!is_open(&reached, 301));
-        let corrected = far.following(&yes(0), WINDOW, at(0, 10));
+        let corrected = far.following(&granted(0), WINDOW, at(0, 10));
         assert!(is_open(&corrected, 10));
-        let over = corrected.following(&yes(0), WINDOW, at(3_600, 3_610));
-        assert!(!is_open(&over.following(&yes(0), WINDOW, at(0, 3_620)), 3_620));
+        let over = corrected.following(&granted(0), WINDOW, at(3_600, 3_610));
+        assert!(!is_open(&over.following(&granted(0), WINDOW, at(0, 3_620)), 3_620));
     }
 
     #[test]
     fn what_has_ended_stays_so_in_the_next_process() {
-        let given = Approvals::default().following(&yes(0), WINDOW, at(3_600, 0));
+        let given = Approvals::default().following(&granted(0), WINDOW, at(3_600, 0));
         let next = Approvals::after(given.ended().clone());
-        let set_back = next.following(&yes(0), WINDOW, at(0, 0));
+        let set_back = next.following(&granted(0), WINDOW, at(0, 0));
         assert!(!is_open(&set_back, 0));
-        let without = Approvals::default().following(&yes(0), WINDOW, at(0, 0));
+        let without = Approvals::default().following(&granted(0), WINDOW, at(0, 0));
         assert!(is_open(&without, 0));
     }
 }

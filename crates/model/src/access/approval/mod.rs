@@ -12,15 +12,18 @@
 //!  annotation of the machine ──┘
 //! ```
 //!
-//! A yes has the time at which it was said, so that all servers of a cluster agree when it ends, and one that is read
+//! A grant has the time at which it was given, so that all servers of a cluster agree when it ends, and one that is read
 //! again after its end approves nothing.
 
 mod given;
+mod grants;
 mod subject;
 mod waiting;
-mod yes;
 
 pub use given::{Approvals, Ended, OpenApproval};
+pub use grants::{
+    APPROVAL_ANNOTATION, APPROVED_PREFIX, ApprovalGrants, annotation_of, parse_granted_at,
+    read_grants,
+};
 pub use subject::Subject;
 pub use waiting::{MAX_WAITING, UnapprovedRequest, WaitingMachines, Waits};
-pub use yes::{APPROVAL_ANNOTATION, APPROVED_PREFIX, Yeses, annotation_of, parse_yes, yeses};

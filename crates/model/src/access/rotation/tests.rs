@@ -189,7 +189,7 @@ fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_
     for mut world in [world, without] {
         world.state.pointers = vec![other.clone(), made.clone()];
         while world.step(NOON).is_some() {
-            assert_eq!(world.state.records.lacking, BTreeMap::new());
+            assert_eq!(world.state.records.without_token, BTreeMap::new());
         }
         assert!(world.state.records.enforced.contains("worker"));
     }
@@ -200,13 +200,13 @@ fn a_pointer_that_cannot_be_written_now_opens_nothing_and_closes_nothing() {
     let mut world = World::new("worker", AccessMode::Enforce, &[FetchCredential::Nothing]);
     world.state.pointers[0].waits = true;
     world.settle(NOON);
-    assert_eq!(world.state.records.lacking, BTreeMap::new());
+    assert_eq!(world.state.records.without_token, BTreeMap::new());
     assert!(world.state.records.enforced.is_empty());
     assert_eq!(
         world.settled(NOON).1,
         ["pool worker: worker-0: has no token, and the last write of it failed"]
     );
-    assert_eq!(standing(&world.state, NOON), world.state.records);
+    assert_eq!(current_records(&world.state, NOON), world.state.records);
     world.state.pointers[0].waits = false;
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
@@ -217,22 +217,22 @@ fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
     let cannot = FetchCredential::Cannot("spec 3.0 has no headers".to_owned());
     let mut world = World::new("worker", AccessMode::Enforce, &[cannot]);
     world.settle(NOON);
-    assert_eq!(world.state.records.lacking["worker"], ["worker-0: spec 3.0 has no headers"]);
+    assert_eq!(world.state.records.without_token["worker"], ["worker-0: spec 3.0 has no headers"]);
     // A pointer config of a newer spec replaces it, and cannot be written, not even when the next token is due.
     world.state.pointers[0].carries = FetchCredential::Nothing;
     world.state.pointers[0].waits = true;
     for now in [NOON, NOON + POLICY.period] {
         while world.step(now).is_some() {
-            assert!(world.state.records.lacking.contains_key("worker"), "{world:?}");
+            assert!(world.state.records.without_token.contains_key("worker"), "{world:?}");
             assert!(world.state.records.enforced.is_empty(), "{world:?}");
         }
-        assert_eq!(world.state.records.lacking["worker"], ["worker-0: has no token"]);
-        assert_eq!(standing(&world.state, now), world.state.records);
+        assert_eq!(world.state.records.without_token["worker"], ["worker-0: has no token"]);
+        assert_eq!(current_records(&world.state, now), world.state.records);
     }
     world.state.pointers[0].waits = false;
     world.settle(NOON + POLICY.period);
     assert!(world.state.records.enforced.contains("worker"));
-    assert!(world.state.records.lacking.is_empty());
+    assert!(world.state.records.without_token.is_empty());
 }
 
 /// An enforced pool that later got a pointer config without room for a token.
@@ -277,11 +277,11 @@ fn what_cannot_be_written_is_enforced_all_the_same() {
     let mut world = World::new("worker", AccessMode::Audit, &[FetchCredential::Nothing]);
     world.settle(NOON);
     world.state.pools.insert("worker".to_owned(), AccessMode::Enforce);
-    let records = standing(&world.state, NOON);
+    let records = current_records(&world.state, NOON);
     assert_eq!(records.tokens, world.state.records.tokens);
     assert!(records.enforced.contains("worker"));
     world.state.pointers[0].carries = FetchCredential::Nothing;
-    assert!(standing(&world.state, NOON).enforced.is_empty());
+    assert!(current_records(&world.state, NOON).enforced.is_empty());
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn policy(mode: AccessMode, token: &Token) -> Policy {
     let records = Records {
         tokens: vec![record],
         enforced: ["worker".to_owned()].into(),
-        lacking: [("master".to_owned(), vec!["a: has no token".to_owned()])].into(),
+        without_token: [("master".to_owned(), vec!["a: has no token".to_owned()])].into(),
         ..Records::default()
     };
     let wanted = ["worker", "master"].map(|pool| (pool.to_owned(), mode)).into();
@@ -193,9 +193,9 @@ fn lines(lines: &[&str]) -> BTreeMap<String, Vec<String>> {
 #[test]
 fn a_pool_that_is_to_be_enforced_is_open_on_evidence_alone() {
     let wanted = |mode: AccessMode| [("worker".to_owned(), mode)].into();
-    let records = |enforced: &[&str], lacking: &[&str]| Records {
+    let records = |enforced: &[&str], without_token: &[&str]| Records {
         enforced: enforced.iter().map(|&pool| pool.to_owned()).collect(),
-        lacking: lines(lacking),
+        without_token: lines(without_token),
         ..Records::default()
     };
     let (off, audit, enforce) = (AccessMode::Off, AccessMode::Audit, AccessMode::Enforce);
@@ -232,13 +232,13 @@ fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() 
     let clear = BTreeSet::new();
     let unclear = BTreeSet::from([name()]);
     let nothing = Records::default();
-    let no_lines = Records { lacking: lines(&[]), ..Records::default() };
+    let no_lines = Records { without_token: lines(&[]), ..Records::default() };
     let others = Records {
         enforced: ["master".to_owned()].into(),
-        lacking: [("infra".to_owned(), vec!["a: has no token".to_owned()])].into(),
+        without_token: [("infra".to_owned(), vec!["a: has no token".to_owned()])].into(),
         ..Records::default()
     };
-    let evidence = Records { lacking: lines(&["a: has no token"]), ..Records::default() };
+    let evidence = Records { without_token: lines(&["a: has no token"]), ..Records::default() };
     let enforced = Records { enforced: [name()].into(), ..Records::default() };
     let contested = evidence.clone().following(Some(&enforced), &BTreeMap::new());
     for (records, unclear, why) in [
@@ -270,7 +270,7 @@ fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() 
 #[test]
 fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_again() {
     let enforced = Records { enforced: ["worker".to_owned()].into(), ..Records::default() };
-    let evidence = Records { lacking: lines(&["a: has no token"]), ..Records::default() };
+    let evidence = Records { without_token: lines(&["a: has no token"]), ..Records::default() };
     let asked = |mode| BTreeMap::from([("worker".to_owned(), mode)]);
     let (enforce, gone) = (asked(AccessMode::Enforce), BTreeMap::new());
     for wanted in [&enforce, &gone] {
@@ -290,7 +290,7 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
     let claimed = Records { contested: enforced.enforced.clone(), ..evidence.clone() };
     assert_eq!(claimed.following(None, &enforce), evidence);
     // The controller writes unsure pools, and removes them.
-    let reported = Records { unsure: enforced.enforced.clone(), ..evidence.clone() };
+    let reported = Records { undetermined: enforced.enforced.clone(), ..evidence.clone() };
     assert_eq!(reported.clone().following(None, &asked(AccessMode::Audit)), reported);
     assert_eq!(reported.enforcement("worker"), Enforcement::Waiting(Waiting::Contested));
     let less = evidence.clone().following(Some(&reported), &asked(AccessMode::Audit));

@@ -6,12 +6,13 @@ use super::*;
 fn a_list_that_is_lost_or_restored_is_made_anew_with_the_pools_that_were_enforced() {
     let world = enforced_with_one_that_cannot();
     let lost = Records::default();
-    let lacking = world.state.records.lacking.clone();
-    let restored = Records { enforced: BTreeSet::new(), lacking, ..world.state.records.clone() };
+    let without_token = world.state.records.without_token.clone();
+    let restored =
+        Records { enforced: BTreeSet::new(), without_token, ..world.state.records.clone() };
     for records in [lost, restored] {
         let mut world = world.clone();
         world.state.records = records;
-        assert!(standing(&world.state, NOON).enforced.contains("worker"));
+        assert!(current_records(&world.state, NOON).enforced.contains("worker"));
         world.settle(NOON);
         assert!(world.state.records.enforced.contains("worker"));
         // After a change of the mode, neither list has the pool.
@@ -44,7 +45,7 @@ fn where_both_lists_are_lost_evidence_opens_no_pool_until_less_is_asked() {
             let records = &world.state.records;
             assert!(matches!(records.enforcement("worker"), Enforcement::Waiting(_)), "{world:?}");
         }
-        assert_eq!(world.state.records.unsure, worker);
+        assert_eq!(world.state.records.undetermined, worker);
     }
     world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
     world.settle(NOON);

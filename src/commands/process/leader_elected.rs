@@ -1,0 +1,78 @@
+//! Runs work in one process of several, the holder of a Lease. Others wait for it, and are ready.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use axum::Router;
+use kube::Client;
+
+use super::signals::StopSignals;
+use crate::commands::process_name;
+use crate::commands::server::administrators::{self, AdministratorsAddress};
+use crate::controllers::NAMESPACE;
+use crate::kubernetes::Health;
+use crate::kubernetes::client;
+use crate::kubernetes::leader::LeaderElector;
+
+/// A process that takes part in a leader election.
+pub(crate) struct LeaderElected {
+    /// Path of a kubeconfig; `None` uses the pod's service account.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Listener for metrics and readiness.
+    pub(crate) administrators: AdministratorsAddress,
+    /// Name of the leader's Lease.
+    pub(crate) lease: &'static str,
+    /// Pages other than metrics and readiness.
+    pub(crate) pages: Router,
+    pub(crate) health: Health,
+}
+
+impl LeaderElected {
+    /// Runs `work` while the Lease is held, until a signal. `work` gets the name of this process, and returns the error
+    /// that ended it.
+    pub(crate) fn run(
+        self,
+        work: impl AsyncFnOnce(Client, String) -> anyhow::Error,
+    ) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let result = runtime.block_on(self.campaign(work));
+        runtime.shutdown_background();
+        result
+    }
+
+    async fn campaign(
+        self,
+        work: impl AsyncFnOnce(Client, String) -> anyhow::Error,
+    ) -> anyhow::Result<()> {
+        let Self { kubeconfig, administrators, lease, pages, health } = self;
+        let metrics = Arc::clone(&health.metrics);
+        let connections = metrics.connections.clone();
+        let encode = move || metrics.encode();
+        let _administrators =
+            administrators::listen(&administrators, encode, &health.status, connections, pages)?;
+        let client = client::connect(kubeconfig).await?;
+        let identity = process_name('_');
+        let candidate =
+            LeaderElector::new(client.clone(), NAMESPACE, lease, identity.clone(), health.clone());
+        let mut stop = StopSignals::listen()?;
+        let lead = async {
+            candidate.acquire().await;
+            tracing::info!(identity, "became the leader");
+            health.metrics.leading.set(1);
+            tokio::select! {
+                error = work(client, identity.clone()) => error,
+                () = candidate.hold() => anyhow!("lost the Lease, another replica may be the leader \
+                    now: exiting to start again as a candidate"),
+            }
+        };
+        let result = tokio::select! {
+            () = stop.received() => Ok(()),
+            error = lead => Err(error),
+        };
+        health.metrics.leading.set(0);
+        result?;
+        tracing::info!("shutting down");
+        candidate.release().await.context("cannot release the Lease")
+    }
+}

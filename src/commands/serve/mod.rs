@@ -1,0 +1,432 @@
+//! The command `serve`: a server on a directory of manifests, which creates everything else that a first boot needs.
+
+pub(crate) mod start_block;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::bail;
+use clap::Args;
+use model::inputs::{Inputs, Problem};
+use nix::ifaddrs::getifaddrs;
+use pki::{Host, Policy, RotationRequest, Warning};
+use time::{Duration, OffsetDateTime};
+use tokio::sync::watch;
+
+use super::process::terminal;
+use super::serve::start_block::StartBlock;
+use super::server::access_flags::AccessFlags;
+use super::server::flags::ServingFlags;
+use super::server::overview::{PointerVerdicts, pointer_verdicts};
+use super::server::{self, ClusterFlags, Local, PairFiles, Ports, Server, ServerSettings};
+use super::stores::certificate_texts::{log_dropped, log_step};
+use crate::common::flags::{AUDIT, CertificateFlags, TokenFlags};
+use crate::controllers::certificates::Trust;
+use crate::files::lock::LockError;
+use crate::serving::pipeline::publish::ServedInputs;
+use crate::source;
+use crate::source::directory::{Layout, Memory};
+use crate::store::machine_files::removed_machines;
+use crate::store::state_directory::{Stamps, StateDirectory, StateError};
+use crate::telemetry::conditions::Condition;
+use crate::telemetry::{Reporting, log_attention, wait_until_written};
+
+/// Waits between two checks of the certificates: the shortest and the longest.
+const SHORTEST_WAIT: Duration = Duration::seconds(10);
+const LONGEST_WAIT: Duration = Duration::hours(1);
+/// Interval between checks of the files, so that readiness agrees with the page.
+const CHECK_PERIOD: std::time::Duration = std::time::Duration::from_secs(5);
+
+#[derive(Debug, Args)]
+#[command(mut_arg("access", |arg| arg.default_value(AUDIT)))]
+pub(crate) struct ServeSettings {
+    /// Directory of manifests, YAML or JSON, any file names
+    dir: PathBuf,
+    /// Directory for the certificates and pointer configs, which the server makes
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    state_dir: PathBuf,
+    /// Name or address with which machines reach this server; pointer configs get the first one; this
+    /// machine's names and addresses are added
+    #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<Host>,
+    /// Refuse manifests with a field without effect: an unknown one, or one that is newer than the config's spec
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    access: AccessFlags,
+    #[command(flatten)]
+    tokens: TokenFlags,
+    #[command(flatten)]
+    certificates: CertificateFlags,
+    #[command(flatten)]
+    serving: ServingFlags,
+}
+
+/// Serves until SIGTERM or SIGINT.
+#[allow(
+    clippy::too_many_lines,
+    reason = "the order of a start, each step with what the last has made"
+)]
+pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
+    let mut serving = settings.serving;
+    let policy = serving.tls_policy()?;
+    let registry_credentials = settings.access.registry_auth.clone();
+    let access = settings.access.settings(None)?;
+    // Names of this server for machines are also valid for administrators.
+    serving.listen.administrators.names.extend_from_slice(&settings.hosts);
+    let hosts = hosts(&settings.hosts, &own_hosts());
+    // The best host for machines elsewhere comes first.
+    let pointer_host = hosts[0].clone();
+    let memory = memory(&settings.state_dir);
+    // Nothing is made for a directory that is mistyped. One that was served may come back.
+    match std::fs::metadata(&settings.dir) {
+        Err(error) if !memory.last_good.is_dir() => bail!("{}: {error}", settings.dir.display()),
+        _ => {}
+    }
+    let [manifests, state] = [&settings.dir, &settings.state_dir].map(std::fs::canonicalize);
+    if let (Ok(manifests), Ok(state)) = (manifests, state)
+        && manifests == state
+    {
+        bail!("{}: --state-dir is the directory of manifests; give another one", state.display());
+    }
+    let state = StateDirectory::of_this_server(&settings.state_dir)?;
+    let _lock = match state.lock_for_serving() {
+        Err(error @ LockError::Served { .. }) => bail!(error),
+        // As on a file system without locks. A failure must not keep machines from what is there.
+        Err(error) => {
+            tracing::error!(
+                %error,
+                fix = "run one server on a state directory; correct what the error names",
+                "cannot lock the state directory"
+            );
+            None
+        }
+        Ok(lock) => Some(lock),
+    };
+    if let Err(error) = state.remove_leftovers() {
+        tracing::warn!(
+            %error,
+            fix = "make the state directory writable for this server",
+            "cannot remove what killed processes left"
+        );
+    }
+    let (known_pools, pools) = watch::channel(None);
+    let mut renewal = Renewal {
+        state: state.clone(),
+        pools: pools.clone(),
+        hosts,
+        policy: settings.certificates.policy(),
+        attention: Vec::new(),
+        stamps: None,
+        open: Vec::new(),
+        failure: None,
+        checked_at: (OffsetDateTime::now_utc(), Instant::now()),
+    };
+    // A failure must not keep machines from the present certificates.
+    let requeue_at = renewal.reconcile();
+
+    let of_pointers = state.clone();
+    let judge =
+        move |now| judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now);
+    let manifests = settings.dir.clone();
+    let server = ServerSettings {
+        source: source::Settings::Directory(Layout::Tree {
+            root: settings.dir,
+            registry_credentials,
+            is_strict: settings.strict,
+            memory: Some(memory),
+        }),
+        serving,
+        policy,
+        pair: PairFiles { certificate: state.serving_path(), key: state.serving_path() },
+        access,
+        ledger_directory: Some(settings.state_dir),
+        cluster: ClusterFlags::default(),
+        pointers: Some(Box::new(judge)),
+        local: Some(Local {
+            state: state.clone(),
+            host: pointer_host.clone(),
+            tokens: settings.tokens.policy(),
+        }),
+    };
+    server::block_on(async {
+        let mut server = Server::start(server).await?;
+        let announcer =
+            Announcer { state, host: pointer_host, ports: server.ports, manifests, known_pools };
+        let renewal = renewal.renew(requeue_at, server.reporting.clone());
+        let announce = announcer.follow(server.served.clone(), server.checked.clone());
+        server.tasks.spawn("the task that follows pools", announce);
+        server.tasks.spawn("the task that renews certificates", renewal);
+        server.run().await
+    })
+}
+
+/// Places in a state directory for the source of manifests.
+pub(super) fn memory(state: &Path) -> Memory {
+    Memory { last_good: state.join("last-good"), removed: removed_machines(state) }
+}
+
+/// Pointer configs with the verdict if a machine boots from them at present. Read errors are reported elsewhere.
+fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<PointerVerdicts> {
+    let observed = state.observe(&[], &RotationRequest::default()).ok()?;
+    Some(pointer_verdicts(&Trust::of(&observed), now))
+}
+
+/// Follows the served pools, and prints the next steps once.
+struct Announcer {
+    state: StateDirectory,
+    host: Host,
+    ports: Ports,
+    manifests: PathBuf,
+    /// Sends the pools that have a config, for judging pointer configs.
+    known_pools: watch::Sender<Option<Arc<BTreeSet<String>>>>,
+}
+
+impl Announcer {
+    async fn follow(
+        self,
+        served: watch::Receiver<Option<Arc<ServedInputs>>>,
+        mut checked: watch::Receiver<Option<Arc<ServedInputs>>>,
+    ) {
+        // The next steps are below the first warnings, where they are seen.
+        let announce = async {
+            let first = checked.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
+            first.inspect(|served| self.announce(served));
+        };
+        tokio::join!(announce, self.follow_pools(served));
+    }
+
+    async fn follow_pools(&self, mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
+        loop {
+            if let Some(served) = served.borrow_and_update().as_ref() {
+                self.publish_pools(&served.inputs);
+            }
+            if served.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn announce(&self, served: &ServedInputs) {
+        let problems = served.inputs.problems.iter();
+        let of_pool = |it: &Problem| {
+            Some((it.place.strip_prefix("MachineConfigPool ")?.to_owned(), it.reason.clone()))
+        };
+        let faults: Vec<_> = problems.filter_map(of_pool).collect();
+        let program = std::env::args().next();
+        let block = StartBlock {
+            program: program.as_deref().unwrap_or(env!("CARGO_PKG_NAME")),
+            manifests: &self.manifests,
+            host: &self.host,
+            ports: self.ports,
+            bundle: &self.state.bundle_path(),
+            pointers: &served.pointer_configs,
+            faults: &faults,
+        };
+        // Lines of the log are written by a thread.
+        tokio::task::block_in_place(wait_until_written);
+        terminal::print(&block.lines(terminal::style()));
+    }
+
+    fn publish_pools(&self, inputs: &Inputs) {
+        let pools: BTreeSet<String> = inputs.pools.keys().cloned().collect();
+        self.known_pools.send_if_modified(|known| {
+            let is_new = known.as_deref() != Some(&pools);
+            *known = Some(Arc::new(pools));
+            is_new
+        });
+        if inputs.pools.is_empty() {
+            tracing::warn!(
+                directory = %self.manifests.display(),
+                fix = "add the manifest of a MachineConfigPool to the directory",
+                "no MachineConfigPool found, serving nothing"
+            );
+        }
+    }
+}
+
+/// Manages certificates and pointer configs while the server runs. Every step is atomic, so that the process can end at
+/// any time.
+struct Renewal {
+    state: StateDirectory,
+    /// Pools that have a config, once they are known.
+    pools: watch::Receiver<Option<Arc<BTreeSet<String>>>>,
+    hosts: Vec<Host>,
+    policy: Policy,
+    /// Reported warnings.
+    attention: Vec<Warning>,
+    /// Stamps of the files at the last check.
+    stamps: Option<Stamps>,
+    /// Files with tokens that all users can read, and that other users own.
+    open: Vec<String>,
+    /// Reason why the last attempt failed.
+    failure: Option<String>,
+    /// Time of the last check, by wall clock and monotonic clock.
+    checked_at: (OffsetDateTime, Instant),
+}
+
+impl Renewal {
+    /// Applies due steps, reports faults, and returns the time of the next due step.
+    fn reconcile(&mut self) -> OffsetDateTime {
+        self.checked_at = (OffsetDateTime::now_utc(), Instant::now());
+        let (now, _) = self.checked_at;
+        let wanted = || Ok::<_, StateError>((self.hosts.clone(), RotationRequest::default()));
+        let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
+        self.open = state.close_tokens().iter().map(ToString::to_string).collect();
+        match state.reconcile(wanted, &self.policy, now) {
+            Ok(done) => {
+                done.steps.iter().for_each(log_step);
+                log_dropped(&done.dropped);
+                self.take(done.attention);
+                self.failure = None;
+                done.requeue_at
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.failure.as_ref() != Some(&error) {
+                    tracing::error!(
+                        error,
+                        fix = "correct what the error names; `machine-config-server certs check` \
+                            shows the state",
+                        "cannot keep the certificates up to date, retrying"
+                    );
+                }
+                self.failure = Some(error);
+                now
+            }
+        }
+    }
+
+    /// Checks changed files without writing any: an administrator may be replacing them.
+    fn check_files(&mut self) {
+        let stamps = self.state.stamps().ok();
+        if stamps.is_some() && stamps == self.stamps {
+            return;
+        }
+        let state = self.state.clone().with_pools(self.pools.borrow().clone());
+        let attention = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
+        // After a failure, as during another command, the next look retries.
+        if let Ok(attention) = attention {
+            self.stamps = stamps;
+            if let Some(attention) = attention {
+                self.take(attention);
+            }
+        }
+    }
+
+    /// Logs new warnings.
+    fn take(&mut self, attention: Vec<Warning>) {
+        let new = attention.iter().filter(|it| !self.attention.contains(it));
+        let [ca, serving] = self.state.key_files();
+        new.for_each(|it| log_attention(it, it.object(&ca, &serving)));
+        self.attention = attention;
+    }
+
+    fn report(&self, reporting: &Reporting) {
+        let failure = self
+            .failure
+            .as_ref()
+            .map(|_| "cannot be kept up to date; the log has the reason".into());
+        let reported = failure.or_else(|| Warning::summary(&self.attention));
+        Condition::new("certificates", reported).note(&reporting.status.degraded);
+        let open = Condition::of_all("files with tokens", &self.open);
+        open.report_failure(&reporting.status.degraded, |reason| {
+            tracing::error!(
+                reason,
+                fix = "give the files to the server's user, with mode 0600",
+                "files with tokens are not private"
+            );
+        });
+        reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
+    }
+
+    async fn renew(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
+        loop {
+            // A look does not restart this wait, which compares the clocks only every 10 s.
+            let mut due = pin!(wait_until(requeue_at, self.checked_at));
+            loop {
+                self.report(&reporting);
+                tokio::select! {
+                    () = &mut due => break,
+                    // Other pools change the verdicts on pointer configs.
+                    Ok(()) = self.pools.changed() => break,
+                    () = tokio::time::sleep(CHECK_PERIOD) => {
+                        tokio::task::block_in_place(|| self.check_files());
+                    }
+                }
+            }
+            requeue_at = tokio::task::block_in_place(|| self.reconcile());
+        }
+    }
+}
+
+/// Waits for the next check of the certificates. A file can be restored, so a wait never lasts for years. If the clock
+/// is set, as after a start without a battery, certificates of the earlier time may need an immediate repair.
+async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Instant)) {
+    let wait = (time - since).clamp(SHORTEST_WAIT, LONGEST_WAIT).unsigned_abs();
+    while let Some(left) = wait.checked_sub(started.elapsed()) {
+        tokio::time::sleep(left.min(SHORTEST_WAIT.unsigned_abs())).await;
+        let set_by = OffsetDateTime::now_utc() - (since + started.elapsed());
+        if set_by.abs() > SHORTEST_WAIT {
+            return;
+        }
+    }
+}
+
+/// Hosts of the certificate, the one for pointer configs first: the given ones, then this machine's addresses that
+/// others can reach, then its names, then those that only it can reach.
+fn hosts(given: &[Host], own: &[Host]) -> Vec<Host> {
+    let mut known = BTreeSet::new();
+    given.iter().chain(own).filter(|host| known.insert(*host)).cloned().collect()
+}
+
+/// Names and addresses of this machine, loopback ones included.
+fn own_hosts() -> Vec<Host> {
+    let mut addresses: Vec<IpAddr> = getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+        })
+        .filter(|address| match address {
+            IpAddr::V4(address) => !address.is_loopback() && !address.is_link_local(),
+            IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
+        })
+        .collect();
+    addresses.sort();
+    let addresses = addresses.into_iter().map(Host::Address);
+    let name = super::host_name().and_then(|name| name.parse::<Host>().ok());
+    let local = [
+        Host::Name("localhost".to_owned()),
+        Host::Address(Ipv4Addr::LOCALHOST.into()),
+        Host::Address(Ipv6Addr::LOCALHOST.into()),
+    ];
+    addresses.chain(name).chain(local).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_was_given_comes_first_and_none_comes_twice() {
+        let host = |text: &str| text.parse::<Host>().unwrap();
+        let given = [host("mcs.example.com"), host("localhost")];
+        let own = [host("192.0.2.1"), host("localhost")];
+        assert_eq!(
+            hosts(&given, &own),
+            [host("mcs.example.com"), host("localhost"), host("192.0.2.1")]
+        );
+    }
+
+    #[test]
+    fn this_machine_reaches_itself_by_a_name_of_its_own() {
+        assert!(own_hosts().contains(&Host::Name("localhost".to_owned())));
+    }
+}

@@ -1,0 +1,379 @@
+//! Composes a server of source, answers and listeners, and runs it.
+
+pub(crate) mod access_flags;
+pub(crate) mod administrators;
+pub(crate) mod flags;
+pub(crate) mod overview;
+pub(crate) mod pipeline;
+pub(crate) mod pool_page;
+pub(crate) mod settings;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::anyhow;
+use arc_swap::ArcSwapOption;
+use axum::Router;
+use model::inputs::Inputs;
+use model::ledger::{FailureReport, Ledger, NodeIndex};
+use model::objects::SecretName;
+use model::overview::History;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use time::OffsetDateTime;
+use tokio::sync::{mpsc, watch};
+
+use self::overview::Sources;
+use super::process::progress::Progress;
+use super::process::signals::StopSignals;
+use super::process::tasks::Tasks;
+use super::server::flags::ListenFlags;
+use super::server::pipeline::{PipelineParts, follow_source, local_state};
+use crate::server::administrators::router;
+use crate::server::auth::Authorizer;
+use crate::server::listener::{any_address, processors};
+use crate::server::machines;
+use crate::server::readiness::Readiness;
+use crate::server::state::Machines;
+use crate::server::{Balancers, Limits, Listener, Serving};
+use crate::serving::answers::Answers;
+use crate::serving::approvals::WaitingCount;
+use crate::serving::ledger::file::LedgerFile;
+use crate::serving::live_reads::LiveReads;
+use crate::serving::pipeline::publish::{Publisher, ServedInputs};
+use crate::serving::single_flight::SingleFlight;
+use crate::serving::tls::pair_secret::until_mounted;
+use crate::serving::tls::serving_pair::{ActivePair, ServingPair};
+use crate::source::cluster::{NamedSecret, failure_events, nodes};
+use crate::source::{self, Source};
+use crate::telemetry::conditions::{Condition, Conditions, Status};
+use crate::telemetry::{Metrics, Reporting};
+
+pub(super) use super::server::settings::{
+    AccessSettings, ClusterFlags, Local, PairFiles, Ports, ServerSettings,
+};
+
+/// Maximum number of reports of failed first boots that wait for the API server.
+const MAX_WAITING_REPORTS: usize = 64;
+
+/// A server with bound ports and published first inputs. It answers once it runs.
+pub(super) struct Server {
+    pub(super) ports: Ports,
+    /// Served inputs, after each change.
+    pub(super) served: watch::Receiver<Option<Arc<ServedInputs>>>,
+    /// The same, once faults of the pools are logged.
+    pub(super) checked: watch::Receiver<Option<Arc<ServedInputs>>>,
+    pub(super) reporting: Reporting,
+    /// Background tasks that run forever.
+    pub(super) tasks: Tasks,
+    machines: Serving,
+    listeners: Vec<Listener>,
+    administrators: Serving,
+    metrics_listener: Option<Listener>,
+    ledger_file: Option<Arc<LedgerFile>>,
+    shutdown_delay: Duration,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn run(settings: ServerSettings) -> anyhow::Result<()> {
+    block_on(async { Server::start(settings).await?.run().await })
+}
+
+/// Runs a server on a new runtime.
+pub(super) fn block_on(server: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    raise_file_limit();
+    // At most one thread for each processor computes handshakes, milliseconds each with an RSA key; as many are left
+    // for other work.
+    let workers = 2 * processors();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
+    let result = runtime.block_on(server);
+    // Aborted connections must not delay the end of the process.
+    runtime.shutdown_background();
+    result
+}
+
+impl Server {
+    /// Binds the ports, reads the inputs and starts all tasks.
+    pub(super) async fn start(settings: ServerSettings) -> anyhow::Result<Self> {
+        let ServerSettings { serving: flags, policy: tls, access, cluster, .. } = settings;
+        let (metrics, status) = <(Arc<Metrics>, Status)>::default();
+        let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
+        let (history, mut tasks) = (History::default(), Tasks::default());
+        let has_secret = cluster.pair_secret.is_some();
+        let (of_pair, changes) = (reporting.clone(), history.clone());
+        let pair = ServingPair::read(settings.pair, has_secret, tls.clone(), of_pair, changes)?;
+        let (listeners, metrics_listener, ports) = bind(&flags.listen, &pair.tls(), &status)?;
+
+        let answers = Arc::new(Answers::new(flags.compact.is_on(), Arc::clone(&metrics)));
+        let (policy, rules) = (Arc::default(), flags.rules(access.mode));
+        let profile = flags.follows_profile().then(|| pair.profile_follower(tls));
+        let publisher =
+            Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
+        let (source, first, live_reads) =
+            open(settings.source, cluster.read_live_after, &publisher).await?;
+        let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
+        let ledger_file = store_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
+        let reports = flags.failure_reports.is_on().then(|| take_reports(&mut tasks, &source));
+        let pair = follow_pair(&mut tasks, pair, cluster.pair_secret, &source, &reporting);
+        let local = local_state(settings.local, access.window, ports.secure, &publisher);
+        let (served, checked) = (publisher.served(), publisher.checked());
+        let setup = PipelineParts { access, rules, local, policy: Arc::clone(&policy), publisher };
+        let named = follow_source(&mut tasks, setup, source, first, &reporting);
+
+        let sources = Arc::new(Sources {
+            answers: Arc::clone(&answers),
+            status: status.clone(),
+            policy: Arc::clone(&policy),
+            served: served.clone(),
+            ledger: ledger.clone(),
+            named: named.clone(),
+            nodes,
+            history,
+            pair,
+            pointers: settings.pointers,
+            peers: cluster.peers,
+            since: OffsetDateTime::now_utc(),
+            port: ports.secure,
+            name: super::process_name('/'),
+            machines_snapshot: SingleFlight::default(),
+        });
+        let pages = pages(Arc::clone(&metrics), sources);
+        let connections = metrics.administrators.clone();
+        let administrators = flags.listen.administrators.serving(pages, connections);
+        let auth = Authorizer::new(policy);
+        let of = Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
+        Ok(Self {
+            ports,
+            served,
+            checked,
+            tasks,
+            machines: serving(of, flags.limits, Balancers::new(flags.proxy_from)),
+            listeners,
+            administrators,
+            metrics_listener,
+            ledger_file,
+            shutdown_delay: flags.shutdown_delay,
+            reporting,
+        })
+    }
+
+    /// Serves until SIGTERM or SIGINT, and then lets connections finish.
+    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+        for listener in self.listeners {
+            self.machines.listen(listener);
+        }
+        if let Some(listener) = self.metrics_listener {
+            self.administrators.listen(listener);
+        }
+        let out_of_service = &self.reporting.status.out_of_service;
+        until_stopped(&mut self.tasks, self.shutdown_delay, out_of_service).await?;
+        tracing::info!("shutting down, draining connections");
+        if !self.machines.stop().await {
+            tracing::warn!(
+                fix = "nothing needs to be done: their machines request again",
+                "closed connections that did not finish in time"
+            );
+        }
+        if let Some(file) = self.ledger_file {
+            file.save();
+        }
+        Ok(())
+    }
+}
+
+/// Opens the source, which for a directory reads all of it. With `after`, a cluster is read again before an answer if
+/// it was not for this time.
+async fn open(
+    source: source::Settings,
+    after: Option<Duration>,
+    publisher: &Publisher,
+) -> anyhow::Result<(Source, Option<Inputs>, Option<LiveReads>)> {
+    let _progress = Progress::start("reading the inputs");
+    let (mut source, first) = Source::open(source).await?;
+    let live_reads = after.map(|after| {
+        let (live_reads, requests) = LiveReads::new(after, publisher.live_reads());
+        if let Source::Cluster(cluster) = &mut source {
+            cluster.live_requests = Some(requests);
+        }
+        live_reads
+    });
+    Ok((source, first, live_reads))
+}
+
+/// Follows the cluster's nodes, if there is a cluster. Returns their index.
+fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> NodeIndex {
+    let index = NodeIndex::default();
+    if let Some(cluster) = source.cluster() {
+        let follow = nodes::follow(cluster.client(), index.clone(), reporting.clone());
+        tasks.spawn("the task that follows nodes", follow);
+    }
+    index
+}
+
+/// Publishes reports of failed first boots, if there is a cluster. Returns their receiver.
+fn take_reports(tasks: &mut Tasks, source: &Source) -> mpsc::Sender<FailureReport> {
+    let (sender, reports) = mpsc::channel(MAX_WAITING_REPORTS);
+    if let Some(cluster) = source.cluster() {
+        let identity = super::process_name('_');
+        let publish = failure_events::publish(cluster.client(), identity, reports);
+        tasks.spawn("what publishes failed first boots", publish);
+    }
+    sender
+}
+
+/// Stores the boot ledger in a directory, if there is one.
+fn store_ledger(
+    tasks: &mut Tasks,
+    directory: Option<PathBuf>,
+    ledger: &Ledger,
+    status: &Status,
+) -> Option<Arc<LedgerFile>> {
+    let file = LedgerFile::open(&directory?, ledger.clone(), status.degraded.clone());
+    let file = Arc::new(file);
+    let kept = Arc::clone(&file);
+    tasks.spawn("the task that writes the boot ledger", async move { kept.flush().await });
+    Some(file)
+}
+
+/// Follows the files of the serving certificate, and the Secret until they exist. Returns the served pair.
+fn follow_pair(
+    tasks: &mut Tasks,
+    pair: ServingPair,
+    secret: Option<SecretName>,
+    source: &Source,
+    reporting: &Reporting,
+) -> Arc<ActivePair> {
+    let active = pair.active();
+    let secret = secret.filter(|_| !active.has_files());
+    if let Some((name, cluster)) = secret.zip(source.cluster()) {
+        let secret = NamedSecret::new(cluster.client(), name);
+        let follow = until_mounted(secret, Arc::clone(&active), reporting.clone());
+        tasks.spawn("the task that waits for the serving certificate", follow);
+    }
+    tasks.spawn("the task that follows the serving certificate", pair.follow());
+    active
+}
+
+/// Waits for a signal, and then for the shutdown delay. An error is the reason why a task has ended before.
+async fn until_stopped(
+    tasks: &mut Tasks,
+    delay: Duration,
+    out_of_service: &Conditions,
+) -> anyhow::Result<()> {
+    let mut signals = StopSignals::listen()?;
+    tokio::select! {
+        () = signals.received() => {}
+        error = tasks.ended() => return Err(error),
+    }
+    if delay.is_zero() {
+        return Ok(());
+    }
+    let wait = humantime::format_duration(delay).to_string();
+    tracing::info!(wait, "shutting down, serving until load balancers send no more machines");
+    Condition::failed("server", "shutting down").note(out_of_service);
+    tokio::select! {
+        () = tokio::time::sleep(delay) => Ok(()),
+        // A second signal skips the delay.
+        () = signals.received() => Ok(()),
+        error = tasks.ended() => Err(error),
+    }
+}
+
+/// Serves machines, once it listens.
+fn serving(machines: Machines, limits: Limits, balancers: Balancers) -> Serving {
+    let (connections, ledger) = (machines.metrics.connections.clone(), machines.ledger.clone());
+    let router = machines::router(Arc::new(machines));
+    Serving::new(router, limits, connections, Some(ledger), balancers)
+}
+
+fn pages(metrics: Arc<Metrics>, sources: Arc<Sources>) -> Router {
+    let (of_metrics, of_readiness) = (Arc::clone(&sources), Arc::clone(&sources));
+    let encode = move || {
+        let Sources { answers, ledger, named, .. } = &*of_metrics;
+        let waiting = named.approvals.count_waiting().into_iter();
+        let label = |(pool, count): (Arc<str>, WaitingCount)| {
+            (answers.label(&pool), count.machines, count.longest)
+        };
+        metrics.waiting_machines(waiting.map(label), named.approvals.forgotten());
+        metrics.machines_forgotten(ledger.forgotten());
+        let oldest = ledger.oldest_ignition().into_iter();
+        let of_pools = oldest.filter(|(pool, _)| answers.has_pool(pool));
+        metrics.oldest_ignition(of_pools.map(|(pool, it)| (answers.label(&pool), it)));
+        metrics.encode(SystemTime::now())
+    };
+    let readiness = move || Readiness::of_server(&of_readiness.status, &of_readiness.answers);
+    router(encode, readiness)
+        .merge(overview::router(Arc::clone(&sources)))
+        .merge(pool_page::router(sources))
+}
+
+fn bind(
+    listen: &ListenFlags,
+    tls: &Arc<ArcSwapOption<rustls::ServerConfig>>,
+    status: &Status,
+) -> anyhow::Result<(Vec<Listener>, Option<Listener>, Ports)> {
+    let metrics = bind_metrics(listen.administrators.address.0, status);
+    let address = listen.listen_address.unwrap_or_else(any_address);
+    let bind = |flag, port, tls| {
+        let address = SocketAddr::new(address, port);
+        let bound = Listener::bind(address, tls);
+        bound.and_then(|listener| Ok((listener.address()?.port(), listener))).map_err(|error| {
+            let fix = match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    "; stop the program that uses it, which `ss -ltnp` shows, or choose another port"
+                }
+                _ => "",
+            };
+            anyhow!("{flag}: cannot listen on {address}: {error}{fix}")
+        })
+    };
+    let (secure, listener) = bind("--secure-port", listen.secure_port, Some(Arc::clone(tls)))?;
+    let mut listeners = vec![listener];
+    let mut insecure = None;
+    if listen.insecure_port != 0 {
+        let (port, listener) = bind("--insecure-port", listen.insecure_port, None)?;
+        listeners.push(listener);
+        insecure = Some(port);
+    }
+    let administrators = metrics.as_ref().map(Listener::address).transpose()?;
+    Ok((listeners, metrics, Ports { secure, insecure, administrators }))
+}
+
+/// Binds the listener for metrics. A failure must not keep machines from booting: on an OpenShift node another program
+/// may have the default port.
+fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener> {
+    let address = address?;
+    match Listener::bind(address, None) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            let reason = format!(
+                "cannot listen on {address} (metrics and status page): {error}; use --metrics-address"
+            );
+            Condition::failed("metrics", reason).report_failure(&status.degraded, |_| {
+                tracing::error!(
+                    %address,
+                    %error,
+                    fix = "choose another address with --metrics-address",
+                    "cannot listen for metrics and the status page"
+                );
+            });
+            None
+        }
+    }
+}
+
+/// Raises the limit of file descriptors; a shell's default is lower than the limit of connections.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(
+            %error,
+            fix = "raise it before the start, by ulimit -n or LimitNOFILE= of the unit",
+            "cannot raise the limit of open files"
+        );
+    }
+}

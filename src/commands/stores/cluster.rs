@@ -1,0 +1,162 @@
+//! A cluster as a store for commands: rotations are requested by annotations, which its controller handles.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use kube::Client;
+use model::access::Records;
+use pki::{CertificateState, Policy, RotationRequest};
+use time::OffsetDateTime;
+use tokio::runtime::{Builder, Runtime};
+
+use super::certificate_texts::{date, warn_locked_out};
+use super::distrust::DistrustPreview;
+use super::exposure::{self, ConfigFindings};
+use super::state_store::{ChangeTokens, ObservedState, StateStore};
+use crate::commands::print_line;
+use crate::controllers::certificates::{
+    AdministratorRequest, CA, ClusterState, Observer, SERVING, is_unused,
+};
+use crate::controllers::{NAMESPACE, tokens, until_applied};
+use crate::kubernetes::{Applied, ObjectName, client};
+
+/// A client of the cluster, with a runtime for its answers.
+pub(crate) struct ClusterStore {
+    pub(crate) runtime: Runtime,
+    pub(crate) client: Client,
+    user_data_namespace: String,
+}
+
+impl ClusterStore {
+    /// Connects by a kubeconfig, or by the pod's service account.
+    pub(crate) fn connect(kubeconfig: Option<PathBuf>, user_data_namespace: &str) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let client = runtime.block_on(client::connect(kubeconfig))?;
+        Ok(Self { runtime, client, user_data_namespace: user_data_namespace.to_owned() })
+    }
+
+    /// Reads the present state, and the objects.
+    async fn see(&self) -> Result<(ObservedState, ClusterState)> {
+        let namespace = &self.user_data_namespace;
+        let observer = Observer::new(self.client.clone(), namespace.clone(), Vec::new());
+        let observer = Observer { has_machines: true, ..observer };
+        let state = observer.observe_with_external_pair().await?;
+        let certificates = state.certificates(&state.assess_user_data()?, &BTreeSet::new())?;
+        let title = |name: &String| state.user_data_title(name);
+        let pointers = state.user_data.iter().filter_map(|(name, secret)| {
+            let data = secret.data.as_ref()?.get("userData")?;
+            Some((title(name), data.0.clone()))
+        });
+        let unused = state.user_data.iter().filter(|(_, secret)| is_unused(secret));
+        let of_machines = state.user_data.keys().filter(|name| ClusterState::is_of_machine(name));
+        let seen = ObservedState {
+            pools: state.pools.iter().map(|pool| pool.name.clone()).collect(),
+            place: "the cluster".to_owned(),
+            pointers: pointers.collect(),
+            unused: unused.map(|(name, _)| title(name)).collect(),
+            of_machines: of_machines.map(title).collect(),
+            open_files: Vec::new(),
+            unreadable: Vec::new(),
+            files: [CA, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),
+            observed: certificates,
+        };
+        Ok((seen, state))
+    }
+
+    /// Reads the state, and writes the request that `decide` returns, if any. After a conflict it reads again.
+    fn ask(
+        &self,
+        secret: &str,
+        mut decide: impl FnMut(ObservedState) -> Result<Option<AdministratorRequest>>,
+    ) -> Result<()> {
+        let object = ObjectName::secret(NAMESPACE, secret);
+        self.runtime.block_on(until_applied(object, async || {
+            let (seen, cluster) = self.see().await?;
+            match decide(seen)? {
+                Some(request) => Ok(request.apply(&self.client, &cluster).await?),
+                None => Ok(Applied::Done),
+            }
+        }))
+    }
+}
+
+impl StateStore for ClusterStore {
+    fn observe(&self, _: Option<&Path>) -> Result<ObservedState> {
+        Ok(self.runtime.block_on(self.see())?.0)
+    }
+
+    fn has_separate_rights(&self) -> bool {
+        true
+    }
+
+    fn config_findings(&self, _: Option<&Path>) -> Result<ConfigFindings> {
+        let enforced = self.records()?.enforced;
+        self.runtime.block_on(exposure::of_cluster(&self.client, &enforced))
+    }
+
+    fn records(&self) -> Result<Records> {
+        Ok(self.runtime.block_on(tokens::records(&self.client))?)
+    }
+
+    fn change_tokens(&self, change: &ChangeTokens<'_>) -> Result<()> {
+        self.runtime.block_on(tokens::change_tokens(&self.client, change))
+    }
+
+    fn rotate(&self, ca: bool, force: bool, policy: &Policy, now: OffsetDateTime) -> Result<()> {
+        let mut warnings = Vec::new();
+        for secret in [ca.then_some(CA), Some(SERVING)].into_iter().flatten() {
+            let value = date(now)?;
+            let is_first = secret == CA || !ca;
+            self.ask(secret, |ObservedState { place, observed, .. }| {
+                let requested = RotationRequest { ca, serving: true, force, ..observed.requested };
+                let state = CertificateState { requested, ..observed };
+                let generate = &mut |_| policy.algorithm.generate();
+                // A request that the controller would refuse is reported here instead.
+                let (_, attention) = pki::dry_run(&state, policy, now, generate)?;
+                let refused = attention.iter().find(|it| it.is_refused_request());
+                if let Some(refused) = refused.filter(|_| is_first) {
+                    bail!("{place}: {refused}");
+                }
+                warnings = attention;
+                Ok(Some(AdministratorRequest::Rotation {
+                    secret,
+                    value: value.clone(),
+                    is_forced: force,
+                }))
+            })?;
+            print_line(&format!("requested a rotation of Secret {NAMESPACE}/{secret}"));
+        }
+        warn_locked_out(warnings);
+        Ok(())
+    }
+
+    fn distrust(
+        &self,
+        named: &[String],
+        yes: bool,
+        policy: &Policy,
+        now: OffsetDateTime,
+    ) -> Result<()> {
+        let mut reported = BTreeSet::new();
+        let mut last: Option<DistrustPreview> = None;
+        self.ask(CA, |seen| {
+            let listed = &seen.observed.requested.distrust;
+            if last.as_ref().is_some_and(|it| it.is_listed(listed)) {
+                return Ok(None);
+            }
+            let preview = DistrustPreview::of(seen, named, policy, now)?;
+            preview.report(yes, now, &mut reported)?;
+            let request = AdministratorRequest::Distrust(preview.requested.distrust.clone());
+            last = Some(preview);
+            Ok(Some(request))
+        })?;
+        print_line(&format!(
+            "requested to distrust them, with an annotation of Secret {NAMESPACE}/{CA}"
+        ));
+        match last.as_ref().and_then(|preview| preview.obstacle(now)) {
+            Some(reason) => bail!("the controller cannot do it yet: {reason}"),
+            None => Ok(()),
+        }
+    }
+}

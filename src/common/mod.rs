@@ -1,0 +1,8 @@
+//! What every room uses: waits, locks, parsers of flags, HTTP clients.
+
+pub(crate) mod backoff;
+pub(crate) mod cmp_http;
+pub(crate) mod flags;
+pub(crate) mod http_client;
+pub(crate) mod parallel;
+pub(crate) mod sync;

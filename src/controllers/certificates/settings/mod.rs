@@ -1,0 +1,4 @@
+//! Settings of the cluster that certificates follow.
+
+pub(crate) mod infrastructure;
+pub(crate) mod key_algorithms;

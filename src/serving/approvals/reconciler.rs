@@ -1,0 +1,176 @@
+//! Follows the approvals of machines: annotations, and the command's in the state directory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::OptionFuture;
+use model::access::BootRules;
+use model::access::approval::{ApprovalGrants, Approvals, Ended, read_grants};
+use model::access::machine::Window;
+use model::inputs::Inputs;
+use model::overview::History;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::time::Instant;
+
+use super::MachineApprovals;
+use crate::files::watch::WatchedListing;
+use crate::store::state_directory::{StateDirectory, StateError};
+
+/// Wait after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Reads who is approved, and ends approvals.
+pub(crate) struct ApprovalReconciler {
+    approvals: Arc<MachineApprovals>,
+    /// Directory with the command's approvals, if there is one.
+    state: Option<StateDirectory>,
+    window: Window,
+    history: History,
+    given: Approvals,
+    /// Ended approvals on disk, once they were read.
+    stored: Option<Ended>,
+    /// Reason why they cannot be read. They are not overwritten then, and what was approved before counts as ended.
+    unreadable: Option<String>,
+    /// True if any machine needs approval.
+    is_needed: bool,
+    /// The command's approvals at the last look.
+    listed: WatchedListing,
+    retry_at: Option<Instant>,
+}
+
+impl ApprovalReconciler {
+    /// Creates a reconciler that has not looked yet. Requests are judged by `approvals`.
+    pub(crate) fn new(
+        approvals: Arc<MachineApprovals>,
+        state: Option<StateDirectory>,
+        window: Window,
+        history: History,
+    ) -> Self {
+        Self {
+            approvals,
+            state,
+            window,
+            history,
+            given: Approvals::default(),
+            stored: None,
+            unreadable: None,
+            is_needed: false,
+            listed: WatchedListing::default(),
+            retry_at: None,
+        }
+    }
+
+    /// Judges requests by the present approvals from this call on. Returns faults for administrators, one line each. It
+    /// may block.
+    pub(crate) fn reconcile(&mut self, inputs: &Inputs, rules: &BootRules) -> Vec<String> {
+        self.retry_at = None;
+        let of_machine = || inputs.machines.values().any(|machine| machine.needs_approval());
+        self.is_needed = rules.any_needs_approval() || of_machine();
+        if !self.is_needed {
+            return Vec::new();
+        }
+        let (mut asked, mut attention) = read_grants(&inputs.pools, &inputs.machines);
+        let by_commands = self.by_commands(&mut attention);
+        for (subject, at) in &by_commands {
+            let known = asked.entry(subject.clone()).or_insert(*at);
+            *known = (*at).max(*known);
+        }
+        self.load(&asked);
+        let now = self.approvals.now();
+        let next = self.given.following(&asked, self.window, now);
+        self.report_approved(&next);
+        self.given = next.clone();
+        self.approvals.give(next);
+        attention.extend(self.unreadable.clone());
+        if let Err(error) = self.store(&by_commands) {
+            attention.push(error.to_string());
+            self.retry_at = Some(Instant::now() + RETRY);
+        }
+        attention
+    }
+
+    /// Approvals that the command has left.
+    fn by_commands(&mut self, attention: &mut Vec<String>) -> ApprovalGrants {
+        let Some(state) = &self.state else { return ApprovalGrants::new() };
+        let directory = state.approvals_path();
+        if let Err(error) = state.make_approvals_path() {
+            attention.push(error.to_string());
+        }
+        self.listed.read(&directory);
+        match state.approved_by_commands() {
+            Ok((grants, faults)) => {
+                attention.extend(faults.iter().map(ToString::to_string));
+                grants
+            }
+            Err(error) => {
+                attention.push(error.to_string());
+                self.retry_at = Some(Instant::now() + RETRY);
+                ApprovalGrants::new()
+            }
+        }
+    }
+
+    /// Reads what ended in an earlier process.
+    fn load(&mut self, asked: &ApprovalGrants) {
+        let Some(state) = self.state.as_ref().filter(|_| self.stored.is_none()) else { return };
+        let ended = match state.ended_approvals() {
+            Ok(ended) => {
+                self.stored = Some(ended.clone());
+                self.unreadable = None;
+                ended
+            }
+            Err(error) => {
+                let is_first = self.unreadable.replace(error.to_string()).is_none();
+                if !is_first {
+                    return;
+                }
+                asked.clone()
+            }
+        };
+        self.given = Approvals::after(ended);
+    }
+
+    /// Stores what has ended, and then removes the command's approvals that have.
+    fn store(&mut self, by_commands: &ApprovalGrants) -> Result<(), StateError> {
+        let (Some(state), Some(stored)) = (&self.state, &mut self.stored) else { return Ok(()) };
+        let ended = self.given.ended();
+        if stored != ended {
+            state.write_ended_approvals(ended)?;
+            stored.clone_from(ended);
+        }
+        let is_over = |(subject, at): &(_, &OffsetDateTime)| {
+            ended.get(*subject).is_some_and(|ended| *at <= ended)
+        };
+        for (subject, _) in by_commands.iter().filter(is_over) {
+            state.forget_approval(subject)?;
+        }
+        Ok(())
+    }
+
+    fn report_approved(&self, next: &Approvals) {
+        for (subject, open) in next.new_since(&self.given) {
+            let until = open.until.wall.format(&Rfc3339).unwrap_or_default();
+            tracing::info!(machine = %subject, until, "a machine is approved");
+            self.history.note(format!("{subject}: approved"), OffsetDateTime::now_utc());
+        }
+    }
+
+    /// Waits until the approvals must be looked at again: the command has given one, one ends, or something could not
+    /// be written. Forever if no machine needs approval. It is cancel safe.
+    pub(crate) async fn due(&mut self) {
+        if !self.is_needed {
+            return std::future::pending().await;
+        }
+        let end = self.given.next_end().and_then(|up| self.approvals.instant(up));
+        let at = [self.retry_at, end.map(Instant::from_std)].into_iter().flatten().min();
+        let command = async |state: &StateDirectory| {
+            self.listed.changed(&state.approvals_path()).await;
+        };
+        tokio::select! {
+            Some(()) = OptionFuture::from(at.map(tokio::time::sleep_until)) => {}
+            Some(()) = OptionFuture::from(self.state.as_ref().map(command)) => {}
+            else => std::future::pending().await,
+        }
+    }
+}

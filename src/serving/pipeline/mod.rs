@@ -1,0 +1,326 @@
+//! The only place that changes answers and access policy.
+//!
+//! ```text
+//!  source ─────────── inputs ──┐
+//!  cluster's secret ─ records ─┼─> Snapshot ─> tightened policy ─> answers ─> policy ─> pointer configs
+//!  issuer's file ──── keys ────┤   (pure)
+//!  state directory ── tokens ──┘
+//! ```
+//!
+//! Each part comes by a channel that holds its newest state; one task receives all.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use futures_util::future::OptionFuture;
+use model::access::{AccessMode, BootRules, Modes, Policy, Records, SignedTokens, WantedModes};
+use model::inputs::{Inputs, Missing};
+use model::snapshot::{AccessRules, Snapshot, SnapshotParts};
+use time::OffsetDateTime;
+use tokio::sync::watch;
+
+use super::approvals::reconciler::ApprovalReconciler;
+use super::pipeline::access_faults::AccessFault;
+use super::pipeline::pointer_writer::PointerWriter;
+use super::pipeline::publish::{Publisher, ServedInputs};
+use super::tokens::machine_reconciler::MachineReconciler;
+use super::tokens::named_machines::{NamedMachines, UsedTokens};
+use super::tokens::reconciler::TokenReconciler;
+use crate::telemetry::conditions::Condition;
+
+/// Receives changes, and publishes the resulting snapshot.
+pub(crate) struct Pipeline {
+    rules: AccessRules,
+    known: SnapshotParts,
+    wanted: WantedModes,
+    boot_rules: BootRules,
+    local: LocalState,
+    publisher: Publisher,
+    policy: Arc<ArcSwap<Policy>>,
+    needs_tokens: watch::Sender<bool>,
+    known_tokens: watch::Sender<Option<Records>>,
+}
+
+/// State that this process manages: approvals, the contents of a state directory, and those of a cluster's machines.
+#[derive(Default)]
+pub(crate) struct LocalState {
+    pub(crate) approvals: Option<ApprovalReconciler>,
+    pub(crate) tokens: Option<TokenReconciler>,
+    pub(crate) pointers: Option<PointerWriter>,
+    pub(crate) machines: Option<MachineReconciler>,
+    /// Machines with names, as requests use them.
+    pub(crate) named: NamedMachines,
+}
+
+impl Pipeline {
+    /// Creates a pipeline without inputs. `known` has the records of tokens of an earlier process, and the keys of
+    /// another issuer. Requests are judged by `policy`.
+    pub(crate) fn new(
+        rules: AccessRules,
+        known: SnapshotParts,
+        local: LocalState,
+        policy: Arc<ArcSwap<Policy>>,
+        publisher: Publisher,
+    ) -> Self {
+        Self {
+            rules,
+            known,
+            wanted: WantedModes::default(),
+            boot_rules: BootRules::default(),
+            local,
+            publisher,
+            policy,
+            needs_tokens: watch::Sender::new(false),
+            known_tokens: watch::Sender::default(),
+        }
+    }
+
+    /// Receives the newest state of each part from its source, `None` before it was read, forever.
+    pub(crate) async fn run(
+        mut self,
+        mut inputs: watch::Receiver<Option<Inputs>>,
+        mut records: watch::Receiver<Option<Records>>,
+        mut keys: watch::Receiver<Option<SignedTokens>>,
+    ) {
+        loop {
+            let LocalState { approvals, tokens, pointers, machines, .. } = &mut self.local;
+            let pointers_at = pointers.as_ref().and_then(|pointers| pointers.retry_at);
+            // A sender that is gone sends nothing more.
+            tokio::select! {
+                Ok(()) = inputs.changed() => {
+                    let inputs = inputs.borrow_and_update().clone();
+                    tokio::task::block_in_place(|| inputs.map(|it| self.take_inputs(it)));
+                }
+                Ok(()) = records.changed() => {
+                    let records = records.borrow_and_update().clone();
+                    tokio::task::block_in_place(|| records.map(|it| self.take_records(it)));
+                }
+                Ok(()) = keys.changed() => {
+                    let keys = keys.borrow_and_update().clone();
+                    tokio::task::block_in_place(|| keys.map(|it| self.take_keys(it)));
+                }
+                Some(()) = OptionFuture::from(tokens.as_mut().map(TokenReconciler::due)) => {
+                    tokio::task::block_in_place(|| self.reconcile_tokens());
+                }
+                Some(()) = OptionFuture::from(machines.as_mut().map(MachineReconciler::due)) => {
+                    tokio::task::block_in_place(|| {
+                        self.reconcile_machines();
+                        self.apply(false);
+                    });
+                }
+                Some(()) = OptionFuture::from(approvals.as_mut().map(ApprovalReconciler::due)) => {
+                    tokio::task::block_in_place(|| self.reconcile_approvals());
+                }
+                Some(()) = OptionFuture::from(pointers_at.map(tokio::time::sleep_until)) => {
+                    tokio::task::block_in_place(|| self.write_pointers());
+                }
+                else => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Serves `inputs` from this call on.
+    pub(crate) fn take_inputs(&mut self, inputs: Inputs) {
+        self.report_missing(&inputs.missing);
+        self.known.inputs = Some(inputs);
+        self.reconcile_machines();
+        self.apply(true);
+    }
+
+    /// Reports objects that are missing: machines get the last good answers meanwhile.
+    fn report_missing(&self, missing: &Missing) {
+        let lines: Vec<_> = missing.reports.iter().map(ToString::to_string).collect();
+        let condition = Condition::of_all("manifests", &lines);
+        condition.report_failure(&self.publisher.reporting.status.degraded, |reason| {
+            tracing::error!(
+                reason,
+                fix = "restore the files; what stays missing is removed after an hour",
+                "objects are missing from the manifests, keeping what was read before"
+            );
+        });
+    }
+
+    /// Reconciles the tokens of machines with their objects, if this process manages them. A new token is accepted once
+    /// the policy that follows is in force.
+    fn reconcile_machines(&mut self) {
+        let Self { local, known, .. } = self;
+        let Some(inputs) = &known.inputs else { return };
+        if let Some(overlays) = &local.named.overlays {
+            overlays.take(&inputs.machines);
+        }
+        if let Some(UsedTokens::Cluster(tokens)) = &local.named.tokens {
+            known.machines = tokens.update(&inputs.machines, &inputs.machine_states);
+        }
+        let Some(reconciler) = &mut local.machines else { return };
+        let (machines, attention) = reconciler.reconcile(&inputs.machines, &inputs.missing);
+        known.machines = machines;
+        self.degrade(AccessFault::Machines, &attention);
+    }
+
+    /// Reads who is approved, before the rules are in force by which machines need it.
+    fn reconcile_approvals(&mut self) {
+        let Self { local, known, boot_rules, .. } = self;
+        let (Some(reconciler), Some(inputs)) = (&mut local.approvals, &known.inputs) else {
+            return;
+        };
+        let condition = Condition::of_all("approvals", &reconciler.reconcile(inputs, boot_rules));
+        condition.report_failure(&self.publisher.reporting.status.degraded, |reason| {
+            tracing::warn!(
+                reason,
+                fix = "correct the annotation or file that the reason names",
+                "cannot read all approvals; machines wait that are not approved otherwise"
+            );
+        });
+    }
+
+    /// Uses these records from this call on.
+    fn take_records(&mut self, records: Records) {
+        if self.learn(records) {
+            self.apply(false);
+        }
+    }
+
+    /// Accepts tokens signed by these keys from this call on.
+    fn take_keys(&mut self, keys: SignedTokens) {
+        self.known.signed = Some(keys);
+        self.apply(false);
+    }
+
+    pub(super) fn reconcile_tokens(&mut self) {
+        if let Some(records) = self.renew_records() {
+            self.take_records(records);
+        }
+    }
+
+    pub(crate) fn needs_tokens(&self) -> watch::Receiver<bool> {
+        self.needs_tokens.subscribe()
+    }
+
+    /// Records of tokens, after each change.
+    pub(crate) fn known_tokens(&self) -> watch::Receiver<Option<Records>> {
+        self.known_tokens.subscribe()
+    }
+
+    /// Returns `true` if these records are new.
+    fn learn(&mut self, records: Records) -> bool {
+        let records = records.following(self.known.records.as_ref(), &self.wanted.understood());
+        if self.known.records.as_ref() == Some(&records) {
+            return false;
+        }
+        self.known_tokens.send_replace(Some(records.clone()));
+        self.known.records = Some(records);
+        true
+    }
+
+    /// Reconciles the tokens, if this process manages them, and returns their records. A new token is accepted before a
+    /// pointer config carries it; the modes stay the same until the end.
+    fn renew_records(&mut self) -> Option<Records> {
+        let Self { local, wanted, boot_rules, known, policy, rules, .. } = self;
+        let accept = &mut |records: &Records| {
+            let modes = policy.load().modes.clone();
+            let signed = known.signed.clone();
+            let machines = known.machines.clone();
+            let known =
+                SnapshotParts { records: Some(records.clone()), signed, machines, inputs: None };
+            policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
+        };
+        let (records, attention) = local.tokens.as_mut()?.reconcile(&wanted.understood(), accept);
+        self.degrade(AccessFault::Tokens, &attention);
+        let count = attention.len().try_into().unwrap_or(i64::MAX);
+        self.publisher.reporting.metrics.tokens_attention.set(count);
+        records
+    }
+
+    fn apply(&mut self, are_inputs_new: bool) {
+        self.read_wanted();
+        let Some(snapshot) =
+            Snapshot::new(&self.known, &self.wanted, &self.boot_rules, &self.rules)
+        else {
+            return;
+        };
+        let before = self.policy.load().modes.clone();
+        self.report(&before, &snapshot.policy.modes);
+        self.policy.store(Arc::new(snapshot.tightened(&before)));
+        let served = self.known.inputs.as_ref().map(|served| &served.enforced);
+        let is_new = are_inputs_new || served != Some(&snapshot.inputs.enforced);
+        let is_changed = is_new && self.publisher.publish(&snapshot.inputs);
+        self.policy.store(Arc::new(snapshot.policy));
+        self.known.inputs = Some(snapshot.inputs.clone());
+        if is_changed {
+            let pointer_configs = self.write_pointers();
+            self.publisher.notify(ServedInputs { inputs: snapshot.inputs, pointer_configs });
+        }
+    }
+
+    /// Writes missing pointer configs of served pools, if this process does so.
+    fn write_pointers(&mut self) -> Vec<(String, PathBuf)> {
+        let Some(inputs) = &self.known.inputs else { return Vec::new() };
+        let Some(pointers) = &mut self.local.pointers else { return Vec::new() };
+        let written = pointers.write(inputs.pools.keys());
+        // A fault of another file is reported where that is read.
+        let of_its_own = |(pool, reason): &(_, &String)| reason.contains(&format!("{pool}.ign"));
+        let failed = pointers.failed.iter().filter(of_its_own);
+        let failed: Vec<_> =
+            failed.map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
+        let condition = Condition::of_all("pointer configs", &failed);
+        condition.note(&self.publisher.reporting.status.degraded);
+        written
+    }
+
+    /// Reads the modes that pools request. If they have changed, the tokens are reconciled.
+    fn read_wanted(&mut self) {
+        let Some(inputs) = &self.known.inputs else { return };
+        let records = self.known.records.as_ref();
+        let (wanted, faults) =
+            WantedModes::read(&inputs.pools, self.rules.mode, &self.wanted, records);
+        self.degrade(AccessFault::Modes, &faults);
+        let (boot_rules, faults) =
+            BootRules::read(&inputs.pools, self.rules.min_ignition, &self.boot_rules);
+        self.degrade(AccessFault::Rules, &faults);
+        self.boot_rules = boot_rules;
+        self.reconcile_approvals();
+        if wanted != self.wanted {
+            self.wanted = wanted;
+            let records = self.renew_records().or_else(|| self.known.records.clone());
+            records.map(|records| self.learn(records));
+        }
+        self.needs_tokens.send_replace(self.wanted.need_tokens());
+    }
+
+    fn report(&self, before: &Modes, now: &Modes) {
+        let held: Vec<_> =
+            now.held().map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
+        self.degrade(AccessFault::Audited, &held);
+        let waiting = now.waiting().map(|(pool, why)| {
+            format!(
+                "pool {pool}: {why}; until then, only a known token opens it, other requests get 503"
+            )
+        });
+        self.degrade(AccessFault::Unknown, &waiting.collect::<Vec<_>>());
+        let label = |(pool, asked): (_, AccessMode)| (pool, asked.label(), now.of(pool).label());
+        self.publisher.reporting.metrics.access_modes(self.wanted.restricted().map(label));
+        let (before, now) = (before.enforced(), now.enforced());
+        let at = OffsetDateTime::now_utc();
+        for pool in now.difference(&before) {
+            tracing::info!(pool, "access is enforced");
+            self.publisher.history.note(format!("pool {pool}: access is enforced"), at);
+        }
+        for pool in before.difference(&now) {
+            tracing::info!(pool, "access is no longer enforced");
+            self.publisher.history.note(format!("pool {pool}: access is no longer enforced"), at);
+        }
+    }
+
+    fn degrade(&self, fault: AccessFault, reasons: &[String]) {
+        let condition = Condition::of_all(fault.thing(), reasons);
+        condition
+            .report_failure(&self.publisher.reporting.status.degraded, |reason| fault.log(reason));
+    }
+}
+
+pub(crate) mod access_faults;
+pub(crate) mod pointer_writer;
+pub(crate) mod publish;
+#[cfg(test)]
+mod tests;

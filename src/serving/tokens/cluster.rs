@@ -1,0 +1,456 @@
+//! Tokens of single machines in a cluster, while they are used.
+//!
+//! ```text
+//!  watch ───> update ──> Entry <── begin, take whole ── request
+//!                          │
+//!  status of the object <──┴── a use that others must know: written before its answer
+//! ```
+//!
+//! Servers agree through the status of the machine's object. A use is written with the version that was read as its
+//! precondition: after a conflict the object is read again, with what other servers have recorded meanwhile. While the
+//! API server is unreachable, a use is kept here and written later.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use model::access::machine::{
+    ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
+};
+use model::access::{KnownMachines, Refusal, TokenHash};
+use model::objects::FirstBootMachine;
+use model::overview::{History, NamedMachine};
+use time::OffsetDateTime;
+use tokio::sync::Notify;
+
+use super::cluster_use::ClusterUse;
+use super::token_set::{Entry, TokenSet, UsedToken, known_machine, shared_note};
+use crate::common::sync::lock;
+use crate::source::cluster::{MachineRecords, RecordError};
+use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
+
+/// Subject of the records in readiness.
+const USES: &str = "use of machines' tokens";
+/// Maximum number of conflicts with other servers within a request.
+const MAX_TRIES: usize = 8;
+/// Maximum number of revoked tokens that are remembered, so that their holders are refused for good.
+const MAX_REVOKED: usize = 1_024;
+/// Wait before the next attempt to write the uses that could not be written.
+const RETRY: Duration = Duration::from_secs(2);
+
+type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
+type States = BTreeMap<String, Arc<MachineState>>;
+
+type ClusterEntry = Entry<ClusterUse, tokio::sync::Mutex<()>>;
+
+/// Tokens of a cluster's machines, whose uses are written to their objects.
+pub(crate) struct ClusterTokens {
+    pub(crate) set: TokenSet<ClusterUse, tokio::sync::Mutex<()>>,
+    /// Tokens that were revoked or replaced while this process runs, the latest last.
+    revoked: Mutex<VecDeque<(TokenHash, KnownMachine)>>,
+    records: Arc<MachineRecords>,
+    unsaved: Notify,
+}
+
+impl UsedToken for ClusterUse {
+    fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    fn usage_mut(&mut self) -> &mut Usage {
+        &mut self.usage
+    }
+
+    /// A revoked token has no entry.
+    fn is_revoked(&self) -> bool {
+        false
+    }
+
+    fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine {
+        NamedMachine::used(name, &self.pool, &self.usage, (window, now))
+    }
+}
+
+/// Result of an attempt to write a use.
+enum RecordOutcome {
+    /// It is written, or was before.
+    Done(Option<Arc<MachineState>>),
+    /// There is something newer to decide by.
+    Again,
+    /// The API server is unreachable.
+    Later,
+}
+
+impl ClusterTokens {
+    /// Creates an empty set, whose uses are written to `records`.
+    pub(crate) fn new(
+        records: MachineRecords,
+        window: Window,
+        reporting: Reporting,
+        history: History,
+    ) -> Self {
+        Self {
+            set: TokenSet::new(window, reporting, history),
+            revoked: Mutex::default(),
+            records: Arc::new(records),
+            unsaved: Notify::new(),
+        }
+    }
+
+    /// Uses these objects from this call on, and returns their tokens.
+    pub(crate) fn update(&self, machines: &Machines, states: &States) -> KnownMachines {
+        let before = self.set.entries.load_full();
+        let mut entries = BTreeMap::new();
+        for (name, state) in states {
+            if let Some(entry) = before.get(&**name) {
+                self.see(entry, state);
+                entries.insert(Arc::clone(&entry.name), Arc::clone(entry));
+            } else {
+                let used = ClusterUse::of(state);
+                entries.extend(used.map(|used| Entry::keyed(name.as_str().into(), used)));
+            }
+        }
+        for (name, entry) in before.iter().filter(|(name, _)| !entries.contains_key(*name)) {
+            self.revoke(name, &entry.token());
+        }
+        self.set.entries.store(Arc::new(entries));
+        self.set.report_shared();
+        self.known(machines)
+    }
+
+    /// Takes in a state of a machine's object, which may come from the watch before a use that waits is written.
+    fn see(&self, entry: &ClusterEntry, state: &Arc<MachineState>) {
+        let mut known = entry.token();
+        let waiting = known.unsaved.map(|since| (since, known.clone()));
+        if let Some(replaced) = known.see(state) {
+            self.revoke(&entry.name, &replaced);
+        }
+        // If the token was armed again, its earlier use no longer waits.
+        let now = known.unsaved.map(|_| known.clone());
+        drop(known);
+        if let (Some((since, waiting)), Some(known)) = (waiting, now) {
+            self.compare(&entry.name, &waiting, &known, since);
+        }
+    }
+
+    fn revoke(&self, name: &Arc<str>, known: &ClusterUse) {
+        let mut revoked = lock(&self.revoked);
+        let machine = known_machine(name, &known.pool, None, true);
+        revoked.retain(|(hash, _)| *hash != known.token);
+        revoked.push_back((known.token, machine));
+        let over = revoked.len().saturating_sub(MAX_REVOKED);
+        revoked.drain(..over);
+    }
+
+    /// The tokens by their hashes.
+    fn known(&self, machines: &Machines) -> KnownMachines {
+        let mut known: Vec<_> = lock(&self.revoked).iter().cloned().collect();
+        for (name, entry) in self.set.entries.load().iter() {
+            let object = machines.get(&**name);
+            let used = entry.token();
+            // Without a readable object its restrictions are unknown. With another pool the token is about to be replaced.
+            let is_revoked =
+                used.is_deleted() || object.is_none_or(|object| object.spec.pool != used.pool);
+            known.push((used.token, known_machine(name, &used.pool, object, is_revoked)));
+        }
+        known.into_iter().collect()
+    }
+
+    /// Checks that a machine's token is open. A token that has just been found spent is recorded as spent.
+    ///
+    /// # Errors
+    /// The token is spent, or gone.
+    pub(crate) async fn check(&self, name: &str) -> Result<(), Refusal> {
+        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
+        if !self.set.is_spent(&entry.token()) {
+            return Ok(());
+        }
+        let _writing = entry.writing.lock().await;
+        self.spend(&entry);
+        Err(Refusal::Spent)
+    }
+
+    /// Has it recorded that a token is spent, while the lock for writing is held: for other servers, and for clocks that
+    /// are set back.
+    fn spend(&self, entry: &ClusterEntry) {
+        let is_new = entry.token().spend();
+        if is_new {
+            entry.token().record_later(OffsetDateTime::now_utc());
+            self.unsaved.notify_one();
+        }
+    }
+
+    /// Records that an answer begins for `address`, before it returns.
+    ///
+    /// # Errors
+    /// The token is spent or gone meanwhile, or the API server refuses the record.
+    pub(crate) async fn begin(&self, name: &str, address: IpAddr) -> Result<(), Refusal> {
+        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
+        let _writing = entry.writing.lock().await;
+        let token = entry.token().token;
+        for _ in 0..MAX_TRIES {
+            let (now, mut next) = (self.set.now(), entry.token().clone());
+            if next.is_deleted() || next.token != token {
+                return Err(Refusal::Revoked);
+            }
+            if self.set.is_spent(&next) {
+                self.spend(&entry);
+                return Err(Refusal::Spent);
+            }
+            let UsageChange { is_newly_shared, .. } = next.usage.begin(address, now);
+            let written = if next.is_due(self.set.window) {
+                self.write(&entry, &next).await?
+            } else {
+                RecordOutcome::Done(None)
+            };
+            if let RecordOutcome::Again = written {
+                continue;
+            }
+            // An answer can have been taken whole while this was written, so the copy is not put back.
+            entry.token().usage.begin(address, now);
+            match written {
+                RecordOutcome::Done(Some(state)) => self.see(&entry, &state),
+                RecordOutcome::Later => {
+                    entry.token().record_later(now.wall);
+                    self.unsaved.notify_one();
+                }
+                RecordOutcome::Done(None) | RecordOutcome::Again => {}
+            }
+            if is_newly_shared {
+                self.set.report_shared_use(name, address);
+            }
+            return Ok(());
+        }
+        Err(Refusal::NotStored)
+    }
+
+    /// Writes a use to the status of the machine's object.
+    async fn write(
+        &self,
+        entry: &ClusterEntry,
+        next: &ClusterUse,
+    ) -> Result<RecordOutcome, Refusal> {
+        let Some(recorded) = next.usage.record(self.set.window) else {
+            return Ok(RecordOutcome::Done(None));
+        };
+        let name = &*entry.name;
+        let mut result = self.records.write(name, &next.state, &recorded).await;
+        let is_written = result.is_ok();
+        if let Err(RecordError::Superseded) = result {
+            result = self.records.read(name).await;
+        }
+        match result {
+            Ok(state) if is_written => {
+                self.report_unrecorded(None);
+                self.report_added(name, next, &recorded.addresses);
+                Ok(RecordOutcome::Done(Some(Arc::new(state))))
+            }
+            Ok(state) => {
+                self.see(entry, &Arc::new(state));
+                Ok(RecordOutcome::Again)
+            }
+            Err(RecordError::Superseded) => Ok(RecordOutcome::Again),
+            Err(RecordError::Gone) => Err(Refusal::Revoked),
+            Err(RecordError::Unreachable(reason)) => {
+                self.report_unrecorded(Some(reason));
+                Ok(RecordOutcome::Later)
+            }
+            Err(RecordError::Refused(reason)) => {
+                self.report_refused(name, reason);
+                Err(Refusal::NotStored)
+            }
+        }
+    }
+
+    fn report_unrecorded(&self, reason: Option<String>) {
+        let condition = Condition::new(USES, reason);
+        condition.report_failure(&self.set.reporting.status.degraded, |reason| {
+            tracing::warn!(
+                reason,
+                fix = "check the API server and the network to it",
+                "cannot record uses of machines' tokens yet, serving the machines"
+            );
+        });
+    }
+
+    fn report_refused(&self, name: &str, reason: String) {
+        let condition = Condition::failed(USES, reason);
+        condition.report_failure(&self.set.reporting.status.degraded, |reason| {
+            tracing::error!(
+                machine = name,
+                reason,
+                fix =
+                    "grant the service account get of firstbootmachines and patch of their status",
+                "cannot record the use of a machine's token; its machine gets 503 until then"
+            );
+        });
+    }
+
+    /// Publishes an Event for each address that a write has added to those before.
+    fn report_added(&self, name: &str, next: &ClusterUse, addresses: &BTreeSet<IpAddr>) {
+        if addresses.len() < 2 {
+            return;
+        }
+        for address in addresses.iter().filter(|address| !next.was_recorded(address)) {
+            self.warn(name, next, "token-used-elsewhere", shared_note(name, *address));
+        }
+    }
+
+    /// Publishes an Event, without a wait for it: a machine may wait for its answer.
+    fn warn(&self, name: &str, known: &ClusterUse, reason: &'static str, note: String) {
+        let (records, name) = (Arc::clone(&self.records), name.to_owned());
+        let uid = known.state.uid.clone();
+        tokio::spawn(async move { records.warn(&name, &uid, reason, &note).await });
+    }
+
+    /// Writes the uses that could not be written at their time, forever.
+    pub(crate) async fn flush(self: Arc<Self>) {
+        loop {
+            self.unsaved.notified().await;
+            while !self.save_all().await {
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+
+    /// Writes all uses that wait. Returns `true` if none is left.
+    async fn save_all(&self) -> bool {
+        let entries = self.set.entries.load_full();
+        let mut is_done = true;
+        for entry in entries.values().filter(|entry| entry.token().unsaved.is_some()) {
+            let _writing = entry.writing.lock().await;
+            match self.save(entry).await {
+                RecordOutcome::Done(_) => {}
+                RecordOutcome::Again => is_done = false,
+                // The others would wait as long.
+                RecordOutcome::Later => return false,
+            }
+        }
+        is_done
+    }
+
+    /// Writes a use that waits.
+    async fn save(&self, entry: &ClusterEntry) -> RecordOutcome {
+        for _ in 0..MAX_TRIES {
+            let next = entry.token().clone();
+            if next.unsaved.is_none() {
+                return RecordOutcome::Done(None);
+            }
+            match self.write(entry, &next).await {
+                Ok(RecordOutcome::Done(state)) => {
+                    entry.token().unsaved = None;
+                    if let Some(state) = state {
+                        self.see(entry, &state);
+                    }
+                    return RecordOutcome::Done(None);
+                }
+                Ok(RecordOutcome::Again) => {}
+                Ok(RecordOutcome::Later) => return RecordOutcome::Later,
+                // Its object is gone.
+                Err(Refusal::Revoked) => {
+                    entry.token().unsaved = None;
+                    return RecordOutcome::Done(None);
+                }
+                Err(_) => return RecordOutcome::Again,
+            }
+        }
+        RecordOutcome::Again
+    }
+
+    /// Compares a use that waits since `since` with what is known once other servers' record is seen.
+    fn compare(
+        &self,
+        name: &Arc<str>,
+        waiting: &ClusterUse,
+        known: &ClusterUse,
+        since: OffsetDateTime,
+    ) {
+        let own = waiting.usage.addresses();
+        let is_shared = known.usage.addresses().len() > 1;
+        if let Some(address) = own.first().filter(|it| own.len() == 1 && !known.was_recorded(it))
+            && is_shared
+        {
+            self.set.report_shared_use(name, *address);
+        }
+        if known.others_ended_before(since, self.set.window) && !waiting.is_spent() {
+            let note = format!(
+                "machine {name}: its token was used again after it was spent, while the API server was unreachable"
+            );
+            tracing::warn!(
+                machine = %name,
+                fix = "if it was not armed again, someone has copied its pointer config: remove \
+                       its FirstBootMachine",
+                "the token of a machine was used after it was spent, while the API server was unreachable"
+            );
+            self.set.history.note(note.clone(), OffsetDateTime::now_utc());
+            self.warn(name, known, "token-used-again", note);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::access::Token;
+    use model::access::machine::{MachineStatus, RecordedUse};
+
+    use super::*;
+    use crate::telemetry::conditions::Status;
+
+    const WINDOW: Duration = Duration::from_secs(4);
+
+    fn state(recorded: Option<RecordedUse>) -> States {
+        let token = Some(Token::new([1; 32]).hash());
+        let pool = "worker".to_owned();
+        let state = MachineState {
+            uid: "u".to_owned(),
+            resource_version: "1".to_owned(),
+            is_deleted: false,
+            status: Some(MachineStatus { pool, token, armings: 1, rearm: None, recorded }),
+        };
+        [("n".to_owned(), Arc::new(state))].into()
+    }
+
+    /// A use at another server that ended `ago`.
+    fn spent(ago: Duration) -> RecordedUse {
+        let last = OffsetDateTime::now_utc() - WINDOW - ago;
+        let addresses = [IpAddr::from([192, 0, 2, 1])].into();
+        RecordedUse { first: last, last, until: None, spent: true, addresses }
+    }
+
+    async fn used_without_the_api_server() -> ClusterTokens {
+        let records = MachineRecords::unreachable();
+        let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
+        let tokens = ClusterTokens::new(records, Window(WINDOW), reporting, History::default());
+        tokens.update(&Machines::new(), &state(None));
+        tokens.begin("n", [192, 0, 2, 1].into()).await.unwrap();
+        tokens
+    }
+
+    fn reports(tokens: &ClusterTokens) -> usize {
+        let (changes, _) = tokens.set.history.changes();
+        changes.iter().filter(|it| it.what.contains("again after it was spent")).count()
+    }
+
+    #[tokio::test]
+    async fn a_use_after_the_end_is_reported_once_also_if_the_watch_is_first() {
+        let tokens = used_without_the_api_server().await;
+        let ended = state(Some(spent(Duration::from_secs(60))));
+        tokens.update(&Machines::new(), &ended);
+        assert_eq!(reports(&tokens), 1);
+        assert_eq!(tokens.check("n").await, Err(Refusal::Spent));
+        // Read again after a conflict, it is another value.
+        tokens.update(&Machines::new(), &state(Some(spent(Duration::from_secs(60)))));
+        assert_eq!(reports(&tokens), 1);
+    }
+
+    #[tokio::test]
+    async fn a_use_within_the_window_is_no_use_after_the_end() {
+        let tokens = used_without_the_api_server().await;
+        let last = OffsetDateTime::now_utc();
+        let recorded = RecordedUse { first: last, last, spent: false, ..spent(Duration::ZERO) };
+        tokens.update(&Machines::new(), &state(Some(recorded)));
+        assert_eq!(reports(&tokens), 0);
+    }
+}

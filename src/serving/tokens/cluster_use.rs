@@ -1,0 +1,206 @@
+//! Use of a machine's token as a server of a cluster knows it: its own part, and what is recorded of all.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use model::access::TokenHash;
+use model::access::machine::{MachineState, MachineStatus, RecordedUse, Usage, Window};
+use time::{Duration, OffsetDateTime};
+
+/// Minimum time between two records that only differ in the last answer. A machine that never takes one whole asks more
+/// often.
+const BETWEEN_RECORDS: Duration = Duration::minutes(1);
+
+/// A token with its use since it was armed.
+#[derive(Debug, Clone)]
+pub(crate) struct ClusterUse {
+    /// The object as this server has seen it last.
+    pub(crate) state: Arc<MachineState>,
+    pub(crate) token: TokenHash,
+    pub(crate) pool: String,
+    armings: u64,
+    /// Token that this one has replaced.
+    before: Option<TokenHash>,
+    pub(crate) usage: Usage,
+    /// Use that the object has.
+    recorded: Option<RecordedUse>,
+    /// Time of the first use that the object lacks, because the API server was unreachable.
+    pub(crate) unsaved: Option<OffsetDateTime>,
+}
+
+impl ClusterUse {
+    /// The token of an object, if it has one.
+    pub(crate) fn of(state: &Arc<MachineState>) -> Option<Self> {
+        let status = state.status.as_ref()?;
+        let MachineStatus { pool, token, armings, recorded, .. } = status;
+        let mut usage = Usage::default();
+        if let Some(recorded) = recorded {
+            usage.learn(recorded);
+        }
+        Some(Self {
+            state: Arc::clone(state),
+            token: (*token)?,
+            pool: pool.clone(),
+            armings: *armings,
+            before: None,
+            usage,
+            recorded: recorded.clone(),
+            unsaved: None,
+        })
+    }
+
+    /// Takes in a state of the object. Returns what was known of another token that it replaces. A state without a
+    /// token changes nothing, nor does one that is older: what was read may be ahead of the watch.
+    pub(crate) fn see(&mut self, state: &Arc<MachineState>) -> Option<Self> {
+        if Arc::ptr_eq(&self.state, state) {
+            return None;
+        }
+        let seen = Self::of(state)?;
+        if seen.token != self.token {
+            let before = Some(self.token);
+            let is_older = self.before == Some(seen.token);
+            return (!is_older).then(|| std::mem::replace(self, Self { before, ..seen }));
+        }
+        if seen.armings == self.armings {
+            if let Some(recorded) = &seen.recorded {
+                self.usage.learn(recorded);
+            }
+            self.recorded = seen.recorded.or(self.recorded.take());
+            self.state = seen.state;
+        } else if seen.armings > self.armings {
+            *self = Self { before: self.before, ..seen };
+        }
+        None
+    }
+
+    /// True while the object is being deleted.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.state.is_deleted
+    }
+
+    /// Returns `true` if other servers must know this use before an answer.
+    pub(crate) fn is_due(&self, window: Window) -> bool {
+        match (&self.recorded, self.usage.record(window)) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(before), Some(now)) => {
+                now.first < before.first
+                    || !now.addresses.is_subset(&before.addresses)
+                    || now.last - before.last >= BETWEEN_RECORDS
+            }
+        }
+    }
+
+    /// Records that the token is spent. Returns `true` if the object does not say so.
+    pub(crate) fn spend(&mut self) -> bool {
+        self.usage.spend();
+        !self.is_spent()
+    }
+
+    /// True if the object says that the token is spent.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.recorded.as_ref().is_some_and(|recorded| recorded.spent)
+    }
+
+    /// Has the use written later.
+    pub(crate) fn record_later(&mut self, now: OffsetDateTime) {
+        self.unsaved.get_or_insert(now);
+    }
+
+    pub(crate) fn was_recorded(&self, address: &IpAddr) -> bool {
+        self.recorded.as_ref().is_some_and(|recorded| recorded.addresses.contains(address))
+    }
+
+    /// Returns `true` if the token was spent at `time` by what other servers have recorded.
+    pub(crate) fn others_ended_before(&self, time: OffsetDateTime, window: Window) -> bool {
+        self.recorded.as_ref().is_some_and(|recorded| {
+            let window = Duration::try_from(window.0).unwrap_or(Duration::MAX);
+            time - recorded.last >= window
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::access::Token;
+    use model::access::machine::{ClockReading, Stage};
+    use time::macros::datetime;
+
+    use super::*;
+
+    const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+
+    fn after(seconds: u64) -> ClockReading {
+        let up = std::time::Duration::from_secs(seconds);
+        ClockReading { wall: NOON + up, up }
+    }
+
+    fn state(token: u8, armings: u64, recorded: Option<RecordedUse>) -> Arc<MachineState> {
+        let token = Some(Token::new([token; 32]).hash());
+        let pool = "worker".to_owned();
+        Arc::new(MachineState {
+            uid: "u".to_owned(),
+            resource_version: "1".to_owned(),
+            is_deleted: false,
+            status: Some(MachineStatus { pool, token, armings, rearm: None, recorded }),
+        })
+    }
+
+    fn used(seconds: u64) -> Option<RecordedUse> {
+        let mut usage = Usage::default();
+        usage.begin([192, 0, 2, 1].into(), after(seconds));
+        usage.record(Window::default())
+    }
+
+    fn stage(known: &ClusterUse) -> Stage {
+        known.usage.stage(Window::default(), after(60))
+    }
+
+    #[test]
+    fn a_newer_arming_replaces_a_use_and_an_older_one_does_not() {
+        let mut known = ClusterUse::of(&state(1, 1, used(0))).unwrap();
+        assert_eq!(stage(&known), Stage::Taken(NOON));
+        assert!(known.see(&state(1, 2, None)).is_none());
+        assert_eq!(stage(&known), Stage::Armed);
+        // The watch may be behind what was read.
+        assert!(known.see(&state(1, 1, used(0))).is_none());
+        assert_eq!(stage(&known), Stage::Armed);
+        assert!(known.see(&state(1, 2, used(30))).is_none());
+        assert_eq!(known.see(&state(1, 2, None)).map(|it| it.armings), None);
+        assert!(matches!(stage(&known), Stage::Taken(_)), "an earlier version of it");
+    }
+
+    #[test]
+    fn another_token_is_told_and_the_one_before_does_not_come_back() {
+        let mut known = ClusterUse::of(&state(1, 1, used(0))).unwrap();
+        let replaced = known.see(&state(2, 2, None)).unwrap();
+        assert_eq!(replaced.token, Token::new([1; 32]).hash());
+        assert!(known.see(&state(1, 1, None)).is_none());
+        assert_eq!(known.token, Token::new([2; 32]).hash());
+        // A status that was lost is made again, with its count.
+        assert!(known.see(&state(3, 1, None)).is_some());
+        let nothing = MachineState { status: None, ..MachineState::clone(&known.state) };
+        assert!(known.see(&Arc::new(nothing)).is_none());
+        assert_eq!(known.token, Token::new([3; 32]).hash());
+    }
+
+    #[test]
+    fn a_use_is_due_once_for_an_address_and_once_a_minute_without_an_end() {
+        let window = Window::default();
+        let mut known = ClusterUse::of(&state(1, 1, None)).unwrap();
+        assert!(!known.is_due(window));
+        known.usage.begin([192, 0, 2, 1].into(), after(0));
+        assert!(known.is_due(window));
+        known.see(&state(1, 1, known.usage.record(window)));
+        for seconds in [1, 30, 59] {
+            known.usage.begin([192, 0, 2, 1].into(), after(seconds));
+            assert!(!known.is_due(window), "{seconds}");
+        }
+        known.usage.begin([192, 0, 2, 1].into(), after(60));
+        assert!(known.is_due(window));
+        known.see(&state(1, 1, known.usage.record(window)));
+        known.usage.begin([192, 0, 2, 2].into(), after(61));
+        assert!(known.is_due(window));
+    }
+}

@@ -1,0 +1,308 @@
+//! Keeps the tokens and pointer configs of the machines that have an object.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::OptionFuture;
+use model::access::machine::KnownMachine;
+use model::access::{KnownMachines, MachineToken};
+use model::inputs::Missing;
+use model::objects::FirstBootMachine;
+use model::standing::MISSING_FOR;
+use pki::Host;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use super::machine::MachineTokens;
+use super::token_set::known_machine;
+use crate::files::watch::WatchedListing;
+use crate::store::machine_files::{StoredMachines, WantedMachine};
+use crate::store::state_directory::StateDirectory;
+use crate::store::state_error::StateError;
+
+/// Maximum number of machines that get a token at once, each with some writes: other changes wait meanwhile.
+const MAX_AT_ONCE: usize = 50;
+/// Wait after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+
+type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
+
+/// Makes, arms and revokes the tokens of machines.
+pub(crate) struct MachineReconciler {
+    tokens: Arc<MachineTokens>,
+    state: StateDirectory,
+    host: Host,
+    port: u16,
+    /// Objects that are up to date on disk.
+    kept: Machines,
+    /// Machines whose stored token cannot be read.
+    unreadable: BTreeMap<String, String>,
+    is_loaded: bool,
+    /// Machines that an earlier process kept, and whose object this one has not seen. Nothing says that they were
+    /// removed.
+    unseen: BTreeSet<String>,
+    started: Instant,
+    /// Requests of commands to arm tokens at the last look.
+    requests: WatchedListing,
+    /// Requests of commands to remove machines at the last look.
+    removals: WatchedListing,
+    retry_at: Option<Instant>,
+}
+
+impl MachineReconciler {
+    /// Creates a reconciler that has not looked yet. Its pointer configs send machines to `host`, at its `port` for TLS.
+    pub(crate) fn new(
+        tokens: Arc<MachineTokens>,
+        state: StateDirectory,
+        host: Host,
+        port: u16,
+    ) -> Self {
+        Self {
+            tokens,
+            state,
+            host,
+            port,
+            kept: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            is_loaded: false,
+            unseen: BTreeSet::new(),
+            started: Instant::now(),
+            requests: WatchedListing::default(),
+            removals: WatchedListing::default(),
+            retry_at: None,
+        }
+    }
+
+    /// Brings the tokens up to date with the objects, those of `missing` ones only as far as a command removes them.
+    /// Returns them, with faults for administrators, one line each. It may block.
+    pub(crate) fn reconcile(
+        &mut self,
+        machines: &Machines,
+        missing: &Missing,
+    ) -> (KnownMachines, Vec<String>) {
+        self.retry_at = None;
+        if !self.is_loaded {
+            if let Err(error) = self.load() {
+                self.retry_at = Some(Instant::now() + RETRY);
+                return (KnownMachines::default(), vec![error.to_string()]);
+            }
+            self.is_loaded = true;
+        }
+        self.requests.read(&self.state.arm_path());
+        self.removals.read(&self.state.removed_path());
+        let mut attention = self.remove(machines);
+        attention.extend(self.reconcile_present(machines, missing));
+        attention.extend(self.revoke_absent(machines));
+        attention
+            .extend(self.unreadable.iter().map(|(name, why)| format!("machine {name}: {why}")));
+        self.tokens.set.report_shared();
+        (self.known(machines, missing), attention)
+    }
+
+    /// Reads the tokens of an earlier process.
+    fn load(&mut self) -> Result<(), StateError> {
+        let StoredMachines { tokens, errors } = self.state.machine_tokens()?;
+        let current = tokens.iter().filter(|(_, token)| token.revoked.is_none());
+        self.unseen = current.map(|(name, _)| name.clone()).collect();
+        self.unreadable =
+            errors.into_iter().map(|(name, error)| (name, error.to_string())).collect();
+        if !tokens.is_empty() {
+            self.state.expect_removals()?;
+        }
+        let found = tokens.into_iter().map(|(name, token)| (name, token.found()));
+        self.tokens.load(found.collect());
+        Ok(())
+    }
+
+    /// Revokes the tokens for good that commands have asked for, once the machines are gone from the manifests.
+    fn remove(&mut self, machines: &Machines) -> Vec<String> {
+        let asked = match self.state.removals() {
+            Ok(asked) => asked,
+            Err(error) => return vec![error.to_string()],
+        };
+        let now = OffsetDateTime::now_utc();
+        let gone = asked.iter().filter(|name| !machines.contains_key(*name));
+        let removed = gone.filter_map(|name| {
+            let removed = self.tokens.change(name, |known| {
+                let Some(known) = known else { return Ok(None) };
+                let removed = known.removed(&self.state.fresh_token()?, now);
+                self.state.write_machine_token(name, &removed)?;
+                self.state.remove_machine_pointer(name)?;
+                tracing::info!(machine = name, "removed a machine, and revoked its token for good");
+                Ok::<_, StateError>(Some(removed))
+            });
+            self.kept.remove(name);
+            self.unseen.remove(name);
+            removed.and_then(|()| self.state.note_removed(name)).err().map(|it| it.to_string())
+        });
+        let failed: Vec<_> = removed.collect();
+        if !failed.is_empty() {
+            self.retry_at = Some(Instant::now() + RETRY);
+        }
+        failed
+    }
+
+    fn reconcile_present(&mut self, machines: &Machines, missing: &Missing) -> Vec<String> {
+        let mut attention = Vec::new();
+        let mut left = MAX_AT_ONCE;
+        for (name, machine) in machines {
+            if missing.machines.contains(name) {
+                continue;
+            }
+            self.unseen.remove(name);
+            if self.unreadable.contains_key(name) || self.is_kept(name, machine) {
+                continue;
+            }
+            if left == 0 {
+                self.retry_at = Some(Instant::now());
+                break;
+            }
+            left -= 1;
+            match self.reconcile_one(machine) {
+                Ok(()) => {
+                    self.kept.insert(name.clone(), Arc::clone(machine));
+                }
+                Err(error) => {
+                    self.kept.remove(name);
+                    self.retry_at = Some(Instant::now() + RETRY);
+                    attention.push(format!("machine {name}: {error}"));
+                    // The others would wait as long.
+                    if matches!(error, StateError::Lock(_)) {
+                        break;
+                    }
+                }
+            }
+        }
+        attention
+    }
+
+    /// Returns `true` if nothing of a machine can have changed since it was kept.
+    fn is_kept(&self, name: &str, machine: &Arc<FirstBootMachine>) -> bool {
+        let is_same = self.kept.get(name).is_some_and(|kept| **kept == **machine);
+        let command = || self.tokens.get(name).map(|token| token.armed.command);
+        let is_asked = || {
+            let path = self.state.arm_path().join(name);
+            self.requests.contains(&path) && self.state.requested_arming(name).ok() != command()
+        };
+        is_same && self.state.machine_pointer_path(name).exists() && !is_asked()
+    }
+
+    fn reconcile_one(&self, machine: &FirstBootMachine) -> Result<(), StateError> {
+        let name = machine.name();
+        let wanted = WantedMachine { name, pool: &machine.spec.pool, rearm: machine.rearm() };
+        let place = (&self.host, self.port);
+        let now = OffsetDateTime::now_utc();
+        self.tokens.change(name, |known| {
+            let token = self.state.store_machine(wanted, known, place, now)?;
+            match known {
+                None => tracing::info!(
+                    machine = name,
+                    pointer = %self.state.machine_pointer_path(name).display(),
+                    "made a token for a machine"
+                ),
+                Some(known) if known.token != token.token => {
+                    tracing::info!(machine = name, "replaced the token of a machine");
+                }
+                Some(known) if known.revoked.is_some() && token.revoked.is_none() => {
+                    tracing::info!(
+                        machine = name,
+                        "the object of a machine is back, with its token"
+                    );
+                }
+                Some(known) if known.armed != token.armed => {
+                    tracing::info!(machine = name, "armed the token of a machine again");
+                }
+                Some(_) => {}
+            }
+            Ok(Some(token))
+        })
+    }
+
+    /// Revokes the tokens of machines whose object was removed. Those whose object was never seen wait.
+    fn revoke_absent(&mut self, machines: &Machines) -> Vec<String> {
+        self.kept.retain(|name, _| machines.contains_key(name));
+        self.unseen.retain(|name| !machines.contains_key(name));
+        if self.started.elapsed() >= MISSING_FOR {
+            self.unseen.clear();
+        }
+        let names = self.tokens.names();
+        let absent = names.into_iter().filter(|name| !machines.contains_key(&**name));
+        let absent = absent.filter(|name| !self.unseen.contains(&**name));
+        let now = OffsetDateTime::now_utc();
+        let failed = absent.filter_map(|name| self.revoke(&name, now).err());
+        let failed: Vec<_> = failed.map(|it| it.to_string()).collect();
+        failed.into_iter().chain(self.unseen_line()).collect()
+    }
+
+    /// The machines without an object, in one line.
+    fn unseen_line(&self) -> Option<String> {
+        let first = self.unseen.first()?;
+        let more = match self.unseen.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "machine {first}{more}: no FirstBootMachine found, possibly in the wrong directory of manifests; the token gets \
+             503 until it is back, and is revoked after an hour; `machines remove` revokes it now"
+        ))
+    }
+
+    fn revoke(&self, name: &str, now: OffsetDateTime) -> Result<(), StateError> {
+        let is_gone = self
+            .tokens
+            .get(name)
+            .is_some_and(|token| token.revoked(now).is_some_and(|revoked| revoked == token));
+        if is_gone {
+            return Ok(());
+        }
+        self.tokens.change(name, |known| {
+            let Some(revoked) = known.and_then(|known| known.revoked(now)) else {
+                self.state.forget_machine(name)?;
+                return Ok(None);
+            };
+            self.state.write_machine_token(name, &revoked)?;
+            self.state.remove_machine_pointer(name)?;
+            tracing::info!(
+                machine = name,
+                "revoked the token of a machine, whose object was removed"
+            );
+            Ok(Some(revoked))
+        })
+    }
+
+    /// The tokens by their hashes.
+    fn known(&self, machines: &Machines, missing: &Missing) -> KnownMachines {
+        let mut known = Vec::new();
+        for name in self.tokens.names() {
+            let Some(token) = self.tokens.get(&name) else { continue };
+            let MachineToken { pool, earlier, revoked, .. } = &token;
+            let object = machines.get(&*name);
+            let machine = |is_revoked| known_machine(&name, pool, object, is_revoked);
+            known.extend(earlier.iter().map(|hash| (*hash, machine(true))));
+            let is_missing = missing.machines.contains(&*name) || self.unseen.contains(&*name);
+            let machine = KnownMachine { is_missing, ..machine(revoked.is_some()) };
+            known.push((token.token.hash(), machine));
+        }
+        known.into_iter().collect()
+    }
+
+    /// Waits until the machines must be looked at again: a command asks for it, or something could not be written.
+    /// Forever without machines. It is cancel safe.
+    pub(crate) async fn due(&mut self) {
+        match self.retry_at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None if self.tokens.names().is_empty() => std::future::pending().await,
+            None => {
+                let Self { requests, removals, state, unseen, started, .. } = self;
+                let (armed, removed) = (state.arm_path(), state.removed_path());
+                let missing_until = (!unseen.is_empty()).then(|| *started + MISSING_FOR);
+                tokio::select! {
+                    () = requests.changed(&armed) => {}
+                    () = removals.changed(&removed) => {}
+                    Some(()) = OptionFuture::from(missing_until.map(tokio::time::sleep_until)) => {}
+                }
+            }
+        }
+    }
+}

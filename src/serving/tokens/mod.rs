@@ -1,0 +1,11 @@
+//! Tokens: those of pools and of single machines, while they are managed and used.
+
+pub(crate) mod cache;
+pub(crate) mod cluster;
+pub(crate) mod cluster_use;
+pub(crate) mod issuer;
+pub(crate) mod machine;
+pub(crate) mod machine_reconciler;
+pub mod named_machines;
+pub(crate) mod reconciler;
+pub(crate) mod token_set;

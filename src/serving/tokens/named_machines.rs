@@ -1,0 +1,84 @@
+//! Parts of serving that judge single machines.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use model::access::Refusal;
+use model::overview::NamedMachine;
+
+use super::cluster::ClusterTokens;
+use super::machine::MachineTokens;
+use crate::serving::approvals::MachineApprovals;
+use crate::serving::overlays::Overlays;
+
+/// Parts that requests and pages share with the pipeline. Where machines have no names there are approvals only.
+#[derive(Debug, Clone, Default)]
+pub struct NamedMachines {
+    pub(crate) tokens: Option<UsedTokens>,
+    pub(crate) overlays: Option<Arc<Overlays>>,
+    pub(crate) approvals: Arc<MachineApprovals>,
+}
+
+/// Tokens of machines with their use, by where it is stored.
+#[derive(Clone)]
+pub(crate) enum UsedTokens {
+    /// In a state directory.
+    Directory(Arc<MachineTokens>),
+    /// In the objects of a cluster.
+    Cluster(Arc<ClusterTokens>),
+}
+
+impl std::fmt::Debug for UsedTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UsedTokens").finish_non_exhaustive()
+    }
+}
+
+impl UsedTokens {
+    /// Checks that a machine's token is open.
+    pub(crate) async fn check(&self, name: &Arc<str>) -> Result<(), Refusal> {
+        match self {
+            Self::Directory(tokens) if tokens.set.is_open(name) => Ok(()),
+            // It is stored that the token is spent.
+            Self::Directory(tokens) => blocking(tokens, name, MachineTokens::check).await,
+            Self::Cluster(tokens) => tokens.check(name).await,
+        }
+    }
+
+    /// Records that an answer begins for `address`, before it returns.
+    pub(crate) async fn begin(&self, name: &Arc<str>, address: IpAddr) -> Result<(), Refusal> {
+        match self {
+            Self::Directory(tokens) => {
+                blocking(tokens, name, move |tokens, name| tokens.begin(name, address)).await
+            }
+            Self::Cluster(tokens) => tokens.begin(name, address).await,
+        }
+    }
+
+    /// Records that an answer was taken whole.
+    pub(crate) fn mark_delivered(&self, name: &str) {
+        match self {
+            Self::Directory(tokens) => tokens.set.mark_delivered(name),
+            Self::Cluster(tokens) => tokens.set.mark_delivered(name),
+        }
+    }
+
+    /// The machines by name, for people.
+    pub(crate) fn list(&self) -> Vec<NamedMachine> {
+        match self {
+            Self::Directory(tokens) => tokens.set.list(),
+            Self::Cluster(tokens) => tokens.set.list(),
+        }
+    }
+}
+
+async fn blocking(
+    tokens: &Arc<MachineTokens>,
+    name: &Arc<str>,
+    work: impl FnOnce(&MachineTokens, &str) -> Result<(), Refusal> + Send + 'static,
+) -> Result<(), Refusal> {
+    let (tokens, name) = (Arc::clone(tokens), Arc::clone(name));
+    let work = tokio::task::spawn_blocking(move || work(&tokens, &name));
+    // The task is not cancelled, and a panic ends the process.
+    work.await.unwrap_or(Err(Refusal::NotStored))
+}

@@ -1,0 +1,155 @@
+//! Tokens of single machines with their use, shared by what keeps them and by requests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, Window};
+use model::objects::FirstBootMachine;
+use model::overview::{History, NamedMachine};
+use time::OffsetDateTime;
+
+use crate::common::sync::lock;
+use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
+
+/// A token with its use.
+pub(crate) trait UsedToken {
+    fn usage(&self) -> &Usage;
+
+    fn usage_mut(&mut self) -> &mut Usage;
+
+    fn is_revoked(&self) -> bool;
+
+    /// The machine for people.
+    fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine;
+}
+
+/// Entries by the name of the machine.
+pub(crate) type Entries<T, W> = BTreeMap<Arc<str>, Arc<Entry<T, W>>>;
+
+/// Tokens of a kind `T`. Each has a lock `W` that is held while a change of it is stored.
+pub(crate) struct TokenSet<T, W> {
+    pub(crate) entries: ArcSwap<Entries<T, W>>,
+    pub(crate) window: Window,
+    pub(crate) reporting: Reporting,
+    pub(crate) history: History,
+    started: Instant,
+}
+
+/// Token of one machine.
+pub(crate) struct Entry<T, W> {
+    pub(crate) name: Arc<str>,
+    token: Mutex<T>,
+    /// Locked while a change of the token is stored. The token's own lock is held for moments only.
+    pub(crate) writing: W,
+}
+
+impl<T: UsedToken, W: Default> TokenSet<T, W> {
+    /// Creates an empty set.
+    pub(crate) fn new(window: Window, reporting: Reporting, history: History) -> Self {
+        let (entries, started) = (ArcSwap::default(), Instant::now());
+        Self { entries, window, reporting, history, started }
+    }
+
+    pub(crate) fn now(&self) -> ClockReading {
+        ClockReading { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
+    }
+
+    pub(crate) fn entry(&self, name: &str) -> Option<Arc<Entry<T, W>>> {
+        self.entries.load().get(name).cloned()
+    }
+
+    pub(crate) fn is_spent(&self, token: &T) -> bool {
+        token.usage().stage(self.window, self.now()) == Stage::Spent
+    }
+
+    /// Returns `true` if the token of a machine is here and not spent.
+    pub(crate) fn is_open(&self, name: &str) -> bool {
+        self.entry(name).is_some_and(|entry| !self.is_spent(&entry.token()))
+    }
+
+    /// Records that an answer was taken whole, in memory: what is stored of its beginning counts as that.
+    pub(crate) fn mark_delivered(&self, name: &str) {
+        if let Some(entry) = self.entry(name) {
+            entry.token().usage_mut().take(self.now());
+        }
+    }
+
+    /// The machines by name, for people.
+    pub(crate) fn list(&self) -> Vec<NamedMachine> {
+        let now = self.now();
+        let entries = self.entries.load();
+        entries.values().map(|it| it.token().listed(&it.name, self.window, now)).collect()
+    }
+
+    /// Reports that a token is used from another address than before.
+    pub(crate) fn report_shared_use(&self, name: &str, address: IpAddr) {
+        tracing::warn!(
+            machine = name,
+            %address,
+            fix = "if the machine has one address, someone has copied its pointer config: remove its \
+                   FirstBootMachine",
+            "the token of a machine is used from another address"
+        );
+        self.history.note(shared_note(name, address), OffsetDateTime::now_utc());
+        self.report_shared();
+    }
+
+    /// Reports all tokens that were used from several addresses, one line each.
+    pub(crate) fn report_shared(&self) {
+        let entries = self.entries.load();
+        let lines = entries.values().filter_map(|entry| {
+            let token = entry.token();
+            let addresses = token.usage().addresses();
+            let is_shared = addresses.len() > 1 && !token.is_revoked();
+            is_shared.then(|| shared_line(&entry.name, addresses))
+        });
+        let lines: Vec<_> = lines.collect();
+        let Reporting { metrics, status } = &self.reporting;
+        metrics.machine_tokens_shared.set(lines.len().try_into().unwrap_or(i64::MAX));
+        Condition::of_all("tokens of machines that were copied", &lines).note(&status.degraded);
+    }
+}
+
+impl<T, W: Default> Entry<T, W> {
+    /// Creates an entry, with its key.
+    pub(crate) fn keyed(name: Arc<str>, token: T) -> (Arc<str>, Arc<Self>) {
+        let entry = Self { name, token: Mutex::new(token), writing: W::default() };
+        (Arc::clone(&entry.name), Arc::new(entry))
+    }
+
+    pub(crate) fn token(&self) -> MutexGuard<'_, T> {
+        lock(&self.token)
+    }
+}
+
+/// A machine for the access policy, with the restrictions of its object.
+pub(crate) fn known_machine(
+    name: &Arc<str>,
+    pool: &str,
+    object: Option<&Arc<FirstBootMachine>>,
+    is_revoked: bool,
+) -> KnownMachine {
+    KnownMachine {
+        name: Arc::clone(name),
+        pool: pool.to_owned(),
+        networks: object.map(|it| it.spec.networks.clone()).unwrap_or_default(),
+        is_revoked,
+        is_missing: false,
+        needs_approval: object.is_some_and(|it| it.needs_approval()),
+    }
+}
+
+/// The report of a shared use in one line.
+pub(crate) fn shared_note(name: &str, address: IpAddr) -> String {
+    format!("machine {name}: its token is used from another address, {address}")
+}
+
+/// A token with its addresses in one line.
+fn shared_line(name: &str, addresses: &BTreeSet<IpAddr>) -> String {
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    format!("machine {name}: used from {}", addresses.join(", "))
+}
