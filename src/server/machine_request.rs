@@ -14,6 +14,7 @@ use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 use ignition::{Form, SpecVersion, negotiate};
 use model::access::approval::UnapprovedRequest;
+use model::access::machine::ShownToken;
 use model::access::{AccessMode, BrokenRule, Refusal, Verdict};
 use model::ignition_version::IgnitionVersion;
 use model::ledger;
@@ -63,7 +64,7 @@ pub(super) async fn config(
     // A use is stored before its answer begins.
     let used = TokenUse::of(&machines, &verdict).filter(|_| is_get && given.is_ok());
     if let Some(used) = &used
-        && let Err(refusal) = used.tokens.begin(&used.name, peer.address.ip()).await
+        && let Err(refusal) = used.tokens.begin(&used.shown, peer.address.ip()).await
     {
         verdict.judged = Err(refusal);
         (version, given) = (None, Err(Refused::access(refusal)));
@@ -78,7 +79,7 @@ async fn judge(machines: &Machines, pool: &str, peer: Peer, headers: &HeaderMap)
     let Machines { auth, named, .. } = machines;
     let mut verdict = auth.evaluate(pool, peer, headers);
     if let Some(used) = TokenUse::of(machines, &verdict)
-        && let Err(refusal) = used.tokens.check(&used.name).await
+        && let Err(refusal) = used.tokens.check(&used.shown).await
     {
         verdict.judged = Err(refusal);
         auth.attempts.count(peer.address.into(), Instant::now());
@@ -133,10 +134,10 @@ async fn in_variant(
         let reason = "access to its config has just changed".to_owned();
         return Err(Refused::config(RefusalCode::AccessUndecided, pool, reason));
     }
-    let (Some(overlays), Some(name)) = (&machines.named.overlays, verdict.machine()) else {
+    let (Some(overlays), Some(shown)) = (&machines.named.overlays, verdict.machine_token()) else {
         return Ok(answer);
     };
-    overlays.answer(name, answer, variant).await.map_err(|detail| Refused {
+    overlays.answer(&shown.machine, answer, variant).await.map_err(|detail| Refused {
         reason: format!("{NOT_MERGED}: {detail}"),
         ..Refused::config(RefusalCode::NotRenderable, pool, NOT_MERGED.to_owned())
     })
@@ -217,20 +218,20 @@ fn respond(outcome: Outcome, used: Option<TokenUse>) -> Response {
 /// Use of the token of a single machine.
 struct TokenUse {
     tokens: UsedTokens,
-    name: Arc<str>,
+    shown: ShownToken,
 }
 
 impl TokenUse {
     fn of(machines: &Machines, verdict: &Verdict) -> Option<Self> {
-        let name = Arc::clone(verdict.machine()?);
-        Some(Self { tokens: machines.named.tokens.clone()?, name })
+        let shown = verdict.machine_token()?.clone();
+        Some(Self { tokens: machines.named.tokens.clone()?, shown })
     }
 }
 
 impl OnEnd for Option<TokenUse> {
     fn ended(&self, end: End) {
         if let (Some(used), End::Delivered) = (self, end) {
-            used.tokens.mark_delivered(&used.name);
+            used.tokens.mark_delivered(&used.shown);
         }
     }
 }

@@ -3,12 +3,15 @@
 //! ```text
 //! approvals/NAME, approvals/POOL=ADDRESS   when a command approved a machine
 //! approvals.json                           approvals that have ended
+//! approved-objects.json                    what the open approvals of machines with an object are for
 //! ```
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use model::access::approval::{ApprovalGrants, Ended, Subject, parse_granted_at};
+use model::access::approval::{
+    ApprovalGrants, BoundApproval, BoundApprovals, Ended, Subject, parse_granted_at,
+};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -81,6 +84,27 @@ impl StateDirectory {
         });
         let ended: Result<_, String> = ended.collect();
         Ok(ended.map_err(|reason| FileError::other(&path, reason))?)
+    }
+
+    fn bound_path(&self) -> PathBuf {
+        self.path().join("approved-objects.json")
+    }
+
+    /// What the open approvals of machines with an object are for.
+    pub(crate) fn bound_approvals(&self) -> Result<BoundApprovals, StateError> {
+        let path = self.bound_path();
+        let Some(json) = read_if_there(&path)? else { return Ok(BoundApprovals::new()) };
+        let named: BTreeMap<String, BoundApproval> =
+            serde_json::from_slice(&json).map_err(FileError::at(&path))?;
+        let subject = |(name, bound): (String, _)| (Subject::Named(name.into()), bound);
+        Ok(named.into_iter().map(subject).collect())
+    }
+
+    /// Stores what open approvals are for. It is on disk when this returns.
+    pub(crate) fn write_bound_approvals(&self, bound: &BoundApprovals) -> Result<(), StateError> {
+        let named: BTreeMap<_, _> =
+            bound.iter().map(|(subject, bound)| (subject.file_name(), bound)).collect();
+        self.write_json(&self.bound_path(), &named)
     }
 
     /// Stores the approvals that have ended. They are on disk when this returns.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::OptionFuture;
 use model::access::BootRules;
-use model::access::approval::{ApprovalGrants, Approvals, Ended, read_grants};
+use model::access::approval::{
+    ApprovalGrants, Approvals, ApprovedObject, BoundApprovals, Ended, Subject, read_grants,
+};
 use model::access::machine::Window;
 use model::inputs::Inputs;
 use model::overview::History;
@@ -15,6 +17,7 @@ use tokio::time::Instant;
 
 use super::MachineApprovals;
 use crate::files::watch::WatchedListing;
+use crate::serving::tokens::named_machines::UsedTokens;
 use crate::store::state_directory::{StateDirectory, StateError};
 
 /// Wait after a failure.
@@ -28,8 +31,8 @@ pub(crate) struct ApprovalReconciler {
     window: Window,
     history: History,
     given: Approvals,
-    /// Ended approvals on disk, once they were read.
-    stored: Option<Ended>,
+    /// Ended approvals on disk, and what others are for, once they were read.
+    stored: Option<(Ended, BoundApprovals)>,
     /// Reason why they cannot be read. They are not overwritten then, and what was approved before counts as ended.
     unreadable: Option<String>,
     /// True if any machine needs approval.
@@ -61,9 +64,14 @@ impl ApprovalReconciler {
         }
     }
 
-    /// Judges requests by the present approvals from this call on. Returns faults for administrators, one line each. It
-    /// may block.
-    pub(crate) fn reconcile(&mut self, inputs: &Inputs, rules: &BootRules) -> Vec<String> {
+    /// Judges requests by the present approvals from this call on, those of machines with an object by its identity.
+    /// Returns faults for administrators, one line each. It may block.
+    pub(crate) fn reconcile(
+        &mut self,
+        inputs: &Inputs,
+        rules: &BootRules,
+        tokens: Option<&UsedTokens>,
+    ) -> Vec<String> {
         self.retry_at = None;
         let of_machine = || inputs.machines.values().any(|machine| machine.needs_approval());
         self.is_needed = rules.any_needs_approval() || of_machine();
@@ -78,15 +86,20 @@ impl ApprovalReconciler {
         }
         self.load(&asked);
         let now = self.approvals.now();
-        let next = self.given.following(&asked, self.window, now);
+        let object = |subject: &Subject| match (subject, tokens) {
+            (Subject::Named(name), Some(tokens)) => tokens.approved_object(name, &inputs.machines),
+            _ => ApprovedObject::Unknown,
+        };
+        let next = self.given.following(&asked, object, self.window, now);
         self.report_approved(&next);
-        self.given = next.clone();
-        self.approvals.give(next);
-        attention.extend(self.unreadable.clone());
+        self.given = next;
+        // What an approval is for is stored before it counts.
         if let Err(error) = self.store(&by_commands) {
             attention.push(error.to_string());
             self.retry_at = Some(Instant::now() + RETRY);
         }
+        self.approvals.give(self.given.clone());
+        attention.extend(self.unreadable.clone());
         attention
     }
 
@@ -114,30 +127,35 @@ impl ApprovalReconciler {
     /// Reads what ended in an earlier process.
     fn load(&mut self, asked: &ApprovalGrants) {
         let Some(state) = self.state.as_ref().filter(|_| self.stored.is_none()) else { return };
-        let ended = match state.ended_approvals() {
-            Ok(ended) => {
-                self.stored = Some(ended.clone());
+        let stored = state.ended_approvals().and_then(|it| Ok((it, state.bound_approvals()?)));
+        let (ended, bound) = match stored {
+            Ok(stored) => {
+                self.stored = Some(stored.clone());
                 self.unreadable = None;
-                ended
+                stored
             }
             Err(error) => {
                 let is_first = self.unreadable.replace(error.to_string()).is_none();
                 if !is_first {
                     return;
                 }
-                asked.clone()
+                (asked.clone(), BoundApprovals::new())
             }
         };
-        self.given = Approvals::after(ended);
+        self.given = Approvals::after(ended, bound);
     }
 
     /// Stores what has ended, and then removes the command's approvals that have.
     fn store(&mut self, by_commands: &ApprovalGrants) -> Result<(), StateError> {
         let (Some(state), Some(stored)) = (&self.state, &mut self.stored) else { return Ok(()) };
-        let ended = self.given.ended();
-        if stored != ended {
+        let (ended, bound) = (self.given.ended(), self.given.bound());
+        if stored.0 != *ended {
             state.write_ended_approvals(ended)?;
-            stored.clone_from(ended);
+            stored.0.clone_from(ended);
+        }
+        if stored.1 != *bound {
+            state.write_bound_approvals(bound)?;
+            stored.1.clone_from(bound);
         }
         let is_over = |(subject, at): &(_, &OffsetDateTime)| {
             ended.get(*subject).is_some_and(|ended| *at <= ended)

@@ -164,7 +164,10 @@ impl Pipeline {
         let (Some(reconciler), Some(inputs)) = (&mut local.approvals, &known.inputs) else {
             return;
         };
-        let condition = Condition::of_all("approvals", &reconciler.reconcile(inputs, boot_rules));
+        let condition = Condition::of_all(
+            "approvals",
+            &reconciler.reconcile(inputs, boot_rules, local.named.tokens.as_ref()),
+        );
         condition.report_failure(&self.publisher.reporting.status.degraded, |reason| {
             tracing::warn!(
                 reason,

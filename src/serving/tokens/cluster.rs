@@ -15,8 +15,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use model::access::approval::{ApprovedObject, Identity};
 use model::access::machine::{
-    ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
+    ClockReading, KnownMachine, MachineState, ShownToken, Usage, UsageChange, Window,
 };
 use model::access::{KnownMachines, Refusal, TokenHash};
 use model::objects::FirstBootMachine;
@@ -61,6 +62,10 @@ impl UsedToken for ClusterUse {
 
     fn usage_mut(&mut self) -> &mut Usage {
         &mut self.usage
+    }
+
+    fn sha256(&self) -> TokenHash {
+        self.token
     }
 
     /// A revoked token has no entry.
@@ -120,6 +125,15 @@ impl ClusterTokens {
         self.known(machines)
     }
 
+    /// The object of a machine with a token.
+    pub(super) fn approved_object(&self, name: &str, machines: &Machines) -> ApprovedObject {
+        let (Some(entry), Some(machine)) = (self.set.entry(name), machines.get(name)) else {
+            return ApprovedObject::Unknown;
+        };
+        let identity = Identity::in_cluster(machine, &entry.token().state);
+        identity.map_or(ApprovedObject::Unknown, ApprovedObject::Present)
+    }
+
     /// Takes in a state of a machine's object, which may come from the watch before a use that waits is written.
     fn see(&self, entry: &ClusterEntry, state: &Arc<MachineState>) {
         let mut known = entry.token();
@@ -162,13 +176,15 @@ impl ClusterTokens {
     ///
     /// # Errors
     /// The token is spent, or gone.
-    pub(crate) async fn check(&self, name: &str) -> Result<(), Refusal> {
-        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
+    pub(crate) async fn check(&self, shown: &ShownToken) -> Result<(), Refusal> {
+        let entry = self.set.shown(shown)?;
         if !self.set.is_spent(&entry.token()) {
             return Ok(());
         }
         let _writing = entry.writing.lock().await;
-        self.spend(&entry);
+        if entry.token().token == shown.sha256 {
+            self.spend(&entry);
+        }
         Err(Refusal::Spent)
     }
 
@@ -186,13 +202,12 @@ impl ClusterTokens {
     ///
     /// # Errors
     /// The token is spent or gone meanwhile, or the API server refuses the record.
-    pub(crate) async fn begin(&self, name: &str, address: IpAddr) -> Result<(), Refusal> {
-        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
+    pub(crate) async fn begin(&self, shown: &ShownToken, address: IpAddr) -> Result<(), Refusal> {
+        let entry = self.set.shown(shown)?;
         let _writing = entry.writing.lock().await;
-        let token = entry.token().token;
         for _ in 0..MAX_TRIES {
             let (now, mut next) = (self.set.now(), entry.token().clone());
-            if next.is_deleted() || next.token != token {
+            if next.is_deleted() || next.token != shown.sha256 {
                 return Err(Refusal::Revoked);
             }
             if self.set.is_spent(&next) {
@@ -219,7 +234,7 @@ impl ClusterTokens {
                 RecordOutcome::Done(None) | RecordOutcome::Again => {}
             }
             if is_newly_shared {
-                self.set.report_shared_use(name, address);
+                self.set.report_shared_use(&shown.machine, address);
             }
             return Ok(());
         }
@@ -400,6 +415,10 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_secs(4);
 
+    fn shown() -> ShownToken {
+        ShownToken { machine: "n".into(), sha256: Token::new([1; 32]).hash() }
+    }
+
     fn state(recorded: Option<RecordedUse>) -> States {
         let token = Some(Token::new([1; 32]).hash());
         let pool = "worker".to_owned();
@@ -424,7 +443,7 @@ mod tests {
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
         let tokens = ClusterTokens::new(records, Window(WINDOW), reporting, History::default());
         tokens.update(&Machines::new(), &state(None));
-        tokens.begin("n", [192, 0, 2, 1].into()).await.unwrap();
+        tokens.begin(&shown(), [192, 0, 2, 1].into()).await.unwrap();
         tokens
     }
 
@@ -439,7 +458,7 @@ mod tests {
         let ended = state(Some(spent(Duration::from_secs(60))));
         tokens.update(&Machines::new(), &ended);
         assert_eq!(reports(&tokens), 1);
-        assert_eq!(tokens.check("n").await, Err(Refusal::Spent));
+        assert_eq!(tokens.check(&shown()).await, Err(Refusal::Spent));
         // Read again after a conflict, it is another value.
         tokens.update(&Machines::new(), &state(Some(spent(Duration::from_secs(60)))));
         assert_eq!(reports(&tokens), 1);

@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use model::access::machine::{ClockReading, Usage, UsageChange, Window};
-use model::access::{MachineToken, Refusal};
+use model::access::approval::{ApprovedObject, Identity};
+use model::access::machine::{ClockReading, ShownToken, Usage, UsageChange, Window};
+use model::access::{MachineToken, Refusal, TokenHash};
+use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 
 use super::token_set::{Entries, Entry, TokenSet, UsedToken};
@@ -34,6 +36,10 @@ impl UsedToken for MachineToken {
         &mut self.usage
     }
 
+    fn sha256(&self) -> TokenHash {
+        self.token.hash()
+    }
+
     fn is_revoked(&self) -> bool {
         self.revoked.is_some()
     }
@@ -57,6 +63,19 @@ impl MachineTokens {
     /// A copy of a machine's token with its present use.
     pub(crate) fn get(&self, name: &str) -> Option<MachineToken> {
         Some(self.set.entry(name)?.token().clone())
+    }
+
+    /// The object of a machine with a token.
+    pub(super) fn approved_object(
+        &self,
+        name: &str,
+        machines: &BTreeMap<String, Arc<FirstBootMachine>>,
+    ) -> ApprovedObject {
+        match (self.get(name), machines.get(name)) {
+            (Some(token), _) if token.revoked.is_some() => ApprovedObject::Removed,
+            (Some(token), Some(machine)) => ApprovedObject::Present(Identity::of(machine, &token)),
+            _ => ApprovedObject::Unknown,
+        }
     }
 
     pub(crate) fn names(&self) -> Vec<Arc<str>> {
@@ -104,14 +123,14 @@ impl MachineTokens {
     ///
     /// # Errors
     /// The token is spent, or gone.
-    pub(crate) fn check(&self, name: &str) -> Result<(), Refusal> {
-        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
+    pub(crate) fn check(&self, shown: &ShownToken) -> Result<(), Refusal> {
+        let entry = self.set.shown(shown)?;
         if !self.set.is_spent(&entry.token()) {
             return Ok(());
         }
         let _writing = lock(&entry.writing);
         let token = entry.token().clone();
-        if self.set.is_spent(&token) {
+        if token.token.hash() == shown.sha256 && self.set.is_spent(&token) {
             self.spend(&entry, token);
         }
         Err(Refusal::Spent)
@@ -129,26 +148,27 @@ impl MachineTokens {
     ///
     /// # Errors
     /// The token is spent meanwhile, or its use cannot be stored.
-    pub(crate) fn begin(&self, name: &str, address: IpAddr) -> Result<(), Refusal> {
-        let entry = self.set.entry(name).ok_or(Refusal::Revoked)?;
+    pub(crate) fn begin(&self, shown: &ShownToken, address: IpAddr) -> Result<(), Refusal> {
+        let entry = self.set.shown(shown)?;
         let writing = lock(&entry.writing);
         let (now, mut token) = (self.set.now(), entry.token().clone());
+        // Another token can have been made while this waited for the lock.
+        if token.revoked.is_some() || token.token.hash() != shown.sha256 {
+            return Err(Refusal::Revoked);
+        }
         if self.set.is_spent(&token) {
             self.spend(&entry, token);
             return Err(Refusal::Spent);
         }
-        if token.revoked.is_some() {
-            return Err(Refusal::Revoked);
-        }
         let UsageChange { is_changed, is_newly_shared } = token.usage.begin(address, now);
         if is_changed {
-            self.store(name, &token)?;
+            self.store(&shown.machine, &token)?;
             // An answer can have been taken whole while this was written, so the copy is not put back.
             entry.token().usage.begin(address, now);
         }
         drop(writing);
         if is_newly_shared {
-            self.set.report_shared_use(name, address);
+            self.set.report_shared_use(&shown.machine, address);
         }
         Ok(())
     }

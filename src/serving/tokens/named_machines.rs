@@ -1,15 +1,21 @@
 //! Parts of serving that judge single machines.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use model::access::Refusal;
+use model::access::approval::ApprovedObject;
+use model::access::machine::ShownToken;
+use model::objects::FirstBootMachine;
 use model::overview::NamedMachine;
 
 use super::cluster::ClusterTokens;
 use super::machine::MachineTokens;
 use crate::serving::approvals::MachineApprovals;
 use crate::serving::overlays::Overlays;
+
+type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
 
 /// Parts that requests and pages share with the pipeline. Where machines have no names there are approvals only.
 #[derive(Debug, Clone, Default)]
@@ -36,30 +42,38 @@ impl std::fmt::Debug for UsedTokens {
 
 impl UsedTokens {
     /// Checks that a machine's token is open.
-    pub(crate) async fn check(&self, name: &Arc<str>) -> Result<(), Refusal> {
+    pub(crate) async fn check(&self, shown: &ShownToken) -> Result<(), Refusal> {
         match self {
-            Self::Directory(tokens) if tokens.set.is_open(name) => Ok(()),
+            Self::Directory(tokens) if tokens.set.is_open(shown) => Ok(()),
             // It is stored that the token is spent.
-            Self::Directory(tokens) => blocking(tokens, name, MachineTokens::check).await,
-            Self::Cluster(tokens) => tokens.check(name).await,
+            Self::Directory(tokens) => blocking(tokens, shown, MachineTokens::check).await,
+            Self::Cluster(tokens) => tokens.check(shown).await,
         }
     }
 
     /// Records that an answer begins for `address`, before it returns.
-    pub(crate) async fn begin(&self, name: &Arc<str>, address: IpAddr) -> Result<(), Refusal> {
+    pub(crate) async fn begin(&self, shown: &ShownToken, address: IpAddr) -> Result<(), Refusal> {
         match self {
             Self::Directory(tokens) => {
-                blocking(tokens, name, move |tokens, name| tokens.begin(name, address)).await
+                blocking(tokens, shown, move |tokens, shown| tokens.begin(shown, address)).await
             }
-            Self::Cluster(tokens) => tokens.begin(name, address).await,
+            Self::Cluster(tokens) => tokens.begin(shown, address).await,
         }
     }
 
     /// Records that an answer was taken whole.
-    pub(crate) fn mark_delivered(&self, name: &str) {
+    pub(crate) fn mark_delivered(&self, shown: &ShownToken) {
         match self {
-            Self::Directory(tokens) => tokens.set.mark_delivered(name),
-            Self::Cluster(tokens) => tokens.set.mark_delivered(name),
+            Self::Directory(tokens) => tokens.set.mark_delivered(shown),
+            Self::Cluster(tokens) => tokens.set.mark_delivered(shown),
+        }
+    }
+
+    /// The object of a machine that is approved by its name.
+    pub(crate) fn approved_object(&self, name: &str, machines: &Machines) -> ApprovedObject {
+        match self {
+            Self::Directory(tokens) => tokens.approved_object(name, machines),
+            Self::Cluster(tokens) => tokens.approved_object(name, machines),
         }
     }
 
@@ -74,11 +88,11 @@ impl UsedTokens {
 
 async fn blocking(
     tokens: &Arc<MachineTokens>,
-    name: &Arc<str>,
-    work: impl FnOnce(&MachineTokens, &str) -> Result<(), Refusal> + Send + 'static,
+    shown: &ShownToken,
+    work: impl FnOnce(&MachineTokens, &ShownToken) -> Result<(), Refusal> + Send + 'static,
 ) -> Result<(), Refusal> {
-    let (tokens, name) = (Arc::clone(tokens), Arc::clone(name));
-    let work = tokio::task::spawn_blocking(move || work(&tokens, &name));
+    let (tokens, shown) = (Arc::clone(tokens), shown.clone());
+    let work = tokio::task::spawn_blocking(move || work(&tokens, &shown));
     // The task is not cancelled, and a panic ends the process.
     work.await.unwrap_or(Err(Refusal::NotStored))
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, Window};
+use model::access::machine::{ClockReading, KnownMachine, ShownToken, Stage, Usage, Window};
+use model::access::{Refusal, TokenHash};
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;
@@ -20,6 +21,8 @@ pub(crate) trait UsedToken {
     fn usage(&self) -> &Usage;
 
     fn usage_mut(&mut self) -> &mut Usage;
+
+    fn sha256(&self) -> TokenHash;
 
     fn is_revoked(&self) -> bool;
 
@@ -62,19 +65,30 @@ impl<T: UsedToken, W: Default> TokenSet<T, W> {
         self.entries.load().get(name).cloned()
     }
 
+    /// The entry of the machine that a request names by its token.
+    ///
+    /// # Errors
+    /// The machine has another token by now, or none.
+    pub(crate) fn shown(&self, shown: &ShownToken) -> Result<Arc<Entry<T, W>>, Refusal> {
+        let entry = self.entry(&shown.machine);
+        entry.filter(|entry| entry.token().sha256() == shown.sha256).ok_or(Refusal::Revoked)
+    }
+
     pub(crate) fn is_spent(&self, token: &T) -> bool {
         token.usage().stage(self.window, self.now()) == Stage::Spent
     }
 
     /// Returns `true` if the token of a machine is here and not spent.
-    pub(crate) fn is_open(&self, name: &str) -> bool {
-        self.entry(name).is_some_and(|entry| !self.is_spent(&entry.token()))
+    pub(crate) fn is_open(&self, shown: &ShownToken) -> bool {
+        self.shown(shown).is_ok_and(|entry| !self.is_spent(&entry.token()))
     }
 
     /// Records that an answer was taken whole, in memory: what is stored of its beginning counts as that.
-    pub(crate) fn mark_delivered(&self, name: &str) {
-        if let Some(entry) = self.entry(name) {
-            entry.token().usage_mut().take(self.now());
+    pub(crate) fn mark_delivered(&self, shown: &ShownToken) {
+        let Some(entry) = self.entry(&shown.machine) else { return };
+        let mut token = entry.token();
+        if token.sha256() == shown.sha256 {
+            token.usage_mut().take(self.now());
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use thiserror::Error;
 
+use super::machine::ShownToken;
 use crate::refusal::RefusalCode;
 
 /// Credential of a request.
@@ -59,8 +60,8 @@ pub enum Proof {
     Token(Arc<str>),
     /// A signed token, with its subject.
     Signed(Arc<str>),
-    /// The token of a machine, with its name.
-    Machine(Arc<str>),
+    /// The token of a single machine.
+    Machine(ShownToken),
 }
 
 impl fmt::Display for Proof {
@@ -69,7 +70,7 @@ impl fmt::Display for Proof {
             Self::NotAsked => f.write_str("not restricted"),
             Self::Token(title) => write!(f, "by token {title}"),
             Self::Signed(subject) => write!(f, "by a signed token of {subject}"),
-            Self::Machine(name) => write!(f, "by the token of machine {name}"),
+            Self::Machine(shown) => write!(f, "by the token of machine {}", shown.machine),
         }
     }
 }

@@ -71,6 +71,11 @@ impl<'de> Deserialize<'de> for Token {
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
+    /// The hash's bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// ID of the token for people: the first digits of its hash, in hexadecimal.
     pub fn id(&self) -> String {
         let mut digits = HEXLOWER.encode(&self.0);

@@ -1,12 +1,11 @@
 //! The decision about one request.
 
 use core::net::IpAddr;
-use std::sync::Arc;
 
 use time::OffsetDateTime;
 
 use super::boot_rules::{BootRules, BrokenRule};
-use super::machine::KnownMachines;
+use super::machine::{KnownMachines, ShownToken};
 use super::mode::AccessMode;
 use super::modes::Modes;
 use super::network::Networks;
@@ -79,10 +78,10 @@ impl Verdict {
         self.judged.as_ref().err().copied().filter(counts)
     }
 
-    /// Name of the machine whose token opens the config.
-    pub fn machine(&self) -> Option<&Arc<str>> {
+    /// Token of a single machine that opens the config.
+    pub fn machine_token(&self) -> Option<&ShownToken> {
         match &self.judged {
-            Ok(Proof::Machine(name)) => Some(name),
+            Ok(Proof::Machine(shown)) => Some(shown),
             _ => None,
         }
     }
@@ -105,10 +104,11 @@ pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Ve
     let Request { pool, address, is_private, credential, .. } = *request;
     let rules = policy.boot_rules.of(pool);
     let broken_rule = rules.broken_by(is_private, request.user_agent);
-    if let Some(machine) = policy.machines.find(credential) {
-        let judged = machine.judge(pool, address, is_private);
-        let is_allowed = policy.networks.allow(pool, address);
-        let judged = judged.and_then(|it| is_allowed.then_some(it).ok_or(Refusal::OtherNetwork));
+    if let Some((machine, shown)) = policy.machines.find(credential) {
+        let judged = machine.judge(pool, address, is_private).and_then(|()| {
+            let is_allowed = policy.networks.allow(pool, address);
+            is_allowed.then_some(Proof::Machine(shown)).ok_or(Refusal::OtherNetwork)
+        });
         let needs_approval = rules.needs_approval || machine.needs_approval;
         return Verdict { mode: AccessMode::Enforce, judged, broken_rule, needs_approval };
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use super::metadata::null_as_default;
 use super::object_name::is_object_name;
@@ -32,6 +33,25 @@ pub struct FirstBootMachine {
     metadata: MachineMetadata,
     /// Wanted state.
     pub spec: MachineSpec,
+    #[serde(skip)]
+    content: Content,
+}
+
+/// Hash of an object's `spec`, whatever the order of its fields: equal as long as the object has the same content.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Content([u8; 32]);
+
+impl Content {
+    pub(super) fn of(spec: &Value) -> Self {
+        let mut sorted = spec.clone();
+        sorted.sort_all_objects();
+        Self(Sha256::digest(sorted.to_string()).into())
+    }
+
+    /// The hash's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -74,6 +94,15 @@ impl FirstBootMachine {
     /// Name of the machine.
     pub fn name(&self) -> &str {
         &self.metadata.name
+    }
+
+    pub(super) fn with_content(self, content: Content) -> Self {
+        Self { content, ..self }
+    }
+
+    /// Hash of what is wanted of the machine.
+    pub fn content(&self) -> Content {
+        self.content
     }
 
     /// True if it needs approval, regardless of its pool.

@@ -21,7 +21,7 @@ pub use cluster::{
     ApiServer, ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret, TlsProfile,
 };
 pub use first_boot_machine::{
-    APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES,
+    APPROVED_ANNOTATION, Content, FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES,
     MAX_NETWORKS, REARM_ANNOTATION,
 };
 pub use kind::ObjectKind;
@@ -138,7 +138,9 @@ impl Object {
             "Image" if is_of("config.openshift.io/") => Self::ImageConfig(decode(kind, value)?),
             "Route" if is_of("route.openshift.io/") => Self::Route(decode(kind, value)?),
             "FirstBootMachine" if api_version == FIRST_BOOT_MACHINE_VERSION => {
-                Self::FirstBootMachine(Arc::new(decode(kind, value)?))
+                let content = Content::of(&value["spec"]);
+                let machine: FirstBootMachine = decode(kind, value)?;
+                Self::FirstBootMachine(Arc::new(machine.with_content(content)))
             }
             "FirstBootMachine" if is_of("machine-config-server.io/") => {
                 return Err(format!("apiVersion: expected {FIRST_BOOT_MACHINE_VERSION}").into());

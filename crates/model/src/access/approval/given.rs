@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 
 use super::super::machine::{ClockReading, TOLERANCE, Window};
 use super::grants::ApprovalGrants;
+use super::identity::{ApprovedObject, BoundApproval, BoundApprovals};
 use super::subject::Subject;
 
 /// Time of the last approval of each machine that has ended, whatever the clock says later.
@@ -16,6 +17,8 @@ pub type Ended = BTreeMap<Subject, OffsetDateTime>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approvals {
     open: BTreeMap<Subject, OpenApproval>,
+    /// What those of machines with an object are for.
+    bound: BoundApprovals,
     ended: Ended,
 }
 
@@ -29,12 +32,14 @@ pub struct OpenApproval {
 }
 
 impl Approvals {
-    /// No approvals, with those that ended before this process.
-    pub fn after(ended: Ended) -> Self {
-        Self { open: BTreeMap::new(), ended }
+    /// No approvals, with those that ended before this process, and what others were for.
+    pub fn after(ended: Ended, bound: BoundApprovals) -> Self {
+        Self { open: BTreeMap::new(), bound, ended }
     }
 
-    /// The approvals that `grants` makes of these at `now`.
+    /// The approvals that `grants` makes of these at `now`, with the `objects` that there are.
+    ///
+    /// A grant is for the object with which it was seen first, and ends when that changes.
     ///
     /// When a grant is seen first, the wall clock tells what is left of its window; from then on a clock counts that is
     /// never set. A grant from later than `now` counts as ended, because a clock that is behind tells nothing; so that a
@@ -43,12 +48,21 @@ impl Approvals {
     pub fn following(
         &self,
         grants: &ApprovalGrants,
+        objects: impl Fn(&Subject) -> ApprovedObject,
         Window(window): Window,
         now: ClockReading,
     ) -> Self {
         let mut next = Self::default();
         for (subject, &at) in grants {
             let known = self.open.get(subject).copied().filter(|open| open.at == at);
+            let bound = self.bound.get(subject).filter(|bound| bound.at == at);
+            let (is_other, identity) = match objects(subject) {
+                ApprovedObject::Removed => (true, None),
+                ApprovedObject::Unknown => (false, bound.map(|it| it.identity.clone())),
+                ApprovedObject::Present(now) => {
+                    (bound.is_some_and(|it| it.identity != now), Some(now))
+                }
+            };
             let is_credible = |ended: OffsetDateTime| ended <= now.wall + TOLERANCE;
             let ended = self.ended.get(subject).copied();
             let is_old = ended.is_some_and(|ended| at == ended || at < ended && is_credible(ended));
@@ -56,9 +70,12 @@ impl Approvals {
                 let left = left(at, window, now.wall).filter(|_| !is_old)?;
                 Some(OpenApproval { at, until: later(now, left) })
             });
-            let open = open.filter(|open| now.up < open.until.up);
+            let open = open.filter(|open| now.up < open.until.up && !is_other);
             let is_known = known.is_some() || !is_old;
             let ended = if open.is_none() && is_known { Some(at) } else { ended };
+            let bound = identity.filter(|_| open.is_some());
+            let bound = bound.map(|identity| BoundApproval { at, identity });
+            next.bound.extend(bound.map(|bound| (subject.clone(), bound)));
             next.open.extend(open.map(|open| (subject.clone(), open)));
             next.ended.extend(ended.map(|ended| (subject.clone(), ended)));
         }
@@ -78,6 +95,11 @@ impl Approvals {
     /// Approvals that were given since `before`.
     pub fn new_since(&self, before: &Self) -> impl Iterator<Item = (&Subject, OpenApproval)> {
         self.open().filter(|(subject, open)| before.open.get(subject) != Some(open))
+    }
+
+    /// What the approvals that count are for.
+    pub fn bound(&self) -> &BoundApprovals {
+        &self.bound
     }
 
     /// Approvals that have ended.
@@ -129,75 +151,108 @@ mod tests {
         [(subject(), NOON + time::Duration::seconds(seconds))].into()
     }
 
+    fn following(
+        given: &Approvals,
+        grants: &ApprovalGrants,
+        window: Window,
+        now: ClockReading,
+    ) -> Approvals {
+        given.following(grants, |_| ApprovedObject::Unknown, window, now)
+    }
+
     fn is_open(approvals: &Approvals, up: u64) -> bool {
         approvals.is_open(&subject(), Duration::from_secs(up))
     }
 
     #[test]
-    fn a_yes_counts_for_one_window_from_its_time_on() {
-        let given = Approvals::default().following(&granted(0), WINDOW, at(600, 50));
+    fn a_grant_counts_for_one_window_from_its_time_on() {
+        let given = following(&Approvals::default(), &granted(0), WINDOW, at(600, 50));
         assert!(is_open(&given, 50) && is_open(&given, 3_049) && !is_open(&given, 3_050));
         let [(_, open)] = given.open().collect::<Vec<_>>()[..] else { panic!("{given:?}") };
         assert_eq!(open.until.wall, NOON + time::Duration::HOUR);
         assert_eq!(given.next_end(), Some(Duration::from_secs(3_050)));
         assert_eq!(given.new_since(&Approvals::default()).count(), 1);
-        let same = given.following(&granted(0), WINDOW, at(700, 150));
+        let same = following(&given, &granted(0), WINDOW, at(700, 150));
         assert_eq!((same.new_since(&given).count(), &same), (0, &given));
         // It is the last that counts, and another grant opens another window.
-        let again = given.following(&granted(1_000), WINDOW, at(1_000, 450));
+        let again = following(&given, &granted(1_000), WINDOW, at(1_000, 450));
         assert!(is_open(&again, 4_049) && !is_open(&again, 4_050));
-        let gone = given.following(&ApprovalGrants::new(), WINDOW, at(700, 150));
+        let gone = following(&given, &ApprovalGrants::new(), WINDOW, at(700, 150));
         assert_eq!(gone, Approvals::default(), "a grant that is taken back counts no longer");
-        let late = Approvals::default().following(&granted(0), WINDOW, at(3_600, 0));
+        let late = following(&Approvals::default(), &granted(0), WINDOW, at(3_600, 0));
         assert!(!is_open(&late, 0) && late.ended().contains_key(&subject()));
     }
 
     #[test]
     fn a_window_can_be_longer_than_time_lasts() {
         let endless = Window(Duration::MAX);
-        let given = Approvals::default().following(&granted(0), endless, at(600, 50));
+        let given = following(&Approvals::default(), &granted(0), endless, at(600, 50));
         assert!(is_open(&given, u64::MAX - 1_000) && given.next_end().is_some());
     }
 
     #[test]
     fn a_clock_that_is_set_changes_no_window_in_the_process() {
         for wall in [-86_400, 86_400] {
-            let given = Approvals::default().following(&granted(0), WINDOW, at(0, 0));
-            let set = given.following(&granted(0), WINDOW, at(wall, 10));
+            let given = following(&Approvals::default(), &granted(0), WINDOW, at(0, 0));
+            let set = following(&given, &granted(0), WINDOW, at(wall, 10));
             assert_eq!(set, given);
-            let over = set.following(&granted(0), WINDOW, at(wall, 3_600));
+            let over = following(&set, &granted(0), WINDOW, at(wall, 3_600));
             assert!(!is_open(&over, 3_600));
-            let later = over.following(&granted(0), WINDOW, at(10, 3_700));
+            let later = following(&over, &granted(0), WINDOW, at(10, 3_700));
             assert!(!is_open(&later, 3_700), "it has ended, whatever the clock says");
             // A grant after that counts.
-            let again = later.following(&granted(5), WINDOW, at(10, 3_700));
+            let again = following(&later, &granted(5), WINDOW, at(10, 3_700));
             assert!(is_open(&again, 3_700));
-            let older = again.following(&granted(0), WINDOW, at(10, 3_701));
+            let older = following(&again, &granted(0), WINDOW, at(10, 3_701));
             assert!(!is_open(&older, 3_701));
         }
     }
 
     #[test]
-    fn a_yes_from_the_future_counts_as_ended_but_for_a_few_minutes() {
-        let near = Approvals::default().following(&granted(300), WINDOW, at(0, 0));
+    fn a_grant_from_the_future_counts_as_ended_but_for_a_few_minutes() {
+        let near = following(&Approvals::default(), &granted(300), WINDOW, at(0, 0));
         assert!(is_open(&near, 3_599) && !is_open(&near, 3_600));
-        let far = Approvals::default().following(&granted(301), WINDOW, at(0, 0));
+        let far = following(&Approvals::default(), &granted(301), WINDOW, at(0, 0));
         assert!(!is_open(&far, 0));
-        let reached = far.following(&granted(301), WINDOW, at(301, 301));
+        let reached = following(&far, &granted(301), WINDOW, at(301, 301));
         assert!(!is_open(&reached, 301));
-        let corrected = far.following(&granted(0), WINDOW, at(0, 10));
+        let corrected = following(&far, &granted(0), WINDOW, at(0, 10));
         assert!(is_open(&corrected, 10));
-        let over = corrected.following(&granted(0), WINDOW, at(3_600, 3_610));
-        assert!(!is_open(&over.following(&granted(0), WINDOW, at(0, 3_620)), 3_620));
+        let over = following(&corrected, &granted(0), WINDOW, at(3_600, 3_610));
+        assert!(!is_open(&following(&over, &granted(0), WINDOW, at(0, 3_620)), 3_620));
     }
 
     #[test]
     fn what_has_ended_stays_so_in_the_next_process() {
-        let given = Approvals::default().following(&granted(0), WINDOW, at(3_600, 0));
-        let next = Approvals::after(given.ended().clone());
-        let set_back = next.following(&granted(0), WINDOW, at(0, 0));
+        let given = following(&Approvals::default(), &granted(0), WINDOW, at(3_600, 0));
+        let next = Approvals::after(given.ended().clone(), BoundApprovals::new());
+        let set_back = following(&next, &granted(0), WINDOW, at(0, 0));
         assert!(!is_open(&set_back, 0));
-        let without = Approvals::default().following(&granted(0), WINDOW, at(0, 0));
+        let without = following(&Approvals::default(), &granted(0), WINDOW, at(0, 0));
         assert!(is_open(&without, 0));
+    }
+
+    #[test]
+    fn a_grant_is_for_the_object_that_it_was_first_seen_with() {
+        use ApprovedObject::{Present, Removed, Unknown};
+        let [first, other] = ["1", "2"]
+            .map(|text| Present(serde_json::from_value(serde_json::Value::from(text)).unwrap()));
+        let see = |given: &Approvals, object: &ApprovedObject| {
+            given.following(&granted(0), |_| object.clone(), WINDOW, at(10, 10))
+        };
+        let bound = see(&Approvals::default(), &first);
+        assert!(is_open(&bound, 10));
+        // Seen before its object, it is for the one that is seen then.
+        assert_eq!(see(&see(&Approvals::default(), &Unknown), &first), bound);
+        assert_eq!(see(&see(&bound, &Unknown), &first), bound, "what is missing has not changed");
+        for changed in [&other, &Removed] {
+            let ended = see(&bound, changed);
+            assert!(!is_open(&ended, 10), "{changed:?}");
+            assert!(!is_open(&see(&ended, &first), 10), "{changed:?}: not for one that is back");
+            // The next process knows what it was for.
+            let next = Approvals::after(Ended::new(), bound.bound().clone());
+            assert!(!is_open(&see(&next, changed), 10), "{changed:?}");
+            assert!(is_open(&see(&next, &first), 10));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Approval: machines that get their config only after an administrator has said yes.
+//! Approval: machines that get their config only after an administrator has granted it.
 //!
 //! ```text
 //!  pool or FirstBootMachine requires it
@@ -13,10 +13,12 @@
 //! ```
 //!
 //! A grant has the time at which it was given, so that all servers of a cluster agree when it ends, and one that is read
-//! again after its end approves nothing.
+//! again after its end approves nothing. That of a machine with an object is for one first boot of this object with this
+//! content: it ends early when the object changes, is removed, or its token is armed again.
 
 mod given;
 mod grants;
+mod identity;
 mod subject;
 mod waiting;
 
@@ -25,5 +27,6 @@ pub use grants::{
     APPROVAL_ANNOTATION, APPROVED_PREFIX, ApprovalGrants, annotation_of, parse_granted_at,
     read_grants,
 };
+pub use identity::{ApprovedObject, BoundApproval, BoundApprovals, Identity};
 pub use subject::Subject;
 pub use waiting::{MAX_WAITING, UnapprovedRequest, WaitingMachines, Waits};

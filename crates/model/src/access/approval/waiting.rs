@@ -77,14 +77,15 @@ impl UnapprovedRequest<'_> {
     /// The machine, as it is approved.
     pub fn subject(&self) -> Subject {
         match self.proof {
-            Some(Proof::Machine(name)) => Subject::Named(Arc::clone(name)),
+            Some(Proof::Machine(shown)) => Subject::Named(Arc::clone(&shown.machine)),
             _ => Subject::at(self.pool, self.address),
         }
     }
 
     fn token(&self) -> Option<&Arc<str>> {
         match self.proof? {
-            Proof::Token(name) | Proof::Signed(name) | Proof::Machine(name) => Some(name),
+            Proof::Token(name) | Proof::Signed(name) => Some(name),
+            Proof::Machine(shown) => Some(&shown.machine),
             Proof::NotAsked => None,
         }
     }
@@ -202,6 +203,8 @@ mod tests {
 
     use time::macros::datetime;
 
+    use super::super::super::machine::ShownToken;
+    use super::super::super::token::Token;
     use super::*;
     use crate::by_network::{MAX_PER_NETWORK, whole};
 
@@ -260,7 +263,8 @@ mod tests {
     #[test]
     fn a_machine_waits_since_its_first_request_until_it_is_approved_or_silent() {
         let mut list = WaitingMachines::default();
-        let machine = Proof::Machine("rack-7".into());
+        let sha256 = Token::new([1; 32]).hash();
+        let machine = Proof::Machine(ShownToken { machine: "rack-7".into(), sha256 });
         for seconds in [0, 5, 300] {
             note(&mut list, v4(1), None, seconds);
             note(&mut list, v4(2), Some(&machine), seconds);

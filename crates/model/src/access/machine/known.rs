@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::super::proof::{Credential, Proof, Refusal};
+use super::super::proof::{Credential, Refusal};
 use super::super::token::{Token, TokenHash};
 use crate::network::Network;
 
@@ -25,6 +25,15 @@ pub struct KnownMachine {
     pub needs_approval: bool,
 }
 
+/// Token of a machine, as a request shows it. A machine's object can get another token while the request is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownToken {
+    /// Name of the machine.
+    pub machine: Arc<str>,
+    /// Hash of the token.
+    pub sha256: TokenHash,
+}
+
 /// Machines by the hashes of their tokens.
 #[derive(Debug, Clone, Default)]
 pub struct KnownMachines(Arc<HashMap<TokenHash, KnownMachine>>);
@@ -36,13 +45,15 @@ impl FromIterator<(TokenHash, KnownMachine)> for KnownMachines {
 }
 
 impl KnownMachines {
-    /// The machine whose token a request has.
-    pub fn find(&self, credential: Credential<'_>) -> Option<&KnownMachine> {
+    /// The machine whose token a request has, and the token.
+    pub fn find(&self, credential: Credential<'_>) -> Option<(&KnownMachine, ShownToken)> {
         let Credential::Bearer(credential) = credential else { return None };
         if self.0.is_empty() {
             return None;
         }
-        self.0.get(&Token::read(credential)?.hash())
+        let sha256 = Token::read(credential)?.hash();
+        let known = self.0.get(&sha256)?;
+        Some((known, ShownToken { machine: Arc::clone(&known.name), sha256 }))
     }
 }
 
@@ -51,7 +62,7 @@ impl KnownMachine {
     ///
     /// # Errors
     /// The reason why the token does not open the pool.
-    pub fn judge(&self, pool: &str, address: IpAddr, is_private: bool) -> Result<Proof, Refusal> {
+    pub fn judge(&self, pool: &str, address: IpAddr, is_private: bool) -> Result<(), Refusal> {
         if !is_private {
             Err(Refusal::PlainPort)
         } else if self.is_revoked {
@@ -63,7 +74,7 @@ impl KnownMachine {
         } else if !Network::allow(&self.networks, address) {
             Err(Refusal::OtherNetwork)
         } else {
-            Ok(Proof::Machine(Arc::clone(&self.name)))
+            Ok(())
         }
     }
 }
@@ -91,10 +102,11 @@ mod tests {
         .collect();
         let judge = |token: &Token, pool: &str, address: &str, is_private| {
             let credential = Credential::Bearer(token.as_str());
-            let machine = known.find(credential)?;
+            let (machine, shown) = known.find(credential)?;
+            assert_eq!(shown, ShownToken { machine: "n".into(), sha256: token.hash() });
             Some(machine.judge(pool, address.parse().unwrap(), is_private))
         };
-        let opened = Some(Ok(Proof::Machine("n".into())));
+        let opened = Some(Ok(()));
         for address in ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"] {
             assert_eq!(judge(&token, "worker", address, true), opened, "{address}");
         }

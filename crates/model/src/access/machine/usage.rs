@@ -128,9 +128,10 @@ impl Usage {
         self.addresses.len() < MAX_ADDRESSES && self.addresses.insert(address.to_canonical())
     }
 
-    /// Records that an answer was taken whole. Returns true if it is the first one.
+    /// Records that an answer was taken whole. Returns true if it is the first one. An answer that began before the
+    /// token was armed again is none of this usage.
     pub fn take(&mut self, now: ClockReading) -> bool {
-        let is_first = self.taken.is_none();
+        let is_first = self.taken.is_none() && self.begun.is_some();
         if is_first {
             (self.taken, self.taken_up) = (Some(now.wall), Some(now.up));
         }

@@ -333,7 +333,7 @@ fn labels_of_verdicts_stay_when_a_variant_gets_another_name() {
         Proof::NotAsked,
         Proof::Token("a".into()),
         Proof::Signed("a".into()),
-        Proof::Machine("a".into()),
+        Proof::Machine(ShownToken { machine: "a".into(), sha256: Token::new([1; 32]).hash() }),
     ];
     assert_eq!(proofs.each_ref().map(Proof::label), ["none", "token", "signed", "machine"]);
     assert_eq!(MODES.map(AccessMode::label), ["off", "audit", "enforce"]);

@@ -1,0 +1,137 @@
+//! Identity of a machine's object: what an approval is for.
+
+use std::collections::BTreeMap;
+
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+use time::serde::rfc3339;
+
+use super::super::machine::{MachineState, MachineToken};
+use super::subject::Subject;
+use crate::objects::FirstBootMachine;
+
+/// One first boot of one object with one content: a hash of the object's UID where it has one, of its `spec`, and of its
+/// token in one arming. It is compared, and otherwise means nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity(String);
+
+impl Identity {
+    /// The identity of an object in a directory.
+    pub fn of(machine: &FirstBootMachine, token: &MachineToken) -> Self {
+        let MachineToken { token, armed, .. } = token;
+        let [annotation, command] = [&armed.annotation, &armed.command].map(Option::as_deref);
+        let armed = [annotation.unwrap_or_default(), command.unwrap_or_default()];
+        let armed = armed.map(str::as_bytes);
+        Self::new(&[machine.content().bytes(), token.hash().bytes(), armed[0], armed[1]])
+    }
+
+    /// The identity of an object in a cluster; `None` before it has a token.
+    pub fn in_cluster(machine: &FirstBootMachine, state: &MachineState) -> Option<Self> {
+        let status = state.status.as_ref()?;
+        let (content, token) = (machine.content(), status.token?);
+        let (uid, armings) = (state.uid.as_bytes(), status.armings.to_be_bytes());
+        Some(Self::new(&[content.bytes(), token.bytes(), uid, &armings]))
+    }
+
+    fn new(parts: &[&[u8]]) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update(part.len().to_be_bytes());
+            hash.update(part);
+        }
+        Self(HEXLOWER.encode(&hash.finalize()))
+    }
+}
+
+/// The object of a machine that is approved, as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApprovedObject {
+    /// It was not seen, or the machine is approved by its address and has none.
+    Unknown,
+    /// It was removed.
+    Removed,
+    /// It is there.
+    Present(Identity),
+}
+
+/// An approval that is open, for the process that follows: its time, and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundApproval {
+    /// Time at which it was given.
+    #[serde(with = "rfc3339")]
+    pub at: OffsetDateTime,
+    /// The object that it was first seen with.
+    pub identity: Identity,
+}
+
+/// Open approvals of machines with names.
+pub type BoundApprovals = BTreeMap<Subject, BoundApproval>;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use time::macros::datetime;
+
+    use super::super::super::machine::RearmRequests;
+    use super::super::super::token::Token;
+    use super::*;
+    use crate::objects::Object;
+
+    fn machine(spec: &Value) -> FirstBootMachine {
+        let object = json!({
+            "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
+            "metadata": {"name": "rack-7"}, "spec": spec,
+        });
+        match Object::from_value(object) {
+            Ok(Some(Object::FirstBootMachine(machine))) => FirstBootMachine::clone(&machine),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_change_of_content_token_or_arming_makes_another_identity() {
+        let spec = json!({"pool": "worker", "addresses": ["192.0.2.7"]});
+        let noon = datetime!(2026-11-25 12:00 UTC);
+        let armed = |command: Option<&str>| RearmRequests {
+            annotation: None,
+            command: command.map(str::to_owned),
+        };
+        let token = |byte: u8, command| {
+            MachineToken::new(Token::new([byte; 32]), "worker", armed(command), noon)
+        };
+        let first = Identity::of(&machine(&spec), &token(1, None));
+        let reordered = json!({"addresses": ["192.0.2.7"], "pool": "worker"});
+        assert_eq!(Identity::of(&machine(&reordered), &token(1, None)), first);
+        let used = {
+            let mut used = token(1, None);
+            used.usage.spend();
+            used
+        };
+        assert_eq!(Identity::of(&machine(&spec), &used), first);
+        for (spec, token) in [
+            (json!({"pool": "worker"}), token(1, None)),
+            (spec.clone(), token(2, None)),
+            (spec.clone(), token(1, Some("x"))),
+        ] {
+            assert_ne!(Identity::of(&machine(&spec), &token), first, "{spec} {token:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_was_made_again_in_a_cluster_has_another_identity() {
+        let machine = machine(&json!({"pool": "worker"}));
+        let state = |uid: &str, armings: u64| {
+            let status = json!({"pool": "worker", "tokenSHA256": Token::new([1; 32]).hash(), "armings": armings});
+            MachineState::read(&json!({"metadata": {"uid": uid}, "status": status}).to_string())
+                .unwrap()
+        };
+        let of = |uid, armings| Identity::in_cluster(&machine, &state(uid, armings));
+        assert_eq!(of("u", 1), of("u", 1));
+        assert_ne!(of("u", 1), of("v", 1));
+        assert_ne!(of("u", 1), of("u", 2));
+        let without = MachineState::read(r#"{"metadata": {"uid": "u"}}"#).unwrap();
+        assert_eq!(Identity::in_cluster(&machine, &without), None);
+    }
+}
