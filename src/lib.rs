@@ -20,7 +20,7 @@
 //!
 //! | room | job | may use |
 //! | --- | --- | --- |
-//! | `common` | what every room uses: waits, locks, parsers of flags, HTTP clients | sockets |
+//! | `common` | tools of all rooms: waits, locks, parsers of flags, HTTP clients | sockets |
 //! | [`telemetry`] | logs, metrics, readiness | standard error |
 //! | [`files`] | files within bounds, replaced whole, locked, watched | the file system |
 //! | [`kubernetes`] | clients, objects, watches, Leases, Events | the API server |

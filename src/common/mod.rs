@@ -1,4 +1,4 @@
-//! What every room uses: waits, locks, parsers of flags, HTTP clients.
+//! Waits, locks, parsers of flags, HTTP clients: the tools of all rooms.
 
 pub(crate) mod backoff;
 pub(crate) mod cmp_http;

@@ -90,7 +90,7 @@ impl StateDirectory {
         self.path().join("approved-objects.json")
     }
 
-    /// What the open approvals of machines with an object are for.
+    /// Objects that the open approvals of machines with an object are for.
     pub(crate) fn bound_approvals(&self) -> Result<BoundApprovals, StateError> {
         let path = self.bound_path();
         let Some(json) = read_if_there(&path)? else { return Ok(BoundApprovals::new()) };

@@ -285,7 +285,8 @@ fn what_a_client_does_not_take_is_gone_with_its_connection() {
 fn what_is_not_taken_is_gone(bytes: usize) {
     let directory = cluster_with_a_file_of(bytes);
     let server =
-        Server::serve(directory.path(), &["--idle-timeout", "1s", "--stall-timeout", "1s"]);
+        // Long enough that a busy test sees them under way.
+        Server::serve(directory.path(), &["--idle-timeout", "1s", "--stall-timeout", "5s"]);
     let request = b"GET /config/large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let held: Vec<_> = (0..10)
         .map(|number| {

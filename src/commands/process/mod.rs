@@ -1,4 +1,4 @@
-//! What every long-running process and every command on a terminal needs.
+//! Signals, tasks, terminals and the Lease: parts of every long-running process and of commands on a terminal.
 
 pub(crate) mod leader_elected;
 pub(crate) mod progress;

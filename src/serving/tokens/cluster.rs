@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use model::access::approval::{ApprovedObject, Identity};
 use model::access::machine::{
-    ClockReading, KnownMachine, MachineState, ShownToken, Usage, UsageChange, Window,
+    ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
 };
-use model::access::{KnownMachines, Refusal, TokenHash};
+use model::access::{KnownMachines, Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;

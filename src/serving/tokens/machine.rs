@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use model::access::approval::{ApprovedObject, Identity};
-use model::access::machine::{ClockReading, ShownToken, Usage, UsageChange, Window};
-use model::access::{MachineToken, Refusal, TokenHash};
+use model::access::machine::{ClockReading, Usage, UsageChange, Window};
+use model::access::{MachineToken, Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 

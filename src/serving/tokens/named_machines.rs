@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use model::access::Refusal;
 use model::access::approval::ApprovedObject;
-use model::access::machine::ShownToken;
+use model::access::{Refusal, ShownToken};
 use model::objects::FirstBootMachine;
 use model::overview::NamedMachine;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use model::access::machine::{ClockReading, KnownMachine, ShownToken, Stage, Usage, Window};
-use model::access::{Refusal, TokenHash};
+use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, Window};
+use model::access::{Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;

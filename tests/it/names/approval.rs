@@ -391,3 +391,73 @@ fn an_end_that_cannot_be_read_or_stored_approves_nothing_again() {
         server.page("/readyz").contains("worker=127.0.0.5: expected the time").then_some(())
     });
 }
+
+/// Waits until the machine of a credential is held for its approval.
+fn until_pending(client: &Client, pool: &str, credential: &str) {
+    wait_for("the machine to be held", || {
+        let response = get(client, pool, Some(credential));
+        let code = response.header("machine-config-server-refusal");
+        (code == Some("approval-pending")).then_some(())
+    });
+}
+
+#[test]
+fn an_approval_of_a_machine_with_an_object_ends_when_the_object_changes() {
+    let is_served = |client: &Client, pool: &str, credential: &str| {
+        wait_for("the config", || {
+            (get(client, pool, Some(credential)).status == 200).then_some(())
+        });
+    };
+    for change in ["pool", "addresses", "rearm", "made again", "changed while no server runs"] {
+        let site = MachinesDirectory::new();
+        let spec = |pool: &str| json!({"pool": pool, "approval": "required"});
+        site.put_machine("rack-7", &spec("worker"));
+        // Two, or it would be the only machine, which is not removed when its file is.
+        site.put_machine("rack-8", &spec("worker"));
+        site.put_machine("rack-9", &spec("worker"));
+        let mut server = site.serve(&["--access", "enforce"]);
+        let mut credential = site.credential("rack-7");
+        until_pending(&site.tls(&server), "worker", &credential);
+        approve(&site, &server, &["rack-7"]).done();
+        is_served(&site.tls(&server), "worker", &credential);
+        let mut pool = "worker";
+        match change {
+            "pool" => {
+                pool = "infra";
+                site.put_machine("rack-7", &spec(pool));
+                credential = wait_for("another token", || {
+                    Some(site.credential("rack-7")).filter(|it| *it != credential)
+                });
+            }
+            "addresses" => {
+                let addresses = json!(["127.0.0.0/8"]);
+                let narrowed =
+                    json!({"pool": "worker", "approval": "required", "addresses": addresses});
+                site.put_machine("rack-7", &narrowed);
+            }
+            "rearm" => drop(site.machines(&["rearm", "rack-7"]).done()),
+            "made again" => {
+                site.remove("rack-7");
+                wait_for("the token to be revoked", || {
+                    let response = get(&site.tls(&server), "worker", Some(&credential));
+                    (response.status == 401).then_some(())
+                });
+                site.put_machine("rack-7", &spec("worker"));
+            }
+            _ => {
+                stop(server);
+                site.put_machine(
+                    "rack-7",
+                    &json!({"pool": "worker", "approval": "required", "overlay": null}),
+                );
+                server = site.serve(&["--access", "enforce"]);
+            }
+        }
+        until_pending(&site.tls(&server), pool, &credential);
+        stop(server);
+        let server = site.serve(&["--access", "enforce"]);
+        until_pending(&site.tls(&server), pool, &credential);
+        approve(&site, &server, &["rack-7"]).done();
+        is_served(&site.tls(&server), pool, &credential);
+    }
+}

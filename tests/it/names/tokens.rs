@@ -123,10 +123,14 @@ fn machines_whose_object_no_server_remembers_are_not_revoked() {
     site.put_machine("n", &json!({"pool": "worker"}));
     let mut server = site.serve(&[]);
     let credential = site.credential("n");
+    let remembered = site.state().join("last-good");
+    wait_for("the objects to be remembered", || {
+        remembered.join("index.json").exists().then_some(())
+    });
     server.terminate();
     server.ended();
     site.remove("n");
-    fs::remove_dir_all(site.state().join("last-good")).expect("a folder");
+    fs::remove_dir_all(remembered).expect("a folder");
     let mut server = site.serve(&[]);
     assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 503);
     let degraded = server.page("/readyz");
@@ -287,4 +291,25 @@ fn a_use_that_cannot_be_stored_is_no_answer() {
     assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
     let usage: Value = site.record("n")["usage"].clone();
     assert!(usage["begun"].is_string(), "{usage}");
+}
+
+#[test]
+fn the_old_token_of_a_machine_whose_pool_changes_does_not_use_up_the_new_one() {
+    let site = MachinesDirectory::new();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&["--access", "enforce"]);
+    let tls = site.tls(&server);
+    let mut old = site.credential("n");
+    for round in 0..20 {
+        let pools = if round % 2 == 0 { ["worker", "infra"] } else { ["infra", "worker"] };
+        site.put_machine("n", &json!({"pool": pools[1]}));
+        // The old token is on its way until it is refused.
+        wait_for("the old token to be refused", || {
+            (get(&tls, pools[0], Some(&old)).status == 401).then_some(())
+        });
+        let new = wait_for("another token", || Some(site.credential("n")).filter(|it| *it != old));
+        assert_eq!(site.record("n")["usage"], json!({}), "round {round}");
+        assert_eq!(get_known(&tls, pools[1], &new).status, 200, "round {round}");
+        old = new;
+    }
 }

@@ -36,5 +36,5 @@ pub use network::{Allowed, Network, NetworkError, Networks};
 pub use proof::{Credential, Proof, Refusal};
 pub use records::{KnownTokens, Record, Records};
 pub use signed::{JwksError, SignedTokens};
-pub use token::{Token, TokenHash};
+pub use token::{ShownToken, Token, TokenHash};
 pub use verdict::{Policy, Request, Verdict, decide};

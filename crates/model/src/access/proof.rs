@@ -6,7 +6,7 @@ use std::sync::Arc;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use thiserror::Error;
 
-use super::machine::ShownToken;
+use super::token::ShownToken;
 use crate::refusal::RefusalCode;
 
 /// Credential of a request.

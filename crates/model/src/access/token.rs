@@ -3,6 +3,7 @@
 //! A token has 256 random bits, so it cannot be guessed. Servers keep only its SHA-256, which opens nothing.
 
 use std::fmt;
+use std::sync::Arc;
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use rustls::crypto::{GetRandomFailed, aws_lc_rs};
@@ -69,6 +70,15 @@ impl<'de> Deserialize<'de> for Token {
 /// The SHA-256 of a token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenHash([u8; 32]);
+
+/// Token of a machine, as a request shows it. A machine's object can get another token while the request is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownToken {
+    /// Name of the machine.
+    pub machine: Arc<str>,
+    /// Hash of the token.
+    pub sha256: TokenHash,
+}
 
 impl TokenHash {
     /// The hash's bytes.

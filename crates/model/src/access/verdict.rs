@@ -5,13 +5,14 @@ use core::net::IpAddr;
 use time::OffsetDateTime;
 
 use super::boot_rules::{BootRules, BrokenRule};
-use super::machine::{KnownMachines, ShownToken};
+use super::machine::KnownMachines;
 use super::mode::AccessMode;
 use super::modes::Modes;
 use super::network::Networks;
 use super::proof::{Credential, Proof, Refusal};
 use super::records::KnownTokens;
 use super::signed::SignedTokens;
+use super::token::ShownToken;
 
 /// Properties of a request that decide on access.
 #[derive(Debug, Clone, Copy)]

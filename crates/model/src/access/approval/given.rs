@@ -17,7 +17,7 @@ pub type Ended = BTreeMap<Subject, OffsetDateTime>;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approvals {
     open: BTreeMap<Subject, OpenApproval>,
-    /// What those of machines with an object are for.
+    /// Objects that approvals of machines with one are for.
     bound: BoundApprovals,
     ended: Ended,
 }
@@ -97,7 +97,7 @@ impl Approvals {
         self.open().filter(|(subject, open)| before.open.get(subject) != Some(open))
     }
 
-    /// What the approvals that count are for.
+    /// Objects that the approvals that count are for.
     pub fn bound(&self) -> &BoundApprovals {
         &self.bound
     }

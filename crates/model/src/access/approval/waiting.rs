@@ -203,8 +203,7 @@ mod tests {
 
     use time::macros::datetime;
 
-    use super::super::super::machine::ShownToken;
-    use super::super::super::token::Token;
+    use super::super::super::token::{ShownToken, Token};
     use super::*;
     use crate::by_network::{MAX_PER_NETWORK, whole};
 

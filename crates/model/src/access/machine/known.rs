@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::super::proof::{Credential, Refusal};
-use super::super::token::{Token, TokenHash};
+use super::super::token::{ShownToken, Token, TokenHash};
 use crate::network::Network;
 
 /// A machine, as its token opens a config.
@@ -23,15 +23,6 @@ pub struct KnownMachine {
     pub is_missing: bool,
     /// True if the machine needs approval, regardless of its pool.
     pub needs_approval: bool,
-}
-
-/// Token of a machine, as a request shows it. A machine's object can get another token while the request is judged.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShownToken {
-    /// Name of the machine.
-    pub machine: Arc<str>,
-    /// Hash of the token.
-    pub sha256: TokenHash,
 }
 
 /// Machines by the hashes of their tokens.

@@ -19,7 +19,7 @@ mod status;
 mod token;
 mod usage;
 
-pub use known::{KnownMachine, KnownMachines, ShownToken};
+pub use known::{KnownMachine, KnownMachines};
 pub use status::{MachineState, MachineStatus, RecordedUse};
 pub use token::{MachineToken, RearmRequests};
 pub(super) use usage::TOLERANCE;
