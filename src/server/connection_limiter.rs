@@ -86,15 +86,6 @@ pub(crate) struct Permit {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionId(u64);
 
-/// Result of counting more or fewer bytes for a connection.
-#[derive(Debug)]
-pub(crate) struct MemoryUse {
-    /// Reasons why other connections were closed.
-    pub(crate) shed: Vec<Shed>,
-    /// True if more than half of all memory is in use.
-    pub(crate) is_scarce: bool,
-}
-
 impl ConnectionLimiter {
     pub(crate) fn new(limits: ConnectionLimits) -> Self {
         Self { limits, slots: Arc::default() }
@@ -174,11 +165,17 @@ impl Permit {
         shed
     }
 
-    /// Counts so many bytes for the connection, and closes others if necessary. An error means that its source, or all
-    /// together, have the maximum.
-    pub(crate) fn set_memory(&self, bytes: u64, now: Instant) -> Result<MemoryUse, Shed> {
+    /// Counts so many bytes for the connection. If others have to be closed for that, it calls `on_closed` with the reason
+    /// of each. Returns true if more than half of all memory is in use. An error means that its source, or all together,
+    /// have the maximum.
+    pub(crate) fn set_memory(
+        &self,
+        bytes: u64,
+        now: Instant,
+        mut on_closed: impl FnMut(Shed),
+    ) -> Result<bool, Shed> {
         let mut slots = lock(&self.limiter.slots);
-        let mut shed = Vec::new();
+        let mut left = EVICTIONS;
         loop {
             // The connection was closed meanwhile.
             let Some(slot) = slots.all.get(&self.id.0) else { return Err(Shed::Full) };
@@ -186,14 +183,15 @@ impl Permit {
             let more = bytes.saturating_sub(before);
             let crowded = (more > 0).then(|| self.limiter.exhausted_group(&slots, source, 0, more));
             let Some(group) = crowded.flatten() else { break };
-            if shed.len() == EVICTIONS {
+            if left == 0 {
                 return Err(Shed::Full);
             }
-            shed.push(slots.evict(group, None, now)?);
+            left -= 1;
+            on_closed(slots.evict(group, None, now)?);
         }
         slots.set_memory(self.id, bytes);
         let taken = slots.shares.of(Group::Everyone).bytes;
-        Ok(MemoryUse { shed, is_scarce: taken > self.limiter.limits.bytes / 2 })
+        Ok(taken > self.limiter.limits.bytes / 2)
     }
 
     /// Marks the connection as idle since `now`.

@@ -83,6 +83,9 @@ async fn report(State((machines, received)): ReportState, request: Request) -> R
     if !was_served && !is_proven() {
         return refuse(StatusCode::UNAUTHORIZED, UNKNOWN);
     }
+    if machines.answers.have_inputs() && !machines.answers.has_pool(&report.pool) {
+        return refuse(StatusCode::NOT_FOUND, "no pool has this name\n");
+    }
     record(&machines, peer, report, now);
     StatusCode::ACCEPTED.into_response()
 }

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::activity::Activity;
-use super::connection_limiter::{MemoryUse, Permit, Shed, Transport};
+use super::connection_limiter::{Permit, Shed, Transport};
 use crate::common::sync::lock;
 use crate::telemetry::ConnectionMetrics;
 
@@ -98,14 +98,14 @@ impl Allowance {
     /// maximum wait.
     pub(super) async fn reserve_connection(&self, transport: Transport) -> Result<(), Shed> {
         let begun = ACTIVE[usize::from(transport == Transport::Plain)];
-        self.count_closed(retry(|now| self.set_memory(begun, 0, now)).await).map(|_| ())
+        self.count_refused(retry(|now| self.set_memory(begun, 0, now)).await).map(|_| ())
     }
 
     /// Counts the memory of a larger handshake or head than machines send.
     pub(super) fn reserve_incomplete(&self) -> Result<(), Shed> {
         let begun = self.begun.load(Ordering::Relaxed) + INCOMPLETE;
         let answers = self.answers.load(Ordering::Relaxed);
-        self.count_closed(self.set_memory(begun, answers, Instant::now())).map(|_| ())
+        self.count_refused(self.set_memory(begun, answers, Instant::now())).map(|_| ())
     }
 
     /// Number of bytes that may be encrypted ahead.
@@ -122,21 +122,21 @@ impl Allowance {
         if self.activity.written().saturating_add(bytes) <= SMALL {
             return Ok(false);
         }
-        self.count_closed(retry(|now| self.try_reserve(bytes, now)).await)
+        self.count_refused(retry(|now| self.try_reserve(bytes, now)).await)
     }
 
     /// Takes the memory for an answer that is sent at once, or else for one in parts.
-    fn try_reserve(&self, bytes: u64, now: Instant) -> Result<MemoryUse, Shed> {
+    fn try_reserve(&self, bytes: u64, now: Instant) -> Result<bool, Shed> {
         let begun = self.begun.load(Ordering::Relaxed);
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
         let is_first = self.activity.requests() == 1;
         let permit = is_first.then(|| Arc::clone(&self.room.0).try_acquire_many_owned(kib).ok());
         let mut at_once = lock(&self.at_once);
         if let Some(permit) = permit.flatten()
-            && let Ok(weighed) = self.set_memory(begun, bytes, now)
+            && let Ok(is_scarce) = self.set_memory(begun, bytes, now)
         {
             *at_once = Some(permit);
-            return Ok(weighed);
+            return Ok(is_scarce);
         }
         self.is_bounded.store(true, Ordering::Relaxed);
         *at_once = None;
@@ -144,24 +144,18 @@ impl Allowance {
         self.set_memory(begun, ahead + BOUNDED, now)
     }
 
-    fn set_memory(&self, begun: u64, answers: u64, now: Instant) -> Result<MemoryUse, Shed> {
-        let weighed = self.permit.set_memory(begun + answers, now)?;
+    /// Counts the memory, and other connections that are closed for it. Returns true if memory is scarce.
+    fn set_memory(&self, begun: u64, answers: u64, now: Instant) -> Result<bool, Shed> {
+        let count = |shed: Shed| self.metrics.shed(shed.label());
+        let is_scarce = self.permit.set_memory(begun + answers, now, count)?;
         self.begun.store(begun, Ordering::Relaxed);
         self.answers.store(answers, Ordering::Relaxed);
-        Ok(weighed)
+        Ok(is_scarce)
     }
 
-    /// Counts closed connections. Returns true if memory is scarce.
-    fn count_closed(&self, weighed: Result<MemoryUse, Shed>) -> Result<bool, Shed> {
-        let shed = match &weighed {
-            Ok(MemoryUse { shed, .. }) => shed,
-            // Ignition retries.
-            Err(shed) => std::slice::from_ref(shed),
-        };
-        for shed in shed {
-            self.metrics.shed(shed.label());
-        }
-        weighed.map(|weighed| weighed.is_scarce)
+    /// Counts this connection, which is closed: Ignition retries.
+    fn count_refused<T>(&self, reserved: Result<T, Shed>) -> Result<T, Shed> {
+        reserved.inspect_err(|shed| self.metrics.shed(shed.label()))
     }
 
     /// Returns `true` if the next writes must be bounded.
@@ -296,7 +290,7 @@ mod tests {
         allowance.reserve_incomplete().unwrap();
         allowance.reserve_answer(100 << 10).await.unwrap();
         assert_eq!(allowance.reserve_incomplete(), Err(Shed::Full));
-        assert_eq!(allowance.permit.set_memory(201 << 10, Instant::now()).unwrap_err(), Shed::Full);
+        assert_eq!(allowance.permit.set_memory(201 << 10, Instant::now(), drop), Err(Shed::Full));
     }
 
     #[test]

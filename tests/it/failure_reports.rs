@@ -84,6 +84,7 @@ fn others_are_refused_and_a_flood_ends() {
         (10, "{}".to_owned(), 400),
         (11, "x".repeat(17 << 10), 413),
         (12, report(&"s".repeat(100)), 202),
+        (15, report("pull").replace("\"worker\"", "\"wroker\""), 404),
     ] {
         fetch(&server, last);
         assert_eq!(post(&server.plain().from(loopback(last)), "", &body).status, status, "{last}");

@@ -162,7 +162,7 @@ fn the_source_with_most_memory_loses_a_connection() {
     };
     let old = take(1, Phase::Head, 90);
     let heavy = take(2, Phase::Head, 10);
-    heavy.0.set_memory(100 << 10, Instant::now()).unwrap();
+    heavy.0.set_memory(100 << 10, Instant::now(), drop).unwrap();
     let _third = take(3, Phase::Head, 50);
     assert_eq!(take(4, Phase::Answer, 0).1, Some(Shed::Silent));
     let slots = lock(&limiter.slots);
@@ -179,15 +179,16 @@ fn memory_is_shared_as_places_are() {
         limiter.acquire(source(last), Transport::Tls, at(Phase::Answer, 0).0, now).unwrap().0
     };
     let greedy: Vec<_> = (0..20).map(|_| take(1)).collect();
-    let had = greedy.iter().filter(|permit| permit.set_memory(100 << 10, now).is_ok()).count();
+    let had =
+        greedy.iter().filter(|permit| permit.set_memory(100 << 10, now, drop).is_ok()).count();
     assert!((5..=6).contains(&had), "{had}");
     // Another one gets as much as is free then, and the first no more of it.
     let other = take(2);
-    assert!(other.set_memory(200 << 10, now).unwrap().is_scarce);
-    assert_eq!(greedy[19].set_memory(100 << 10, now).unwrap_err(), Shed::SourceFull);
+    assert!(other.set_memory(200 << 10, now, drop).unwrap());
+    assert_eq!(greedy[19].set_memory(100 << 10, now, drop), Err(Shed::SourceFull));
     drop(greedy);
-    assert!(!other.set_memory(300 << 10, now).unwrap().is_scarce);
-    assert_eq!(other.set_memory(2 << 20, now).unwrap_err(), Shed::Full);
+    assert!(!other.set_memory(300 << 10, now, drop).unwrap());
+    assert_eq!(other.set_memory(2 << 20, now, drop), Err(Shed::Full));
     drop(other);
     assert_eq!(lock(&limiter.slots).shares.of(Group::Everyone), shares::Share::default());
 }
@@ -398,7 +399,7 @@ proptest! {
                 }
                 Step::Weigh { connection, kib } => {
                     if let Some((permit, _)) = held.get(connection) {
-                        let _ = permit.set_memory(kib << 10, now);
+                        let _ = permit.set_memory(kib << 10, now, drop);
                     }
                 }
                 Step::End { connection } => {
@@ -414,4 +415,27 @@ proptest! {
         let slots = lock(&limiter.slots);
         prop_assert!(slots.queues.is_empty() && slots.shares == Shares::default());
     }
+}
+
+#[test]
+fn a_connection_that_is_closed_for_another_is_counted_even_if_that_gets_no_memory() {
+    let limiter =
+        ConnectionLimiter::new(ConnectionLimits { all: 100, source: None, bytes: 1 << 20 });
+    let now = Instant::now();
+    let silent: Vec<_> = (1..=4)
+        .map(|last| {
+            let (activity, began) = at(Phase::Head, 90);
+            let (permit, _) =
+                limiter.acquire(source(last), Transport::Tls, activity, began).unwrap();
+            permit.set_memory(200 << 10, now, drop).unwrap();
+            permit
+        })
+        .collect();
+    let (activity, began) = at(Phase::Answer, 0);
+    let (greedy, _) = limiter.acquire(source(9), Transport::Tls, activity, began).unwrap();
+    let mut closed = Vec::new();
+    let refused =
+        greedy.set_memory(2 << 20, now + Duration::from_secs(100), |shed| closed.push(shed));
+    assert!(refused.is_err(), "more than all have");
+    assert_eq!(closed.len(), silent.len(), "{closed:?}");
 }

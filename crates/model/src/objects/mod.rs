@@ -155,7 +155,13 @@ impl Object {
 }
 
 fn decode<T: DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectDefect> {
-    let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let name = value.pointer("/metadata/name").unwrap_or(&Value::Null);
+    // YAML takes `n`, `on` and `1e3` for other things than texts.
+    if name.is_boolean() || name.is_number() {
+        let found = type_name(name);
+        return Err(format!("metadata.name is {found} in YAML: put it in quotes").into());
+    }
+    let name = name.as_str().unwrap_or_default();
     // The names of MachineConfigs are in no path. The render controller's library accepts capitals, an API server does not.
     let has_capitals = kind == "MachineConfig" && is_object_name(&name.to_ascii_lowercase());
     if !name.is_empty() && !is_object_name(name) && !has_capitals {
