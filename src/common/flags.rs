@@ -99,8 +99,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Parses a duration for calculations with dates.
+/// Parses a duration for calculations with dates. A plain number is refused: it would be seconds where days are meant.
 fn span(text: &str) -> Result<time::Duration, String> {
+    if text.parse::<u64>().is_ok() {
+        return Err(format!("expected a unit: {text}d for days, {text}s for seconds"));
+    }
     duration(text)?.try_into().map_err(|_| "expected at most a year".to_owned())
 }
 
@@ -157,6 +160,13 @@ mod tests {
         for text in ["0", "0s", "366d", "31536001", "18446744073709551615"] {
             assert!(duration(text).unwrap_err().contains("at most a year"), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_period_of_tokens_has_a_unit() {
+        assert_eq!(span("7d"), Ok(time::Duration::days(7)));
+        assert_eq!(span("7s"), Ok(time::Duration::seconds(7)));
+        assert_eq!(span("7").unwrap_err(), "expected a unit: 7d for days, 7s for seconds");
     }
 
     #[test]

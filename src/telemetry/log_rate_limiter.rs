@@ -58,7 +58,7 @@ impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
                 let (what, seconds) = (occurrences.what, WINDOW.as_secs());
                 tracing::warn!(
                     what,
-                    dropped,
+                    left_out = dropped,
                     most = MAX_LINES,
                     most_of_one_source = MAX_PER_SOURCE,
                     seconds,

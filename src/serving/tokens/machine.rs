@@ -119,6 +119,13 @@ impl MachineTokens {
         self.set.entries.store(Arc::new(entries.collect()));
     }
 
+    /// Adds the token of one machine that an earlier process has stored.
+    pub(super) fn load_one(&self, name: &str, token: MachineToken) {
+        let mut entries = Entries::clone(&self.set.entries.load());
+        entries.extend([Entry::keyed(name.into(), token)]);
+        self.set.entries.store(Arc::new(entries));
+    }
+
     /// Checks that a machine's token is open. A token that has just been found spent is stored as spent; it may block.
     ///
     /// # Errors

@@ -89,6 +89,7 @@ impl MachineReconciler {
             }
             self.is_loaded = true;
         }
+        self.read_again();
         self.requests.read(&self.state.arm_path());
         self.removals.read(&self.state.removed_path());
         let mut attention = self.remove(machines);
@@ -113,6 +114,30 @@ impl MachineReconciler {
         let found = tokens.into_iter().map(|(name, token)| (name, token.found()));
         self.tokens.load(found.collect());
         Ok(())
+    }
+
+    /// Reads the records again that could not be read: an administrator may have repaired one.
+    fn read_again(&mut self) {
+        let Self { state, tokens, unreadable, unseen, .. } = self;
+        unreadable.retain(|name, why| match state.machine_token(name) {
+            Ok(token) => {
+                if let Some(token) = token {
+                    if token.revoked.is_none() {
+                        unseen.insert(name.clone());
+                    }
+                    tracing::info!(machine = name, "read the repaired record of a machine's token");
+                    tokens.load_one(name, token.found());
+                }
+                false
+            }
+            Err(error) => {
+                *why = error.to_string();
+                true
+            }
+        });
+        if !self.unreadable.is_empty() {
+            self.retry_at = Some(Instant::now() + RETRY);
+        }
     }
 
     /// Revokes the tokens for good that commands have asked for, once the machines are gone from the manifests.

@@ -313,3 +313,22 @@ fn the_old_token_of_a_machine_whose_pool_changes_does_not_use_up_the_new_one() {
         old = new;
     }
 }
+
+#[test]
+fn a_record_that_is_repaired_by_hand_is_read_without_a_restart() {
+    let site = MachinesDirectory::new();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&["--access", "enforce"]);
+    let credential = site.credential("n");
+    drop(server);
+    let record = site.state().join("machines/n.json");
+    let good = fs::read(&record).expect("a record");
+    fs::write(&record, &good[..good.len() / 2]).expect("half a record");
+    let server = site.serve(&["--access", "enforce"]);
+    wait_for("the fault", || server.page("/readyz").contains("machines/n.json").then_some(()));
+    let tls = site.tls(&server);
+    assert_eq!(get(&tls, "worker", Some(&credential)).status, 503);
+    fs::write(&record, &good).expect("the record");
+    assert_eq!(get_known(&tls, "worker", &credential).status, 200);
+    wait_for("no fault", || (!server.page("/readyz").contains("machines/n.json")).then_some(()));
+}

@@ -30,7 +30,7 @@ pub struct Machine {
     #[serde(serialize_with = "as_labels")]
     pub secrets: Vec<Secret>,
     /// Parts that were not searched, one line each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "passedOver", skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
 }
 

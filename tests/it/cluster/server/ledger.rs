@@ -110,17 +110,17 @@ fn a_failed_first_boot_becomes_an_event_of_the_pool_where_that_is_allowed() {
         client.request("GET", "/config/worker", &[("User-Agent", "Ignition/2")]).status,
         200
     );
-    let report = |pool: &str| {
+    let report = |pool: &str, status: u16| {
         let body =
             json!({"pool": pool, "nodeID": "rack-7", "stage": "pull", "errorMessage": "no route"});
         let body = body.to_string();
         let head = "POST /v1/node-failure HTTP/1.1\r\nHost: localhost\r\nConnection: close";
         let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         let answer = client.exchange(request.as_bytes()).expect("an answer");
-        assert_eq!(answer.status, 202);
+        assert_eq!(answer.status, status);
     };
-    report("worker,metadata.name!=other");
-    report("worker");
+    report("worker,metadata.name!=other", 404);
+    report("worker", 202);
     let words = "node rack-7 reports that its first boot failed at stage \"pull\": no route";
     wait_for("the event", || {
         let described = site.cluster.kubectl(&["describe", "machineconfigpool", "worker"]);

@@ -190,3 +190,35 @@ fn a_server_that_starts_without_the_api_server_knows_tokens_and_their_uses_from_
     });
     refused(&site, &[&server], &used);
 }
+
+#[test]
+fn an_approval_is_for_one_arming_and_one_content_of_its_object() {
+    let (site, _controller) = ControlledCluster::with_machines();
+    let server = site.serve(&[]);
+    let mut restricted = spec("/etc/of-rack-7");
+    restricted["approval"] = json!("required");
+    site.make_machine("rack-7", &restricted);
+    let credential = site.machine_credential("rack-7");
+    let held = |why: &str| {
+        wait_for(why, || {
+            let answer = site.ask(&server, &credential, 1);
+            let code = answer.header("machine-config-server-refusal");
+            (code == Some("approval-pending")).then_some(())
+        });
+    };
+    let approve = || {
+        let now = time::OffsetDateTime::now_utc();
+        let now = now.format(&time::format_description::well_known::Rfc3339).expect("a time");
+        let annotations = json!({"machine-config-server.io/approved": now});
+        site.patch_machine("rack-7", &json!({"metadata": {"annotations": annotations}}));
+        wait_for("the config", || (site.ask(&server, &credential, 1).status == 200).then_some(()));
+    };
+    held("the machine to be held");
+    approve();
+    site.rearm_machine("rack-7", "again");
+    held("the approval to end when the token is armed again");
+    approve();
+    site.patch_machine("rack-7", &json!({"spec": {"addresses": ["127.0.0.0/8"]}}));
+    held("the approval to end when the object changes");
+    approve();
+}
