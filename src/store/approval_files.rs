@@ -7,7 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::access::approval::{
     ApprovalGrants, BoundApproval, BoundApprovals, Ended, Subject, parse_granted_at,
@@ -41,6 +41,7 @@ impl StateDirectory {
 
     pub(crate) fn approve(&self, subject: &Subject, at: OffsetDateTime) -> Result<(), StateError> {
         self.make_approvals_path()?;
+        let _lock = self.lock()?;
         let path = self.approvals_path().join(subject.file_name());
         let text = at.format(&Rfc3339).map_err(|error| FileError::other(&path, error))?;
         Ok(self.replace(&path, text.as_bytes(), PRIVATE)?)
@@ -54,21 +55,26 @@ impl StateDirectory {
         for path in entries_if_there(&self.approvals_path())? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let Some(subject) = Subject::of_file_name(name) else { continue };
-            match if_there(&path, bounded::read_start(&path, MAX_APPROVAL_BYTES)) {
-                Ok(None) => {}
-                Ok(Some(text)) => match parse_granted_at(String::from_utf8_lossy(&text).trim()) {
-                    Ok(at) => drop(grants.insert(subject, at)),
-                    Err(reason) => faults.push(FileError::other(&path, reason)),
-                },
+            match granted_at(&path) {
+                Ok(at) => grants.extend(at.map(|at| (subject, at))),
                 Err(error) => faults.push(error),
             }
         }
         Ok((grants, faults))
     }
 
-    /// Removes the approval of a command, which has ended.
-    pub(crate) fn forget_approval(&self, subject: &Subject) -> Result<(), StateError> {
-        Ok(remove_if_there(&self.approvals_path().join(subject.file_name()))?)
+    /// Removes the approval of a command that has ended, unless a command has given another one meanwhile.
+    pub(crate) fn forget_approval(
+        &self,
+        subject: &Subject,
+        ended: OffsetDateTime,
+    ) -> Result<(), StateError> {
+        let _lock = self.lock()?;
+        let path = self.approvals_path().join(subject.file_name());
+        if granted_at(&path)?.is_some_and(|at| at <= ended) {
+            remove_if_there(&path)?;
+        }
+        Ok(())
     }
 
     /// Approvals that have ended, of all origins.
@@ -116,4 +122,13 @@ impl StateDirectory {
         let texts: BTreeMap<_, _> = ended.iter().filter_map(text).collect();
         self.write_json(&self.ended_path(), &texts)
     }
+}
+
+/// Time in the approval of a command, if it is there.
+fn granted_at(path: &Path) -> Result<Option<OffsetDateTime>, FileError> {
+    let Some(text) = if_there(path, bounded::read_start(path, MAX_APPROVAL_BYTES))? else {
+        return Ok(None);
+    };
+    let at = parse_granted_at(String::from_utf8_lossy(&text).trim());
+    at.map(Some).map_err(|reason| FileError::other(path, reason))
 }

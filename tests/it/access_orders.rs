@@ -1,13 +1,13 @@
 //! A model of who is served while knowledge of tokens comes, goes and comes back older than it was: the
-//! list is deleted, emptied and restored, the keeper dies after any write, servers restart with their
+//! list is deleted, emptied and restored, the reconciler dies after any write, servers restart with their
 //! cache or without, pools appear and ask for more, for less or for nothing that is understood, pointer
 //! configs come and go, and cannot be written. In no order of that is a stranger served by a pool that is to
 //! be enforced, but on the evidence that a pointer config of it can carry no token, nor, without a server's
 //! cache as with it, by one that has refused strangers before and was asked for no less since; and nobody is
 //! refused for good before a list said that the pool is enforced. One case is left: a server that knows
-//! nothing else believes a list that was restored, until the keeper has looked.
+//! nothing else believes a list that was restored, until the reconciler has looked.
 //!
-//! The gate and the keeper of `serve` go through such orders in `src/serving/access/tests.rs`.
+//! The gate and the reconciler of `serve` go through such orders in `src/serving/pipeline/tests.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,7 +27,7 @@ const NOW: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 const WORKER: &str = "worker";
 const INFRA: &str = "infra";
 
-/// What may happen. The keeper and the servers see pools by themselves, the servers later.
+/// What may happen. The reconciler and the servers see pools by themselves, the servers later.
 const EVENTS: [fn(&mut TokenOrder); 17] = [
     |world| {
         world.keep(1);
@@ -70,7 +70,7 @@ struct List {
     evident: BTreeSet<String>,
     /// How often less was asked before it was written.
     asked_less: u32,
-    /// Whether it is an older one, which the keeper has not looked at since.
+    /// Whether it is an older one, which the reconciler has not looked at since.
     is_restored: bool,
 }
 
@@ -137,7 +137,7 @@ impl TokenOrder {
         world
     }
 
-    /// The keeper does so many writes, and tells whether it had more to do.
+    /// The reconciler does so many writes, and tells whether it had more to do.
     fn keep(&mut self, writes: usize) -> bool {
         for _ in 0..writes {
             self.made = self.made.wrapping_add(1);
@@ -182,7 +182,7 @@ impl TokenOrder {
         true
     }
 
-    /// What the keeper understands of what is asked: a slip leaves a pool as it is.
+    /// What the reconciler understands of what is asked: a slip leaves a pool as it is.
     fn understood(&self) -> BTreeMap<String, AccessMode> {
         let mut pools = self.pools.clone();
         if self.is_slip {

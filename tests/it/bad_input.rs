@@ -69,11 +69,11 @@ fn a_broken_manifest_is_named_with_its_fault() {
         ("kind: MachineConfigPool\nmetadata: {}\n", "metadata.name is missing"),
         (
             "kind: MachineConfigPool\nmetadata:\n  name: on\n",
-            "metadata.name is a boolean in YAML: put it in quotes",
+            "metadata.name is a boolean: put it in quotes",
         ),
         (
             "kind: MachineConfigPool\nmetadata:\n  name: 12\n",
-            "metadata.name is a number in YAML: put it in quotes",
+            "metadata.name is a number: put it in quotes",
         ),
         ("kind: MachineConfigPool\nmetadata: {name: ../x}\n", "not a valid name"),
         ("kind: MachineConfigPool\nmetadata: {name: a}\nstatus: 1\n", "MachineConfigPool \"a\""),

@@ -1,4 +1,4 @@
-//! A model of a year with tokens: the keeper dies after any write, servers learn late and at different
+//! A model of a year with tokens: the reconciler dies after any write, servers learn late and at different
 //! times, lists are lost or come back older than they were, clocks are wrong, and machines keep a pointer
 //! config for as long as they like. Whoever holds a token that has not ended is never refused for good,
 //! and whoever holds one that has ended is never served.
@@ -36,7 +36,7 @@ struct Machine {
     given: OffsetDateTime,
 }
 
-/// A year of rotations, with its keeper, servers and machines.
+/// A year of rotations, with its reconciler, servers and machines.
 struct TokenYear {
     now: OffsetDateTime,
     state: TokenState,
@@ -76,7 +76,7 @@ impl TokenYear {
         }
     }
 
-    /// The keeper does so many writes, by its own clock, and dies. Tells whether it had more to do.
+    /// The reconciler does so many writes, by its own clock, and dies. Tells whether it had more to do.
     fn keep(&mut self, writes: u64, clock: OffsetDateTime) -> bool {
         for _ in 0..writes {
             self.made += 1;
@@ -191,7 +191,7 @@ impl TokenYear {
     }
 }
 
-/// What the keeper's clock shows: mostly the time.
+/// What the reconciler's clock shows: mostly the time.
 fn clock(now: OffsetDateTime, random: &mut Random) -> OffsetDateTime {
     match random.below(50) {
         0 => now - Duration::days(random.below(4_000).cast_signed()),
@@ -203,7 +203,7 @@ fn clock(now: OffsetDateTime, random: &mut Random) -> OffsetDateTime {
 #[test]
 fn nobody_is_refused_for_good_and_no_token_outlives_its_end() {
     let (mut deaths, mut seed, mut ends) = (0, 0, 0_usize);
-    // For each death of the keeper there are several states.
+    // For each death of the reconciler there are several states.
     while deaths < states() * 5 / 4 {
         seed += 1;
         let (mut world, mut random) = (TokenYear::new(), Random(seed));

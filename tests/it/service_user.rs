@@ -173,7 +173,7 @@ fn what_root_changes_is_what_the_service_serves_when_it_is_started_again() {
     ];
     for (arguments, missing) in commands {
         for name in missing {
-            // The keeper would make it again at once.
+            // The reconciler would make it again at once.
             server = None;
             fs::remove_file(service.state().join(name)).expect("a file");
         }

@@ -93,7 +93,7 @@ impl ApprovalReconciler {
         let next = self.given.following(&asked, object, self.window, now);
         self.report_approved(&next);
         self.given = next;
-        // What an approval is for is stored before it counts.
+        // What an approval is for is stored first. If that fails, it is reported, and the approval counts.
         if let Err(error) = self.store(&by_commands) {
             attention.push(error.to_string());
             self.retry_at = Some(Instant::now() + RETRY);
@@ -157,11 +157,10 @@ impl ApprovalReconciler {
             state.write_bound_approvals(bound)?;
             stored.1.clone_from(bound);
         }
-        let is_over = |(subject, at): &(_, &OffsetDateTime)| {
-            ended.get(*subject).is_some_and(|ended| *at <= ended)
-        };
-        for (subject, _) in by_commands.iter().filter(is_over) {
-            state.forget_approval(subject)?;
+        for (subject, at) in by_commands {
+            if let Some(ended) = ended.get(subject).filter(|ended| at <= *ended) {
+                state.forget_approval(subject, *ended)?;
+            }
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use model::access::approval::{ApprovedObject, Identity};
+use model::access::approval::ApprovedObject;
 use model::access::machine::{
     ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
 };
@@ -130,8 +130,7 @@ impl ClusterTokens {
         let (Some(entry), Some(machine)) = (self.set.entry(name), machines.get(name)) else {
             return ApprovedObject::Unknown;
         };
-        let identity = Identity::in_cluster(machine, &entry.token().state);
-        identity.map_or(ApprovedObject::Unknown, ApprovedObject::Present)
+        ApprovedObject::in_cluster(machine, &entry.token().state)
     }
 
     /// Takes in a state of a machine's object, which may come from the watch before a use that waits is written.

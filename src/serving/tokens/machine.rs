@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use model::access::approval::{ApprovedObject, Identity};
+use model::access::approval::ApprovedObject;
 use model::access::machine::{ClockReading, Usage, UsageChange, Window};
 use model::access::{MachineToken, Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
@@ -41,7 +41,7 @@ impl UsedToken for MachineToken {
     }
 
     fn is_revoked(&self) -> bool {
-        self.revoked.is_some()
+        MachineToken::is_revoked(self)
     }
 
     fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine {
@@ -72,8 +72,12 @@ impl MachineTokens {
         machines: &BTreeMap<String, Arc<FirstBootMachine>>,
     ) -> ApprovedObject {
         match (self.get(name), machines.get(name)) {
-            (Some(token), _) if token.revoked.is_some() => ApprovedObject::Removed,
-            (Some(token), Some(machine)) => ApprovedObject::Present(Identity::of(machine, &token)),
+            (Some(token), None) if token.is_revoked() => ApprovedObject::Removed,
+            (Some(token), Some(machine)) => {
+                // What cannot be read is reported where it is followed.
+                let command = self.state.requested_arming(name).unwrap_or_default();
+                ApprovedObject::in_directory(machine, &token, command)
+            }
             _ => ApprovedObject::Unknown,
         }
     }
@@ -117,13 +121,6 @@ impl MachineTokens {
     pub(crate) fn load(&self, tokens: BTreeMap<String, MachineToken>) {
         let entries = tokens.into_iter().map(|(name, token)| Entry::keyed(name.into(), token));
         self.set.entries.store(Arc::new(entries.collect()));
-    }
-
-    /// Adds the token of one machine that an earlier process has stored.
-    pub(super) fn load_one(&self, name: &str, token: MachineToken) {
-        let mut entries = Entries::clone(&self.set.entries.load());
-        entries.extend([Entry::keyed(name.into(), token)]);
-        self.set.entries.store(Arc::new(entries));
     }
 
     /// Checks that a machine's token is open. A token that has just been found spent is stored as spent; it may block.

@@ -119,21 +119,21 @@ impl MachineReconciler {
     /// Reads the records again that could not be read: an administrator may have repaired one.
     fn read_again(&mut self) {
         let Self { state, tokens, unreadable, unseen, .. } = self;
-        unreadable.retain(|name, why| match state.machine_token(name) {
-            Ok(token) => {
-                if let Some(token) = token {
-                    if token.revoked.is_none() {
-                        unseen.insert(name.clone());
-                    }
-                    tracing::info!(machine = name, "read the repaired record of a machine's token");
-                    tokens.load_one(name, token.found());
+        unreadable.retain(|name, why| {
+            let read = tokens.change(name, |_| {
+                let token = state.machine_token(name)?.map(MachineToken::found);
+                if token.as_ref().is_some_and(|token| !token.is_revoked()) {
+                    unseen.insert(name.clone());
                 }
-                false
+                Ok::<_, StateError>(token)
+            });
+            match &read {
+                Ok(()) => {
+                    tracing::info!(machine = name, "read the repaired record of a machine's token");
+                }
+                Err(error) => *why = error.to_string(),
             }
-            Err(error) => {
-                *why = error.to_string();
-                true
-            }
+            read.is_err()
         });
         if !self.unreadable.is_empty() {
             self.retry_at = Some(Instant::now() + RETRY);

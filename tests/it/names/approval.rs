@@ -401,13 +401,30 @@ fn until_pending(client: &Client, pool: &str, credential: &str) {
     });
 }
 
+/// Waits until the machine of a credential gets its config.
+fn is_served(client: &Client, pool: &str, credential: &str) {
+    wait_for("the config", || (get(client, pool, Some(credential)).status == 200).then_some(()));
+}
+
+#[test]
+fn an_approval_right_after_a_command_that_arms_the_token_is_for_this_arming() {
+    let site = MachinesDirectory::new();
+    site.put_machine("rack-7", &json!({"pool": "worker", "approval": "required"}));
+    let server = site.serve(&["--access", "enforce"]);
+    let credential = site.credential("rack-7");
+    for _ in 0..10 {
+        site.machines(&["rearm", "rack-7"]).done();
+        approve(&site, &server, &["rack-7"]).done();
+        let asked = fs::read_to_string(site.state().join("machines/arm/rack-7")).expect("a file");
+        wait_for("the token to be armed", || {
+            (site.record("rack-7")["armed"]["command"] == asked.trim()).then_some(())
+        });
+        is_served(&site.tls(&server), "worker", &credential);
+    }
+}
+
 #[test]
 fn an_approval_of_a_machine_with_an_object_ends_when_the_object_changes() {
-    let is_served = |client: &Client, pool: &str, credential: &str| {
-        wait_for("the config", || {
-            (get(client, pool, Some(credential)).status == 200).then_some(())
-        });
-    };
     for change in ["pool", "addresses", "rearm", "made again", "changed while no server runs"] {
         let site = MachinesDirectory::new();
         let spec = |pool: &str| json!({"pool": pool, "approval": "required"});

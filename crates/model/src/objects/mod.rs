@@ -159,7 +159,7 @@ fn decode<T: DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectDefe
     // YAML takes `n`, `on` and `1e3` for other things than texts.
     if name.is_boolean() || name.is_number() {
         let found = type_name(name);
-        return Err(format!("metadata.name is {found} in YAML: put it in quotes").into());
+        return Err(format!("metadata.name is {found}: put it in quotes").into());
     }
     let name = name.as_str().unwrap_or_default();
     // The names of MachineConfigs are in no path. The render controller's library accepts capitals, an API server does not.

@@ -58,6 +58,8 @@ impl Approvals {
             let bound = self.bound.get(subject).filter(|bound| bound.at == at);
             let (is_other, identity) = match objects(subject) {
                 ApprovedObject::Removed => (true, None),
+                // One that is not bound yet is for what the object changes to.
+                ApprovedObject::Changing => (bound.is_some(), None),
                 ApprovedObject::Unknown => (false, bound.map(|it| it.identity.clone())),
                 ApprovedObject::Present(now) => {
                     (bound.is_some_and(|it| it.identity != now), Some(now))
@@ -234,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_grant_is_for_the_object_that_it_was_first_seen_with() {
-        use ApprovedObject::{Present, Removed, Unknown};
+        use ApprovedObject::{Changing, Present, Removed, Unknown};
         let [first, other] = ["1", "2"]
             .map(|text| Present(serde_json::from_value(serde_json::Value::from(text)).unwrap()));
         let see = |given: &Approvals, object: &ApprovedObject| {
@@ -244,8 +246,9 @@ mod tests {
         assert!(is_open(&bound, 10));
         // Seen before its object, it is for the one that is seen then.
         assert_eq!(see(&see(&Approvals::default(), &Unknown), &first), bound);
+        assert_eq!(see(&see(&Approvals::default(), &Changing), &first), bound);
         assert_eq!(see(&see(&bound, &Unknown), &first), bound, "what is missing has not changed");
-        for changed in [&other, &Removed] {
+        for changed in [&other, &Removed, &Changing] {
             let ended = see(&bound, changed);
             assert!(!is_open(&ended, 10), "{changed:?}");
             assert!(!is_open(&see(&ended, &first), 10), "{changed:?}: not for one that is back");

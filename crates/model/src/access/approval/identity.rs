@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::serde::rfc3339;
 
-use super::super::machine::{MachineState, MachineToken};
+use super::super::machine::{MachineState, MachineToken, RearmRequests};
 use super::subject::Subject;
 use crate::objects::FirstBootMachine;
 
@@ -19,20 +19,12 @@ pub struct Identity(String);
 
 impl Identity {
     /// The identity of an object in a directory.
-    pub fn of(machine: &FirstBootMachine, token: &MachineToken) -> Self {
+    fn of(machine: &FirstBootMachine, token: &MachineToken) -> Self {
         let MachineToken { token, armed, .. } = token;
         let [annotation, command] = [&armed.annotation, &armed.command].map(Option::as_deref);
         let armed = [annotation.unwrap_or_default(), command.unwrap_or_default()];
         let armed = armed.map(str::as_bytes);
         Self::new(&[machine.content().bytes(), token.hash().bytes(), armed[0], armed[1]])
-    }
-
-    /// The identity of an object in a cluster; `None` before it has a token.
-    pub fn in_cluster(machine: &FirstBootMachine, state: &MachineState) -> Option<Self> {
-        let status = state.status.as_ref()?;
-        let (content, token) = (machine.content(), status.token?);
-        let (uid, armings) = (state.uid.as_bytes(), status.armings.to_be_bytes());
-        Some(Self::new(&[content.bytes(), token.bytes(), uid, &armings]))
     }
 
     fn new(parts: &[&[u8]]) -> Self {
@@ -52,8 +44,41 @@ pub enum ApprovedObject {
     Unknown,
     /// It was removed.
     Removed,
+    /// It is about to get another token, or its token to be armed again.
+    Changing,
     /// It is there.
     Present(Identity),
+}
+
+impl ApprovedObject {
+    /// An object in a directory with its token, when `command` is the last request of a command to arm it.
+    pub fn in_directory(
+        machine: &FirstBootMachine,
+        token: &MachineToken,
+        command: Option<String>,
+    ) -> Self {
+        let requests = RearmRequests { annotation: machine.rearm().map(str::to_owned), command };
+        if token.is_revoked() {
+            Self::Removed
+        } else if token.pool != machine.spec.pool || token.armed.lacks(&requests) {
+            Self::Changing
+        } else {
+            Self::Present(Identity::of(machine, token))
+        }
+    }
+
+    /// An object in a cluster; unknown before it has a token.
+    pub fn in_cluster(machine: &FirstBootMachine, state: &MachineState) -> Self {
+        let Some(status) = &state.status else { return Self::Unknown };
+        let Some(token) = status.token else { return Self::Unknown };
+        let is_asked = machine.rearm().is_some_and(|asked| status.rearm.as_deref() != Some(asked));
+        if status.pool != machine.spec.pool || is_asked {
+            return Self::Changing;
+        }
+        let (uid, armings) = (state.uid.as_bytes(), status.armings.to_be_bytes());
+        let content = machine.content();
+        Self::Present(Identity::new(&[content.bytes(), token.bytes(), uid, &armings]))
+    }
 }
 
 /// An approval that is open, for the process that follows: its time, and what it is for.
@@ -74,7 +99,6 @@ mod tests {
     use serde_json::{Value, json};
     use time::macros::datetime;
 
-    use super::super::super::machine::RearmRequests;
     use super::super::super::token::Token;
     use super::*;
     use crate::objects::Object;
@@ -127,11 +151,11 @@ mod tests {
             MachineState::read(&json!({"metadata": {"uid": uid}, "status": status}).to_string())
                 .unwrap()
         };
-        let of = |uid, armings| Identity::in_cluster(&machine, &state(uid, armings));
+        let of = |uid, armings| ApprovedObject::in_cluster(&machine, &state(uid, armings));
         assert_eq!(of("u", 1), of("u", 1));
         assert_ne!(of("u", 1), of("v", 1));
         assert_ne!(of("u", 1), of("u", 2));
         let without = MachineState::read(r#"{"metadata": {"uid": "u"}}"#).unwrap();
-        assert_eq!(Identity::in_cluster(&machine, &without), None);
+        assert_eq!(ApprovedObject::in_cluster(&machine, &without), ApprovedObject::Unknown);
     }
 }

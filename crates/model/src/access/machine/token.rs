@@ -52,7 +52,7 @@ pub struct RearmRequests {
 
 impl RearmRequests {
     /// Returns `true` if `requests` has a request that was not followed. A request that is withdrawn is none.
-    fn lacks(&self, requests: &Self) -> bool {
+    pub(in crate::access) fn lacks(&self, requests: &Self) -> bool {
         let is_new = |own: &Option<String>, new: &Option<String>| new.is_some() && own != new;
         is_new(&self.annotation, &requests.annotation) || is_new(&self.command, &requests.command)
     }
@@ -117,6 +117,11 @@ impl MachineToken {
             next.armed = next.armed.with(requests);
         }
         next
+    }
+
+    /// True if the machine's object was removed.
+    pub fn is_revoked(&self) -> bool {
+        self.revoked.is_some()
     }
 
     /// Returns `true` if the token was revoked, too long ago to be taken back.
