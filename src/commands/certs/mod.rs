@@ -12,8 +12,8 @@ use pki::{
 };
 use time::OffsetDateTime;
 
-use super::certs::pointer::check_pointer;
-use super::certs::report::{CertificateLine, CertificateReport, CheckReport, PointerLine};
+use self::pointer::check_pointer;
+use self::report::{CertificateLine, CertificateReport, CheckReport, PointerLine};
 use super::print_json;
 use super::process::progress::Progress;
 use super::stores::certificate_texts::{date, located};

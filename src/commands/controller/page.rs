@@ -24,7 +24,7 @@ struct Sources {
 }
 
 /// Routes of the page at `/`, and of its contents as JSON.
-pub(crate) fn router(shown: TrustSnapshot, status: Status) -> Router {
+pub(in crate::commands) fn router(shown: TrustSnapshot, status: Status) -> Router {
     let since = OffsetDateTime::now_utc();
     let (of_trust, of_status) = (shown.clone(), status.clone());
     let stamp = move || {

@@ -22,9 +22,9 @@ use time::OffsetDateTime;
 
 pub(crate) use self::settings::InspectSettings;
 
+use self::fetch::{FetchRequest, fetch};
+use self::inspection::{Difference, Inspection};
 use self::settings::{ConfigSource, Subject};
-use super::inspect::fetch::{FetchRequest, fetch};
-use super::inspect::inspection::{Difference, Inspection};
 use super::process::progress::Progress;
 use super::rendering::{read_manifests, rendered};
 use super::stores::certificate_texts::read_certificates;

@@ -29,7 +29,7 @@ const KIND: &str = ObjectKind::FIRST_BOOT_MACHINE.name;
 
 impl ClusterStore {
     /// Creates a machine's object, and waits for its pointer config, which it returns.
-    pub(crate) fn add_machine(&self, name: &str, spec: &Value) -> Result<Vec<u8>> {
+    pub(in crate::commands) fn add_machine(&self, name: &str, spec: &Value) -> Result<Vec<u8>> {
         self.runtime.block_on(async {
             self.create(name, spec).await?;
             let ready = timeout(LONGEST, self.until_ready(name)).await;
@@ -45,7 +45,7 @@ impl ClusterStore {
     }
 
     /// Has the controller arm a machine's token again.
-    pub(crate) fn rearm_machine(&self, name: &str, value: &str) -> Result<()> {
+    pub(in crate::commands) fn rearm_machine(&self, name: &str, value: &str) -> Result<()> {
         let change = json!({"metadata": {"annotations": {REARM_ANNOTATION: value}}});
         let params = PatchParams::default();
         self.runtime.block_on(async {
@@ -61,7 +61,7 @@ impl ClusterStore {
     }
 
     /// Deletes a machine's object.
-    pub(crate) fn remove_machine(&self, name: &str) -> Result<()> {
+    pub(in crate::commands) fn remove_machine(&self, name: &str) -> Result<()> {
         self.runtime.block_on(async {
             match self.machines().delete(name, &DeleteParams::default()).await {
                 Ok(_) => Ok(()),
@@ -74,7 +74,11 @@ impl ClusterStore {
     }
 
     /// Annotates the object that approves a machine, for all servers of the cluster.
-    pub(crate) fn approve_machine(&self, subject: &Subject, now: OffsetDateTime) -> Result<()> {
+    pub(in crate::commands) fn approve_machine(
+        &self,
+        subject: &Subject,
+        now: OffsetDateTime,
+    ) -> Result<()> {
         let (api, kind, name) = match subject {
             Subject::Named(name) => (self.machines(), KIND, name),
             Subject::At { pool, .. } => {
@@ -164,7 +168,7 @@ impl ClusterStore {
 }
 
 /// Name of the Secret with a machine's pointer config.
-pub(crate) fn secret_name(machine: &str) -> String {
+pub(in crate::commands) fn secret_name(machine: &str) -> String {
     format!("{machine}-user-data-managed")
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct RearmSettings {
     state: StateFlags,
 }
 
-pub(crate) fn name(text: &str) -> Result<String, String> {
+pub(in crate::commands) fn name(text: &str) -> Result<String, String> {
     if is_object_name(text) && text.len() <= MAX_NAME_BYTES {
         Ok(text.to_owned())
     } else {

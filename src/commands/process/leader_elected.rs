@@ -16,22 +16,22 @@ use crate::kubernetes::client;
 use crate::kubernetes::leader::LeaderElector;
 
 /// A process that takes part in a leader election.
-pub(crate) struct LeaderElected {
+pub(in crate::commands) struct LeaderElected {
     /// Path of a kubeconfig; `None` uses the pod's service account.
-    pub(crate) kubeconfig: Option<PathBuf>,
+    pub(in crate::commands) kubeconfig: Option<PathBuf>,
     /// Listener for metrics and readiness.
-    pub(crate) administrators: AdministratorsAddress,
+    pub(in crate::commands) administrators: AdministratorsAddress,
     /// Name of the leader's Lease.
-    pub(crate) lease: &'static str,
+    pub(in crate::commands) lease: &'static str,
     /// Pages other than metrics and readiness.
-    pub(crate) pages: Router,
-    pub(crate) health: Health,
+    pub(in crate::commands) pages: Router,
+    pub(in crate::commands) health: Health,
 }
 
 impl LeaderElected {
     /// Runs `work` while the Lease is held, until a signal. `work` gets the name of this process, and returns the error
     /// that ended it.
-    pub(crate) fn run(
+    pub(in crate::commands) fn run(
         self,
         work: impl AsyncFnOnce(Client, String) -> anyhow::Error,
     ) -> anyhow::Result<()> {

@@ -16,14 +16,14 @@ const REDRAW: Duration = Duration::from_millis(200);
 /// Work in progress. Its line on standard error is erased when the value is dropped. If standard error is no terminal,
 /// nothing is written.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(in crate::commands) struct Progress {
     bar: ProgressBar,
     drawing: Option<(Sender<Infallible>, JoinHandle<()>)>,
 }
 
 impl Progress {
     /// Begins work; `what` is like "reading the manifests".
-    pub(crate) fn start(what: &str) -> Self {
+    pub(in crate::commands) fn start(what: &str) -> Self {
         let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
@@ -48,12 +48,12 @@ impl Progress {
     }
 
     /// Says how far the work is.
-    pub(crate) fn at(&self, what: &str) {
+    pub(in crate::commands) fn at(&self, what: &str) {
         self.bar.set_message(escaped(what).into_owned());
     }
 
     /// Prints lines without the one of the progress in between.
-    pub(crate) fn pause<T>(&self, print: impl FnOnce() -> T) -> T {
+    pub(in crate::commands) fn pause<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }
 }

@@ -9,7 +9,7 @@ use model::table::TerminalStyle;
 const NARROWEST: u16 = 40;
 
 /// Style of standard output. `NO_COLOR`, `CLICOLOR_FORCE` and `COLUMNS` override the terminal's properties.
-pub(crate) fn style() -> TerminalStyle {
+pub(in crate::commands) fn style() -> TerminalStyle {
     let stdout = std::io::stdout();
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let width = columns.or_else(|| {
@@ -22,7 +22,7 @@ pub(crate) fn style() -> TerminalStyle {
 }
 
 /// Prints escaped lines. A closed pipe is ignored.
-pub(crate) fn print(lines: &[String]) {
+pub(in crate::commands) fn print(lines: &[String]) {
     let mut text = lines.join("\n");
     text.push('\n');
     let _ = std::io::stdout().write_all(text.as_bytes());

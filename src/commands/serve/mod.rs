@@ -17,8 +17,8 @@ use pki::{Host, Policy, RotationRequest, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
+use self::start_block::StartBlock;
 use super::process::terminal;
-use super::serve::start_block::StartBlock;
 use super::server::access_flags::AccessFlags;
 use super::server::flags::ServingFlags;
 use super::server::overview::{PointerVerdicts, pointer_verdicts};

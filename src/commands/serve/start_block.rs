@@ -11,24 +11,24 @@ use pki::Host;
 use crate::commands::server::Ports;
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct StartBlock<'a> {
+pub(in crate::commands) struct StartBlock<'a> {
     /// The program as it was called.
-    pub(crate) program: &'a str,
-    pub(crate) manifests: &'a Path,
+    pub(in crate::commands) program: &'a str,
+    pub(in crate::commands) manifests: &'a Path,
     /// Host in the pointer configs.
-    pub(crate) host: &'a Host,
-    pub(crate) ports: Ports,
+    pub(in crate::commands) host: &'a Host,
+    pub(in crate::commands) ports: Ports,
     /// File of the trust bundle.
-    pub(crate) bundle: &'a Path,
+    pub(in crate::commands) bundle: &'a Path,
     /// Pools with the files of their pointer configs.
-    pub(crate) pointers: &'a [(String, PathBuf)],
+    pub(in crate::commands) pointers: &'a [(String, PathBuf)],
     /// Pools that cannot be served as they are written, with the reason.
-    pub(crate) faults: &'a [(String, String)],
+    pub(in crate::commands) faults: &'a [(String, String)],
 }
 
 impl StartBlock<'_> {
     /// Escaped lines in the style of the output.
-    pub(crate) fn lines(&self, style: TerminalStyle) -> Vec<String> {
+    pub(in crate::commands) fn lines(&self, style: TerminalStyle) -> Vec<String> {
         let mut lines = vec![style.paint(Color::Heading, &escaped(&self.heading())), String::new()];
         lines.extend(self.addresses());
         lines.push(String::new());

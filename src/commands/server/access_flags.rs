@@ -18,7 +18,7 @@ use crate::serving::tokens::issuer::TokenIssuer;
 /// Flags of access. The default mode depends on the command.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Access")]
-pub(crate) struct AccessFlags {
+pub(in crate::commands) struct AccessFlags {
     /// Access mode of pools without an annotation: off serves all clients; audit serves all and reports
     /// requests that would be refused; enforce serves clients with a token
     #[arg(long, value_name = "off|audit|enforce", default_value = OFF)]
@@ -41,12 +41,15 @@ pub(crate) struct AccessFlags {
     /// Give machines of enforced pools the registry credentials of this Secret, or of the pool's Secret;
     /// openshift-config/pull-secret without a name
     #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET)]
-    pub(crate) registry_auth: Option<SecretName>,
+    pub(in crate::commands) registry_auth: Option<SecretName>,
 }
 
 impl AccessFlags {
     /// Converts the flags to settings, and reads the keys of another issuer.
-    pub(crate) fn settings(self, cache: Option<TokenCache>) -> anyhow::Result<AccessSettings> {
+    pub(in crate::commands) fn settings(
+        self,
+        cache: Option<TokenCache>,
+    ) -> anyhow::Result<AccessSettings> {
         let issuer = match (self.jwks, self.issuer, self.audience) {
             (Some(jwks), Some(issuer), Some(audience)) => {
                 let settings = Settings { issuer, audience, pool_claim: self.claim };

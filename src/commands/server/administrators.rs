@@ -46,7 +46,7 @@ impl FromStr for MetricsAddress {
 
 /// Serves metrics, readiness and `more` at `address`, if there is one, while the result is held, for a command that
 /// serves no machines. Must be called within a runtime.
-pub(crate) fn listen(
+pub(in crate::commands) fn listen(
     address: &AdministratorsAddress,
     encode: impl Fn() -> Result<String, std::fmt::Error> + Clone + Send + Sync + 'static,
     status: &Status,
@@ -68,7 +68,11 @@ pub(crate) fn listen(
 
 impl AdministratorsAddress {
     /// The server for these pages, without a listener.
-    pub(crate) fn serving(&self, pages: Router, connections: ConnectionMetrics) -> Serving {
+    pub(in crate::commands) fn serving(
+        &self,
+        pages: Router,
+        connections: ConnectionMetrics,
+    ) -> Serving {
         let pages = protected(pages, KnownHosts::new(crate::commands::host_name(), &self.names));
         let limits = Limits::of_administrators();
         Serving::new(pages, limits, connections, None, Balancers::default())

@@ -21,7 +21,7 @@ const NETWORKS: &str = "Networks";
 #[command(mut_arg("metrics_address", |arg| arg.help("Address and port for metrics; `off` for none")))]
 pub(crate) struct ServingFlags {
     #[command(flatten)]
-    pub(crate) listen: ListenFlags,
+    pub(in crate::commands) listen: ListenFlags,
     /// Oldest TLS version: VersionTLS12 or VersionTLS13; VersionTLS12 by default, unless the cluster has a
     /// TLS profile
     #[arg(long, value_name = "VERSION", help_heading = TLS)]
@@ -38,18 +38,18 @@ pub(crate) struct ServingFlags {
     /// Send Ignition the contents of files gzipped: the same machine in fewer bytes; other clients get them
     /// uncompressed
     #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true, help_heading = ANSWERS)]
-    pub(crate) compact: Switch,
+    pub(in crate::commands) compact: Switch,
     /// Oldest Ignition that machines should have. Older ones are reported, with :hold they get no config. A pool's
     /// annotation overrides it
     #[arg(long, value_name = "VERSION[:warn|:hold]", help_heading = ANSWERS)]
     min_ignition_version: Option<MinIgnition>,
     /// Take reports of machines whose first boot failed after they got their config, at /v1/node-failure
     #[arg(long, value_name = "on|off", default_value = "off", hide_possible_values = true, help_heading = ANSWERS)]
-    pub(crate) failure_reports: Switch,
+    pub(in crate::commands) failure_reports: Switch,
     /// Time to continue serving after SIGTERM, with /readyz/serving at 503, so that a load balancer sends no
     /// machine to a closed port
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay, help_heading = "Limits")]
-    pub(crate) shutdown_delay: Duration,
+    pub(in crate::commands) shutdown_delay: Duration,
     /// Network from which configs can be requested, everywhere by default; networks of a pool replace the
     /// general ones for that pool. Repeatable
     #[arg(long, value_name = "[POOL=]CIDR", help_heading = NETWORKS)]
@@ -57,9 +57,9 @@ pub(crate) struct ServingFlags {
     /// Network of load balancers, which must send the client's address with the PROXY protocol, version 1 or
     /// 2; other clients must not. Repeatable
     #[arg(long, value_name = "CIDR", help_heading = NETWORKS)]
-    pub(crate) proxy_from: Vec<Network>,
+    pub(in crate::commands) proxy_from: Vec<Network>,
     #[command(flatten)]
-    pub(crate) limits: Limits,
+    pub(in crate::commands) limits: Limits,
 }
 
 /// Listen addresses and ports.
@@ -89,7 +89,7 @@ impl ServingFlags {
     }
 
     /// TLS versions and cipher suites. Ignored suites are logged.
-    pub(crate) fn tls_policy(&self) -> anyhow::Result<TlsPolicy> {
+    pub(in crate::commands) fn tls_policy(&self) -> anyhow::Result<TlsPolicy> {
         let min_version = self.tls_min_version.as_deref().unwrap_or_default();
         let (policy, skipped) = TlsPolicy::new(min_version, &self.tls_cipher_suites)
             .context("--tls-min-version, --tls-cipher-suites")?;
@@ -98,12 +98,12 @@ impl ServingFlags {
     }
 
     /// Returns true if a cluster's TLS profile applies, which these flags override.
-    pub(crate) fn follows_profile(&self) -> bool {
+    pub(in crate::commands) fn follows_profile(&self) -> bool {
         self.tls_min_version.is_none() && self.tls_cipher_suites.is_empty()
     }
 
     /// Rules of access, with the mode of pools without an annotation.
-    pub(crate) fn rules(&self, mode: AccessMode) -> AccessRules {
+    pub(in crate::commands) fn rules(&self, mode: AccessMode) -> AccessRules {
         let networks = Networks::new(self.allow_from.clone());
         AccessRules { mode, networks, min_ignition: self.min_ignition_version }
     }

@@ -25,12 +25,12 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use time::OffsetDateTime;
 use tokio::sync::{mpsc, watch};
 
+use self::flags::ListenFlags;
 use self::overview::Sources;
+use self::pipeline::{PipelineParts, follow_source, local_state};
 use super::process::progress::Progress;
 use super::process::signals::StopSignals;
 use super::process::tasks::Tasks;
-use super::server::flags::ListenFlags;
-use super::server::pipeline::{PipelineParts, follow_source, local_state};
 use crate::server::administrators::router;
 use crate::server::auth::Authorizer;
 use crate::server::listener::{any_address, processors};
@@ -51,7 +51,7 @@ use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
 
-pub(super) use super::server::settings::{
+pub(super) use self::settings::{
     AccessSettings, ClusterFlags, Local, PairFiles, Ports, ServerSettings,
 };
 

@@ -52,31 +52,31 @@ pub(crate) struct PointerVerdicts {
 }
 
 /// State that the overview is built from.
-pub(crate) struct Sources {
-    pub(crate) answers: Arc<Answers>,
-    pub(crate) status: Status,
-    pub(crate) policy: Arc<ArcSwap<access::Policy>>,
-    pub(crate) served: watch::Receiver<Option<Arc<ServedInputs>>>,
-    pub(crate) ledger: Ledger,
-    pub(crate) named: NamedMachines,
-    pub(crate) nodes: NodeIndex,
-    pub(crate) history: History,
-    pub(crate) pair: Arc<ActivePair>,
-    pub(crate) pointers: Option<JudgePointers>,
+pub(in crate::commands) struct Sources {
+    pub(in crate::commands) answers: Arc<Answers>,
+    pub(in crate::commands) status: Status,
+    pub(in crate::commands) policy: Arc<ArcSwap<access::Policy>>,
+    pub(in crate::commands) served: watch::Receiver<Option<Arc<ServedInputs>>>,
+    pub(in crate::commands) ledger: Ledger,
+    pub(in crate::commands) named: NamedMachines,
+    pub(in crate::commands) nodes: NodeIndex,
+    pub(in crate::commands) history: History,
+    pub(in crate::commands) pair: Arc<ActivePair>,
+    pub(in crate::commands) pointers: Option<JudgePointers>,
     /// Name of the other servers, `HOST:PORT`.
-    pub(crate) peers: Option<String>,
-    pub(crate) since: OffsetDateTime,
+    pub(in crate::commands) peers: Option<String>,
+    pub(in crate::commands) since: OffsetDateTime,
     /// Port with TLS for machines.
-    pub(crate) port: u16,
+    pub(in crate::commands) port: u16,
     /// Unique name of this server.
-    pub(crate) name: String,
+    pub(in crate::commands) name: String,
     /// Machines of all servers, gathered once for concurrent requests.
-    pub(crate) machines_snapshot: SingleFlight<MachinesSnapshot>,
+    pub(in crate::commands) machines_snapshot: SingleFlight<MachinesSnapshot>,
 }
 
-pub(crate) struct MachinesSnapshot {
+pub(in crate::commands) struct MachinesSnapshot {
     /// Machines, stuck ones first.
-    pub(crate) lines: Arc<Vec<MachineLine>>,
+    pub(in crate::commands) lines: Arc<Vec<MachineLine>>,
     /// True if machines were compared with the nodes of a cluster.
     knows_nodes: bool,
     /// Machines that wait for approval, those with a token first.
@@ -100,10 +100,10 @@ struct Description;
 /// Seconds between two events while other servers have a part of the machines.
 const PEERS_PERIOD: i64 = 5;
 /// Seconds between two events if nothing changes: the page shows how long ago things happened.
-pub(crate) const PERIOD: i64 = 30;
+pub(in crate::commands) const PERIOD: i64 = 30;
 
 /// Routes of the page at `/`, and of its contents as JSON.
-pub(crate) fn router(sources: Arc<Sources>) -> Router {
+pub(in crate::commands) fn router(sources: Arc<Sources>) -> Router {
     let of_events = Arc::clone(&sources);
     Router::new()
         .route("/", get(html))
@@ -148,7 +148,9 @@ async fn html_of_machine(
 }
 
 /// The answer with a page.
-pub(crate) fn html_response<E: std::fmt::Display>(page: Result<String, E>) -> Response {
+pub(in crate::commands) fn html_response<E: std::fmt::Display>(
+    page: Result<String, E>,
+) -> Response {
     match page {
         Ok(page) => (HTML_HEADERS, Html(page)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
@@ -156,7 +158,7 @@ pub(crate) fn html_response<E: std::fmt::Display>(page: Result<String, E>) -> Re
 }
 
 /// Routes of the style sheet and the script of all pages.
-pub(crate) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
+pub(in crate::commands) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let asset =
         |kind: &'static str, text: &'static str| get(async move || ([(CONTENT_TYPE, kind)], text));
     Router::new()
@@ -165,7 +167,7 @@ pub(crate) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
 }
 
 /// Pointer configs with the verdict if a machine boots from them at present.
-pub(crate) fn pointer_verdicts(trust: &Trust, now: OffsetDateTime) -> PointerVerdicts {
+pub(in crate::commands) fn pointer_verdicts(trust: &Trust, now: OffsetDateTime) -> PointerVerdicts {
     let Trust { chain, holders, faults } = trust;
     let lockouts = [&faults[..], &locked_out(chain, holders, now)].concat();
     let names: BTreeSet<&str> = holders
@@ -236,7 +238,7 @@ impl Sources {
         )
     }
 
-    pub(crate) fn server(&self) -> Server {
+    pub(in crate::commands) fn server(&self) -> Server {
         Server { version: crate::commands::version(), since: self.since }
     }
 
@@ -295,7 +297,7 @@ impl Sources {
         }
     }
 
-    pub(crate) async fn machines(&self) -> Arc<MachinesSnapshot> {
+    pub(in crate::commands) async fn machines(&self) -> Arc<MachinesSnapshot> {
         self.machines_snapshot.get(async || self.gather(OffsetDateTime::now_utc()).await).await
     }
 
@@ -326,7 +328,7 @@ impl Sources {
         MachinesSnapshot { lines: Arc::new(lines), knows_nodes, waiting, silent }
     }
 
-    pub(crate) fn pools(&self, lines: &[MachineLine]) -> Vec<Pool> {
+    pub(in crate::commands) fn pools(&self, lines: &[MachineLine]) -> Vec<Pool> {
         let pools = self.answers.pools().into_iter();
         let policy = self.policy.load();
         let rules = &policy.boot_rules;
@@ -357,7 +359,7 @@ impl Sources {
     }
 }
 
-pub(crate) fn certificate(certificate: &pki::Certificate) -> Certificate {
+pub(in crate::commands) fn certificate(certificate: &pki::Certificate) -> Certificate {
     Certificate {
         subject: certificate.common_name.clone(),
         issuer: certificate.issuer.clone(),

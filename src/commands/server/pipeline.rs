@@ -29,7 +29,7 @@ use crate::source::cluster::access;
 use crate::telemetry::Reporting;
 
 /// Managers of approvals and of the state directory, if there is one.
-pub(crate) fn local_state(
+pub(in crate::commands) fn local_state(
     local: Option<Local>,
     window: Window,
     port: u16,
@@ -69,17 +69,17 @@ fn add_cluster_machines(
 }
 
 /// Parts of a pipeline that are made before its source is followed.
-pub(crate) struct PipelineParts {
-    pub(crate) access: AccessSettings,
-    pub(crate) rules: AccessRules,
-    pub(crate) local: LocalState,
-    pub(crate) policy: Arc<ArcSwap<Policy>>,
-    pub(crate) publisher: Publisher,
+pub(in crate::commands) struct PipelineParts {
+    pub(in crate::commands) access: AccessSettings,
+    pub(in crate::commands) rules: AccessRules,
+    pub(in crate::commands) local: LocalState,
+    pub(in crate::commands) policy: Arc<ArcSwap<Policy>>,
+    pub(in crate::commands) publisher: Publisher,
 }
 
 /// Publishes the first inputs, and follows the source, the tokens and the keys of another issuer. Returns the machines
 /// with names.
-pub(crate) fn follow_source(
+pub(in crate::commands) fn follow_source(
     tasks: &mut Tasks,
     parts: PipelineParts,
     source: Source,

@@ -21,7 +21,7 @@ use super::overview::{Sources, html_response};
 const COMPARED_FOR: Duration = Duration::from_millis(500);
 
 /// The page of each pool, at `/pools/POOL`.
-pub(crate) fn router(sources: Arc<Sources>) -> Router {
+pub(in crate::commands) fn router(sources: Arc<Sources>) -> Router {
     Router::new().route("/pools/{pool}", get(html)).with_state(sources)
 }
 

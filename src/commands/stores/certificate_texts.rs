@@ -11,14 +11,14 @@ use crate::commands::print_stderr;
 use crate::files::bounded;
 
 /// Warns of machines that are locked out.
-pub(crate) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
+pub(in crate::commands) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
     for it in attention.into_iter().filter(|it| matches!(it, Warning::LockedOut(_))) {
         print_stderr(&format!("warning: {it}"));
     }
 }
 
 /// A warning about the signing CA or the serving pair, with its file or object.
-pub(crate) fn located(attention: &Warning, [ca, serving]: &[String; 2]) -> String {
+pub(in crate::commands) fn located(attention: &Warning, [ca, serving]: &[String; 2]) -> String {
     match attention {
         Warning::Ca(_) => format!("{ca}: {attention}"),
         Warning::Serving(_) | Warning::ServingExpired => format!("{serving}: {attention}"),
@@ -34,7 +34,7 @@ pub(crate) fn log_dropped(dropped: &[String]) {
 }
 
 /// Logs an applied step.
-pub(crate) fn log_step(step: &Step) {
+pub(in crate::commands) fn log_step(step: &Step) {
     match step {
         Step::Ca(reason) => tracing::info!(%reason, "made a signing CA"),
         Step::Store(reason) => tracing::info!(%reason, "rewrote the CA store"),
@@ -45,11 +45,11 @@ pub(crate) fn log_step(step: &Step) {
 }
 
 /// Formats a time for people and annotations.
-pub(crate) fn date(time: OffsetDateTime) -> anyhow::Result<String> {
+pub(in crate::commands) fn date(time: OffsetDateTime) -> anyhow::Result<String> {
     time.format(&Rfc3339).with_context(|| format!("{time} cannot be written as a date"))
 }
 
 /// Reads a file with certificates.
-pub(crate) fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
+pub(in crate::commands) fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
     Certificate::read_trusted(&bounded::read(path)?)?.context("has no certificate")
 }

@@ -22,15 +22,18 @@ use crate::controllers::{NAMESPACE, tokens, until_applied};
 use crate::kubernetes::{Applied, ObjectName, client};
 
 /// A client of the cluster, with a runtime for its answers.
-pub(crate) struct ClusterStore {
-    pub(crate) runtime: Runtime,
-    pub(crate) client: Client,
+pub(in crate::commands) struct ClusterStore {
+    pub(in crate::commands) runtime: Runtime,
+    pub(in crate::commands) client: Client,
     user_data_namespace: String,
 }
 
 impl ClusterStore {
     /// Connects by a kubeconfig, or by the pod's service account.
-    pub(crate) fn connect(kubeconfig: Option<PathBuf>, user_data_namespace: &str) -> Result<Self> {
+    pub(in crate::commands) fn connect(
+        kubeconfig: Option<PathBuf>,
+        user_data_namespace: &str,
+    ) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let client = runtime.block_on(client::connect(kubeconfig))?;
         Ok(Self { runtime, client, user_data_namespace: user_data_namespace.to_owned() })

@@ -21,7 +21,7 @@ use crate::store::state_directory::{Reconciled, StateDirectory};
 use crate::store::state_error::Unreadable;
 
 /// Opens an existing state directory.
-pub(crate) fn open_state(path: &Path) -> Result<StateDirectory> {
+pub(in crate::commands) fn open_state(path: &Path) -> Result<StateDirectory> {
     ensure!(path.is_dir(), "--state-dir {}: directory not found", path.display());
     let report_wait = |path: &Path| {
         print_stderr(&format!("waiting for another process that changes {}", path.display()));
@@ -29,7 +29,7 @@ pub(crate) fn open_state(path: &Path) -> Result<StateDirectory> {
     Ok(StateDirectory::open(path, report_wait)?)
 }
 
-pub(crate) struct DirectoryStore(pub(crate) StateDirectory);
+pub(in crate::commands) struct DirectoryStore(pub(crate) StateDirectory);
 
 impl DirectoryStore {
     /// Names of the present serving certificate, for its replacement.

@@ -15,16 +15,16 @@ use crate::commands::print_line;
 use crate::files::bounded;
 
 /// Result of a dry run.
-pub(crate) struct DistrustPreview {
+pub(in crate::commands) struct DistrustPreview {
     seen: CertificateState,
     cas: Vec<Certificate>,
-    pub(crate) requested: RotationRequest,
+    pub(in crate::commands) requested: RotationRequest,
     state: CertificateState,
     attention: Vec<Warning>,
 }
 
 impl DistrustPreview {
-    pub(crate) fn of(
+    pub(in crate::commands) fn of(
         seen: ObservedState,
         named: &[String],
         policy: &Policy,
@@ -43,7 +43,7 @@ impl DistrustPreview {
     }
 
     /// Prints the distrusted CAs, and the machines that could not boot any longer, except those in `reported`.
-    pub(crate) fn report(
+    pub(in crate::commands) fn report(
         &self,
         yes: bool,
         now: OffsetDateTime,
@@ -69,12 +69,12 @@ impl DistrustPreview {
     }
 
     /// Returns `true` if another administrator has requested the same meanwhile.
-    pub(crate) fn is_listed(&self, listed: &[String]) -> bool {
+    pub(in crate::commands) fn is_listed(&self, listed: &[String]) -> bool {
         self.cas.iter().all(|ca| listed.contains(&ca.fingerprint()))
     }
 
     /// Reason why the controller does not do it yet, if any.
-    pub(crate) fn obstacle(&self, now: OffsetDateTime) -> Option<&Warning> {
+    pub(in crate::commands) fn obstacle(&self, now: OffsetDateTime) -> Option<&Warning> {
         let left = pki::trusted_cas(&self.state, now);
         let obstacle = self.attention.iter().find(|it| !it.is_warning());
         obstacle.filter(|_| left.iter().any(|ca| self.cas.contains(ca)))

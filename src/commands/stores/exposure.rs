@@ -19,13 +19,13 @@ use crate::source::manifest::config_warnings;
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFindings {
     /// One line for each pool that is not enforced and has a secret in its config.
-    pub(crate) exposed: Vec<String>,
+    pub(in crate::commands) exposed: Vec<String>,
     /// One line for each field without effect.
-    pub(crate) ignored: Vec<String>,
+    pub(in crate::commands) ignored: Vec<String>,
 }
 
 /// Checks the configs of a directory. Rendering errors are reported elsewhere.
-pub(crate) fn of_manifests(
+pub(in crate::commands) fn of_manifests(
     root: &Path,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<ConfigFindings> {
@@ -43,7 +43,7 @@ pub(crate) fn of_manifests(
 
 /// Checks the configs of a cluster, by the MachineConfigs of its pools. Files that servers add, such as the bootstrap
 /// kubeconfig, are in every config.
-pub(crate) async fn of_cluster(
+pub(in crate::commands) async fn of_cluster(
     client: &Client,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<ConfigFindings> {

@@ -11,25 +11,25 @@ use crate::store::state_directory::StateDirectory;
 
 /// Flags for the state directory of `serve`, or a cluster.
 #[derive(Debug, Args)]
-pub(crate) struct StateFlags {
+pub(in crate::commands) struct StateFlags {
     /// Directory in which `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,
     /// Use the cluster's objects instead, with this kubeconfig
     #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    pub(in crate::commands) kubeconfig: Option<PathBuf>,
     /// Use the cluster's objects instead, with the pod's service account
     #[arg(long, conflicts_with_all = ["state_dir", "kubeconfig"])]
     in_cluster: bool,
 }
 
 impl StateFlags {
-    pub(crate) fn is_cluster(&self) -> bool {
+    pub(in crate::commands) fn is_cluster(&self) -> bool {
         self.in_cluster || self.kubeconfig.is_some()
     }
 
     /// Connects to the cluster, if the flags name one.
-    pub(crate) fn cluster(
+    pub(in crate::commands) fn cluster(
         &self,
         user_data_namespace: &str,
     ) -> anyhow::Result<Option<ClusterStore>> {
@@ -38,7 +38,7 @@ impl StateFlags {
     }
 
     /// Opens an existing directory: a typo must not create a new one.
-    pub(crate) fn directory(&self) -> anyhow::Result<StateDirectory> {
+    pub(in crate::commands) fn directory(&self) -> anyhow::Result<StateDirectory> {
         open_state(&self.state_dir)
     }
 }
@@ -47,7 +47,7 @@ impl StateFlags {
 #[derive(Debug, Args)]
 pub(crate) struct StateLocationFlags {
     #[command(flatten)]
-    pub(crate) state: StateFlags,
+    pub(in crate::commands) state: StateFlags,
     /// Namespace of the cluster's Secrets with user data
     #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
     user_data_namespace: String,
@@ -55,7 +55,7 @@ pub(crate) struct StateLocationFlags {
 
 impl StateLocationFlags {
     /// Opens the store.
-    pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
+    pub(in crate::commands) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
         Ok(match self.state.cluster(&self.user_data_namespace)? {
             Some(cluster) => Box::new(cluster),
             None => Box::new(DirectoryStore(self.state.directory()?)),

@@ -49,27 +49,30 @@ pub(crate) trait StateStore {
 pub(crate) type ChangeTokens<'a> = dyn Fn(&mut Issued, &mut Records) -> Result<()> + 'a;
 
 /// Separates errors of optional reads in a store with separate permissions: `Ok(Err(..))` is reported only.
-pub(crate) fn unless_forbidden<T>(store: &dyn StateStore, read: Result<T>) -> Result<Result<T>> {
+pub(in crate::commands) fn unless_forbidden<T>(
+    store: &dyn StateStore,
+    read: Result<T>,
+) -> Result<Result<T>> {
     if store.has_separate_rights() { Ok(read) } else { read.map(Ok) }
 }
 
 /// Observed state of a store.
 pub(crate) struct ObservedState {
-    pub(crate) place: String,
-    pub(crate) observed: CertificateState,
-    pub(crate) pointers: Vec<(String, Vec<u8>)>,
+    pub(in crate::commands) place: String,
+    pub(in crate::commands) observed: CertificateState,
+    pub(in crate::commands) pointers: Vec<(String, Vec<u8>)>,
     /// Names of pointer configs that an administrator marked as unused.
-    pub(crate) unused: BTreeSet<String>,
+    pub(in crate::commands) unused: BTreeSet<String>,
     /// Names of pointer configs of single machines, whose tokens are not rotated.
-    pub(crate) of_machines: BTreeSet<String>,
+    pub(in crate::commands) of_machines: BTreeSet<String>,
     /// Files with secrets that too many users can read, one line each.
-    pub(crate) open_files: Vec<String>,
+    pub(in crate::commands) open_files: Vec<String>,
     /// Pools that have a config, empty if they are not known.
-    pub(crate) pools: BTreeSet<String>,
+    pub(in crate::commands) pools: BTreeSet<String>,
     /// Files that the server could not read after a restart, with remedies.
-    pub(crate) unreadable: Vec<String>,
+    pub(in crate::commands) unreadable: Vec<String>,
     /// Files or objects of the signing CA and the serving pair.
-    pub(crate) files: [String; 2],
+    pub(in crate::commands) files: [String; 2],
 }
 
 impl ObservedState {
@@ -77,14 +80,14 @@ impl ObservedState {
     ///
     /// # Errors
     /// No server can serve the pair.
-    pub(crate) fn chain(&self) -> Result<Vec<Certificate>> {
+    pub(in crate::commands) fn chain(&self) -> Result<Vec<Certificate>> {
         let chain = self.observed.serving.as_ref().map(StoredPair::served_chain).transpose();
         let [_, serving] = &self.files;
         Ok(chain.context(serving.clone())?.unwrap_or_default())
     }
 
     /// Tokens in the pointer configs that a rotation manages.
-    pub(crate) fn carriers(&self) -> Vec<PointerToken> {
+    pub(in crate::commands) fn carriers(&self) -> Vec<PointerToken> {
         let (trusted, known) = (self.observed.trusted(), self.observed.known());
         let used = self
             .pointers
@@ -97,7 +100,7 @@ impl ObservedState {
     }
 
     /// Reason why a pointer config with CAs trusts no known CA of the server, or is not judged.
-    pub(crate) fn stranger(&self, pointer: &PointerConfig<'_>) -> Option<LeftAlone> {
+    pub(in crate::commands) fn stranger(&self, pointer: &PointerConfig<'_>) -> Option<LeftAlone> {
         match pointer.assess(&self.observed.trusted(), &self.observed.known()) {
             Assessment::LeftAlone(
                 reason @ (LeftAlone::Foreign | LeftAlone::NameOnly | LeftAlone::TooLarge),

@@ -29,20 +29,20 @@ pub(crate) use self::external_pair::{ExternalPair, ServingPair, TrustBundle};
 pub(in crate::controllers) use self::names::USER_DATA;
 pub(crate) use self::names::{CA, SERVING};
 pub(crate) use self::observe::Observer;
+pub(crate) use self::reporting::trust_snapshot::{Trust, TrustSnapshot};
+pub(crate) use self::requests::administrator::AdministratorRequest;
+pub(crate) use self::requests::issuer_ref::IssuerRef;
 pub(crate) use self::secret::is_unused;
+pub(crate) use self::settings::key_algorithms::KeyAlgorithms;
 pub(crate) use self::state::ClusterState;
-pub(crate) use super::certificates::reporting::trust_snapshot::{Trust, TrustSnapshot};
-pub(crate) use super::certificates::requests::administrator::AdministratorRequest;
-pub(crate) use super::certificates::requests::issuer_ref::IssuerRef;
-pub(crate) use super::certificates::settings::key_algorithms::KeyAlgorithms;
 
 use self::apply::{apply_pointers, apply_write, create_request, delete_request};
 use self::internal_release_image::{Decision, issuance};
 pub(in crate::controllers) use self::objects::{user_data_secret, user_data_write};
+use self::reporting::report::Report;
 pub(in crate::controllers) use self::secret::{stored_pair, value};
 pub(in crate::controllers) use self::state::user_data;
 pub(in crate::controllers) use self::user_data::{managed_name, managed_pointer};
-use super::certificates::reporting::report::Report;
 use pki::issue::request_ca;
 use pki::{
     CertificateKind, Generate, Host, IssueError, LEFT_OUT, LEFT_OUT_FIX, NextAction, Policy,

@@ -66,7 +66,7 @@ impl ApprovalReconciler {
 
     /// Judges requests by the present approvals from this call on, those of machines with an object by its identity.
     /// Returns faults for administrators, one line each. It may block.
-    pub(crate) fn reconcile(
+    pub(in crate::serving) fn reconcile(
         &mut self,
         inputs: &Inputs,
         rules: &BootRules,
@@ -175,7 +175,7 @@ impl ApprovalReconciler {
 
     /// Waits until the approvals must be looked at again: the command has given one, one ends, or something could not
     /// be written. Forever if no machine needs approval. It is cancel safe.
-    pub(crate) async fn due(&mut self) {
+    pub(in crate::serving) async fn due(&mut self) {
         if !self.is_needed {
             return std::future::pending().await;
         }

@@ -2,7 +2,7 @@
 
 /// Part of access control that has a fault.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum AccessFault {
+pub(in crate::serving) enum AccessFault {
     /// Tokens of machines with a name.
     Machines,
     /// Tokens of pointer configs.
@@ -19,7 +19,7 @@ pub(crate) enum AccessFault {
 
 impl AccessFault {
     /// Name in readiness.
-    pub(crate) fn thing(self) -> &'static str {
+    pub(in crate::serving) fn thing(self) -> &'static str {
         match self {
             Self::Machines => "machines",
             Self::Tokens => "tokens",
@@ -31,7 +31,7 @@ impl AccessFault {
     }
 
     /// Logs the fault. `reason` names its pools, files and objects.
-    pub(crate) fn log(self, reason: &str) {
+    pub(in crate::serving) fn log(self, reason: &str) {
         match self {
             Self::Machines => tracing::warn!(
                 reason,

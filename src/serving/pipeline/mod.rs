@@ -20,10 +20,10 @@ use model::snapshot::{AccessRules, Snapshot, SnapshotParts};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
+use self::access_faults::AccessFault;
+use self::pointer_writer::PointerWriter;
+use self::publish::{Publisher, ServedInputs};
 use super::approvals::reconciler::ApprovalReconciler;
-use super::pipeline::access_faults::AccessFault;
-use super::pipeline::pointer_writer::PointerWriter;
-use super::pipeline::publish::{Publisher, ServedInputs};
 use super::tokens::machine_reconciler::MachineReconciler;
 use super::tokens::named_machines::{NamedMachines, UsedTokens};
 use super::tokens::reconciler::TokenReconciler;

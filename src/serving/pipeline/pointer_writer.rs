@@ -19,9 +19,9 @@ pub(crate) struct PointerWriter {
     host: Host,
     port: u16,
     /// Reasons why a pool has no pointer config.
-    pub(crate) failed: BTreeMap<String, String>,
+    pub(in crate::serving) failed: BTreeMap<String, String>,
     /// Time of the next attempt, if there is one.
-    pub(crate) retry_at: Option<Instant>,
+    pub(in crate::serving) retry_at: Option<Instant>,
 }
 
 impl PointerWriter {
@@ -31,7 +31,7 @@ impl PointerWriter {
     }
 
     /// Writes missing pointer configs of these pools. Returns the pools that have one, with its file. It may block.
-    pub(crate) fn write<'a>(
+    pub(in crate::serving) fn write<'a>(
         &mut self,
         pools: impl Iterator<Item = &'a String>,
     ) -> Vec<(String, PathBuf)> {

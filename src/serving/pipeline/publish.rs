@@ -103,7 +103,7 @@ impl Publisher {
     }
 
     /// Serves `inputs` from this call on, and returns true if that changes anything. Blocks while it renders.
-    pub(crate) fn publish(&mut self, inputs: &Inputs) -> bool {
+    pub(in crate::serving) fn publish(&mut self, inputs: &Inputs) -> bool {
         self.note_problems(&inputs.problems);
         self.note_warnings(&inputs.warnings);
         if let Some(profile) = &mut self.profile {
@@ -115,7 +115,7 @@ impl Publisher {
     }
 
     /// Sends the served inputs to subscribers.
-    pub(crate) fn notify(&self, served: ServedInputs) {
+    pub(in crate::serving) fn notify(&self, served: ServedInputs) {
         self.served.send_replace(Some(Arc::new(served)));
     }
 

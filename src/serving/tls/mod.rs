@@ -21,7 +21,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
-use super::tls::policy::TlsPolicy;
+use self::policy::TlsPolicy;
 use crate::files::bounded;
 
 /// A certificate chain with its key.

@@ -48,7 +48,7 @@ type ClusterEntry = Entry<ClusterUse, tokio::sync::Mutex<()>>;
 
 /// Tokens of a cluster's machines, whose uses are written to their objects.
 pub(crate) struct ClusterTokens {
-    pub(crate) set: TokenSet<ClusterUse, tokio::sync::Mutex<()>>,
+    pub(in crate::serving) set: TokenSet<ClusterUse, tokio::sync::Mutex<()>>,
     /// Tokens that were revoked or replaced while this process runs, the latest last.
     revoked: Mutex<VecDeque<(TokenHash, KnownMachine)>>,
     records: Arc<MachineRecords>,
@@ -105,7 +105,7 @@ impl ClusterTokens {
     }
 
     /// Uses these objects from this call on, and returns their tokens.
-    pub(crate) fn update(&self, machines: &Machines, states: &States) -> KnownMachines {
+    pub(in crate::serving) fn update(&self, machines: &Machines, states: &States) -> KnownMachines {
         let before = self.set.entries.load_full();
         let mut entries = BTreeMap::new();
         for (name, state) in states {

@@ -14,24 +14,24 @@ const BETWEEN_RECORDS: Duration = Duration::minutes(1);
 
 /// A token with its use since it was armed.
 #[derive(Debug, Clone)]
-pub(crate) struct ClusterUse {
+pub(in crate::serving) struct ClusterUse {
     /// The object as this server has seen it last.
-    pub(crate) state: Arc<MachineState>,
-    pub(crate) token: TokenHash,
-    pub(crate) pool: String,
+    pub(in crate::serving) state: Arc<MachineState>,
+    pub(in crate::serving) token: TokenHash,
+    pub(in crate::serving) pool: String,
     armings: u64,
     /// Token that this one has replaced.
     before: Option<TokenHash>,
-    pub(crate) usage: Usage,
+    pub(in crate::serving) usage: Usage,
     /// Use that the object has.
     recorded: Option<RecordedUse>,
     /// Time of the first use that the object lacks, because the API server was unreachable.
-    pub(crate) unsaved: Option<OffsetDateTime>,
+    pub(in crate::serving) unsaved: Option<OffsetDateTime>,
 }
 
 impl ClusterUse {
     /// The token of an object, if it has one.
-    pub(crate) fn of(state: &Arc<MachineState>) -> Option<Self> {
+    pub(in crate::serving) fn of(state: &Arc<MachineState>) -> Option<Self> {
         let status = state.status.as_ref()?;
         let MachineStatus { pool, token, armings, recorded, .. } = status;
         let mut usage = Usage::default();
@@ -52,7 +52,7 @@ impl ClusterUse {
 
     /// Takes in a state of the object. Returns what was known of another token that it replaces. A state without a
     /// token changes nothing, nor does one that is older: what was read may be ahead of the watch.
-    pub(crate) fn see(&mut self, state: &Arc<MachineState>) -> Option<Self> {
+    pub(in crate::serving) fn see(&mut self, state: &Arc<MachineState>) -> Option<Self> {
         if Arc::ptr_eq(&self.state, state) {
             return None;
         }
@@ -75,12 +75,12 @@ impl ClusterUse {
     }
 
     /// True while the object is being deleted.
-    pub(crate) fn is_deleted(&self) -> bool {
+    pub(in crate::serving) fn is_deleted(&self) -> bool {
         self.state.is_deleted
     }
 
     /// Returns `true` if other servers must know this use before an answer.
-    pub(crate) fn is_due(&self, window: Window) -> bool {
+    pub(in crate::serving) fn is_due(&self, window: Window) -> bool {
         match (&self.recorded, self.usage.record(window)) {
             (_, None) => false,
             (None, Some(_)) => true,
@@ -93,27 +93,31 @@ impl ClusterUse {
     }
 
     /// Records that the token is spent. Returns `true` if the object does not say so.
-    pub(crate) fn spend(&mut self) -> bool {
+    pub(in crate::serving) fn spend(&mut self) -> bool {
         self.usage.spend();
         !self.is_spent()
     }
 
     /// True if the object says that the token is spent.
-    pub(crate) fn is_spent(&self) -> bool {
+    pub(in crate::serving) fn is_spent(&self) -> bool {
         self.recorded.as_ref().is_some_and(|recorded| recorded.spent)
     }
 
     /// Has the use written later.
-    pub(crate) fn record_later(&mut self, now: OffsetDateTime) {
+    pub(in crate::serving) fn record_later(&mut self, now: OffsetDateTime) {
         self.unsaved.get_or_insert(now);
     }
 
-    pub(crate) fn was_recorded(&self, address: &IpAddr) -> bool {
+    pub(in crate::serving) fn was_recorded(&self, address: &IpAddr) -> bool {
         self.recorded.as_ref().is_some_and(|recorded| recorded.addresses.contains(address))
     }
 
     /// Returns `true` if the token was spent at `time` by what other servers have recorded.
-    pub(crate) fn others_ended_before(&self, time: OffsetDateTime, window: Window) -> bool {
+    pub(in crate::serving) fn others_ended_before(
+        &self,
+        time: OffsetDateTime,
+        window: Window,
+    ) -> bool {
         self.recorded.as_ref().is_some_and(|recorded| {
             let window = Duration::try_from(window.0).unwrap_or(Duration::MAX);
             time - recorded.last >= window

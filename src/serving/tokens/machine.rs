@@ -23,7 +23,7 @@ type MachineEntry = Entry<MachineToken, Mutex<()>>;
 
 /// Tokens of machines, whose uses are stored in a state directory.
 pub(crate) struct MachineTokens {
-    pub(crate) set: TokenSet<MachineToken, Mutex<()>>,
+    pub(in crate::serving) set: TokenSet<MachineToken, Mutex<()>>,
     state: StateDirectory,
 }
 
@@ -61,7 +61,7 @@ impl MachineTokens {
     }
 
     /// A copy of a machine's token with its present use.
-    pub(crate) fn get(&self, name: &str) -> Option<MachineToken> {
+    pub(in crate::serving) fn get(&self, name: &str) -> Option<MachineToken> {
         Some(self.set.entry(name)?.token().clone())
     }
 
@@ -82,13 +82,13 @@ impl MachineTokens {
         }
     }
 
-    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+    pub(in crate::serving) fn names(&self) -> Vec<Arc<str>> {
         self.set.entries.load().keys().cloned().collect()
     }
 
     /// Replaces a machine's token with the result of `change`, which is called while no use is stored and can store one
     /// itself.
-    pub(crate) fn change<E>(
+    pub(in crate::serving) fn change<E>(
         &self,
         name: &str,
         change: impl FnOnce(Option<&MachineToken>) -> Result<Option<MachineToken>, E>,
@@ -118,7 +118,7 @@ impl MachineTokens {
     }
 
     /// Adds the tokens that an earlier process has stored.
-    pub(crate) fn load(&self, tokens: BTreeMap<String, MachineToken>) {
+    pub(in crate::serving) fn load(&self, tokens: BTreeMap<String, MachineToken>) {
         let entries = tokens.into_iter().map(|(name, token)| Entry::keyed(name.into(), token));
         self.set.entries.store(Arc::new(entries.collect()));
     }

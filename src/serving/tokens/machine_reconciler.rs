@@ -76,7 +76,7 @@ impl MachineReconciler {
 
     /// Brings the tokens up to date with the objects, those of `missing` ones only as far as a command removes them.
     /// Returns them, with faults for administrators, one line each. It may block.
-    pub(crate) fn reconcile(
+    pub(in crate::serving) fn reconcile(
         &mut self,
         machines: &Machines,
         missing: &Missing,
@@ -314,7 +314,7 @@ impl MachineReconciler {
 
     /// Waits until the machines must be looked at again: a command asks for it, or something could not be written.
     /// Forever without machines. It is cancel safe.
-    pub(crate) async fn due(&mut self) {
+    pub(in crate::serving) async fn due(&mut self) {
         match self.retry_at {
             Some(at) => tokio::time::sleep_until(at).await,
             None if self.tokens.names().is_empty() => std::future::pending().await,

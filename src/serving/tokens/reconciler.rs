@@ -39,7 +39,7 @@ impl TokenReconciler {
     /// Applies due steps for pools with these modes. `accept` is called with the records before pointer configs carry
     /// new tokens. Returns the records, `None` if they cannot be determined, with faults for administrators, one line
     /// each. It may block.
-    pub(crate) fn reconcile(
+    pub(in crate::serving) fn reconcile(
         &mut self,
         wanted: &BTreeMap<String, AccessMode>,
         accept: &mut dyn FnMut(&Records),
@@ -72,7 +72,7 @@ impl TokenReconciler {
     }
 
     /// Waits until the tokens must be looked at: their files have changed, or something is due. It is cancel safe.
-    pub(crate) async fn due(&mut self) {
+    pub(in crate::serving) async fn due(&mut self) {
         let directory = self.state.path();
         let files =
             self.files.get_or_insert_with(|| DirectoryWatch::new(vec![directory.to_owned()]));

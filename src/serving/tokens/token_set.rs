@@ -17,7 +17,7 @@ use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
 /// A token with its use.
-pub(crate) trait UsedToken {
+pub(in crate::serving) trait UsedToken {
     fn usage(&self) -> &Usage;
 
     fn usage_mut(&mut self) -> &mut Usage;
@@ -31,37 +31,37 @@ pub(crate) trait UsedToken {
 }
 
 /// Entries by the name of the machine.
-pub(crate) type Entries<T, W> = BTreeMap<Arc<str>, Arc<Entry<T, W>>>;
+pub(in crate::serving) type Entries<T, W> = BTreeMap<Arc<str>, Arc<Entry<T, W>>>;
 
 /// Tokens of a kind `T`. Each has a lock `W` that is held while a change of it is stored.
-pub(crate) struct TokenSet<T, W> {
-    pub(crate) entries: ArcSwap<Entries<T, W>>,
-    pub(crate) window: Window,
-    pub(crate) reporting: Reporting,
-    pub(crate) history: History,
+pub(in crate::serving) struct TokenSet<T, W> {
+    pub(in crate::serving) entries: ArcSwap<Entries<T, W>>,
+    pub(in crate::serving) window: Window,
+    pub(in crate::serving) reporting: Reporting,
+    pub(in crate::serving) history: History,
     started: Instant,
 }
 
 /// Token of one machine.
-pub(crate) struct Entry<T, W> {
-    pub(crate) name: Arc<str>,
+pub(in crate::serving) struct Entry<T, W> {
+    pub(in crate::serving) name: Arc<str>,
     token: Mutex<T>,
     /// Locked while a change of the token is stored. The token's own lock is held for moments only.
-    pub(crate) writing: W,
+    pub(in crate::serving) writing: W,
 }
 
 impl<T: UsedToken, W: Default> TokenSet<T, W> {
     /// Creates an empty set.
-    pub(crate) fn new(window: Window, reporting: Reporting, history: History) -> Self {
+    pub(in crate::serving) fn new(window: Window, reporting: Reporting, history: History) -> Self {
         let (entries, started) = (ArcSwap::default(), Instant::now());
         Self { entries, window, reporting, history, started }
     }
 
-    pub(crate) fn now(&self) -> ClockReading {
+    pub(in crate::serving) fn now(&self) -> ClockReading {
         ClockReading { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
     }
 
-    pub(crate) fn entry(&self, name: &str) -> Option<Arc<Entry<T, W>>> {
+    pub(in crate::serving) fn entry(&self, name: &str) -> Option<Arc<Entry<T, W>>> {
         self.entries.load().get(name).cloned()
     }
 
@@ -74,17 +74,17 @@ impl<T: UsedToken, W: Default> TokenSet<T, W> {
         entry.filter(|entry| entry.token().sha256() == shown.sha256).ok_or(Refusal::Revoked)
     }
 
-    pub(crate) fn is_spent(&self, token: &T) -> bool {
+    pub(in crate::serving) fn is_spent(&self, token: &T) -> bool {
         token.usage().stage(self.window, self.now()) == Stage::Spent
     }
 
     /// Returns `true` if the token of a machine is here and not spent.
-    pub(crate) fn is_open(&self, shown: &ShownToken) -> bool {
+    pub(in crate::serving) fn is_open(&self, shown: &ShownToken) -> bool {
         self.shown(shown).is_ok_and(|entry| !self.is_spent(&entry.token()))
     }
 
     /// Records that an answer was taken whole, in memory: what is stored of its beginning counts as that.
-    pub(crate) fn mark_delivered(&self, shown: &ShownToken) {
+    pub(in crate::serving) fn mark_delivered(&self, shown: &ShownToken) {
         let Some(entry) = self.entry(&shown.machine) else { return };
         let mut token = entry.token();
         if token.sha256() == shown.sha256 {
@@ -93,14 +93,14 @@ impl<T: UsedToken, W: Default> TokenSet<T, W> {
     }
 
     /// The machines by name, for people.
-    pub(crate) fn list(&self) -> Vec<NamedMachine> {
+    pub(in crate::serving) fn list(&self) -> Vec<NamedMachine> {
         let now = self.now();
         let entries = self.entries.load();
         entries.values().map(|it| it.token().listed(&it.name, self.window, now)).collect()
     }
 
     /// Reports that a token is used from another address than before.
-    pub(crate) fn report_shared_use(&self, name: &str, address: IpAddr) {
+    pub(in crate::serving) fn report_shared_use(&self, name: &str, address: IpAddr) {
         tracing::warn!(
             machine = name,
             %address,
@@ -113,7 +113,7 @@ impl<T: UsedToken, W: Default> TokenSet<T, W> {
     }
 
     /// Reports all tokens that were used from several addresses, one line each.
-    pub(crate) fn report_shared(&self) {
+    pub(in crate::serving) fn report_shared(&self) {
         let entries = self.entries.load();
         let lines = entries.values().filter_map(|entry| {
             let token = entry.token();
@@ -130,18 +130,18 @@ impl<T: UsedToken, W: Default> TokenSet<T, W> {
 
 impl<T, W: Default> Entry<T, W> {
     /// Creates an entry, with its key.
-    pub(crate) fn keyed(name: Arc<str>, token: T) -> (Arc<str>, Arc<Self>) {
+    pub(in crate::serving) fn keyed(name: Arc<str>, token: T) -> (Arc<str>, Arc<Self>) {
         let entry = Self { name, token: Mutex::new(token), writing: W::default() };
         (Arc::clone(&entry.name), Arc::new(entry))
     }
 
-    pub(crate) fn token(&self) -> MutexGuard<'_, T> {
+    pub(in crate::serving) fn token(&self) -> MutexGuard<'_, T> {
         lock(&self.token)
     }
 }
 
 /// A machine for the access policy, with the restrictions of its object.
-pub(crate) fn known_machine(
+pub(in crate::serving) fn known_machine(
     name: &Arc<str>,
     pool: &str,
     object: Option<&Arc<FirstBootMachine>>,
@@ -158,7 +158,7 @@ pub(crate) fn known_machine(
 }
 
 /// The report of a shared use in one line.
-pub(crate) fn shared_note(name: &str, address: IpAddr) -> String {
+pub(in crate::serving) fn shared_note(name: &str, address: IpAddr) -> String {
     format!("machine {name}: its token is used from another address, {address}")
 }
 

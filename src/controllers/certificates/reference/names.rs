@@ -33,7 +33,10 @@ pub(crate) struct ReferenceNames {
 impl ReferenceNames {
     /// Reads an Infrastructure, and the Cluster of Azure Red Hat OpenShift if there is one. `None` without an internal
     /// URL: the reference's controller has no list then, and issues nothing.
-    pub(crate) fn read(infrastructure: &Value, aro: Option<&Value>) -> Option<Self> {
+    pub(in crate::controllers::certificates) fn read(
+        infrastructure: &Value,
+        aro: Option<&Value>,
+    ) -> Option<Self> {
         let status = &infrastructure["status"];
         let uri: http::Uri = status["apiServerInternalURI"].as_str()?.parse().ok()?;
         let api = uri.host()?;
@@ -51,24 +54,24 @@ impl ReferenceNames {
         })
     }
 
-    pub(crate) fn serving(&self) -> BTreeSet<&str> {
+    pub(in crate::controllers::certificates) fn serving(&self) -> BTreeSet<&str> {
         let Self { api, addresses, aro } = self;
         [api].into_iter().chain(addresses).chain(aro).map(String::as_str).collect()
     }
 
-    pub(crate) fn release_image(&self) -> BTreeSet<&str> {
+    pub(in crate::controllers::certificates) fn release_image(&self) -> BTreeSet<&str> {
         let own = [&self.api[..], "localhost", "127.0.0.1", "::1"];
         own.into_iter().chain(self.addresses.iter().map(String::as_str)).collect()
     }
 }
 
 /// Returns `true` if there may be a Cluster of Azure Red Hat OpenShift.
-pub(crate) fn is_azure(infrastructure: &Value) -> bool {
+pub(in crate::controllers::certificates) fn is_azure(infrastructure: &Value) -> bool {
     infrastructure["status"]["platformStatus"]["type"] == "Azure"
 }
 
 /// Internal address of the API server in the Cluster of Azure Red Hat OpenShift.
-pub(crate) fn aro_address(aro: &Value) -> &str {
+pub(in crate::controllers::certificates) fn aro_address(aro: &Value) -> &str {
     aro["spec"]["apiIntIP"].as_str().unwrap_or_default()
 }
 

@@ -17,7 +17,7 @@ use crate::kubernetes::write::ObjectName;
 use crate::telemetry::{listed, log_attention};
 
 /// Reports changes, and remembers what was reported.
-pub(crate) struct Report {
+pub(in crate::controllers::certificates) struct Report {
     events: Events,
     /// Secrets that are not edited, with the reported reason.
     left_alone: BTreeMap<String, LeftAlone>,
@@ -28,7 +28,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(client: Client, identity: &str) -> Self {
+    pub(in crate::controllers::certificates) fn new(client: Client, identity: &str) -> Self {
         Self {
             events: Events::new(client, identity),
             left_alone: BTreeMap::new(),
@@ -38,7 +38,7 @@ impl Report {
     }
 
     /// Reports once for each Secret why it is not edited: an event for each, and a log line for each reason.
-    pub(crate) async fn duties(
+    pub(in crate::controllers::certificates) async fn duties(
         &mut self,
         state: &ClusterState,
         duties: &BTreeMap<String, Assessment>,
@@ -68,7 +68,7 @@ impl Report {
     }
 
     /// Reports each warning once.
-    pub(crate) async fn attention(&mut self, attention: &[Warning]) {
+    pub(in crate::controllers::certificates) async fn attention(&mut self, attention: &[Warning]) {
         let reported = std::mem::replace(&mut self.attention, attention.to_vec());
         for attention in self.attention.iter().filter(|attention| !reported.contains(attention)) {
             let note = attention.to_string();
@@ -83,7 +83,7 @@ impl Report {
         }
     }
 
-    pub(crate) async fn done(&self, step: &Step) {
+    pub(in crate::controllers::certificates) async fn done(&self, step: &Step) {
         let (name, reason, done) = match step {
             Step::Ca(reason) => {
                 tracing::info!(name = CA, reason = reason.label(), because = %reason, "made a signing CA");
@@ -115,7 +115,11 @@ impl Report {
         self.events.publish(EventType::Normal, reason.label(), &object, &note).await;
     }
 
-    pub(crate) async fn ca_requested(&self, issuer: &IssuerRef, because: &Reason) {
+    pub(in crate::controllers::certificates) async fn ca_requested(
+        &self,
+        issuer: &IssuerRef,
+        because: &Reason,
+    ) {
         let note = format!("requested a signing CA from {issuer}: {because}");
         tracing::info!(%issuer, reason = because.label(), %because, "requested a signing CA");
         let object = ObjectName::secret(NAMESPACE, CA);
@@ -157,7 +161,10 @@ impl Report {
     }
 
     /// Reports user data that was written: a log line for all, and an event for each Secret.
-    pub(crate) async fn user_data_written(&self, secrets: &[ObjectName]) {
+    pub(in crate::controllers::certificates) async fn user_data_written(
+        &self,
+        secrets: &[ObjectName],
+    ) {
         if secrets.is_empty() {
             return;
         }
@@ -173,7 +180,11 @@ impl Report {
         }
     }
 
-    pub(crate) async fn user_data_refused(&self, secret: &ObjectName, reason: &str) {
+    pub(in crate::controllers::certificates) async fn user_data_refused(
+        &self,
+        secret: &ObjectName,
+        reason: &str,
+    ) {
         tracing::error!(
             secret = secret.name,
             reason,

@@ -29,7 +29,7 @@ impl Trust {
 }
 
 impl TrustSnapshot {
-    pub(crate) fn set(&self, state: &CertificateState) {
+    pub(in crate::controllers::certificates) fn set(&self, state: &CertificateState) {
         self.0.send_modify(|(changes, trust)| {
             *changes += 1;
             *trust = Trust::of(state);

@@ -27,12 +27,12 @@ use crate::controllers::certificates::secret::{annotation, date, stored_pair, va
 use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
 
 /// Name of the Secret with key and request.
-pub(crate) fn secret_name() -> ObjectName {
+pub(in crate::controllers::certificates) fn secret_name() -> ObjectName {
     ObjectName::secret(NAMESPACE, CA_REQUEST)
 }
 
 /// A CertificateRequest in the controller's namespace.
-pub(crate) fn certificate_request(name: &str) -> ObjectName {
+pub(in crate::controllers::certificates) fn certificate_request(name: &str) -> ObjectName {
     ObjectName::new(ObjectKind::CERTIFICATE_REQUEST, NAMESPACE, name)
 }
 
@@ -43,20 +43,20 @@ pub(crate) struct CaRequest {
     /// Secret with its key.
     pub secret: Option<Secret>,
     /// CertificateRequest without its metadata, with the precondition for its deletion.
-    pub(crate) request: Option<(Value, Precondition)>,
+    pub(in crate::controllers::certificates) request: Option<(Value, Precondition)>,
     /// Reason why the CertificateRequest could not be created.
     pub failure: Option<String>,
 }
 
 /// Name of the CertificateRequest for the request in a Secret.
-pub(crate) fn request_name(secret: &Secret) -> Option<String> {
+pub(in crate::controllers::certificates) fn request_name(secret: &Secret) -> Option<String> {
     let digest = HEXLOWER.encode(&Sha256::digest(value(secret, REQUEST_KEY)?)[..5]);
     Some(format!("{CA_REQUEST}-{digest}"))
 }
 
 impl CaRequest {
     /// The CertificateRequest to create, `None` if it exists or nothing is requested.
-    pub(crate) fn missing(&self) -> Option<Value> {
+    pub(in crate::controllers::certificates) fn missing(&self) -> Option<Value> {
         let secret = self.secret.as_ref().filter(|secret| is_for(secret, &self.issuer))?;
         if self.request.is_some() {
             return None;
@@ -88,7 +88,7 @@ impl CaRequest {
     }
 
     /// The write of a new request, which replaces an earlier one. `key` and `request` are PEM.
-    pub(crate) fn write(
+    pub(in crate::controllers::certificates) fn write(
         &self,
         key: String,
         request: String,
@@ -109,19 +109,23 @@ impl CaRequest {
     }
 
     /// The existing CertificateRequest, to be deleted when another one replaces it.
-    pub(crate) fn present(&self) -> Option<(ObjectName, Precondition)> {
+    pub(in crate::controllers::certificates) fn present(
+        &self,
+    ) -> Option<(ObjectName, Precondition)> {
         let (_, precondition) = self.request.as_ref()?;
         let name = self.secret.as_ref().and_then(request_name)?;
         Some((certificate_request(&name), precondition.clone()))
     }
 
-    pub(crate) fn forget(&self) -> Result<Option<SecretWrite>, Malformed> {
+    pub(in crate::controllers::certificates) fn forget(
+        &self,
+    ) -> Result<Option<SecretWrite>, Malformed> {
         let Some(present) = &self.secret else { return Ok(None) };
         Ok(Some(SecretWrite::delete(secret_name(), &present.metadata)?))
     }
 
     /// The request as input of a plan. `authority` is the Secret of the present CA.
-    pub(crate) fn seen(&self, ca: Option<&Secret>) -> Issuer {
+    pub(in crate::controllers::certificates) fn seen(&self, ca: Option<&Secret>) -> Issuer {
         let name = self.issuer.to_string();
         let issued_by = ca.and_then(|secret| annotation(secret, CA_ISSUER));
         // Another CA may have replaced it: it was distrusted, or has expired.

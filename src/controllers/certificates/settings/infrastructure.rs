@@ -83,7 +83,7 @@ impl Infrastructure {
         Ok(Self { hosts, pointer_host, reference_names: ReferenceNames::read(object, aro) })
     }
 
-    pub(crate) fn object() -> ObjectName {
+    pub(in crate::controllers::certificates) fn object() -> ObjectName {
         ObjectName::new(ObjectKind::INFRASTRUCTURE, "", "cluster")
     }
 }
@@ -123,7 +123,7 @@ fn uri_host(uri: &str) -> Result<Host, Malformed> {
     )
 }
 
-pub(crate) fn host(text: &str) -> Result<Host, Malformed> {
+pub(in crate::controllers::certificates) fn host(text: &str) -> Result<Host, Malformed> {
     text.parse().map_err(|error| malformed(format!("{error}")))
 }
 

@@ -113,7 +113,7 @@ impl KeyAlgorithms {
         })
     }
 
-    pub(crate) fn object() -> ObjectName {
+    pub(in crate::controllers::certificates) fn object() -> ObjectName {
         ObjectName::new(ObjectKind::PKI, "", "cluster")
     }
 }
