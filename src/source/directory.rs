@@ -23,7 +23,7 @@ use super::lost::LostObjects;
 use super::manifest;
 use super::merged_pools::LocalPools;
 use super::object_set::{ObjectSet, identity};
-use super::place::{Place, TextHash, relative};
+use super::place::{Place, TextHash, relative, stored_root};
 use super::plain_configs::{self, PlainConfigs};
 use crate::files::bounded;
 use crate::files::error::FileError;
@@ -184,6 +184,10 @@ impl Directory {
                 return;
             }
         };
+        if let Some(before) = index.root.filter(|before| *before != stored_root(root)) {
+            tracing::info!(before, "what was served before is of another directory, not using it");
+            return;
+        }
         self.is_known = true;
         for (path, StoredFile { text, directory, is_plain }) in index.files {
             let (path, bytes) = (root.join(path), &texts[&text]);
@@ -228,7 +232,7 @@ impl Directory {
             .map(|(hash, text)| (hash.clone(), text.clone()))
             .chain(plain.iter().map(|(_, hash, text)| (hash.clone(), Bytes::clone(text))))
             .collect();
-        let mut index = Index::default();
+        let mut index = Index { root: Some(stored_root(root)), ..Index::default() };
         index.files.extend(manifests.into_iter().map(|(path, file, _)| (path, file)));
         index.files.extend(plain.into_iter().map(|(path, text, _)| {
             let directory = self.files.directory_of(path);

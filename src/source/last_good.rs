@@ -31,6 +31,9 @@ use crate::files::replace::{self, PRIVATE};
 /// Stored state of the files, without the texts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Index {
+    /// Path of the directory, as it was given to the server; `None` from a version that did not store it.
+    #[serde(default)]
+    pub(super) root: Option<String>,
     /// Files by their path in the directory.
     pub(super) files: BTreeMap<PathBuf, StoredFile>,
     /// Objects that were lost and not removed.
@@ -171,7 +174,7 @@ mod tests {
             is_plain: false,
         };
         let files = texts.iter().map(|(path, hash, _)| (PathBuf::from(path), file(hash)));
-        let index = Index { files: files.collect(), lost: Vec::new() };
+        let index = Index { files: files.collect(), ..Index::default() };
         store.save(&index, texts.iter().map(|(_, hash, text)| (hash, text))).unwrap();
         store
     }

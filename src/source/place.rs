@@ -30,6 +30,12 @@ pub(super) struct Place {
     pub(super) text: Option<TextHash>,
 }
 
+/// The directory `root`, as it is stored: a link at the end of its path can lead elsewhere later.
+pub(super) fn stored_root(root: &Path) -> String {
+    let absolute = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+    absolute.to_string_lossy().into_owned()
+}
+
 /// Path in the directory `root`, as it is stored.
 pub(super) fn relative(root: &Path, path: &Path) -> PathBuf {
     path.strip_prefix(root).unwrap_or(path).to_owned()

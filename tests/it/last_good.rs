@@ -157,6 +157,40 @@ fn a_restart_before_the_manifests_are_mounted_serves_what_was_served() {
 }
 
 #[test]
+fn a_server_of_another_directory_serves_that_one_alone() {
+    let site = Served::new();
+    site.served_once();
+    let other = tempfile::tempdir().expect("a temporary folder");
+    replace(other.path(), "pool.yaml", pool("infra", "i"));
+    replace(other.path(), "i.yaml", machine_config("i", "infra", "infra-1"));
+    let mut command = binary();
+    let state = site.directory.path().join("state");
+    command.arg("serve").arg(other.path()).arg("--state-dir").arg(state);
+    let mut server = Server::prepared(command).until_ready();
+    is_served(&server, "infra", "infra-1");
+    assert_eq!(server.plain().get("/config/worker").status, 404);
+    server.terminate();
+    server.ended();
+    // A path is the same, wherever its link leads.
+    let link = other.path().join("link");
+    symlink(site.manifests(), &link).expect("a link");
+    let through_the_link = || {
+        let mut command = binary();
+        command.arg("serve").arg(&link).arg("--state-dir").arg(other.path().join("state"));
+        Server::prepared(command)
+    };
+    let mut server = through_the_link().until_ready();
+    is_served(&server, "worker", "worker-1");
+    let index = other.path().join("state/last-good/index.json");
+    wait_for("what is served to be stored", || index.exists().then_some(()));
+    server.terminate();
+    server.ended();
+    fs::remove_file(&link).expect("a link");
+    symlink("/nowhere", &link).expect("a link");
+    is_served(&through_the_link().until_ready(), "worker", "worker-1");
+}
+
+#[test]
 fn what_was_removed_is_not_served_after_a_restart() {
     let site = Served::new();
     site.served_once();
