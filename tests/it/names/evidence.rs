@@ -124,7 +124,7 @@ fn the_wrong_directory_revokes_nothing_though_it_has_a_machine_too() {
     fs::write(wrong.join("other.json"), text("other")).expect("a writable folder");
     let server = restart(&site, server, &wrong);
     answered(&site, &server, &credential, 503);
-    is_reported(&server, "its directory is missing");
+    is_reported(&server, "possibly in the wrong directory of manifests");
     let server = restart(&site, server, &site.manifests());
     answered(&site, &server, &credential, 200);
 }
