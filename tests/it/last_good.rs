@@ -187,7 +187,7 @@ fn a_server_of_another_directory_serves_that_one_alone() {
     server.ended();
     fs::remove_file(&link).expect("a link");
     symlink("/nowhere", &link).expect("a link");
-    is_served(&through_the_link().until_ready(), "worker", "worker-1");
+    is_served(&through_the_link(), "worker", "worker-1");
 }
 
 #[test]
