@@ -9,9 +9,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use model::access::approval::{
-    ApprovalGrants, BoundApproval, BoundApprovals, Ended, Subject, parse_granted_at,
-};
+use model::access::approval::{ApprovalGrants, BoundApprovals, Ended, Subject, parse_granted_at};
+use model::access::machine::BoundApproval;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

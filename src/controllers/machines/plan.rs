@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Secret;
 use model::access::Token;
-use model::access::machine::RecordedUse;
+use model::access::approval::{ApprovedObject, parse_granted_at};
+use model::access::machine::{BoundApproval, RecordedUse};
 use model::objects::FirstBootMachine;
 use model::pointer_config::{Assessment, Authorization, PointerConfig};
 use pki::{Certificate, Host};
@@ -192,11 +193,31 @@ fn report(machine: &Machine, ready: Result<(), Fault>, now: OffsetDateTime) -> S
     if machine.status.token.is_some() && before["state"] != state {
         status["state"] = state.into();
     }
+    if let Some(approval) = unrecorded_approval(machine) {
+        status["approval"] = approval;
+    }
     if before["observedGeneration"] != machine.generation {
         status["observedGeneration"] = machine.generation.into();
     }
     let status = Some(status).filter(|status| *status != json!({}));
     Step::Report { status, is_ready, reason: format!("{reason}: {message}"), until }
+}
+
+/// The approval of an object by its annotation with what it is for, if the status does not have it: a server that starts
+/// when the object has changed could not tell.
+fn unrecorded_approval(machine: &Machine) -> Option<Value> {
+    let object = machine.read.as_ref().ok()?;
+    let at = parse_granted_at(object.approved()?).ok()?;
+    let Machine { status, precondition, .. } = machine;
+    if status.approval.as_ref().is_some_and(|recorded| recorded.at == at) {
+        return None;
+    }
+    match ApprovedObject::in_cluster(object, &precondition.uid, status) {
+        ApprovedObject::Present(identity) => {
+            serde_json::to_value(BoundApproval { at, identity }).ok()
+        }
+        _ => None,
+    }
 }
 
 /// State of a token for people, and the time at which it ends.

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use model::access::approval::ApprovedObject;
+use model::access::approval::{ApprovedObject, BoundApprovals, Subject};
 use model::access::machine::{
     ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
 };
@@ -130,7 +130,20 @@ impl ClusterTokens {
         let (Some(entry), Some(machine)) = (self.set.entry(name), machines.get(name)) else {
             return ApprovedObject::Unknown;
         };
-        ApprovedObject::in_cluster(machine, &entry.token().state)
+        let known = entry.token();
+        let MachineState { uid, status, .. } = &*known.state;
+        let of_status = |status| ApprovedObject::in_cluster(machine, uid, status);
+        status.as_ref().map_or(ApprovedObject::Unknown, of_status)
+    }
+
+    /// Approvals with what they are for, as the controller has recorded them.
+    pub(super) fn recorded_approvals(&self) -> BoundApprovals {
+        let entries = self.set.entries.load();
+        let recorded = entries.iter().filter_map(|(name, entry)| {
+            let approval = entry.token().state.status.as_ref()?.approval.clone()?;
+            Some((Subject::Named(Arc::clone(name)), approval))
+        });
+        recorded.collect()
     }
 
     /// Takes in a state of a machine's object, which may come from the watch before a use that waits is written.
@@ -425,7 +438,13 @@ mod tests {
             uid: "u".to_owned(),
             resource_version: "1".to_owned(),
             is_deleted: false,
-            status: Some(MachineStatus { pool, token, armings: 1, rearm: None, recorded }),
+            status: Some(MachineStatus {
+                pool,
+                token,
+                armings: 1,
+                recorded,
+                ..MachineStatus::default()
+            }),
         };
         [("n".to_owned(), Arc::new(state))].into()
     }

@@ -147,7 +147,13 @@ mod tests {
             uid: "u".to_owned(),
             resource_version: "1".to_owned(),
             is_deleted: false,
-            status: Some(MachineStatus { pool, token, armings, rearm: None, recorded }),
+            status: Some(MachineStatus {
+                pool,
+                token,
+                armings,
+                recorded,
+                ..MachineStatus::default()
+            }),
         })
     }
 

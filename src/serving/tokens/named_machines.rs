@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use model::access::approval::ApprovedObject;
+use model::access::approval::{ApprovedObject, BoundApprovals};
 use model::access::{Refusal, ShownToken};
 use model::objects::FirstBootMachine;
 use model::overview::NamedMachine;
@@ -73,6 +73,14 @@ impl UsedTokens {
         match self {
             Self::Directory(tokens) => tokens.approved_object(name, machines),
             Self::Cluster(tokens) => tokens.approved_object(name, machines),
+        }
+    }
+
+    /// Approvals with what they are for, as another process has recorded them.
+    pub(crate) fn recorded_approvals(&self) -> BoundApprovals {
+        match self {
+            Self::Directory(_) => BoundApprovals::new(),
+            Self::Cluster(tokens) => tokens.recorded_approvals(),
         }
     }
 

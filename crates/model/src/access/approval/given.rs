@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::super::machine::{ClockReading, TOLERANCE, Window};
+use super::super::machine::{BoundApproval, ClockReading, TOLERANCE, Window};
+use super::approved_object::{ApprovedObject, BoundApprovals};
 use super::grants::ApprovalGrants;
-use super::identity::{ApprovedObject, BoundApproval, BoundApprovals};
 use super::subject::Subject;
 
 /// Time of the last approval of each machine that has ended, whatever the clock says later.
@@ -35,6 +35,15 @@ impl Approvals {
     /// No approvals, with those that ended before this process, and what others were for.
     pub fn after(ended: Ended, bound: BoundApprovals) -> Self {
         Self { open: BTreeMap::new(), bound, ended }
+    }
+
+    /// Takes over what approvals are for that this process has not seen with their object.
+    pub fn bind(&mut self, recorded: BoundApprovals) {
+        for (subject, bound) in recorded {
+            if self.bound.get(&subject).is_none_or(|known| known.at != bound.at) {
+                self.bound.insert(subject, bound);
+            }
+        }
     }
 
     /// The approvals that `grants` makes of these at `now`, with the `objects` that there are.
@@ -135,6 +144,7 @@ fn left(at: OffsetDateTime, window: Duration, wall: OffsetDateTime) -> Option<Du
 mod tests {
     use time::macros::datetime;
 
+    use super::super::super::machine::Identity;
     use super::*;
 
     const NOON: OffsetDateTime = datetime!(2026-11-25 12:00 UTC);
@@ -232,6 +242,28 @@ mod tests {
         assert!(!is_open(&set_back, 0));
         let without = following(&Approvals::default(), &granted(0), WINDOW, at(0, 0));
         assert!(is_open(&without, 0));
+    }
+
+    #[test]
+    fn what_was_recorded_counts_where_the_process_has_seen_nothing() {
+        let identity = |text: &str| serde_json::from_value::<Identity>(text.into()).unwrap();
+        let recorded = |seconds, text| {
+            let at = NOON + time::Duration::seconds(seconds);
+            BoundApprovals::from([(subject(), BoundApproval { at, identity: identity(text) })])
+        };
+        let see = |known: &Approvals, recorded, text| {
+            let mut known = known.clone();
+            known.bind(recorded);
+            let object = ApprovedObject::Present(identity(text));
+            known.following(&granted(0), |_| object.clone(), WINDOW, at(10, 10))
+        };
+        let new = Approvals::default();
+        assert!(is_open(&see(&new, recorded(0, "1"), "1"), 10));
+        assert!(!is_open(&see(&new, recorded(0, "1"), "2"), 10));
+        assert!(is_open(&see(&new, recorded(-1, "1"), "2"), 10), "one of another grant");
+        // What this process has seen comes first.
+        let seen = see(&new, BoundApprovals::new(), "2");
+        assert!(is_open(&see(&seen, recorded(0, "1"), "2"), 10));
     }
 
     #[test]

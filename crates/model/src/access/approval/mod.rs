@@ -16,17 +16,17 @@
 //! again after its end approves nothing. That of a machine with an object is for one first boot of this object with this
 //! content: it ends early when the object changes, is removed, or its token is armed again.
 
+mod approved_object;
 mod given;
 mod grants;
-mod identity;
 mod subject;
 mod waiting;
 
+pub use approved_object::{ApprovedObject, BoundApprovals};
 pub use given::{Approvals, Ended, OpenApproval};
 pub use grants::{
     APPROVAL_ANNOTATION, APPROVED_PREFIX, ApprovalGrants, annotation_of, parse_granted_at,
     read_grants,
 };
-pub use identity::{ApprovedObject, BoundApproval, BoundApprovals, Identity};
 pub use subject::Subject;
 pub use waiting::{MAX_WAITING, UnapprovedRequest, WaitingMachines, Waits};

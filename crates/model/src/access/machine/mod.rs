@@ -14,11 +14,13 @@
 //!
 //! A token is judged in every mode of access, because it says who asks.
 
+mod identity;
 mod known;
 mod status;
 mod token;
 mod usage;
 
+pub use identity::{BoundApproval, Identity};
 pub use known::{KnownMachine, KnownMachines};
 pub use status::{MachineState, MachineStatus, RecordedUse};
 pub use token::{MachineToken, RearmRequests};

@@ -1,9 +1,9 @@
 //! Status of a machine's object in a cluster: what controller and servers report to each other of its token.
 //!
 //! ```text
-//!  controller ─> pool, hash of the token, number of armings ─┐
-//!                                                            ├─> status ─> servers, controller
-//!  servers ────> use since the last arming ──────────────────┘
+//!  controller ─> pool, hash of the token, number of armings, what an approval is for ─┐
+//!                                                                                     ├─> status ─> servers, controller
+//!  servers ────> use since the last arming ───────────────────────────────────────────┘
 //! ```
 
 use core::net::IpAddr;
@@ -14,6 +14,7 @@ use time::OffsetDateTime;
 use time::serde::rfc3339;
 
 use super::super::token::TokenHash;
+use super::identity::BoundApproval;
 
 /// Fields of the status that decide about the token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct MachineStatus {
     /// Value of the annotation that armed it last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rearm: Option<String>,
+    /// Last approval by an annotation, with what it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval: Option<BoundApproval>,
     /// Use since then.
     #[serde(rename = "use", skip_serializing_if = "Option::is_none")]
     pub recorded: Option<RecordedUse>,
