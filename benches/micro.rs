@@ -12,7 +12,7 @@
 #[path = "boot_storm/manifests.rs"]
 mod manifests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use model::access::{
     self, AccessMode, Credential, KnownTokens, Modes, Policy, Record, Records, Token, decide,
 };
 use model::ledger::{Ledger, Request};
-use model::merged_pool::MergedPools;
+use model::merged_pool::{ByLabels, MergedPools};
 use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL};
 use model::render::{CompressedContents, PoolInputs, render, select};
 use serde_json::json;
@@ -206,16 +206,26 @@ fn measure_merge(criterion: &mut Criterion) -> Result<()> {
     let mut group = criterion.benchmark_group("merge");
     group.sample_size(10);
     group.bench_function("all", |bencher| {
-        bencher.iter(|| MergedPools::default().update(&pools, black_box(&configs), None));
+        bencher.iter(|| merge(&mut MergedPools::default(), &pools, black_box(&configs)));
     });
     let mut merged = MergedPools::default();
-    merged.update(&pools, &configs, None);
+    merge(&mut merged, &pools, &configs);
     let mut changes = [config(7, 12, "b")?, config(7, 12, "c")?].into_iter().cycle();
     group.bench_function("one", |bencher| {
         bencher.iter(|| {
             configs.extend(changes.next());
-            merged.update(&pools, &configs, None);
+            merge(&mut merged, &pools, &configs);
         });
     });
     Ok(())
+}
+
+fn merge(
+    merged: &mut MergedPools,
+    pools: &[MachineConfigPool],
+    configs: &BTreeMap<String, Arc<MachineConfig>>,
+) {
+    let due = merged.update(pools, &ByLabels::new(configs.values()), None);
+    let results: Vec<_> = due.iter().map(|due| due.merge(&HashMap::new(), None)).collect();
+    merged.insert(due.into_iter().zip(results));
 }

@@ -5,4 +5,5 @@ pub(crate) mod cmp_http;
 pub(crate) mod flags;
 pub(crate) mod http_client;
 pub(crate) mod parallel;
+pub(crate) mod pool_merges;
 pub(crate) mod sync;

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::bootstrap;
 use super::credentials::SeenCredentials;
-use super::files::{FileLoss, Files, Listing, MAX_DEPTH};
+use super::files::{FileLoss, Files, Listing};
 use super::last_good::{Index, LastGood, StoredFile, StoredLoss};
 use super::lost::LostObjects;
 use super::manifest;
@@ -104,8 +104,8 @@ pub enum OpenError {
 
 #[derive(Debug)]
 struct Scan {
-    inputs: Inputs,
-    is_changed: bool,
+    /// `None` if they are the same as before.
+    inputs: Option<Inputs>,
     /// Time of the next scan.
     scanned: Scanned,
 }
@@ -125,6 +125,8 @@ pub struct Directory {
     last_good: Option<LastGood>,
     removed: Option<PathBuf>,
     started: Instant,
+    was_read: bool,
+    last_listing: Option<Listing>,
     problems: Vec<Problem>,
 }
 
@@ -159,12 +161,14 @@ impl Directory {
             last_good: memory.as_ref().map(|memory| LastGood::new(memory.last_good.clone())),
             removed: memory.map(|memory| memory.removed),
             started: Instant::now(),
+            was_read: false,
+            last_listing: None,
             problems: Vec::new(),
         };
         directory.restore();
         // The first scan reads all files; later ones wait for a file to be quiet.
         let Scan { inputs, .. } = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
-        Ok((directory, inputs))
+        Ok((directory, inputs.unwrap_or_default()))
     }
 
     /// Takes over what an earlier process has stored.
@@ -199,7 +203,7 @@ impl Directory {
         for StoredLoss { path, text, directory, loss, kind, namespace, name } in index.lost {
             let is_it = |object: &Object| {
                 let it = identity(object);
-                (it.kind, it.namespace, it.name) == (&*kind, namespace.clone(), name.clone())
+                (it.kind, it.namespace, it.name) == (&*kind, &*namespace, &*name)
             };
             let place = Place { path: root.join(path), directory, text: Some(text.clone()) };
             let objects = manifest::parse(&texts[&text]).unwrap_or_default();
@@ -270,8 +274,8 @@ impl Directory {
                 );
             });
             let Ok(scan) = scan else { return Scanned::SETTLED };
-            if scan.is_changed {
-                inputs.send_replace(Some(scan.inputs));
+            if scan.inputs.is_some() {
+                inputs.send_replace(scan.inputs);
             }
             // Serving comes first.
             self.save(&reporting.status.degraded);
@@ -289,81 +293,85 @@ impl Directory {
         being_written: &dyn Fn(&Path) -> bool,
     ) -> Result<Scan, FileError> {
         self.files.begin(now, settle);
-        let (mut inputs, shared) = match self.layout.clone() {
+        let read = match self.layout.clone() {
             Layout::Tree { root, .. } => self.scan_tree(&root, being_written)?,
             Layout::Bootstrap { base, kubeconfig, registry_cas, .. } => {
                 let files = &mut self.files;
-                bootstrap::scan(files, &base, &kubeconfig, &registry_cas, being_written)?
+                Some(bootstrap::scan(files, &base, &kubeconfig, &registry_cas, being_written)?)
             }
         };
+        let is_first = !std::mem::replace(&mut self.was_read, true);
+        let is_changed = self.files.finish();
+        let scanned = self.files.scanned();
+        let Some((mut inputs, shared)) = read else { return Ok(Scan { inputs: None, scanned }) };
         inputs.problems.sort();
         inputs.problems.dedup();
-        let is_changed = self.files.finish() || inputs.problems != self.problems;
+        let is_changed = is_first || is_changed || inputs.problems != self.problems;
         self.problems.clone_from(&inputs.problems);
         if *self.shared != shared {
             self.shared = Arc::new(shared);
         }
         inputs.shared = Arc::clone(&self.shared);
         inputs.registry_credentials = self.credentials.auth();
-        Ok(Scan { inputs, is_changed, scanned: self.files.scanned() })
+        Ok(Scan { inputs: is_changed.then_some(inputs), scanned })
     }
 
-    #[allow(
-        clippy::too_many_lines,
-        reason = "one step after another, each with values of the last"
-    )]
+    /// Looks at a tree. `None` if nothing has changed since the last look.
     fn scan_tree(
         &mut self,
         root: &Path,
         being_written: &dyn Fn(&Path) -> bool,
-    ) -> Result<(Inputs, SharedInputs), FileError> {
+    ) -> Result<Option<(Inputs, SharedInputs)>, FileError> {
         let uptime = self.started.elapsed();
         let (listing, unlisted) = self.list(root)?;
         if listing.leads_out {
             self.files.leads_elsewhere();
         }
-        let (plain, paths): (Vec<_>, Vec<_>) =
+        let (plain, manifests): (Vec<_>, Vec<_>) =
             listing.paths.iter().cloned().partition(|path| plain_configs::is_plain(root, path));
         self.files.take_directories(&listing);
-        self.files.read_all(&paths, being_written);
+        self.files.read_all(&manifests, being_written);
+        self.plain_configs.read(root, &plain, (&mut self.files, being_written));
         self.note_losses(&listing, uptime);
+        let is_same = self.last_listing.as_ref() == Some(&listing);
+        if is_same && unlisted.is_none() && !self.files.is_changed() && !self.lost.has_any() {
+            return Ok(None);
+        }
+        let built = self.build(root, &listing, (&manifests, &plain), uptime);
+        let (mut inputs, shared) = built;
+        inputs.problems.extend(unlisted);
+        self.last_listing = Some(listing);
+        if let Some(wait) = self.lost.due_in(uptime) {
+            self.files.again_in(wait);
+        }
+        Ok(Some((inputs, shared)))
+    }
+
+    /// Makes the inputs of what was read.
+    fn build(
+        &mut self,
+        root: &Path,
+        listing: &Listing,
+        (manifests, plain): (&[PathBuf], &[PathBuf]),
+        uptime: Duration,
+    ) -> (Inputs, SharedInputs) {
         let mut gathered = ObjectSet::default();
-        for path in &paths {
+        for path in manifests {
             gathered.add(path, self.files.objects(path));
         }
         let present = plain.iter().map(|path| &**path).collect();
         let is_changed = self.lost.judge(&gathered, &present, uptime);
         self.lost.gather(&mut gathered);
         let lost_plain = self.lost.plain().map(Path::to_owned).collect();
-        let missing = self.lost.missing();
         let ObjectSet { mut inputs, others, .. } = gathered;
-        let mut shared = SharedInputs::default();
-        let (mut config_maps, mut secrets, mut image) = (Vec::new(), BTreeMap::new(), None);
-        for object in others {
-            match object {
-                Object::ControllerConfig(config) => shared.controller_config = Some(config.clone()),
-                Object::Kubeconfig(config) => shared.kubeconfig = Some(config.to_json().into()),
-                Object::ConfigMap(map) => config_maps.push(map),
-                Object::Secret(secret) => {
-                    let Metadata { namespace, name } = secret.metadata.clone();
-                    secrets.insert(SecretName { namespace, name }, secret);
-                }
-                Object::ImageConfig(config) => image = Some(config),
-                object => inputs.layering.add(object),
-            }
-        }
-        let (cas, refused) = registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
-        shared.registry_cas = cas;
-        inputs.missing = missing;
+        inputs.missing = self.lost.missing();
+        let (shared, secrets) = share(&others, &mut inputs, &self.shared);
         let Inputs { pools, machine_configs, problems, .. } = &mut inputs;
-        problems.extend(unlisted);
-        problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
         problems.extend(see_credentials(&mut self.credentials, pools, &secrets));
         problems.extend(self.files.problems());
-        problems.extend(self.plain_configs.resolve(
+        problems.extend(self.plain_configs.add_to(
             root,
-            (&plain, &lost_plain),
-            (&mut self.files, being_written),
+            (&present, &lost_plain),
             (pools, machine_configs),
         ));
         let controller_config = shared.controller_config.as_ref();
@@ -374,20 +382,12 @@ impl Directory {
             controller_config,
             unread,
         ));
-        let unread = format!("not read: more than {MAX_DEPTH} directories deep");
-        let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
-        problems.extend(listing.too_deep.iter().map(unread));
-        problems.extend(listing.unreadable.iter().map(|(path, reason)| {
-            Problem::whole(&path.display().to_string(), format!("cannot be listed: {reason}"))
-        }));
-        inputs.warnings = self.tree_warnings(root, &paths);
+        problems.extend(listing.problems());
+        inputs.warnings = self.tree_warnings(root, manifests);
         if is_changed {
             self.files.note_change();
         }
-        if let Some(wait) = self.lost.due_in(uptime) {
-            self.files.again_in(wait);
-        }
-        Ok((inputs, shared))
+        (inputs, shared)
     }
 
     /// Lists the files. Of a directory that cannot be listed, all are lost with it, unless none was ever read.
@@ -443,6 +443,33 @@ impl Directory {
 /// Forgets a machine that a command removes while no server runs.
 pub(crate) fn forget_machine(memory: &Memory, name: &str) -> Result<(), FileError> {
     LastGood::new(memory.last_good.clone()).forget_machine(name)
+}
+
+/// Sorts the objects that all pools share. Returns them, and the Secrets.
+fn share<'a>(
+    others: &[&'a Object],
+    inputs: &mut Inputs,
+    before: &SharedInputs,
+) -> (SharedInputs, BTreeMap<SecretName, &'a Secret>) {
+    let mut shared = SharedInputs::default();
+    let (mut config_maps, mut secrets, mut image) = (Vec::new(), BTreeMap::new(), None);
+    for &object in others {
+        match object {
+            Object::ControllerConfig(config) => shared.controller_config = Some(config.clone()),
+            Object::Kubeconfig(config) => shared.kubeconfig = Some(config.to_json().into()),
+            Object::ConfigMap(map) => config_maps.push(map),
+            Object::Secret(secret) => {
+                let Metadata { namespace, name } = secret.metadata.clone();
+                secrets.insert(SecretName { namespace, name }, secret);
+            }
+            Object::ImageConfig(config) => image = Some(config),
+            object => inputs.layering.add(object),
+        }
+    }
+    let (cas, refused) = registry_ca::collect(&config_maps, image, &before.registry_cas);
+    shared.registry_cas = cas;
+    inputs.problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
+    (shared, secrets)
 }
 
 /// Applies the Secrets with registry credentials that pools need. Returns what is wrong with them.

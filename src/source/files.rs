@@ -23,7 +23,7 @@ use crate::files::stamp::FileStamp;
 use crate::files::watch::Scanned;
 
 /// Maximum depth of directories that are read. Deeper ones are reported.
-pub(super) const MAX_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Problem of a file without contents.
 const EMPTY: &str = "is empty; delete the file to remove its objects";
@@ -205,6 +205,11 @@ impl Files {
         seen.find(|(_, file)| is_unknown(file)).map(|(path, _)| &**path)
     }
 
+    /// Returns `true` if anything that was read in this scan has changed.
+    pub(super) fn is_changed(&self) -> bool {
+        self.changed
+    }
+
     /// Ends a scan, and forgets files that have been missing for a while. Returns true if anything changed.
     pub(super) fn finish(&mut self) -> bool {
         let Self { known, seen, now, outcome, .. } = self;
@@ -298,13 +303,18 @@ impl Files {
             file.stamp = stamp;
             match bounded::read(path) {
                 Ok(bytes) => {
-                    self.changed |= file.plain.as_deref() != Some(&bytes[..]);
+                    self.changed |=
+                        file.plain.as_deref() != Some(&bytes[..]) || file.problem.is_some();
                     file.plain = Some(bytes.into());
                     file.problem = None;
                     file.directory =
                         path.parent().and_then(|above| self.directories.get(above)).copied();
                 }
-                Err(error) => file.problem = Some(error.to_string().into()),
+                Err(error) => {
+                    let problem = Some(error.to_string().into());
+                    self.changed |= file.problem != problem;
+                    file.problem = problem;
+                }
             }
         }
         let Some(file) = self.known.get(path) else {
@@ -412,7 +422,7 @@ impl Files {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     pub(super) paths: Vec<PathBuf>,
     /// Directories, the top included.
@@ -422,12 +432,26 @@ pub(super) struct Listing {
     /// True if a link leads out of the tree, where only scans notice changes.
     pub(super) leads_out: bool,
     /// Directories that are too deep to be read.
-    pub(super) too_deep: Vec<PathBuf>,
+    too_deep: Vec<PathBuf>,
     /// Directories that cannot be listed, with the reason.
-    pub(super) unreadable: Vec<(PathBuf, String)>,
+    unreadable: Vec<(PathBuf, String)>,
 }
 
 impl Listing {
+    /// Directories of which nothing or not all was read.
+    pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {
+        let problem =
+            |path: &Path, reason: String| Problem::whole(&path.display().to_string(), reason);
+        let too_deep = self.too_deep.iter();
+        let too_deep = too_deep.map(move |path| {
+            problem(path, format!("not read: more than {MAX_DEPTH} directories deep"))
+        });
+        let unreadable = self.unreadable.iter();
+        let unreadable = unreadable
+            .map(move |(path, reason)| problem(path, format!("cannot be listed: {reason}")));
+        too_deep.chain(unreadable)
+    }
+
     /// How a file was lost that was in `directory`; `None` for one that is there.
     pub(super) fn loss_of(&self, path: &Path, directory: Option<DirectoryId>) -> Option<Loss> {
         if self.dangling.contains(path) {

@@ -44,7 +44,7 @@ impl LostObjects {
         now: Duration,
     ) {
         for object in objects {
-            self.insert(identity(&object), place, Some(object), (loss, now));
+            self.insert(identity(&object).to_owned(), place, Some(object), (loss, now));
         }
     }
 

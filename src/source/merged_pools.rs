@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::inputs::Problem;
-use model::merged_pool::{MergedPools, Unmergeable, unselected};
+use model::merged_pool::{ByLabels, MergedPools, Unmergeable};
 use model::objects::{
     ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool, ROLE_LABEL,
 };
+
+use crate::common::pool_merges;
 
 pub(super) type Pools = BTreeMap<String, Arc<MachineConfigPool>>;
 pub(super) type MachineConfigs = BTreeMap<String, Arc<MachineConfig>>;
@@ -37,13 +39,12 @@ impl LocalPools {
         };
         let unnamed: Vec<_> = pools.values().filter(names_none).cloned().collect();
         let local = unnamed.iter().map(|pool| &**pool);
-        let sources = machine_configs.iter().filter(|(_, config)| !is_rendered(config));
-        let sources = sources.map(|(name, config)| (name.clone(), Arc::clone(config))).collect();
-        self.merged.update(local, &sources, controller_config);
+        let sources = ByLabels::new(machine_configs.values().filter(|it| !is_rendered(it)));
+        pool_merges::update(&mut self.merged, local, &sources, controller_config);
         self.unselected = if unnamed.is_empty() {
             Vec::new()
         } else {
-            let unselected = unselected(pools.values().map(|pool| &**pool), sources.values());
+            let unselected = sources.unselected(pools.values().map(|pool| &**pool));
             unselected.into_iter().map(str::to_owned).collect()
         };
         let mut before = std::mem::take(&mut self.served);

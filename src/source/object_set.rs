@@ -1,6 +1,6 @@
 //! Objects of many files as one set.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,18 +14,30 @@ pub(super) struct ObjectSet<'a> {
     /// Pools, MachineConfigs, machines and problems.
     pub(super) inputs: Inputs,
     pub(super) others: Vec<&'a Object>,
-    seen: BTreeMap<Identity, &'a Path>,
+    seen: HashMap<Identity<&'a str>, &'a Path>,
 }
 
 /// Identity of an object among those of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Identity {
+pub(super) struct Identity<Text = String> {
     pub(super) kind: &'static str,
-    pub(super) namespace: String,
-    pub(super) name: String,
+    pub(super) namespace: Text,
+    pub(super) name: Text,
+}
+
+impl Identity<&str> {
+    pub(super) fn to_owned(&self) -> Identity {
+        let Self { kind, namespace, name } = *self;
+        Identity { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
 }
 
 impl Identity {
+    fn as_ref(&self) -> Identity<&str> {
+        let Self { kind, namespace, name } = self;
+        Identity { kind, namespace, name }
+    }
+
     /// A config without a manifest, by its file.
     pub(super) fn of_plain(path: &Path) -> Self {
         let name = path.display().to_string();
@@ -35,7 +47,7 @@ impl Identity {
 
 impl<'a> ObjectSet<'a> {
     pub(super) fn contains(&self, identity: &Identity) -> bool {
-        self.seen.contains_key(identity)
+        self.seen.contains_key(&identity.as_ref())
     }
 
     pub(super) fn add(&mut self, path: &'a Path, objects: &'a [Object]) {
@@ -45,7 +57,7 @@ impl<'a> ObjectSet<'a> {
             if let Some(first) = self.seen.get(&identity) {
                 let Identity { kind, namespace, name } = &identity;
                 let slash = if namespace.is_empty() { "" } else { "/" };
-                let what = match &**name {
+                let what = match *name {
                     "" => (*kind).to_owned(),
                     name => format!("{kind} {}{slash}{name}", cut(namespace, NAME)),
                 };
@@ -71,7 +83,7 @@ impl<'a> ObjectSet<'a> {
 }
 
 /// Kind, namespace and name of an object. Singletons have only the kind.
-pub(super) fn identity(object: &Object) -> Identity {
+pub(super) fn identity(object: &Object) -> Identity<&str> {
     let (kind, namespace, name): (_, &str, &str) = match object {
         Object::MachineConfigPool(pool) => ("MachineConfigPool", "", pool.name()),
         Object::MachineConfig(config) => ("MachineConfig", "", config.name()),
@@ -90,5 +102,5 @@ pub(super) fn identity(object: &Object) -> Identity {
         }
         Object::Route(route) => ("Route", &route.metadata.namespace, &route.metadata.name),
     };
-    Identity { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+    Identity { kind, namespace, name }
 }

@@ -29,6 +29,8 @@ const CONVERTED: [&str; 4] = ["ign", "yaml", "yml", "json"];
 #[derive(Debug, Default)]
 pub(super) struct PlainConfigs {
     configs: BTreeMap<PathBuf, PlainConfig>,
+    /// What is wrong with files at the last look.
+    problems: Vec<Problem>,
 }
 
 #[derive(Debug, Clone)]
@@ -40,54 +42,64 @@ struct PlainConfig {
 }
 
 impl PlainConfigs {
-    /// Inserts the configs of these files, and creates missing pools. An unreadable file without a last good config
-    /// becomes a config that cannot be merged: a machine must not get the rest of its pool's files alone. Files that are
-    /// `gone` keep their last good config.
-    pub(super) fn resolve(
+    /// Reads those of the files `paths` that changed. An unreadable file without a last good config becomes a config that
+    /// cannot be merged: a machine must not get the rest of its pool's files alone.
+    pub(super) fn read(
         &mut self,
         root: &Path,
-        (paths, gone): (&[PathBuf], &BTreeSet<PathBuf>),
+        paths: &[PathBuf],
         (files, being_written): (&mut Files, &dyn Fn(&Path) -> bool),
-        (pools, machine_configs): (&mut Pools, &mut MachineConfigs),
-    ) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        let mut last = std::mem::take(&mut self.configs);
-        for path in paths.iter().chain(gone) {
+    ) {
+        self.problems.clear();
+        for path in paths {
             let Some(pool) = pool_of(root, path) else { continue };
             let place = path.display().to_string();
             if has_extension(path, "bu") {
                 if !CONVERTED.iter().any(|it| paths.contains(&path.with_extension(it))) {
-                    problems.push(Problem::part(&place, BUTANE));
+                    self.problems.push(Problem::part(&place, BUTANE));
                 }
                 continue;
             }
-            let last = last.remove(path);
-            let plain = if gone.contains(path) {
-                last
-            } else {
-                let read = files
-                    .read_plain(path, being_written)
-                    .map_err(|ReadError { reason, .. }| reason)
-                    .and_then(|bytes| match &last {
-                        Some(last) if last.bytes == bytes => Ok(last.clone()),
-                        _ => PlainConfig::read(root, path, pool, &bytes, files.is_strict()),
-                    })
-                    // A file that was never readable must not keep a server from starting.
-                    .inspect_err(|reason| problems.push(Problem::part(&place, reason)));
-                if !files.was_read(path) {
-                    continue;
-                }
-                read.ok().or(last).or_else(|| PlainConfig::unreadable(root, path, pool))
-            };
-            let Some(plain) = plain else { continue };
-            let name = plain.config.name().to_owned();
-            if machine_configs.contains_key(&name) {
+            let last = self.configs.get(path);
+            let read = files
+                .read_plain(path, being_written)
+                .map_err(|ReadError { reason, .. }| reason)
+                .and_then(|bytes| match last {
+                    Some(last) if last.bytes == bytes => Ok(last.clone()),
+                    _ => PlainConfig::read(root, path, pool, &bytes, files.is_strict()),
+                })
+                // A file that was never readable must not keep a server from starting.
+                .inspect_err(|reason| self.problems.push(Problem::part(&place, reason)));
+            if !files.was_read(path) {
+                continue;
+            }
+            let unreadable = || PlainConfig::unreadable(root, path, pool);
+            let plain = read.ok().or_else(|| last.cloned()).or_else(unreadable);
+            if let Some(plain) = plain {
+                self.configs.insert(path.clone(), plain);
+            }
+        }
+    }
+
+    /// Inserts the configs of the files that are `present` or `lost`, and creates missing pools. Those of others are
+    /// forgotten. Returns what is wrong with them.
+    pub(super) fn add_to(
+        &mut self,
+        root: &Path,
+        (present, lost): (&BTreeSet<&Path>, &BTreeSet<PathBuf>),
+        (pools, machine_configs): (&mut Pools, &mut MachineConfigs),
+    ) -> Vec<Problem> {
+        self.configs.retain(|path, _| present.contains(&**path) || lost.contains(path));
+        let mut problems = self.problems.clone();
+        for (path, plain) in &self.configs {
+            let Some(pool) = pool_of(root, path) else { continue };
+            let name = plain.config.name();
+            if machine_configs.contains_key(name) {
                 let reason = format!("MachineConfig {name} has the same name; rename one of them");
-                problems.push(Problem::part(&place, &reason));
+                problems.push(Problem::part(&path.display().to_string(), &reason));
                 continue;
             }
-            machine_configs.insert(name, Arc::clone(&plain.config));
-            self.configs.insert(path.clone(), plain);
+            machine_configs.insert(name.to_owned(), Arc::clone(&plain.config));
             let of_role = || Arc::new(MachineConfigPool::of_role(pool));
             pools.entry(pool.to_owned()).or_insert_with(of_role);
         }

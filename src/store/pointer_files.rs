@@ -107,32 +107,36 @@ impl StateDirectory {
         Ok(name.ok_or_else(|| FileError::other(path, "its name is not UTF-8"))?)
     }
 
-    /// Ensures that a pool has a pointer config for `host` and `port`, and returns its path. An existing one that fits
-    /// is not changed, nor is one that another party wrote.
+    /// Path of the pointer config that machines of a pool share.
+    pub(crate) fn pointer_path(&self, pool: &str) -> PathBuf {
+        self.pointers_path().join(format!("{pool}.ign"))
+    }
+
+    /// Ensures that a pool has a pointer config for `host` and `port`. An existing one that fits is not changed, nor is
+    /// one that another party wrote.
     pub(crate) fn write_pointer(
         &self,
         pool: &str,
         host: &Host,
         port: u16,
-    ) -> Result<PathBuf, StateError> {
+    ) -> Result<(), StateError> {
         let url = format!("https://{host}:{port}/config/{pool}");
-        let path = self.pointers_path().join(format!("{pool}.ign"));
+        let path = self.pointer_path(pool);
         let is_there = || -> Result<_, StateError> {
             let present = read_if_there(&path)?.unwrap_or_default();
             Ok((PointerConfig::read(&present).fetches_from(&url), present))
         };
         if is_there()?.0 {
-            return Ok(path);
+            return Ok(());
         }
         let _lock = self.lock()?;
         // Another process may have written it meanwhile.
         let (is_written, present) = is_there()?;
         if is_written {
-            return Ok(path);
+            return Ok(());
         }
         let issued = self.issued()?;
-        self.make_pointer((&path, &present), &url, (pool, issued.newest(pool)))?;
-        Ok(path)
+        self.make_pointer((&path, &present), &url, (pool, issued.newest(pool)))
     }
 
     /// Writes a pointer config that fetches the config of a pool from `url`, with a token if there is one. It replaces

@@ -17,7 +17,7 @@ use clap::Args;
 use futures_util::{StreamExt as _, stream};
 use kube::Client;
 use model::inputs::{ServingMode, served_configuration};
-use model::merged_pool::{MergedPools, Unmergeable};
+use model::merged_pool::{ByLabels, MergedPools, Unmergeable};
 use model::objects::{InvalidSelector, MachineConfig, MachineConfigPool};
 use model::rendered_pools::{
     Fault, PoolField, PoolPlan, PoolState, Prepare, RenderedConfigs, Rendering, expired, faults,
@@ -35,6 +35,7 @@ use super::metadata_cache::{AllMetadata, MetadataCache};
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
 use crate::common::flags::host_and_port;
+use crate::common::pool_merges;
 use crate::kubernetes::apply::{Applied, CustomWrite, apply_custom, apply_spec, apply_status};
 use crate::kubernetes::{ControlError, Health, ObjectName};
 
@@ -122,7 +123,8 @@ impl PoolController {
         let images = read_controller_config(&self.client).await?;
         let before = self.merged.merges();
         let objects = pools.iter().map(|pool| &pool.object);
-        self.merged.update(objects, &self.sources.machine_configs(), images.as_ref());
+        let sources = ByLabels::new(self.sources.machine_configs());
+        pool_merges::update(&mut self.merged, objects, &sources, images.as_ref());
         self.health.metrics.pools_merged.inc_by(self.merged.merges() - before);
         let mut earlier = std::mem::take(&mut self.results);
         for pool in pools {

@@ -150,9 +150,8 @@ impl Sources {
         self.update_wanted(client, all, is_source, read).await
     }
 
-    pub(super) fn machine_configs(&self) -> BTreeMap<String, Arc<MachineConfig>> {
-        let read = self.0.iter();
-        read.filter_map(|(name, (_, it))| Some((name.clone(), it.clone().ok()?))).collect()
+    pub(super) fn machine_configs(&self) -> impl Iterator<Item = &Arc<MachineConfig>> {
+        self.0.values().filter_map(|(_, it)| it.as_ref().ok())
     }
 
     /// Reason that a pool cannot be merged: a selected MachineConfig is malformed.

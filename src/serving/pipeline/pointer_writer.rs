@@ -1,12 +1,13 @@
 //! Writes pointer configs into the state directory: one for each served pool.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use pki::Host;
 use tokio::time::Instant;
 
+use crate::files::stamp::FileStamp;
 use crate::store::state_directory::{StateDirectory, StateError};
 
 /// Wait before the next attempt to write a pointer config.
@@ -18,6 +19,8 @@ pub(crate) struct PointerWriter {
     /// Host that machines are sent to.
     host: Host,
     port: u16,
+    /// Stamps of files that have the pointer config of their pool.
+    written: HashMap<PathBuf, FileStamp>,
     /// Reasons why a pool has no pointer config.
     pub(in crate::serving) failed: BTreeMap<String, String>,
     /// Time of the next attempt, if there is one.
@@ -27,7 +30,8 @@ pub(crate) struct PointerWriter {
 impl PointerWriter {
     /// Creates a writer of pointer configs in `state` that send machines to `host`, at its port for TLS.
     pub(crate) fn new(state: StateDirectory, host: Host, port: u16) -> Self {
-        Self { state, host, port, failed: BTreeMap::new(), retry_at: None }
+        let (written, failed) = Default::default();
+        Self { state, host, port, written, failed, retry_at: None }
     }
 
     /// Writes missing pointer configs of these pools. Returns the pools that have one, with its file. It may block.
@@ -38,9 +42,20 @@ impl PointerWriter {
         let before = std::mem::take(&mut self.failed);
         let mut written = Vec::new();
         self.retry_at = None;
+        let now = SystemTime::now();
+        let mut known = std::mem::take(&mut self.written);
         for pool in pools {
+            let path = self.state.pointer_path(pool);
+            let stamp = stamp(&path, now);
+            if stamp.is_some() && known.remove(&path) == stamp {
+                self.written.extend(stamp.map(|stamp| (path.clone(), stamp)));
+                written.push((pool.clone(), path));
+                continue;
+            }
             let error = match self.state.write_pointer(pool, &self.host, self.port) {
-                Ok(path) => {
+                Ok(()) => {
+                    // What was just written has no stamp yet, and is read once more by the next call.
+                    self.written.extend(stamp.map(|stamp| (path.clone(), stamp)));
                     written.push((pool.clone(), path));
                     continue;
                 }
@@ -66,4 +81,10 @@ impl PointerWriter {
         }
         written
     }
+}
+
+/// Stamp of a file, if each later change has another one.
+fn stamp(path: &Path, now: SystemTime) -> Option<FileStamp> {
+    let stamp = FileStamp::of(&std::fs::metadata(path).ok()?);
+    Some(stamp).filter(|stamp| stamp.is_settled(now))
 }

@@ -1,7 +1,7 @@
 //! Merges the MachineConfigs that a pool selects, as OpenShift's render controller does.
 //!
 //! ```text
-//!  pool's selector ── select ──> MachineConfigs ── parse ──> ParsedMachineConfig ──┐ (kept)
+//!  pool's selector ── select ──> MachineConfigs ── parse ──> ParsedMachineConfig ──┐
 //!                                                                                  │
 //!  ControllerConfig's images ──────────────────────────────────────────────────── merge ──> MachineConfig
 //!                                                                                  └─ origins: who said what
@@ -27,8 +27,8 @@ mod unmergeable;
 pub use merge::{GENERATED_BY, has_contents_of_name, merge};
 pub use origins::{Member, Origin, origins};
 pub use parsed::ParsedMachineConfig;
-pub use pools::MergedPools;
-pub use select::{select, unselected};
+pub use pools::{DueMerge, MergedPools, ParsedMachineConfigs, shared_sources};
+pub use select::{ByLabels, select};
 pub use unmergeable::{Conflict, MachineConfigFault, Unmergeable};
 
 #[cfg(test)]

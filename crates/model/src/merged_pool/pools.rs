@@ -1,6 +1,6 @@
 //! Merged configurations of many pools, updated incrementally.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::merge::merge;
@@ -9,10 +9,9 @@ use super::select::ByLabels;
 use super::unmergeable::Unmergeable;
 use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
 
-/// Merged configurations of pools, with a cache: a pool is merged again only if something that it selects has changed.
+/// Merged configurations of pools. A pool is merged again only if something that it selects has changed.
 #[derive(Debug, Default)]
 pub struct MergedPools {
-    parsed: BTreeMap<String, ParsedMachineConfig>,
     pools: BTreeMap<String, MergedPool>,
     merges: u64,
 }
@@ -26,33 +25,107 @@ struct MergedPool {
 }
 
 impl MergedPool {
-    fn is_made_of(&self, selected: &[Arc<MachineConfig>], images: &[String; 2]) -> bool {
-        let same = || self.selected.iter().map(Arc::as_ptr).eq(selected.iter().map(Arc::as_ptr));
-        self.images == *images && same()
+    fn is_made_of(&self, selected: &[&Arc<MachineConfig>], images: &[String; 2]) -> bool {
+        let now = selected.iter().map(|config| Arc::as_ptr(config));
+        self.images == *images && self.selected.iter().map(Arc::as_ptr).eq(now)
+    }
+}
+
+/// A pool that is to be merged.
+#[derive(Debug)]
+pub struct DueMerge {
+    pool: String,
+    selected: Vec<Arc<MachineConfig>>,
+    images: [String; 2],
+    /// Its configuration before.
+    last: Option<Arc<MachineConfig>>,
+}
+
+/// Parsed MachineConfigs by their names.
+pub type ParsedMachineConfigs<'a> = HashMap<&'a str, ParsedMachineConfig>;
+
+/// The MachineConfigs that several of these pools select, to be parsed once for all of them.
+pub fn shared_sources(due: &[DueMerge]) -> Vec<&Arc<MachineConfig>> {
+    let (mut seen, mut shared) = (HashSet::new(), BTreeMap::new());
+    for config in due.iter().flat_map(|due| &due.selected) {
+        if !seen.insert(config.name()) {
+            shared.insert(config.name(), config);
+        }
+    }
+    shared.into_values().collect()
+}
+
+impl DueMerge {
+    /// Merges the pool. MachineConfigs that are not among `shared` are parsed.
+    ///
+    /// # Errors
+    /// A MachineConfig is faulty, or two of them conflict.
+    pub fn merge(
+        &self,
+        shared: &ParsedMachineConfigs<'_>,
+        controller_config: Option<&ControllerConfig>,
+    ) -> Result<Arc<MachineConfig>, Unmergeable> {
+        let others = self.selected.iter().filter(|it| !shared.contains_key(it.name()));
+        let others: Vec<_> = others.map(ParsedMachineConfig::new).collect();
+        let of_shared = self.selected.iter().filter_map(|it| shared.get(it.name()));
+        let sources: Vec<_> = of_shared.chain(&others).collect();
+        let merged = merge(&self.pool, &sources, controller_config)?;
+        // The name contains a hash of the contents.
+        Ok(match &self.last {
+            Some(last) if last.same_metadata(&merged) => Arc::clone(last),
+            _ => Arc::new(merged),
+        })
     }
 }
 
 impl MergedPools {
-    /// Merges those of `pools` that select other or changed MachineConfigs, and removes all pools that are not in
-    /// `pools`.
+    /// Returns those of `pools` that select other or changed MachineConfigs, to be merged and inserted, and removes all
+    /// that are not in `pools`.
     ///
     /// An unchanged MachineConfig must be the same `Arc`. `machine_configs` are those of administrators and
     /// controllers, without rendered ones.
     pub fn update<'a>(
         &mut self,
         pools: impl IntoIterator<Item = &'a MachineConfigPool>,
-        machine_configs: &BTreeMap<String, Arc<MachineConfig>>,
+        machine_configs: &ByLabels<'_>,
         controller_config: Option<&ControllerConfig>,
-    ) {
-        let machine_configs = ByLabels::new(machine_configs.values());
+    ) -> Vec<DueMerge> {
+        let images = controller_config.map_or_else(Default::default, |config| {
+            [config.spec.base_os_image.clone(), config.spec.base_os_extensions_image.clone()]
+        });
         let mut before = std::mem::take(&mut self.pools);
+        let mut due = Vec::new();
         for pool in pools {
-            let last = before.remove(pool.name());
-            let merged = self.merged(pool, &machine_configs, controller_config, last);
-            self.pools.insert(pool.name().to_owned(), merged);
+            let name = pool.name().to_owned();
+            let last = before.remove(&name);
+            let (images, selected) = (images.clone(), machine_configs.select(pool));
+            match (selected, last) {
+                (Err(error), _) => {
+                    let merged = MergedPool { selected: Vec::new(), images, outcome: Err(error) };
+                    self.pools.insert(name, merged);
+                }
+                (Ok(selected), Some(last)) if last.is_made_of(&selected, &images) => {
+                    self.pools.insert(name, last);
+                }
+                (Ok(selected), last) => {
+                    let selected = selected.into_iter().cloned().collect();
+                    let last = last.and_then(|last| last.outcome.ok());
+                    due.push(DueMerge { pool: name, selected, images, last });
+                }
+            }
         }
-        let used: BTreeSet<String> = self.selected().map(str::to_owned).collect();
-        self.parsed.retain(|name, _| used.contains(name));
+        due
+    }
+
+    /// Adds pools with the results of [`DueMerge::merge`].
+    pub fn insert(
+        &mut self,
+        merged: impl IntoIterator<Item = (DueMerge, Result<Arc<MachineConfig>, Unmergeable>)>,
+    ) {
+        for (DueMerge { pool, selected, images, .. }, outcome) in merged {
+            self.merges += 1;
+            self.pools.insert(pool, MergedPool { selected, images, outcome });
+        }
     }
 
     /// Names of the MachineConfigs that pools are made of, once for each of their pools.
@@ -76,45 +149,5 @@ impl MergedPools {
     /// How many times a pool was merged, by all updates together.
     pub fn merges(&self) -> u64 {
         self.merges
-    }
-
-    fn merged(
-        &mut self,
-        pool: &MachineConfigPool,
-        machine_configs: &ByLabels<'_>,
-        controller_config: Option<&ControllerConfig>,
-        last: Option<MergedPool>,
-    ) -> MergedPool {
-        let images = controller_config.map_or_else(Default::default, |config| {
-            [config.spec.base_os_image.clone(), config.spec.base_os_extensions_image.clone()]
-        });
-        let selected: Vec<_> = match machine_configs.select(pool) {
-            Ok(selected) => selected.into_iter().cloned().collect(),
-            Err(error) => return MergedPool { selected: Vec::new(), images, outcome: Err(error) },
-        };
-        let last = match last {
-            Some(last) if last.is_made_of(&selected, &images) => return last,
-            last => last.and_then(|last| last.outcome.ok()),
-        };
-        self.merges += 1;
-        self.parse(&selected);
-        let parsed = selected.iter().filter_map(|config| self.parsed.get(config.name()));
-        let outcome = merge(pool.name(), &parsed.collect::<Vec<_>>(), controller_config);
-        // The name contains a hash of the contents.
-        let outcome = outcome.map(|merged| match last {
-            Some(last) if last.same_metadata(&merged) => last,
-            _ => Arc::new(merged),
-        });
-        MergedPool { selected, images, outcome }
-    }
-
-    /// Parses new and changed MachineConfigs.
-    fn parse(&mut self, machine_configs: &[Arc<MachineConfig>]) {
-        for config in machine_configs {
-            let parsed = self.parsed.get(config.name());
-            if parsed.is_none_or(|parsed| !Arc::ptr_eq(parsed.machine_config(), config)) {
-                self.parsed.insert(config.name().to_owned(), ParsedMachineConfig::new(config));
-            }
-        }
     }
 }

@@ -341,6 +341,21 @@ fn pool(name: &str, roles: &[&str]) -> MachineConfigPool {
     serde_json::from_value(pool).unwrap()
 }
 
+/// Updates the pools, and merges those that are due.
+fn update(
+    merged: &mut MergedPools,
+    pools: &[MachineConfigPool],
+    configs: &BTreeMap<String, Arc<MachineConfig>>,
+    controller_config: Option<&ControllerConfig>,
+) {
+    let due = merged.update(pools, &ByLabels::new(configs.values()), controller_config);
+    let shared = shared_sources(&due).into_iter();
+    let shared = shared.map(|it| (it.name(), ParsedMachineConfig::new(it))).collect();
+    let results: Vec<_> = due.iter().map(|due| due.merge(&shared, controller_config)).collect();
+    drop(shared);
+    merged.insert(due.into_iter().zip(results));
+}
+
 #[test]
 fn only_the_pools_that_select_what_changed_are_merged_again() {
     let of = |name: &str, role: &str, argument: &str| {
@@ -353,7 +368,7 @@ fn only_the_pools_that_select_what_changed_are_merged_again() {
             .map(|config| (config.name().to_owned(), config))
             .into();
     let mut merged = MergedPools::default();
-    merged.update(&pools, &configs, None);
+    update(&mut merged, &pools, &configs, None);
     let arguments = |merged: &MergedPools, pool: &str| {
         let merged = merged.get(pool).unwrap().unwrap();
         merged.spec.kernel_arguments.clone().unwrap()
@@ -371,17 +386,17 @@ fn only_the_pools_that_select_what_changed_are_merged_again() {
     };
     // The same contents under another pointer.
     configs.insert("00-worker".to_owned(), of("00-worker", "worker", "a"));
-    merged.update(&pools, &configs, None);
+    update(&mut merged, &pools, &configs, None);
     assert_eq!(is_same(&merged), [true, true]);
     configs.insert("50-infra".to_owned(), of("50-infra", "infra", "c"));
     configs.insert("50-gpu".to_owned(), of("50-gpu", "gpu", "d"));
-    merged.update(&pools, &configs, None);
+    update(&mut merged, &pools, &configs, None);
     assert_eq!(is_same(&merged), [true, false]);
     assert_eq!(arguments(&merged, "infra"), ["a", "c"]);
     assert_eq!(arguments(&merged, "gpu"), ["d"]);
     let base: ControllerConfig =
         serde_json::from_value(json!({"spec": {"baseOSContainerImage": "os"}})).unwrap();
-    merged.update(&pools[..1], &configs, Some(&base));
+    update(&mut merged, &pools[..1], &configs, Some(&base));
     assert_eq!(merged.get("worker").unwrap().unwrap().spec.os_image_url, "os");
     assert!(merged.get("infra").is_none());
 }
@@ -398,14 +413,14 @@ fn of_a_hundred_pools_only_the_one_that_changed_is_merged() {
     let mut configs: BTreeMap<_, _> =
         all.map(|config| (config.name().to_owned(), config)).collect();
     let mut merged = MergedPools::default();
-    merged.update(&pools, &configs, None);
+    update(&mut merged, &pools, &configs, None);
     assert_eq!(merged.merges(), 100);
     assert_eq!(merged.sources("pool-7").len(), 30);
     let changed = config("pool-7", 12, "b");
     configs.insert(changed.name().to_owned(), changed);
-    merged.update(&pools, &configs, None);
+    update(&mut merged, &pools, &configs, None);
     assert_eq!(merged.merges(), 101);
-    merged.update(&pools, &configs, None);
+    update(&mut merged, &pools, &configs, None);
     assert_eq!(merged.merges(), 101);
 }
 

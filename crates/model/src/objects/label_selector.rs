@@ -79,6 +79,15 @@ impl LabelSelector {
         Ok(())
     }
 
+    /// Labels of which each selected object has at least one, `None` if there are no such labels.
+    pub fn required_labels(&self) -> Option<Vec<(&str, &str)>> {
+        if let Some((key, value)) = self.match_labels.first_key_value() {
+            return Some(vec![(key, value)]);
+        }
+        let among = self.match_expressions.iter().find(|it| it.operator == "In")?;
+        Some(among.values.iter().map(|value| (among.key.as_str(), value.as_str())).collect())
+    }
+
     /// Returns `true` if an object with these labels is selected. [`Self::check`] must have accepted the selector.
     pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
         let label = |key: &String| labels?.get(key)?.as_str();
