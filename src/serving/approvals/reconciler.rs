@@ -85,7 +85,8 @@ impl ApprovalReconciler {
             *known = (*at).max(*known);
         }
         self.load(&asked);
-        self.given.bind(tokens.map(UsedTokens::recorded_approvals).unwrap_or_default());
+        let recorded = tokens.map(UsedTokens::recorded_approvals).unwrap_or_default();
+        self.given.bind(recorded, &asked);
         let now = self.approvals.now();
         let object = |subject: &Subject| match (subject, tokens) {
             (Subject::Named(name), Some(tokens)) => tokens.approved_object(name, &inputs.machines),

@@ -37,10 +37,11 @@ impl Approvals {
         Self { open: BTreeMap::new(), bound, ended }
     }
 
-    /// Takes over what approvals are for that this process has not seen with their object.
-    pub fn bind(&mut self, recorded: BoundApprovals) {
+    /// Takes over what those of `grants` are for that this process has not seen with their object.
+    pub fn bind(&mut self, recorded: BoundApprovals, grants: &ApprovalGrants) {
         for (subject, bound) in recorded {
-            if self.bound.get(&subject).is_none_or(|known| known.at != bound.at) {
+            let is_known = self.bound.get(&subject).is_some_and(|known| known.at == bound.at);
+            if !is_known && grants.get(&subject) == Some(&bound.at) {
                 self.bound.insert(subject, bound);
             }
         }
@@ -253,7 +254,7 @@ mod tests {
         };
         let see = |known: &Approvals, recorded, text| {
             let mut known = known.clone();
-            known.bind(recorded);
+            known.bind(recorded, &granted(0));
             let object = ApprovedObject::Present(identity(text));
             known.following(&granted(0), |_| object.clone(), WINDOW, at(10, 10))
         };
@@ -263,7 +264,11 @@ mod tests {
         assert!(is_open(&see(&new, recorded(-1, "1"), "2"), 10), "one of another grant");
         // What this process has seen comes first.
         let seen = see(&new, BoundApprovals::new(), "2");
-        assert!(is_open(&see(&seen, recorded(0, "1"), "2"), 10));
+        for seconds in [0, -1] {
+            assert!(is_open(&see(&seen, recorded(seconds, "1"), "2"), 10));
+            let changed = see(&seen, recorded(seconds, "1"), "3");
+            assert!(!is_open(&changed, 10), "what is recorded of {seconds} displaces nothing");
+        }
     }
 
     #[test]
