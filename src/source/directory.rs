@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::bootstrap;
 use super::credentials::SeenCredentials;
-use super::files::{FileLoss, Files, Listing};
+use super::files::{FileLoss, Files, Listing, RestoredFile};
 use super::last_good::{Index, LastGood, StoredFile, StoredLoss};
 use super::lost::LostObjects;
 use super::manifest;
@@ -193,13 +193,17 @@ impl Directory {
             return;
         }
         self.is_known = true;
-        for (path, StoredFile { text, directory, is_plain }) in index.files {
-            let (path, bytes) = (root.join(path), &texts[&text]);
-            if is_plain {
-                self.plain_configs.restore(root, &path, bytes);
-            }
-            self.files.restore(Place { path, directory, text: Some(text) }, bytes, is_plain);
+        let restored = index.files.into_iter().map(|(path, stored)| {
+            let StoredFile { text, directory, source, is_plain } = stored;
+            let (path, bytes) = (root.join(path), Bytes::clone(&texts[&text]));
+            let place = Place { path, directory, text: Some(text) };
+            RestoredFile { place, bytes, source, is_plain }
+        });
+        let restored: Vec<_> = restored.collect();
+        for RestoredFile { place, bytes, .. } in restored.iter().filter(|file| file.is_plain) {
+            self.plain_configs.restore(root, &place.path, bytes);
         }
+        self.files.restore(restored);
         for StoredLoss { path, text, directory, loss, kind, namespace, name } in index.lost {
             let is_it = |object: &Object| {
                 let it = identity(object);
@@ -224,9 +228,9 @@ impl Directory {
             .files()
             .map(|(path, bytes)| (path, TextHash::of(bytes), bytes))
             .collect();
-        let of_manifests = self.files.texts().filter_map(|(place, unsaved)| {
+        let of_manifests = self.files.texts().filter_map(|(place, source, unsaved)| {
             let Place { path, directory, text } = place;
-            let file = StoredFile { text: text?, directory, is_plain: false };
+            let file = StoredFile { text: text?, directory, source, is_plain: false };
             Some((relative(root, &path), file, unsaved))
         });
         let manifests: Vec<_> = of_manifests.collect();
@@ -240,7 +244,7 @@ impl Directory {
         index.files.extend(manifests.into_iter().map(|(path, file, _)| (path, file)));
         index.files.extend(plain.into_iter().map(|(path, text, _)| {
             let directory = self.files.directory_of(path);
-            (relative(root, path), StoredFile { text, directory, is_plain: true })
+            (relative(root, path), StoredFile { text, directory, source: None, is_plain: true })
         }));
         index.lost = self.lost.stored(root);
         let saved = last_good.save(&index, texts.iter().map(|(hash, text)| (hash, text)));

@@ -58,6 +58,17 @@ pub(super) struct FileLoss {
     pub(super) loss: Loss,
 }
 
+/// Last good state of a file in an earlier process.
+#[derive(Debug)]
+pub(super) struct RestoredFile {
+    pub(super) place: Place,
+    pub(super) bytes: Bytes,
+    /// Digest of the file with this state, if its text is another one.
+    pub(super) source: Option<u64>,
+    /// True for a config without a manifest.
+    pub(super) is_plain: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct ReadError {
     pub(super) reason: String,
@@ -160,29 +171,35 @@ impl Files {
         std::mem::take(&mut self.read)
     }
 
-    /// Takes over the last good state of a file from an earlier process.
-    pub(super) fn restore(&mut self, place: Place, bytes: &Bytes, is_plain: bool) {
-        let Place { path, directory, text } = place;
-        let mut file = File { directory, text, ..File::default() };
-        if is_plain {
-            file.plain = Some(bytes.clone());
-        } else {
-            let Contents::Changed { digest, result: Ok(Manifest { objects, warnings }), .. } =
-                parse(&path, bytes.clone(), None)
-            else {
-                return;
-            };
-            (file.digest, file.objects, file.warnings) = (digest, objects, warnings);
+    /// Takes over the last good states of files from an earlier process.
+    pub(super) fn restore(&mut self, files: Vec<RestoredFile>) {
+        let manifests = parallel::map(&files, |file| {
+            (!file.is_plain).then(|| manifest::read(&file.bytes)).transpose()
+        });
+        for (RestoredFile { place, bytes, source, .. }, manifest) in
+            files.into_iter().zip(manifests)
+        {
+            let Place { path, directory, text } = place;
+            let mut file = File { directory, text, ..File::default() };
+            match manifest {
+                Ok(None) => file.plain = Some(bytes),
+                Ok(Some(Manifest { objects, warnings, .. })) => {
+                    (file.objects, file.warnings) = (objects, warnings);
+                    file.digest = Some(source.unwrap_or_else(|| digest(&bytes)));
+                }
+                Err(_) => continue,
+            }
+            self.known.insert(path, file);
         }
-        self.known.insert(path, file);
     }
 
-    /// Files with a last good text: where they are, the text if it is not stored, and true for one that is no manifest.
-    pub(super) fn texts(&self) -> impl Iterator<Item = (Place, Option<&Bytes>)> {
+    /// Manifests with a last good text: where they are, the digest of the file, and the text if it is not stored.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (Place, Option<u64>, Option<&Bytes>)> {
         self.known.iter().filter(|(_, file)| file.text.is_some()).map(|(path, file)| {
-            let File { directory, text, unsaved, .. } = file;
+            let File { directory, text, unsaved, digest, .. } = file;
             let place = Place { path: path.clone(), directory: *directory, text: text.clone() };
-            (place, unsaved.as_ref())
+            // That of a file which is broken by now is not the text's.
+            (place, digest.filter(|_| file.problem.is_none()), unsaved.as_ref())
         })
     }
 
@@ -389,7 +406,8 @@ impl Files {
             loss,
         };
         match result {
-            Ok(Manifest { objects, warnings }) => {
+            Ok(Manifest { objects, warnings, json }) => {
+                let text = json.or(text);
                 self.changed |= !(objects.is_empty() && before.is_empty());
                 self.changed |= warnings != file.warnings || file.problem.is_some();
                 let kept: HashSet<_> = objects.iter().map(identity).collect();
@@ -568,11 +586,15 @@ fn parse_file(path: &Path, known: Option<u64>) -> Contents {
     }
 }
 
+fn digest(text: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text);
+    hasher.finish()
+}
+
 /// Parses a text, unless its hash is `known`.
 fn parse(path: &Path, text: Bytes, known: Option<u64>) -> Contents {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&text);
-    let digest = Some(hasher.finish());
+    let digest = Some(digest(&text));
     if digest == known {
         return Contents::Same;
     }

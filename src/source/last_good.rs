@@ -6,6 +6,9 @@
 //! last-good/texts/HASH   a text, by its SHA-256
 //! ```
 //!
+//! YAML is stored as JSON: a restart does not wait for the YAML parser. The digest of its file tells that this is still
+//! the same.
+//!
 //! Texts are on the disk before the index that names them, and removed after it. A text that does not have its hash
 //! counts as missing, so that a power cut leaves the texts that were written whole.
 
@@ -46,6 +49,9 @@ pub(super) struct StoredFile {
     pub(super) text: TextHash,
     /// The directory of the file.
     pub(super) directory: Option<DirectoryId>,
+    /// Digest of the file, if the text is not the same: a manifest in YAML is stored as JSON.
+    #[serde(default)]
+    pub(super) source: Option<u64>,
     /// True for a config without a manifest.
     #[serde(default)]
     pub(super) is_plain: bool,
@@ -171,6 +177,7 @@ mod tests {
         let file = |hash: &TextHash| StoredFile {
             text: hash.clone(),
             directory: Some((1, 2)),
+            source: None,
             is_plain: false,
         };
         let files = texts.iter().map(|(path, hash, _)| (PathBuf::from(path), file(hash)));

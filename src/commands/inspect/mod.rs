@@ -294,7 +294,7 @@ fn saved(path: &Path) -> anyhow::Result<Inspection> {
         let warnings = manifest::config_warnings(&String::from_utf8_lossy(&bytes));
         return Ok(got(machine(config, None), warnings));
     }
-    let Manifest { objects, warnings } = manifest::read(&bytes).unwrap_or_default();
+    let Manifest { objects, warnings, .. } = manifest::read(&bytes).unwrap_or_default();
     let mut configs = objects.into_iter().filter_map(|object| match object {
         Object::MachineConfig(config) => Some(config),
         _ => None,

@@ -5,6 +5,7 @@ mod budget;
 mod unique_keys;
 mod warnings;
 
+use bytes::Bytes;
 use model::objects::{Object, ObjectDefect, ObjectError};
 use serde_json::Value;
 use serde_json::error::Category;
@@ -12,6 +13,8 @@ use serde_saphyr::budget::BudgetBreach;
 
 use self::budget::{Budget, measure_json};
 use self::unique_keys::{UniqueKeys, is_twice};
+
+use crate::files::bounded;
 
 pub use self::budget::TooLarge;
 pub(crate) use self::warnings::of_config as config_warnings;
@@ -54,6 +57,8 @@ pub struct Manifest {
     pub objects: Vec<Object>,
     /// Parts of the objects without effect, one line each, not escaped.
     pub warnings: Vec<String>,
+    /// The same as JSON, which is read ten times as fast, if it is YAML.
+    pub json: Option<Bytes>,
 }
 
 pub fn parse(bytes: &[u8]) -> Result<Vec<Object>, ManifestError> {
@@ -67,8 +72,10 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Object>, ManifestError> {
 pub fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ManifestError::NotText)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut manifest = Manifest::default();
-    for (index, document) in documents(text, Budget::FILE)?.into_iter().enumerate() {
+    let documents = documents(text, Budget::FILE)?;
+    let json = if is_json(text) { None } else { to_json(&documents) };
+    let mut manifest = Manifest { json, ..Manifest::default() };
+    for (index, document) in documents.into_iter().enumerate() {
         read_document(document, &mut manifest)
             .map_err(|error| ManifestError::Object { number: index + 1, error })?;
     }
@@ -83,7 +90,7 @@ pub fn may_be_manifest(bytes: &[u8]) -> bool {
 
 fn documents(text: &str, budget: Budget) -> Result<Vec<Value>, ManifestError> {
     // JSON is YAML too, but its own parser is ten times as fast.
-    if text.trim_start().starts_with(['{', '[']) && measure_json(text, budget)? {
+    if is_json(text) && measure_json(text, budget)? {
         let json: Result<Vec<UniqueKeys>, _> =
             serde_json::Deserializer::from_str(text).into_iter().collect();
         match json {
@@ -110,6 +117,24 @@ fn documents(text: &str, budget: Budget) -> Result<Vec<Value>, ManifestError> {
     serde_saphyr::from_multiple_with_options(text, options)
         .map(values)
         .map_err(|error| refused(&error, budget))
+}
+
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '['])
+}
+
+/// A sequence of JSON with the same objects, `None` if it is too large to be read again: in YAML, a long text can stand
+/// once for many.
+fn to_json(documents: &[Value]) -> Option<Bytes> {
+    let mut json = Vec::new();
+    for document in documents.iter().filter(|it| it.is_object()) {
+        serde_json::to_writer(&mut json, document).ok()?;
+        json.push(b'\n');
+        if json.len() as u64 > bounded::MAX_BYTES {
+            return None;
+        }
+    }
+    Some(json.into()).filter(|json: &Bytes| !json.is_empty())
 }
 
 fn values(documents: Vec<UniqueKeys>) -> Vec<Value> {
