@@ -17,6 +17,7 @@ use model::pointer_config::{Authorization, PointerConfig, WrittenFetch};
 use pki::Host;
 use time::OffsetDateTime;
 
+use super::pointer_files::DuePointer;
 use super::state_directory::StateDirectory;
 use super::state_error::StateError;
 use crate::files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
@@ -192,7 +193,8 @@ impl StateDirectory {
         let path = self.machine_pointer_path(name);
         let present = read_if_there(&path)?.unwrap_or_default();
         if !carries(&present, &url, &token) {
-            self.make_pointer((&path, &present), &url, (pool, Some(&token.token)))?;
+            let due = DuePointer { path, present, url };
+            self.make_pointer(&due, (pool, Some(&token.token)))?;
         }
         Ok(token)
     }

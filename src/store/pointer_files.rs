@@ -15,7 +15,7 @@ use super::state_error::StateError;
 use crate::files::bounded::{self, if_there, read_if_there};
 use crate::files::error::FileError;
 use crate::files::lock::POINTERS;
-use crate::files::replace::{PRIVATE, PUBLIC};
+use crate::files::replace::{self, PRIVATE, PUBLIC, Replacement};
 
 /// Maximum length of a pool's name in bytes, for a pointer config in its name: Linux has 255 for the name of a file, and
 /// the file is prepared as `.POOL.ign.PID`.
@@ -112,61 +112,109 @@ impl StateDirectory {
         self.pointers_path().join(format!("{pool}.ign"))
     }
 
-    /// Ensures that a pool has a pointer config for `host` and `port`. An existing one that fits is not changed, nor is
-    /// one that another party wrote.
-    pub(crate) fn write_pointer(
+    /// Ensures that pools have a pointer config for `host` and `port`. An existing one that fits is not changed, nor is
+    /// one that another party wrote. Returns the outcome of each, `None` for those that the failure of an earlier one
+    /// concerns too.
+    pub(crate) fn write_pointers(
         &self,
-        pool: &str,
+        pools: &[&str],
         host: &Host,
         port: u16,
-    ) -> Result<(), StateError> {
-        let url = format!("https://{host}:{port}/config/{pool}");
-        let path = self.pointer_path(pool);
-        let is_there = || -> Result<_, StateError> {
+    ) -> Vec<Option<Result<(), StateError>>> {
+        let due = |pool: &str| -> Result<_, StateError> {
+            let url = format!("https://{host}:{port}/config/{pool}");
+            let path = self.pointer_path(pool);
             let present = read_if_there(&path)?.unwrap_or_default();
-            Ok((PointerConfig::read(&present).fetches_from(&url), present))
+            let is_due = !PointerConfig::read(&present).fetches_from(&url);
+            Ok(is_due.then_some(DuePointer { path, present, url }))
         };
-        if is_there()?.0 {
-            return Ok(());
+        let is_due = |pool: &str| !matches!(due(pool), Ok(None));
+        let mut outcomes: Vec<_> =
+            pools.iter().map(|pool| (!is_due(pool)).then_some(Ok(()))).collect();
+        let Some(first) = outcomes.iter().position(Option::is_none) else { return outcomes };
+        let opened = self.lock().and_then(|lock| Ok((lock, self.issued()?, self.trust()?)));
+        let (_lock, issued, trust) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                outcomes[first] = Some(Err(error));
+                return outcomes;
+            }
+        };
+        let (mut files, mut indices) = (Vec::new(), Vec::new());
+        for (index, pool) in pools.iter().enumerate().skip(first) {
+            if outcomes[index].is_some() {
+                continue;
+            }
+            // Another process may have written it meanwhile.
+            let text = due(pool).and_then(|due| {
+                let Some(due) = due else { return Ok(None) };
+                let contents = due.text(&trust, (pool, issued.newest(pool)))?;
+                Ok(Some(Replacement { mode: mode(&contents), path: due.path, contents }))
+            });
+            outcomes[index] = Some(text.map(|file| {
+                indices.extend(file.iter().map(|_| index));
+                files.extend(file);
+            }));
         }
-        let _lock = self.lock()?;
-        // Another process may have written it meanwhile.
-        let (is_written, present) = is_there()?;
-        if is_written {
-            return Ok(());
+        let replaced = replace::replace_all(&self.pointers_path(), &files, self.reader());
+        for (index, replaced) in indices.into_iter().zip(replaced) {
+            outcomes[index] = Some(replaced.map_err(StateError::from));
         }
-        let issued = self.issued()?;
-        self.make_pointer((&path, &present), &url, (pool, issued.newest(pool)))
+        outcomes
     }
 
     /// Writes a pointer config that fetches the config of a pool from `url`, with a token if there is one. It replaces
     /// none that another party wrote. The caller holds the lock.
     pub(super) fn make_pointer(
         &self,
-        (path, present): (&Path, &[u8]),
-        url: &str,
+        due: &DuePointer,
         (pool, token): (&str, Option<&Token>),
     ) -> Result<(), StateError> {
-        let Trust { bundle, trusted, known, .. } = self.trust()?;
-        let before = PointerConfig::read(present);
-        let is_ours = before.is_plain() && before.assess(&trusted, &known).left_alone().is_none();
-        if !is_ours && !present.trim_ascii().is_empty() {
-            return Err(StateError::Occupied { path: path.to_owned(), url: url.to_owned() });
-        }
-        let bundle = bundle.unwrap_or_default();
-        let config = format!("{}\n", pointer(url, &bundle, POINTER_SPEC)).into_bytes();
-        let with = token
-            .and_then(|token| PointerConfig::read(&config).with_bearer(pool, token.as_str()).ok());
-        let config = with.unwrap_or(config);
-        Ok(self.replace_pointer(path, &config)?)
+        let text = due.text(&self.trust()?, (pool, token))?;
+        Ok(self.replace_pointer(&due.path, &text)?)
     }
 
     /// Replaces a pointer config. With a token, it is readable only by its owner.
     pub(super) fn replace_pointer(&self, path: &Path, text: &[u8]) -> Result<(), FileError> {
-        let is_secret = |fetch: &WrittenFetch| fetch.authorization != Authorization::Missing;
-        let has_secret = PointerConfig::read(text).written_fetches().iter().any(is_secret);
-        self.replace(path, text, if has_secret { PRIVATE } else { PUBLIC })
+        self.replace(path, text, mode(text))
     }
+}
+
+/// A pointer config that does not fetch from `url`.
+pub(super) struct DuePointer {
+    pub(super) path: PathBuf,
+    /// Its present text.
+    pub(super) present: Vec<u8>,
+    pub(super) url: String,
+}
+
+impl DuePointer {
+    /// The text that replaces it.
+    fn text(
+        &self,
+        trust: &Trust,
+        (pool, token): (&str, Option<&Token>),
+    ) -> Result<Vec<u8>, StateError> {
+        let Self { path, present, url } = self;
+        let Trust { bundle, trusted, known, .. } = trust;
+        let before = PointerConfig::read(present);
+        let is_ours = before.is_plain() && before.assess(trusted, known).left_alone().is_none();
+        if !is_ours && !present.trim_ascii().is_empty() {
+            return Err(StateError::Occupied { path: path.clone(), url: url.clone() });
+        }
+        let bundle = bundle.as_deref().unwrap_or_default();
+        let config = format!("{}\n", pointer(url, bundle, POINTER_SPEC)).into_bytes();
+        let with = token
+            .and_then(|token| PointerConfig::read(&config).with_bearer(pool, token.as_str()).ok());
+        Ok(with.unwrap_or(config))
+    }
+}
+
+/// Mode of the file of a pointer config: with a token, only its owner reads it.
+fn mode(text: &[u8]) -> u32 {
+    let is_secret = |fetch: &WrittenFetch| fetch.authorization != Authorization::Missing;
+    let has_secret = PointerConfig::read(text).written_fetches().iter().any(is_secret);
+    if has_secret { PRIVATE } else { PUBLIC }
 }
 
 fn too_large(title: &str) -> Lockout {

@@ -23,7 +23,7 @@ use super::state_directory::{Stamps, StateDirectory, Trust};
 use super::state_error::StateError;
 use crate::files::bounded::read_if_there;
 use crate::files::error::FileError;
-use crate::files::replace::PRIVATE;
+use crate::files::replace::{self, PRIVATE, Replacement};
 
 #[derive(Debug)]
 pub(crate) struct TokensReconciled {
@@ -146,17 +146,23 @@ impl StateDirectory {
 
     /// Writes all of them; a failure does not prevent the others.
     fn write_tokens(&self, writes: &[PointerWrite]) -> Result<(), StateError> {
-        writes.iter().map(|write| self.write_token(write)).fold(Ok(()), Result::and)
-    }
-
-    fn write_token(&self, write: &PointerWrite) -> Result<(), StateError> {
-        let path = self.pointers_path().join(&write.name);
-        let present = read_if_there(&path)?.unwrap_or_default();
-        // A config that was changed meanwhile is observed again.
-        if let Some(text) = PointerConfig::read(&present).carrying(write) {
-            self.replace(&path, &text, PRIVATE)?;
+        let (mut files, mut failure) = (Vec::new(), Ok(()));
+        for write in writes {
+            let path = self.pointers_path().join(&write.name);
+            match read_if_there(&path) {
+                Ok(present) => {
+                    let present = present.unwrap_or_default();
+                    // A config that was changed meanwhile is observed again.
+                    let contents = PointerConfig::read(&present).carrying(write);
+                    let file =
+                        contents.map(|contents| Replacement { path, contents, mode: PRIVATE });
+                    files.extend(file);
+                }
+                Err(error) => failure = failure.and(Err(error)),
+            }
         }
-        Ok(())
+        let replaced = replace::replace_all(&self.pointers_path(), &files, self.reader());
+        Ok(replaced.into_iter().fold(failure, Result::and)?)
     }
 
     fn write_issued(&self, issued: &Issued) -> Result<(), StateError> {

@@ -40,47 +40,59 @@ impl PointerWriter {
         pools: impl Iterator<Item = &'a String>,
     ) -> Vec<(String, PathBuf)> {
         let before = std::mem::take(&mut self.failed);
-        let mut written = Vec::new();
         self.retry_at = None;
         let now = SystemTime::now();
         let mut known = std::mem::take(&mut self.written);
-        for pool in pools {
+        let seen = pools.map(|pool| {
             let path = self.state.pointer_path(pool);
             let stamp = stamp(&path, now);
-            if stamp.is_some() && known.remove(&path) == stamp {
-                self.written.extend(stamp.map(|stamp| (path.clone(), stamp)));
-                written.push((pool.clone(), path));
-                continue;
-            }
-            let error = match self.state.write_pointer(pool, &self.host, self.port) {
-                Ok(()) => {
-                    // What was just written has no stamp yet, and is read once more by the next call.
+            let is_known = stamp.is_some() && known.remove(&path) == stamp;
+            SeenPointer { pool, path, stamp, is_known }
+        });
+        let seen: Vec<_> = seen.collect();
+        let due = seen.iter().filter(|it| !it.is_known).map(|it| it.pool.as_str());
+        let due: Vec<_> = due.collect();
+        let mut outcomes = self.state.write_pointers(&due, &self.host, self.port).into_iter();
+        let mut written = Vec::new();
+        for SeenPointer { pool, path, stamp, is_known } in seen {
+            match if is_known { Some(Ok(())) } else { outcomes.next().flatten() } {
+                Some(Ok(())) => {
+                    // What was just written has a later stamp, and is read once more by the next call.
                     self.written.extend(stamp.map(|stamp| (path.clone(), stamp)));
                     written.push((pool.clone(), path));
-                    continue;
                 }
-                Err(error) => error,
-            };
-            let text = error.to_string();
-            if before.get(pool) != Some(&text) {
-                tracing::error!(
-                    pool,
-                    error = text,
-                    fix = "do what the error names; check space and permissions of the state directory",
-                    "cannot write the pointer config"
-                );
-            }
-            self.failed.insert(pool.clone(), text);
-            if !matches!(error, StateError::Occupied { .. }) {
-                self.retry_at = Some(Instant::now() + RETRY);
-            }
-            if let StateError::Lock(_) = error {
-                // The others would wait as long.
-                break;
+                Some(Err(error)) => self.fail(pool, &error, &before),
+                None => {}
             }
         }
         written
     }
+
+    /// Notes that a pool has no pointer config, and reports it unless it did `before`.
+    fn fail(&mut self, pool: &str, error: &StateError, before: &BTreeMap<String, String>) {
+        let text = error.to_string();
+        if before.get(pool) != Some(&text) {
+            tracing::error!(
+                pool,
+                error = text,
+                fix = "do what the error names; check space and permissions of the state directory",
+                "cannot write the pointer config"
+            );
+        }
+        self.failed.insert(pool.to_owned(), text);
+        if !matches!(error, StateError::Occupied { .. }) {
+            self.retry_at = Some(Instant::now() + RETRY);
+        }
+    }
+}
+
+/// A pool's pointer config at the last look.
+struct SeenPointer<'a> {
+    pool: &'a String,
+    path: PathBuf,
+    stamp: Option<FileStamp>,
+    /// True if it has not changed since it was found to fit.
+    is_known: bool,
 }
 
 /// Stamp of a file, if each later change has another one.

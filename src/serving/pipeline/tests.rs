@@ -126,8 +126,9 @@ impl Fixture {
         self.closed.retain(|pool| pools.get(pool) != Some(&"audit"));
         self.check();
         for pool in self.pools.keys() {
-            let written = self.state.write_pointer(pool, &host(), 22623);
-            assert!(written.is_ok() || self.fails(), "{written:?}");
+            let written = self.state.write_pointers(&[pool], &host(), 22623);
+            let is_written = matches!(&written[..], [Some(Ok(()))]);
+            assert!(is_written || self.fails(), "{written:?}");
         }
         self.pipeline.reconcile_tokens();
         self.is_restored &= self.fails();
