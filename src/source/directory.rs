@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use model::inputs::{Inputs, Problem, SharedInputs};
 use model::objects::{MachineConfigPool, Metadata, Object, Secret, SecretName};
 use model::registry_ca::{self, RegistryHost};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::bootstrap;
 use super::credentials::SeenCredentials;
@@ -103,11 +104,11 @@ pub enum OpenError {
 }
 
 #[derive(Debug)]
-struct Scan {
+pub(crate) struct Scan {
     /// `None` if they are the same as before.
-    inputs: Option<Inputs>,
+    pub(crate) inputs: Option<Inputs>,
     /// Time of the next scan.
-    scanned: Scanned,
+    pub(crate) scanned: Scanned,
 }
 
 /// A directory with its last read state.
@@ -216,7 +217,7 @@ impl Directory {
     }
 
     /// Stores the last good texts, if they have changed.
-    fn save(&mut self, degraded: &Conditions) {
+    pub(crate) fn save(&mut self, degraded: &Conditions) {
         let (Layout::Tree { root, .. }, Some(last_good)) = (&self.layout, &self.last_good) else {
             return;
         };
@@ -290,7 +291,7 @@ impl Directory {
 
     /// Reads changed files, except those that changed within `settle` before `now` or are open for writing according to
     /// `being_written`.
-    fn scan(
+    pub(crate) fn scan(
         &mut self,
         now: SystemTime,
         settle: Duration,

@@ -146,7 +146,7 @@ impl MachineReconciler {
             Ok(asked) => asked,
             Err(error) => return vec![error.to_string()],
         };
-        let now = OffsetDateTime::now_utc();
+        let now = self.tokens.set.now().wall;
         let gone = asked.iter().filter(|name| !machines.contains_key(*name));
         let removed = gone.filter_map(|name| {
             let removed = self.tokens.change(name, |known| {
@@ -217,7 +217,7 @@ impl MachineReconciler {
         let name = machine.name();
         let wanted = WantedMachine { name, pool: &machine.spec.pool, rearm: machine.rearm() };
         let place = (&self.host, self.port);
-        let now = OffsetDateTime::now_utc();
+        let now = self.tokens.set.now().wall;
         self.tokens.change(name, |known| {
             let token = self.state.store_machine(wanted, known, place, now)?;
             match known {
@@ -254,7 +254,7 @@ impl MachineReconciler {
         let names = self.tokens.names();
         let absent = names.into_iter().filter(|name| !machines.contains_key(&**name));
         let absent = absent.filter(|name| !self.unseen.contains(&**name));
-        let now = OffsetDateTime::now_utc();
+        let now = self.tokens.set.now().wall;
         let failed = absent.filter_map(|name| self.revoke(&name, now).err());
         let failed: Vec<_> = failed.map(|it| it.to_string()).collect();
         failed.into_iter().chain(self.unseen_line()).collect()

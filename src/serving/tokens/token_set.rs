@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, Window};
@@ -11,6 +10,7 @@ use model::access::{Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;
+use tokio::time::Instant;
 
 use crate::common::sync::lock;
 use crate::telemetry::Reporting;
@@ -39,6 +39,8 @@ pub(in crate::serving) struct TokenSet<T, W> {
     pub(in crate::serving) window: Window,
     pub(in crate::serving) reporting: Reporting,
     pub(in crate::serving) history: History,
+    /// The wall clock.
+    pub(in crate::serving) wall: fn() -> OffsetDateTime,
     started: Instant,
 }
 
@@ -54,11 +56,11 @@ impl<T: UsedToken, W: Default> TokenSet<T, W> {
     /// Creates an empty set.
     pub(in crate::serving) fn new(window: Window, reporting: Reporting, history: History) -> Self {
         let (entries, started) = (ArcSwap::default(), Instant::now());
-        Self { entries, window, reporting, history, started }
+        Self { entries, window, reporting, history, wall: OffsetDateTime::now_utc, started }
     }
 
     pub(in crate::serving) fn now(&self) -> ClockReading {
-        ClockReading { wall: OffsetDateTime::now_utc(), up: self.started.elapsed() }
+        ClockReading { wall: (self.wall)(), up: self.started.elapsed() }
     }
 
     pub(in crate::serving) fn entry(&self, name: &str) -> Option<Arc<Entry<T, W>>> {
