@@ -32,6 +32,8 @@ pub(super) struct LostObjects {
     objects: BTreeMap<Identity, LostObject>,
     /// True if what is to be stored has changed.
     pub(super) is_changed: bool,
+    /// True once this process has looked at the files itself.
+    has_looked: bool,
 }
 
 impl LostObjects {
@@ -66,12 +68,13 @@ impl LostObjects {
             Some(_) => Kind::Other,
         };
         if let Entry::Vacant(entry) = self.objects.entry(identity) {
-            entry.insert(LostObject {
-                place: place.clone(),
-                object,
-                lost: Lost::new(kind, loss, now),
-                standing: Standing::Present,
-            });
+            let lost = if self.has_looked {
+                Lost::new(kind, loss, now)
+            } else {
+                Lost::found(kind, loss, now)
+            };
+            let (place, standing) = (place.clone(), Standing::Present);
+            entry.insert(LostObject { place, object, lost, standing });
             self.is_changed = true;
         }
     }
@@ -137,6 +140,7 @@ impl LostObjects {
         now: Duration,
     ) -> bool {
         let before = self.objects.len();
+        self.has_looked = true;
         self.objects.retain(|identity, lost| match lost.object {
             Some(_) => !gathered.contains(identity),
             None => !plain.contains(&*lost.place.path),
@@ -181,6 +185,10 @@ impl LostObjects {
             if object.lost.kind == Kind::Machine {
                 missing.machines.insert(identity.name.clone());
             }
+            // What an administrator has removed before a restart is no fault.
+            if object.lost.is_meant() {
+                continue;
+            }
             groups.entry((identity.kind, cause(&object.lost))).or_default().push(identity);
         }
         let report = |((kind, cause), lost): ((&str, &str), Vec<&Identity>)| {
@@ -198,8 +206,8 @@ impl LostObjects {
 
     /// Time until the next standing changes, if that is soon.
     pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
-        let present = self.objects.values().filter(|it| it.standing == Standing::Present);
-        present.map(|it| it.lost.due_in(now)).min()
+        let recent = self.objects.values().filter(|it| it.lost.is_recent(now));
+        recent.map(|it| it.lost.due_in(now)).min()
     }
 }
 

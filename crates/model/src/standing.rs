@@ -9,8 +9,8 @@
 //! | removed alone, or valid without the object | removed | without it | nothing |
 //! | any of these, with most machines or pools in one look | missing, reported | as it last said | waits |
 //!
-//! A missing object is present again once it is back, and removed after an hour. What cannot be undone is done for
-//! removed objects only.
+//! A missing object is present again once it is back, and removed after an hour. It is not present for a moment on newer
+//! evidence, nor after a restart, because what it opens must wait. What cannot be undone is done for removed objects only.
 
 use core::time::Duration;
 
@@ -67,6 +67,8 @@ pub struct Lost {
     pub loss: Loss,
     /// Time of the first look without it, since any fixed time.
     pub since: Duration,
+    /// True if it was present until then, in this process.
+    pub was_present: bool,
     /// True if it was lost with most of its kind.
     pub is_with_most: bool,
     /// True if an administrator said that it is removed.
@@ -87,7 +89,13 @@ pub enum Standing {
 impl Lost {
     /// Creates an object that is lost since `now`.
     pub fn new(kind: Kind, loss: Loss, now: Duration) -> Self {
-        Self { kind, loss, since: now, is_with_most: false, is_confirmed: false }
+        let (is_with_most, is_confirmed) = (false, false);
+        Self { kind, loss, since: now, was_present: true, is_with_most, is_confirmed }
+    }
+
+    /// Creates an object that an earlier process has seen, and that this one misses since `now`.
+    pub fn found(kind: Kind, loss: Loss, now: Duration) -> Self {
+        Self { was_present: false, ..Self::new(kind, loss, now) }
     }
 
     /// Notes that an administrator said that it is removed.
@@ -99,8 +107,19 @@ impl Lost {
     pub fn seen(&mut self, loss: Loss, now: Duration) {
         // What is evidence once stays so: a directory can go after the file.
         if self.loss != loss && !self.loss.is_removal() {
+            self.was_present &= self.is_recent(now);
             (self.loss, self.since) = (loss, now);
         }
+    }
+
+    /// Returns `true` if it may be back in a moment.
+    pub fn is_recent(&self, now: Duration) -> bool {
+        self.age(now) < RETURNS_WITHIN
+    }
+
+    /// Returns `true` if an administrator has removed it, so that it is removed in a moment at the latest.
+    pub fn is_meant(&self) -> bool {
+        self.is_confirmed || self.loss.is_removal() && !self.is_with_most
     }
 
     fn age(&self, now: Duration) -> Duration {
@@ -111,9 +130,10 @@ impl Lost {
     pub fn standing(&self, now: Duration) -> Standing {
         match self.age(now) {
             _ if self.is_confirmed => Standing::Removed,
-            age if age < RETURNS_WITHIN => Standing::Present,
+            _ if self.is_recent(now) && self.was_present => Standing::Present,
+            _ if self.is_recent(now) => Standing::Missing,
             age if age >= MISSING_FOR => Standing::Removed,
-            _ if self.loss.is_removal() && !self.is_with_most => Standing::Removed,
+            _ if self.is_meant() => Standing::Removed,
             _ => Standing::Missing,
         }
     }
@@ -172,6 +192,26 @@ mod tests {
     }
 
     #[test]
+    fn what_this_process_has_not_seen_waits_from_the_start() {
+        for &loss in Loss::VARIANTS {
+            let lost = Lost::found(Kind::Machine, loss, START);
+            let standing = |now| judged(vec![lost.clone()], 1, now)[0];
+            assert_eq!(standing(START), Standing::Missing, "{loss:?}");
+            let later = judged(vec![Lost::new(Kind::Machine, loss, START)], 1, SOON)[0];
+            assert_eq!(standing(SOON), later, "{loss:?}");
+        }
+    }
+
+    #[test]
+    fn evidence_that_changes_in_a_moment_is_of_one_write() {
+        let mut lost = Lost::new(Kind::Machine, Loss::Emptied, START);
+        let now = START + RETURNS_WITHIN / 2;
+        lost.seen(Loss::Unlinked, now);
+        assert_eq!(lost.standing(now + RETURNS_WITHIN / 2), Standing::Present);
+        assert_eq!(lost.standing(now + RETURNS_WITHIN), Standing::Removed);
+    }
+
+    #[test]
     fn what_an_administrator_confirms_is_removed_at_once() {
         for &loss in Loss::VARIANTS {
             let mut lost = Lost::new(Kind::Machine, loss, START);
@@ -218,7 +258,7 @@ mod tests {
         lost.seen(Loss::Emptied, later);
         assert_eq!(lost.since, START);
         lost.seen(Loss::Unlinked, later);
-        assert_eq!(lost.standing(later), Standing::Present);
+        assert_eq!(lost.standing(later), Standing::Missing, "it is not back");
         lost.seen(Loss::WithDirectory, later + RETURNS_WITHIN);
         assert_eq!(lost.standing(later + RETURNS_WITHIN), Standing::Removed);
         assert_eq!(lost.due_in(later), RETURNS_WITHIN);
