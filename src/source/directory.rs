@@ -205,14 +205,18 @@ impl Directory {
             self.plain_configs.restore(root, &place.path, bytes);
         }
         self.files.restore(restored);
-        for StoredLoss { path, text, directory, loss, kind, namespace, name } in index.lost {
+        for StoredLoss { path, text, directory, loss, is_with_most, kind, namespace, name } in
+            index.lost
+        {
             let is_it = |object: &Object| {
                 let it = identity(object);
                 (it.kind, it.namespace, it.name) == (&*kind, &*namespace, &*name)
             };
             let place = Place { path: root.join(path), directory, text: Some(text.clone()) };
             let objects = manifest::parse(&texts[&text]).unwrap_or_default();
-            self.lost.add(&place, objects.into_iter().find(is_it), loss, Duration::ZERO);
+            if let Some(object) = objects.into_iter().find(is_it) {
+                self.lost.restore(&place, object, (loss, is_with_most));
+            }
         }
     }
 

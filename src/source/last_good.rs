@@ -63,6 +63,9 @@ pub(super) struct StoredLoss {
     pub(super) text: TextHash,
     pub(super) directory: Option<DirectoryId>,
     pub(super) loss: Loss,
+    /// True if it was lost with most of its kind.
+    #[serde(default)]
+    pub(super) is_with_most: bool,
     pub(super) kind: String,
     pub(super) namespace: String,
     pub(super) name: String,

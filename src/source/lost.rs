@@ -50,6 +50,20 @@ impl LostObjects {
         }
     }
 
+    /// Takes over an object that was lost in an earlier process.
+    pub(super) fn restore(
+        &mut self,
+        place: &Place,
+        object: Object,
+        (loss, is_with_most): (Loss, bool),
+    ) {
+        let identity = identity(&object);
+        self.add(place, [object], loss, Duration::ZERO);
+        if let Some(object) = self.objects.get_mut(&identity) {
+            object.lost.is_with_most = is_with_most;
+        }
+    }
+
     /// Adds a config without a manifest.
     pub(super) fn add_plain(&mut self, place: &Place, loss: Loss, now: Duration) {
         self.insert(Identity::of_plain(&place.path), place, None, (loss, now));
@@ -68,13 +82,9 @@ impl LostObjects {
             Some(_) => Kind::Other,
         };
         if let Entry::Vacant(entry) = self.objects.entry(identity) {
-            let lost = if self.has_looked {
-                Lost::new(kind, loss, now)
-            } else {
-                Lost::found(kind, loss, now)
-            };
+            let new = if self.has_looked { Lost::new } else { Lost::found };
             let (place, standing) = (place.clone(), Standing::Present);
-            entry.insert(LostObject { place, object, lost, standing });
+            entry.insert(LostObject { place, object, lost: new(kind, loss, now), standing });
             self.is_changed = true;
         }
     }
@@ -123,6 +133,7 @@ impl LostObjects {
                 text: place.text.clone()?,
                 directory: place.directory,
                 loss: lost.loss,
+                is_with_most: lost.is_with_most,
                 kind: (*kind).to_owned(),
                 namespace: namespace.clone(),
                 name: name.clone(),
@@ -240,5 +251,54 @@ fn effect(kind: &str) -> &'static str {
         "its token gets 503 until it is back, and is revoked after an hour; `machines remove` revokes it now"
     } else {
         "what it says is served for an hour as it was"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::manifest;
+    use super::super::place::TextHash;
+    use super::*;
+
+    fn machine(name: &str) -> Vec<Object> {
+        let text = format!(
+            r#"{{"apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
+                "metadata": {{"name": "{name}"}}, "spec": {{"pool": "worker"}}}}"#
+        );
+        manifest::parse(text.as_bytes()).unwrap()
+    }
+
+    fn place() -> Place {
+        let (directory, text) = (Some((1, 2)), Some(TextHash::of(b"")));
+        Place { path: "/site/machines.yaml".into(), directory, text }
+    }
+
+    fn judge(lost: &mut LostObjects, present: &[Vec<Object>], now: Duration) {
+        let mut gathered = ObjectSet::default();
+        for objects in present {
+            gathered.add(Path::new("/site/m.yaml"), objects);
+        }
+        lost.judge(&gathered, &BTreeSet::new(), now);
+    }
+
+    #[test]
+    fn machines_that_were_lost_with_most_are_so_after_a_restart_with_many_new_ones() {
+        let (start, soon) = (Duration::ZERO, Duration::from_secs(1));
+        let mut before = LostObjects::default();
+        for name in ["a", "b"] {
+            before.add(&place(), machine(name), Loss::Unlinked, start);
+        }
+        judge(&mut before, &[machine("c")], start);
+        judge(&mut before, &[machine("c")], soon);
+        assert_eq!(before.missing().machines.len(), 2);
+        let mut after = LostObjects::default();
+        for stored in before.stored(Path::new("/site")) {
+            let object = machine(&stored.name).remove(0);
+            after.restore(&place(), object, (stored.loss, stored.is_with_most));
+        }
+        let present: Vec<_> = ["c", "d", "e", "f"].map(machine).into();
+        judge(&mut after, &present, start);
+        judge(&mut after, &present, soon);
+        assert_eq!(after.missing().machines.len(), 2);
     }
 }
