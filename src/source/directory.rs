@@ -424,8 +424,8 @@ impl Directory {
             self.lost.add_plain(&place, loss, now);
         }
         self.files.take_gone(listing);
-        for path in self.files.take_read() {
-            self.lost.read(&path, now);
+        for (path, directory) in self.files.take_read() {
+            self.lost.read(&path, directory, now);
         }
         for FileLoss { place, objects, loss } in self.files.take_losses() {
             self.lost.add(&place, objects, loss, now);

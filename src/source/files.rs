@@ -58,6 +58,13 @@ pub(super) struct FileLoss {
     pub(super) loss: Loss,
 }
 
+impl FileLoss {
+    /// `None` without objects.
+    fn of(place: Place, objects: Vec<Object>, loss: Loss) -> Option<Self> {
+        (!objects.is_empty()).then_some(Self { place, objects, loss })
+    }
+}
+
 /// Last good state of a file in an earlier process.
 #[derive(Debug)]
 pub(super) struct RestoredFile {
@@ -88,8 +95,8 @@ pub(super) struct Files {
     directories: HashMap<PathBuf, DirectoryId>,
     /// Objects that files lost in this scan.
     losses: Vec<FileLoss>,
-    /// Files that were read, valid, in this scan.
-    read: Vec<PathBuf>,
+    /// Files that were read, valid, in this scan, with their directories.
+    read: Vec<(PathBuf, Option<DirectoryId>)>,
     /// True if last good texts have changed since they were stored.
     pub(super) is_unsaved: bool,
     /// True if files with parts without effect are refused.
@@ -166,8 +173,8 @@ impl Files {
         std::mem::take(&mut self.losses)
     }
 
-    /// Files that were read, valid, in this scan.
-    pub(super) fn take_read(&mut self) -> Vec<PathBuf> {
+    /// Files that were read, valid, in this scan, with their directories.
+    pub(super) fn take_read(&mut self) -> Vec<(PathBuf, Option<DirectoryId>)> {
         std::mem::take(&mut self.read)
     }
 
@@ -349,16 +356,16 @@ impl Files {
     /// Looks at a file. Returns its stamp if it has changed, unless that was too recently, or it is open for writing.
     fn due(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Option<NewStamp> {
         self.seen.insert(path.to_owned());
-        if let Some(file) = self.known.get_mut(path) {
-            let above = path.parent().and_then(|above| self.directories.get(above));
-            file.directory = above.copied().or(file.directory);
-        }
         let Ok(metadata) = std::fs::metadata(path) else {
             // The read returns the error.
             return Some(NewStamp(None));
         };
         let stamp = FileStamp::of(&metadata);
-        if self.known.get(path).and_then(|file| file.stamp) == Some(stamp) {
+        if let Some(file) = self.known.get_mut(path).filter(|file| file.stamp == Some(stamp)) {
+            let above = path.parent().and_then(|above| self.directories.get(above));
+            let was_in = file.directory;
+            file.directory = above.copied().or(was_in);
+            self.is_unsaved |= file.directory != was_in;
             return None;
         }
         // The time of the change counts: programs can set the modification time.
@@ -379,7 +386,9 @@ impl Files {
         let above = path.parent().and_then(|above| self.directories.get(above)).copied();
         let file = self.known.entry(path.to_owned()).or_default();
         file.stamp = stamp;
-        file.directory = above.or(file.directory);
+        let was_in = file.directory;
+        file.directory = above.or(was_in);
+        self.is_unsaved |= file.directory != was_in;
         let Contents::Changed { digest, text, result } = contents else { return };
         file.digest = digest;
         let is_strict = self.is_strict;
@@ -395,27 +404,21 @@ impl Files {
             Ok(read) if is_strict && !read.warnings.is_empty() => Err(refused(&read.warnings)),
             other => other,
         };
+        // Without an object in another directory, it says nothing about those of the first one.
+        let is_elsewhere = was_in.is_some() && was_in != file.directory;
         let before = std::mem::take(&mut file.objects);
-        let lost_by = |file: &File, objects, loss| FileLoss {
-            place: Place {
-                path: path.to_owned(),
-                directory: file.directory,
-                text: file.text.clone(),
-            },
-            objects,
-            loss,
-        };
+        let place = |directory| Place { path: path.to_owned(), directory, text: file.text.clone() };
         match result {
             Ok(Manifest { objects, warnings, json }) => {
                 let text = json.or(text);
                 self.changed |= !(objects.is_empty() && before.is_empty());
                 self.changed |= warnings != file.warnings || file.problem.is_some();
                 let kept: HashSet<_> = objects.iter().map(identity).collect();
-                let lost: Vec<_> =
+                let others: Vec<_> =
                     before.into_iter().filter(|it| !kept.contains(&identity(it))).collect();
-                if !lost.is_empty() {
-                    self.losses.push(lost_by(file, lost, Loss::ReadWithout));
-                }
+                let loss = if is_elsewhere { Loss::WithDirectory } else { Loss::ReadWithout };
+                let place = place(was_in.or(file.directory));
+                self.losses.extend(FileLoss::of(place, others, loss));
                 file.text =
                     text.as_ref().filter(|_| !objects.is_empty()).map(|it| TextHash::of(it));
                 file.unsaved = text.filter(|_| !objects.is_empty());
@@ -423,13 +426,14 @@ impl Files {
                 file.warnings = warnings;
                 file.problem = None;
                 self.is_unsaved = true;
-                self.read.push(path.to_owned());
+                self.read.push((path.to_owned(), file.directory));
             }
             Err(defect) => {
                 self.changed |= file.problem.as_ref() != Some(&defect);
                 file.problem = Some(defect);
                 if is_blank {
-                    self.losses.push(lost_by(file, before, Loss::Emptied));
+                    let (place, loss) = (place(file.directory), Loss::Emptied);
+                    self.losses.push(FileLoss { place, objects: before, loss });
                     (file.text, file.unsaved) = (None, None);
                     self.is_unsaved = true;
                 } else {
@@ -667,6 +671,36 @@ mod tests {
         assert_eq!(loss(), Some(Loss::WithDirectory));
         std::fs::create_dir(path("pools")).unwrap();
         assert_eq!(loss(), Some(Loss::WithDirectory));
+    }
+
+    /// Reads the manifests of a directory, and returns what they have lost.
+    fn losses(files: &mut Files, root: &Path) -> Vec<Loss> {
+        let listing = list(root).unwrap();
+        files.begin(SystemTime::now(), Duration::ZERO);
+        files.take_directories(&listing);
+        let manifests = listing.paths.iter().filter(|path| named_as_manifest(path));
+        files.read_all(&manifests.cloned().collect::<Vec<_>>(), &|_| false);
+        files.take_losses().iter().map(|lost| lost.loss).collect()
+    }
+
+    fn pool(name: &str) -> String {
+        format!(r#"{{"kind": "MachineConfigPool", "metadata": {{"name": "{name}"}}}}"#)
+    }
+
+    #[test]
+    fn what_a_file_of_another_directory_lacks_was_lost_with_the_first_one() {
+        let above = tempfile::tempdir().unwrap();
+        let (root, aside) = (above.path().join("site"), above.path().join("aside"));
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("a.yaml"), pool("worker")).unwrap();
+        let mut files = Files::new(false);
+        assert_eq!(losses(&mut files, &root), []);
+        std::fs::rename(&root, aside).unwrap();
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("a.yaml"), pool("infrastructure")).unwrap();
+        assert_eq!(losses(&mut files, &root), [Loss::WithDirectory]);
+        std::fs::write(root.join("a.yaml"), pool("edge")).unwrap();
+        assert_eq!(losses(&mut files, &root), [Loss::ReadWithout]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use model::standing::{Kind, Loss, Lost, Standing, note_majorities};
 use super::files::Listing;
 use super::last_good::StoredLoss;
 use super::object_set::{Identity, ObjectSet, identity};
-use super::place::{Place, relative};
+use super::place::{DirectoryId, Place, relative};
 
 /// Maximum number of missing objects that a report names.
 const MAX_NAMED: usize = 5;
@@ -89,9 +89,12 @@ impl LostObjects {
         }
     }
 
-    /// Notes that a file was read, valid and without the objects that were lost of it.
-    pub(super) fn read(&mut self, path: &Path, now: Duration) {
-        for object in self.objects.values_mut().filter(|it| it.place.path == path) {
+    /// Notes that a file was read, valid and without the objects that were lost of it in the same directory.
+    pub(super) fn read(&mut self, path: &Path, directory: Option<DirectoryId>, now: Duration) {
+        let is_of_it = |it: &&mut LostObject| {
+            it.place.path == path && directory.is_some() && it.place.directory == directory
+        };
+        for object in self.objects.values_mut().filter(is_of_it) {
             object.lost.seen(Loss::ReadWithout, now);
         }
     }
