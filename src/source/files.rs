@@ -95,7 +95,7 @@ pub(super) struct Files {
     directories: HashMap<PathBuf, DirectoryId>,
     /// Objects that files lost in this scan.
     losses: Vec<FileLoss>,
-    /// Files that were read, valid, in this scan, with their directories.
+    /// Files that were read, valid and with objects, in this scan, with their directories.
     read: Vec<(PathBuf, Option<DirectoryId>)>,
     /// True if last good texts have changed since they were stored.
     pub(super) is_unsaved: bool,
@@ -173,7 +173,7 @@ impl Files {
         std::mem::take(&mut self.losses)
     }
 
-    /// Files that were read, valid, in this scan, with their directories.
+    /// Files that were read, valid and with objects, in this scan, with their directories.
     pub(super) fn take_read(&mut self) -> Vec<(PathBuf, Option<DirectoryId>)> {
         std::mem::take(&mut self.read)
     }
@@ -426,7 +426,10 @@ impl Files {
                 file.warnings = warnings;
                 file.problem = None;
                 self.is_unsaved = true;
-                self.read.push((path.to_owned(), file.directory));
+                // One with comments alone is being written, and says as little as an empty one.
+                if !file.objects.is_empty() {
+                    self.read.push((path.to_owned(), file.directory));
+                }
             }
             Err(defect) => {
                 self.changed |= file.problem.as_ref() != Some(&defect);
@@ -701,6 +704,23 @@ mod tests {
         assert_eq!(losses(&mut files, &root), [Loss::WithDirectory]);
         std::fs::write(root.join("a.yaml"), pool("edge")).unwrap();
         assert_eq!(losses(&mut files, &root), [Loss::ReadWithout]);
+    }
+
+    #[test]
+    fn a_file_that_was_emptied_says_nothing_with_a_comment_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a.yaml");
+        let mut files = Files::new(false);
+        for (text, lost, is_read) in [
+            (&*pool("worker"), &[][..], true),
+            ("", &[Loss::Emptied], false),
+            ("# pools", &[], false),
+            (&pool("edge"), &[], true),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(losses(&mut files, root.path()), lost, "{text}");
+            assert_eq!(!files.take_read().is_empty(), is_read, "{text}");
+        }
     }
 
     #[test]
