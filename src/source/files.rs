@@ -327,8 +327,9 @@ impl Files {
             file.stamp = stamp;
             match bounded::read(path) {
                 Ok(bytes) => {
-                    self.changed |=
-                        file.plain.as_deref() != Some(&bytes[..]) || file.problem.is_some();
+                    let is_changed = file.plain.as_deref() != Some(&bytes[..]);
+                    self.changed |= is_changed || file.problem.is_some();
+                    self.is_unsaved |= is_changed;
                     file.plain = Some(bytes.into());
                     file.problem = None;
                     file.directory =
@@ -744,6 +745,35 @@ mod tests {
         let Listing { paths, leads_out, too_deep, .. } = list(&root).unwrap();
         assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
         assert!(too_deep.is_empty());
+    #[test]
+    fn each_new_text_and_place_of_a_file_is_to_be_stored() {
+        let above = tempfile::tempdir().unwrap();
+        let (root, aside) = (above.path().join("site"), above.path().join("aside"));
+        let (manifest, plain) = (root.join("a.yaml"), root.join("edge.ign"));
+        let mut files = Files::new(false);
+        let mut look = || {
+            losses(&mut files, &root);
+            files.read_plain(&plain, &|_| false).unwrap();
+            let is_unsaved = files.is_unsaved;
+            files.saved();
+            is_unsaved
+        };
+        let write = |text: &str| {
+            std::fs::write(&manifest, pool("worker")).unwrap();
+            std::fs::write(&plain, text).unwrap();
+        };
+        std::fs::create_dir(&root).unwrap();
+        write("{}");
+        assert_eq!([look(), look()], [true, false]);
+        write("{ }");
+        assert_eq!([look(), look()], [true, false], "a new config");
+        // As programs do that roll out releases, with the same texts.
+        std::fs::rename(&root, aside).unwrap();
+        std::fs::create_dir(&root).unwrap();
+        write("{ }");
+        assert_eq!([look(), look()], [true, false], "a new directory");
+    }
+
         assert!(leads_out, "one leads to the folder above");
         // The top directory can be a link.
         std::os::unix::fs::symlink(&root, above.path().join("link")).unwrap();
