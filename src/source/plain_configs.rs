@@ -65,7 +65,8 @@ impl PlainConfigs {
                 .read_plain(path, being_written)
                 .map_err(|ReadError { reason, .. }| reason)
                 .and_then(|bytes| match last {
-                    Some(last) if last.bytes == bytes => Ok(last.clone()),
+                    // One that never was readable has no bytes, like an empty file.
+                    Some(last) if last.bytes == bytes && !bytes.is_empty() => Ok(last.clone()),
                     _ => PlainConfig::read(root, path, pool, &bytes, files.is_strict()),
                 })
                 // A file that was never readable must not keep a server from starting.
@@ -248,6 +249,24 @@ mod tests {
             assert_eq!(pool_of(root, &root.join(file)), pool, "{file}");
         }
         assert_eq!(pool_of(root, Path::new("/srv/worker.ign")), None);
+    }
+
+    #[test]
+    fn an_empty_file_is_reported_at_each_look() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("edge.ign");
+        std::fs::write(&path, "").unwrap();
+        let (mut configs, mut files) = (PlainConfigs::default(), Files::new(false));
+        for _ in 0..2 {
+            files.begin(std::time::SystemTime::now(), std::time::Duration::ZERO);
+            let problems = configs.resolve(
+                root.path(),
+                (std::slice::from_ref(&path), &BTreeSet::new()),
+                (&mut files, &|_| false),
+                (&mut Pools::new(), &mut MachineConfigs::new()),
+            );
+            assert!(problems[0].place.ends_with("edge.ign"), "{problems:?}");
+        }
     }
 
     #[test]
