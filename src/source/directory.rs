@@ -4,7 +4,7 @@
 //! that is being written is skipped until it is quiet. What a file no longer has is judged by [`model::standing`]. The
 //! last good texts outlive the process, so that a restart goes on where the last process was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::bootstrap;
 use super::credentials::SeenCredentials;
-use super::files::{FileLoss, Files, Listing, RestoredFile};
+use super::files::{FileLoss, Files, GoodText, Listing, RestoredFile};
 use super::last_good::{Index, LastGood, StoredFile, StoredLoss};
 use super::lost::LostObjects;
 use super::manifest;
@@ -195,10 +195,10 @@ impl Directory {
         }
         self.is_known = true;
         let restored = index.files.into_iter().map(|(path, stored)| {
-            let StoredFile { text, directory, source, is_plain } = stored;
+            let StoredFile { text, directory, source, is_plain, removed } = stored;
             let (path, bytes) = (root.join(path), Bytes::clone(&texts[&text]));
             let place = Place { path, directory, text: Some(text) };
-            RestoredFile { place, bytes, source, is_plain }
+            RestoredFile { place, bytes, source, is_plain, removed }
         });
         let restored: Vec<_> = restored.collect();
         for RestoredFile { place, bytes, .. } in restored.iter().filter(|file| file.is_plain) {
@@ -233,10 +233,11 @@ impl Directory {
             .files()
             .map(|(path, bytes)| (path, TextHash::of(bytes), bytes))
             .collect();
-        let of_manifests = self.files.texts().filter_map(|(place, source, unsaved)| {
-            let Place { path, directory, text } = place;
-            let file = StoredFile { text: text?, directory, source, is_plain: false };
-            Some((relative(root, &path), file, unsaved))
+        let of_manifests = self.files.texts().map(|good| {
+            let GoodText { path, text, directory, source, unsaved, removed } = good;
+            let (text, removed) = (text.clone(), removed.clone());
+            let file = StoredFile { text, directory, source, is_plain: false, removed };
+            (relative(root, path), file, unsaved)
         });
         let manifests: Vec<_> = of_manifests.collect();
         let unsaved =
@@ -249,7 +250,8 @@ impl Directory {
         index.files.extend(manifests.into_iter().map(|(path, file, _)| (path, file)));
         index.files.extend(plain.into_iter().map(|(path, text, _)| {
             let directory = self.files.directory_of(path);
-            (relative(root, path), StoredFile { text, directory, source: None, is_plain: true })
+            let (source, removed) = (None, BTreeSet::new());
+            (relative(root, path), StoredFile { text, directory, source, is_plain: true, removed })
         }));
         index.lost = self.lost.stored(root);
         let saved = last_good.save(&index, texts.iter().map(|(hash, text)| (hash, text)));
@@ -434,7 +436,9 @@ impl Directory {
         let removed =
             self.removed.iter().flat_map(|path| bounded::entries(path).unwrap_or_default());
         for path in removed {
-            self.lost.remove_machine(&path.file_name().unwrap_or_default().to_string_lossy());
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            self.files.remove_machine(&name);
+            self.lost.remove_machine(&name);
         }
     }
 

@@ -46,6 +46,8 @@ struct File {
     text: Option<TextHash>,
     /// That text, until it is stored.
     unsaved: Option<Bytes>,
+    /// Machines of that text that a command has removed.
+    removed: BTreeSet<String>,
     /// Time of the first scan without the file, where lost objects are not kept apart.
     gone_since: Option<SystemTime>,
 }
@@ -74,6 +76,21 @@ pub(super) struct RestoredFile {
     pub(super) source: Option<u64>,
     /// True for a config without a manifest.
     pub(super) is_plain: bool,
+    /// Machines that a command removed while the file was broken.
+    pub(super) removed: BTreeSet<String>,
+}
+
+/// Last good text of a manifest.
+pub(super) struct GoodText<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a TextHash,
+    pub(super) directory: Option<DirectoryId>,
+    /// Digest of the file.
+    pub(super) source: Option<u64>,
+    /// The text, until it is stored.
+    pub(super) unsaved: Option<&'a Bytes>,
+    /// Machines that a command removed while the file was broken.
+    pub(super) removed: &'a BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -105,6 +122,18 @@ pub(super) struct Files {
 
 /// Stamp of a file that is to be read, for [`File::stamp`].
 struct NewStamp(Option<FileStamp>);
+
+impl File {
+    fn remove_machines(&mut self, names: BTreeSet<String>) {
+        if names.is_empty() {
+            return;
+        }
+        self.objects.retain(|object| !names.iter().any(|name| is_machine(object, name)));
+        self.removed.extend(names);
+        // The same text says that they are back.
+        self.digest = None;
+    }
+}
 
 impl Files {
     /// Creates an empty set. With `is_strict`, files with parts without effect are refused.
@@ -183,9 +212,8 @@ impl Files {
         let manifests = parallel::map(&files, |file| {
             (!file.is_plain).then(|| manifest::read(&file.bytes)).transpose()
         });
-        for (RestoredFile { place, bytes, source, .. }, manifest) in
-            files.into_iter().zip(manifests)
-        {
+        for (restored, manifest) in files.into_iter().zip(manifests) {
+            let RestoredFile { place, bytes, source, removed, .. } = restored;
             let Place { path, directory, text } = place;
             let mut file = File { directory, text, ..File::default() };
             match manifest {
@@ -193,6 +221,7 @@ impl Files {
                 Ok(Some(Manifest { objects, warnings, .. })) => {
                     (file.objects, file.warnings) = (objects, warnings);
                     file.digest = Some(source.unwrap_or_else(|| digest(&bytes)));
+                    file.remove_machines(removed);
                 }
                 Err(_) => continue,
             }
@@ -200,13 +229,30 @@ impl Files {
         }
     }
 
-    /// Manifests with a last good text: where they are, the digest of the file, and the text if it is not stored.
-    pub(super) fn texts(&self) -> impl Iterator<Item = (Place, Option<u64>, Option<&Bytes>)> {
-        self.known.iter().filter(|(_, file)| file.text.is_some()).map(|(path, file)| {
-            let File { directory, text, unsaved, digest, .. } = file;
-            let place = Place { path: path.clone(), directory: *directory, text: text.clone() };
-            // That of a file which is broken by now is not the text's.
-            (place, digest.filter(|_| file.problem.is_none()), unsaved.as_ref())
+    /// Removes a machine that a command removes from what broken files last said. Valid ones say what they mean.
+    pub(super) fn remove_machine(&mut self, name: &str) {
+        let is_it = |object: &Object| is_machine(object, name);
+        for file in self.known.values_mut().filter(|file| file.problem.is_some()) {
+            if file.objects.iter().any(is_it) {
+                file.remove_machines([name.to_owned()].into());
+                (self.changed, self.is_unsaved) = (true, true);
+            }
+        }
+    }
+
+    /// Manifests with a last good text.
+    pub(super) fn texts(&self) -> impl Iterator<Item = GoodText<'_>> {
+        self.known.iter().filter_map(|(path, file)| {
+            let File { directory, text, unsaved, digest, removed, .. } = file;
+            Some(GoodText {
+                path,
+                text: text.as_ref()?,
+                directory: *directory,
+                // That of a file which is broken by now is not the text's.
+                source: digest.filter(|_| file.problem.is_none()),
+                unsaved: unsaved.as_ref(),
+                removed,
+            })
         })
     }
 
@@ -424,6 +470,7 @@ impl Files {
                     text.as_ref().filter(|_| !objects.is_empty()).map(|it| TextHash::of(it));
                 file.unsaved = text.filter(|_| !objects.is_empty());
                 file.objects = objects;
+                file.removed.clear();
                 file.warnings = warnings;
                 file.problem = None;
                 self.is_unsaved = true;
@@ -552,6 +599,10 @@ impl TreeWalk {
         }
         Ok(())
     }
+}
+
+pub(super) fn is_machine(object: &Object, name: &str) -> bool {
+    matches!(object, Object::FirstBootMachine(it) if it.name() == name)
 }
 
 /// Reason why a strict server refuses a file.
@@ -708,44 +759,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_emptied_says_nothing_with_a_comment_alone() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("a.yaml");
-        let mut files = Files::new(false);
-        for (text, lost, is_read) in [
-            (&*pool("worker"), &[][..], true),
-            ("", &[Loss::Emptied], false),
-            ("# pools", &[], false),
-            (&pool("edge"), &[], true),
-        ] {
-            std::fs::write(&path, text).unwrap();
-            assert_eq!(losses(&mut files, root.path()), lost, "{text}");
-            assert_eq!(!files.take_read().is_empty(), is_read, "{text}");
-        }
-    }
-
-    #[test]
-    fn links_that_lead_back_show_no_file_twice() {
-        let above = tempfile::tempdir().unwrap();
-        let root = above.path().join("root");
-        std::fs::create_dir_all(root.join("pools")).unwrap();
-        for file in ["a.yaml", "pools/b.yaml"] {
-            std::fs::write(root.join(file), "").unwrap();
-        }
-        // The links come before and after their target in the order of names.
-        for (target, link) in [
-            (Path::new("."), "0"),
-            (Path::new("."), "z"),
-            (Path::new(".."), "pools/back"),
-            (&root, "whole"),
-            (above.path(), "zz-above"),
-        ] {
-            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
-        }
-        let Listing { paths, leads_out, too_deep, .. } = list(&root).unwrap();
-        assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
-        assert!(too_deep.is_empty());
-    #[test]
     fn each_new_text_and_place_of_a_file_is_to_be_stored() {
         let above = tempfile::tempdir().unwrap();
         let (root, aside) = (above.path().join("site"), above.path().join("aside"));
@@ -774,6 +787,80 @@ mod tests {
         assert_eq!([look(), look()], [true, false], "a new directory");
     }
 
+    #[test]
+    fn a_file_that_was_emptied_says_nothing_with_a_comment_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a.yaml");
+        let mut files = Files::new(false);
+        for (text, lost, is_read) in [
+            (&*pool("worker"), &[][..], true),
+            ("", &[Loss::Emptied], false),
+            ("# pools", &[], false),
+            (&pool("edge"), &[], true),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(losses(&mut files, root.path()), lost, "{text}");
+            assert_eq!(!files.take_read().is_empty(), is_read, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_is_removed_while_its_file_is_broken_is_back_with_a_valid_text_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("machines.yaml");
+        let text: String = ["a", "b"].map(machine).concat();
+        let names = |files: &Files| {
+            let names = files.objects(&path).iter().map(|object| identity(object).name);
+            names.collect::<Vec<_>>().concat()
+        };
+        let mut files = Files::new(false);
+        for (text, expected) in [(&*text, "ab"), ("{", "ab")] {
+            std::fs::write(&path, text).unwrap();
+            files.remove_machine("a");
+            losses(&mut files, root.path());
+            assert_eq!(names(&files), expected, "{text}");
+        }
+        files.remove_machine("a");
+        assert_eq!(names(&files), "b");
+        // After a restart too.
+        let (place, _, removed) = files.texts().next().unwrap();
+        let mut later = Files::new(false);
+        later.restore(place, &text.clone().into(), false, removed.clone());
+        losses(&mut later, root.path());
+        assert_eq!(names(&later), "b");
+        std::fs::write(&path, &text).unwrap();
+        losses(&mut later, root.path());
+        assert_eq!(names(&later), "ab");
+    }
+
+    fn machine(name: &str) -> String {
+        format!(
+            r#"{{"apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
+                "metadata": {{"name": "{name}"}}, "spec": {{"pool": "worker"}}}}"#
+        )
+    }
+
+    #[test]
+    fn links_that_lead_back_show_no_file_twice() {
+        let above = tempfile::tempdir().unwrap();
+        let root = above.path().join("root");
+        std::fs::create_dir_all(root.join("pools")).unwrap();
+        for file in ["a.yaml", "pools/b.yaml"] {
+            std::fs::write(root.join(file), "").unwrap();
+        }
+        // The links come before and after their target in the order of names.
+        for (target, link) in [
+            (Path::new("."), "0"),
+            (Path::new("."), "z"),
+            (Path::new(".."), "pools/back"),
+            (&root, "whole"),
+            (above.path(), "zz-above"),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        let Listing { paths, leads_out, too_deep, .. } = list(&root).unwrap();
+        assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
+        assert!(too_deep.is_empty());
         assert!(leads_out, "one leads to the folder above");
         // The top directory can be a link.
         std::os::unix::fs::symlink(&root, above.path().join("link")).unwrap();

@@ -23,6 +23,7 @@ use model::objects::Object;
 use model::standing::Loss;
 use serde::{Deserialize, Serialize};
 
+use super::files::is_machine;
 use super::manifest;
 use super::place::{DirectoryId, TextHash};
 use crate::common::parallel;
@@ -55,6 +56,9 @@ pub(super) struct StoredFile {
     /// True for a config without a manifest.
     #[serde(default)]
     pub(super) is_plain: bool,
+    /// Machines of the text that a command has removed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) removed: BTreeSet<String>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,16 +117,17 @@ impl LastGood {
         Ok(Some((index, texts)))
     }
 
-    /// Forgets a machine: its file, if it has nothing else, and its loss.
+    /// Forgets a machine: what its file says of it, and its loss.
     pub(super) fn forget_machine(&self, name: &str) -> Result<(), FileError> {
         let Some((mut index, texts)) = self.load()? else { return Ok(()) };
-        let is_it =
-            |object: &Object| matches!(object, Object::FirstBootMachine(it) if it.name() == name);
+        let is_it = |object: &Object| is_machine(object, name);
         index.lost.retain(|lost| (&*lost.kind, &*lost.name) != ("FirstBootMachine", name));
-        index.files.retain(|_, file| {
+        for file in index.files.values_mut().filter(|file| !file.is_plain) {
             let objects = manifest::parse(&texts[&file.text]).unwrap_or_default();
-            file.is_plain || objects.len() != 1 || !objects.iter().any(is_it)
-        });
+            if objects.iter().any(is_it) {
+                file.removed.insert(name.to_owned());
+            }
+        }
         self.save(&index, [])
     }
 
@@ -182,6 +187,7 @@ mod tests {
             directory: Some((1, 2)),
             source: None,
             is_plain: false,
+            removed: BTreeSet::new(),
         };
         let files = texts.iter().map(|(path, hash, _)| (PathBuf::from(path), file(hash)));
         let index = Index { files: files.collect(), ..Index::default() };
