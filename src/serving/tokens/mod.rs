@@ -7,5 +7,7 @@ pub(crate) mod issuer;
 pub(crate) mod machine;
 pub(crate) mod machine_reconciler;
 pub mod named_machines;
+#[cfg(test)]
+mod orders;
 pub(crate) mod reconciler;
 pub(crate) mod token_set;
