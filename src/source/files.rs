@@ -823,9 +823,14 @@ mod tests {
         files.remove_machine("a");
         assert_eq!(names(&files), "b");
         // After a restart too.
-        let (place, _, removed) = files.texts().next().unwrap();
+        let GoodText { directory, removed, source: None, .. } = files.texts().next().unwrap()
+        else {
+            panic!("a digest of the broken file")
+        };
+        let place = Place { path: path.clone(), directory, text: Some(TextHash::of(b"")) };
+        let (bytes, removed) = (text.clone().into(), removed.clone());
         let mut later = Files::new(false);
-        later.restore(place, &text.clone().into(), false, removed.clone());
+        later.restore(vec![RestoredFile { place, bytes, source: None, is_plain: false, removed }]);
         losses(&mut later, root.path());
         assert_eq!(names(&later), "b");
         std::fs::write(&path, &text).unwrap();

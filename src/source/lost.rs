@@ -57,7 +57,7 @@ impl LostObjects {
         object: Object,
         (loss, is_with_most): (Loss, bool),
     ) {
-        let identity = identity(&object);
+        let identity = identity(&object).to_owned();
         self.add(place, [object], loss, Duration::ZERO);
         if let Some(object) = self.objects.get_mut(&identity) {
             object.lost.is_with_most = is_with_most;

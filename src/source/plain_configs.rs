@@ -259,10 +259,10 @@ mod tests {
         let (mut configs, mut files) = (PlainConfigs::default(), Files::new(false));
         for _ in 0..2 {
             files.begin(std::time::SystemTime::now(), std::time::Duration::ZERO);
-            let problems = configs.resolve(
+            configs.read(root.path(), std::slice::from_ref(&path), (&mut files, &|_| false));
+            let problems = configs.add_to(
                 root.path(),
-                (std::slice::from_ref(&path), &BTreeSet::new()),
-                (&mut files, &|_| false),
+                (&[&*path].into(), &BTreeSet::new()),
                 (&mut Pools::new(), &mut MachineConfigs::new()),
             );
             assert!(problems[0].place.ends_with("edge.ign"), "{problems:?}");

@@ -106,12 +106,12 @@ impl Server {
         let is_due = self.is_asked || self.reconciled_at.elapsed() >= Duration::from_secs(3600);
         // As `Directory::follow` does.
         let scan = self.directory.scan(now, SETTLE, being_written);
-        let is_changed = scan.as_ref().is_ok_and(|scan| scan.is_changed);
+        let is_changed = scan.as_ref().is_ok_and(|scan| scan.inputs.is_some());
         let mut is_unsettled = false;
         if let Ok(scan) = scan {
             is_unsettled = scan.scanned.is_unsettled || scan.scanned.again_in.is_some();
-            if scan.is_changed {
-                self.inputs = scan.inputs;
+            if let Some(inputs) = scan.inputs {
+                self.inputs = inputs;
             }
             if is_changed || is_due {
                 self.reconcile();
