@@ -18,8 +18,9 @@ use tokio::time::Instant;
 
 use super::bootstrap;
 use super::credentials::SeenCredentials;
-use super::files::{FileLoss, Files, GoodText, Listing, RestoredFile};
+use super::files::{FileLoss, Files, GoodText, RestoredFile};
 use super::last_good::{Index, LastGood, StoredFile, StoredLoss};
+use super::listing::{Listing, list};
 use super::lost::LostObjects;
 use super::manifest;
 use super::merged_pools::LocalPools;
@@ -403,7 +404,7 @@ impl Directory {
 
     /// Lists the files. Of a directory that cannot be listed, all are lost with it, unless none was ever read.
     fn list(&self, root: &Path) -> Result<(Listing, Option<Problem>), FileError> {
-        match super::files::list(root) {
+        match list(root) {
             Ok(listing) => Ok((listing, None)),
             Err(error) if self.is_known || self.files.has_any() || self.lost.has_any() => {
                 let problem = Problem::whole(&root.display().to_string(), error.to_string());

@@ -9,8 +9,8 @@ use model::inputs::{Missing, Problem};
 use model::objects::Object;
 use model::standing::{Kind, Loss, Lost, Standing, note_majorities};
 
-use super::files::Listing;
 use super::last_good::StoredLoss;
+use super::listing::Listing;
 use super::object_set::{Identity, ObjectSet, identity};
 use super::place::{DirectoryId, Place, relative};
 

@@ -16,6 +16,7 @@ mod credentials;
 pub mod directory;
 mod files;
 mod last_good;
+mod listing;
 mod lost;
 pub mod manifest;
 mod merged_pools;
