@@ -78,7 +78,11 @@ async fn measure_one(
 }
 
 /// Boots a machine until `text` is in what it gets.
-async fn until_served(machine: &Machine, text: &str, begun: Instant) -> Result<Duration> {
+pub(crate) async fn until_served(
+    machine: &Machine,
+    text: &str,
+    begun: Instant,
+) -> Result<Duration> {
     let mut buffer = Vec::new();
     loop {
         let config = machine.boot(&mut buffer).await?;

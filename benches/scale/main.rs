@@ -6,6 +6,7 @@
 //! cargo bench --bench scale -- --check            # and fail where a target is missed
 //! cargo bench --bench scale -- --pools 50 --machine-configs 500 --machines 500 --seconds 5
 //! cargo bench --bench scale -- --reference PROGRAM   # OpenShift's server instead
+//! cargo bench --bench scale -- --directory           # a directory of so many pools, and of twice as many
 //! ```
 //!
 //! The API is a kube-apiserver on an etcd, which `tests/kubernetes/install` names or makes; the servers
@@ -20,6 +21,7 @@
 //! | `replica` | one of the two servers |
 //! | `reference` | the same, of the machine config operator |
 //! | `change` | a pool gets another config, or all pools something new |
+//! | `directory` | a directory in place of the cluster |
 //! | `fleet` | the machines, and the process that they are |
 //! | `report` | the table, the targets |
 
@@ -39,6 +41,7 @@ mod units;
 
 mod change;
 mod cluster;
+mod directory;
 mod fleet;
 mod objects;
 mod options;
@@ -67,6 +70,7 @@ fn main() -> Result<()> {
     let options = Options::parse();
     match &options.role {
         Some(Role::Fleet(fleet)) => fleet.run(),
+        None if options.directory => directory::measure(&options),
         None => measure(&options),
     }
 }

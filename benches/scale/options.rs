@@ -51,6 +51,10 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["server", "check"])]
     pub(crate) reference: Option<PathBuf>,
 
+    /// Measure a directory of so many pools in place of a cluster, and one of twice as many.
+    #[arg(long, conflicts_with_all = ["reference", "check"])]
+    pub(crate) directory: bool,
+
     /// What cargo passes to every benchmark; it changes nothing.
     #[arg(long, hide = true)]
     bench: bool,

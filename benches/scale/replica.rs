@@ -137,7 +137,7 @@ fn until_ready(
     Ok(Started { first_answer, ready: begun.elapsed() })
 }
 
-fn until(begun: Instant, mut is_so: impl FnMut() -> bool) -> Result<()> {
+pub(crate) fn until(begun: Instant, mut is_so: impl FnMut() -> bool) -> Result<()> {
     while !is_so() {
         if begun.elapsed() > START {
             bail!("waited {} s", START.as_secs());

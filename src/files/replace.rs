@@ -257,6 +257,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_many_files_one_that_cannot_be_replaced_keeps_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        std::fs::write(path("b.json"), "before").unwrap();
+        std::fs::create_dir_all(path("c.json/in-use")).unwrap();
+        let file =
+            |name: &str| Replacement { path: path(name), contents: name.into(), mode: PRIVATE };
+        let files = ["a.json", "b.json", "c.json", "d.json"].map(file);
+        for _ in 0..2 {
+            let outcomes = replace_all(directory.path(), &files, Reader::Itself);
+            let is_written: Vec<_> = outcomes.iter().map(Result::is_ok).collect();
+            assert_eq!(is_written, [true, true, false, true]);
+            assert!(outcomes[2].as_ref().unwrap_err().to_string().contains("c.json"));
+            for name in ["a.json", "b.json", "d.json"] {
+                assert_eq!(std::fs::read_to_string(path(name)).unwrap(), name);
+            }
+            // What was prepared is not left.
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 4);
+        }
+        assert_eq!(Status::of_file(&path("a.json")).unwrap().mode, PRIVATE);
+    }
+
+    #[test]
     fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");

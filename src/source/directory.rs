@@ -503,3 +503,54 @@ fn see_credentials(
     problems.extend(credentials.problems());
     problems
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_made_again_for_each_change_and_for_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let layout = Layout::Tree {
+            root: root.path().to_owned(),
+            registry_credentials: None,
+            is_strict: false,
+            memory: None,
+        };
+        let (mut directory, _) = Directory::read(layout).unwrap();
+        let mut is_changed = |why: &str, expected: bool| {
+            let mut look = || {
+                let scan = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false);
+                scan.unwrap().inputs.is_some()
+            };
+            assert_eq!(look(), expected, "{why}");
+            assert!(!look(), "{why}: nothing has changed since");
+        };
+        let pool = |name: &str| format!("kind: MachineConfigPool\nmetadata: {{name: {name}}}\n");
+        let plain = r#"{"ignition": {"version": "3.4.0"}}"#;
+        is_changed("nothing", false);
+        for (name, text) in [
+            ("worker.yaml", pool("worker").as_str()),
+            ("worker.yaml", &pool("infra")),
+            ("worker.yaml", "kind: ["),
+            ("worker.yaml", &pool("infra")),
+            ("edge.ign", plain),
+            ("edge.ign", &plain.replace('4', "5")),
+            ("edge.ign", "{"),
+            ("edge.ign", plain),
+            ("site.bu", "variant: fcos"),
+            ("deep/er/notes.ign", "no pool's config"),
+        ] {
+            std::fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+            std::fs::write(path(name), text).unwrap();
+            is_changed(&format!("{name}: {text}"), true);
+        }
+        std::fs::write(path("notes.txt"), "for nobody").unwrap();
+        is_changed("a file of another kind", true);
+        std::fs::write(path("notes.txt"), "still for nobody").unwrap();
+        is_changed("another text in it", false);
+        std::fs::remove_file(path("site.bu")).unwrap();
+        is_changed("a file without a config is removed", true);
+    }
+}

@@ -211,6 +211,30 @@ mod tests {
     const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: ns}\n";
 
     #[test]
+    fn yaml_is_also_given_as_json_with_the_same_meaning() {
+        let yaml = format!(
+            "# nothing yet\n---\n{POOL}---\n---\n{MAP}data: {{mode: 0644, a: \"é\\n\", big: 12345678901234567890}}\n\
+             kindOf: none\n"
+        );
+        let Manifest { objects, warnings, json } = read(yaml.as_bytes()).unwrap();
+        let json = json.unwrap();
+        let again = read(&json).unwrap();
+        assert_eq!(format!("{:?}", again.objects), format!("{objects:?}"));
+        assert_eq!((again.objects.len(), again.json), (2, None));
+        assert_eq!((again.warnings, warnings.is_empty()), (warnings, false));
+        assert!(std::str::from_utf8(&json).unwrap().contains(r#""mode":420"#));
+    }
+
+    #[test]
+    fn yaml_that_is_too_large_as_json_is_not_given_as_such() {
+        let long = "x".repeat(1 << 20);
+        let aliases = "  - *long\n".repeat(65);
+        let yaml = format!("{POOL}first: &long {long}\nothers:\n{aliases}");
+        let read = read(yaml.as_bytes()).unwrap();
+        assert_eq!((read.objects.len(), read.json), (1, None));
+    }
+
+    #[test]
     fn several_documents_of_a_file_are_read() {
         assert_eq!(kinds(&format!("{POOL}---\n# a comment\n---\n{MAP}")), ["pool", "map"]);
     }

@@ -1,6 +1,6 @@
 mod beside_reference;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -431,6 +431,53 @@ fn a_pool_without_a_selector_selects_nothing() {
         serde_json::from_value(json!({"metadata": {"name": "p"}})).unwrap();
     let reason = select(&pool, [&config]).unwrap_err().to_string();
     assert_eq!(reason, "spec.machineConfigSelector: has no requirement");
+}
+
+/// A selector by labels, by an expression, or both.
+fn any_selector() -> impl Strategy<Value = Value> {
+    let labels = prop::collection::btree_map("[ab]", "[xy]", 0..3);
+    let operator = prop::sample::select(vec!["In", "NotIn", "Exists", "DoesNotExist"]);
+    let expression = ("[ab]", operator, prop::collection::vec("[xyz]", 1..3));
+    let expressions = prop::collection::vec(expression, 0..2);
+    (labels, expressions).prop_map(|(labels, expressions)| {
+        let expression = |(key, operator, values): &(String, &str, Vec<String>)| {
+            let values = if operator.ends_with("In") { json!(values) } else { json!([]) };
+            json!({"key": key, "operator": operator, "values": values})
+        };
+        let expressions: Vec<_> = expressions.iter().map(expression).collect();
+        json!({"matchLabels": labels, "matchExpressions": expressions})
+    })
+}
+
+proptest! {
+    #[test]
+    fn machine_configs_that_are_grouped_by_labels_are_selected_as_each_alone(
+        selector in any_selector(),
+        labels in prop::collection::vec(
+            prop::option::of(prop::collection::btree_map("[ab]", "[xyz]", 0..3)),
+            0..8,
+        ),
+    ) {
+        let config = |(number, labels)| -> Arc<MachineConfig> {
+            let metadata = json!({"name": format!("{number}"), "labels": labels});
+            Arc::new(serde_json::from_value(json!({"metadata": metadata})).unwrap())
+        };
+        let configs: Vec<_> = labels.iter().enumerate().map(config).collect();
+        let spec = json!({"machineConfigSelector": selector});
+        let pool = json!({"metadata": {"name": "p"}, "spec": spec});
+        let pool: MachineConfigPool = serde_json::from_value(pool).unwrap();
+        let names = |it: Vec<&Arc<MachineConfig>>| {
+            it.into_iter().map(|config| config.name().to_owned()).collect::<BTreeSet<_>>()
+        };
+        let selector = &pool.spec.machine_config_selector;
+        let is_valid = selector.check().is_ok();
+        let (alone, others): (Vec<_>, Vec<_>) =
+            configs.iter().partition(|it| is_valid && selector.matches(it.labels()));
+        let grouped = ByLabels::new(&configs);
+        prop_assert_eq!(names(grouped.select(&pool).unwrap_or_default()), names(alone));
+        let others = names(others);
+        prop_assert_eq!(grouped.unselected([&pool]), others.iter().collect::<Vec<_>>());
+    }
 }
 
 /// MachineConfigs with names in common.
