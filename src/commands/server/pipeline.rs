@@ -59,11 +59,12 @@ fn add_cluster_machines(
     publisher: &Publisher,
 ) {
     let identity = crate::commands::process_name('_');
-    let records = source.cluster().and_then(|cluster| cluster.machine_records(&identity));
-    let Some(records) = records else { return };
+    let Some(cluster) = source.cluster() else { return };
+    let Some(records) = cluster.machine_records(&identity) else { return };
     let (reporting, history) = (publisher.reporting.clone(), publisher.history.clone());
     named.overlays = Some(Arc::new(Overlays::new(reporting.status.degraded.clone())));
-    let tokens = Arc::new(ClusterTokens::new(records, window, reporting, history));
+    let tokens =
+        Arc::new(ClusterTokens::new(records, cluster.cache_dir(), window, reporting, history));
     tasks.spawn("the task that records uses of tokens", Arc::clone(&tokens).flush());
     named.tokens = Some(UsedTokens::Cluster(tokens));
 }

@@ -8,10 +8,11 @@
 //!
 //! Servers agree through the status of the machine's object. A use is written with the version that was read as its
 //! precondition: after a conflict the object is read again, with what other servers have recorded meanwhile. While the
-//! API server is unreachable, a use is kept here and written later.
+//! API server is unreachable, a use is kept here and on disk, and written later.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use tokio::sync::Notify;
 
 use super::cluster_use::ClusterUse;
 use super::token_set::{Entry, TokenSet, UsedToken, known_machine, shared_note};
+use super::unsaved_uses::{UnsavedUses, Uses};
 use crate::common::sync::lock;
 use crate::source::cluster::{MachineRecords, RecordError};
 use crate::telemetry::Reporting;
@@ -52,6 +54,7 @@ pub(crate) struct ClusterTokens {
     /// Tokens that were revoked or replaced while this process runs, the latest last.
     revoked: Mutex<VecDeque<(TokenHash, KnownMachine)>>,
     records: Arc<MachineRecords>,
+    uses: UnsavedUses,
     unsaved: Notify,
 }
 
@@ -89,14 +92,16 @@ enum RecordOutcome {
 }
 
 impl ClusterTokens {
-    /// Creates an empty set, whose uses are written to `records`.
+    /// Creates an empty set, whose uses are written to `records`. Those that wait for it are stored in `cache`.
     pub(crate) fn new(
         records: MachineRecords,
+        cache: Option<&Path>,
         window: Window,
         reporting: Reporting,
         history: History,
     ) -> Self {
         Self {
+            uses: UnsavedUses::open(cache, &reporting),
             set: TokenSet::new(window, reporting, history),
             revoked: Mutex::default(),
             records: Arc::new(records),
@@ -109,20 +114,35 @@ impl ClusterTokens {
         let before = self.set.entries.load_full();
         let mut entries = BTreeMap::new();
         for (name, state) in states {
-            if let Some(entry) = before.get(&**name) {
+            let (key, entry) = if let Some(entry) = before.get(&**name) {
                 self.see(entry, state);
-                entries.insert(Arc::clone(&entry.name), Arc::clone(entry));
+                (Arc::clone(&entry.name), Arc::clone(entry))
             } else {
-                let used = ClusterUse::of(state);
-                entries.extend(used.map(|used| Entry::keyed(name.as_str().into(), used)));
-            }
+                let Some(used) = ClusterUse::of(state) else { continue };
+                Entry::keyed(name.as_str().into(), used)
+            };
+            self.restore(&entry);
+            entries.insert(key, entry);
         }
         for (name, entry) in before.iter().filter(|(name, _)| !entries.contains_key(*name)) {
             self.revoke(name, &entry.token());
         }
         self.set.entries.store(Arc::new(entries));
         self.set.report_shared();
+        if self.uses.is_unread() {
+            self.unsaved.notify_one();
+        }
         self.known(machines)
+    }
+
+    /// Takes in the use of a token that an earlier process left to be written.
+    fn restore(&self, entry: &ClusterEntry) {
+        let mut known = entry.token();
+        let Some(left) = self.uses.of(&entry.name, &known.state) else { return };
+        known.restore(&left);
+        drop(known);
+        self.uses.forget(&entry.name);
+        self.unsaved.notify_one();
     }
 
     /// The object of a machine with a token.
@@ -195,19 +215,49 @@ impl ClusterTokens {
         }
         let _writing = entry.writing.lock().await;
         if entry.token().token == shown.sha256 {
-            self.spend(&entry);
+            self.spend(&entry).await;
         }
         Err(Refusal::Spent)
     }
 
     /// Has it recorded that a token is spent, while the lock for writing is held: for other servers, and for clocks that
     /// are set back.
-    fn spend(&self, entry: &ClusterEntry) {
-        let is_new = entry.token().spend();
-        if is_new {
-            entry.token().record_later(OffsetDateTime::now_utc());
-            self.unsaved.notify_one();
+    async fn spend(&self, entry: &ClusterEntry) {
+        if entry.token().is_spent() {
+            return;
         }
+        let spend = |known: &mut ClusterUse| {
+            known.spend();
+            known.record_later(OffsetDateTime::now_utc());
+        };
+        self.record_later(entry, spend).await;
+    }
+
+    /// Has a use written later. It is on disk when this returns.
+    async fn record_later(&self, entry: &ClusterEntry, change: impl FnOnce(&mut ClusterUse)) {
+        let is_changed = {
+            let mut known = entry.token();
+            let before = known.unsaved_use(self.set.window);
+            change(&mut known);
+            known.unsaved_use(self.set.window) != before
+        };
+        if is_changed {
+            self.store_uses().await;
+        }
+        self.unsaved.notify_one();
+    }
+
+    /// Stores the uses that wait to be written.
+    async fn store_uses(&self) {
+        self.uses.store(|| self.waiting_uses(), &self.set.reporting).await;
+    }
+
+    fn waiting_uses(&self) -> Uses {
+        let entries = self.set.entries.load();
+        let waiting = entries.iter().filter_map(|(name, entry)| {
+            Some((name.to_string(), entry.token().unsaved_use(self.set.window)?))
+        });
+        waiting.collect()
     }
 
     /// Records that an answer begins for `address`, before it returns.
@@ -223,7 +273,7 @@ impl ClusterTokens {
                 return Err(Refusal::Revoked);
             }
             if self.set.is_spent(&next) {
-                self.spend(&entry);
+                self.spend(&entry).await;
                 return Err(Refusal::Spent);
             }
             let UsageChange { is_newly_shared, .. } = next.usage.begin(address, now);
@@ -232,18 +282,24 @@ impl ClusterTokens {
             } else {
                 RecordOutcome::Done(None)
             };
-            if let RecordOutcome::Again = written {
-                continue;
-            }
             // An answer can have been taken whole while this was written, so the copy is not put back.
-            entry.token().usage.begin(address, now);
             match written {
-                RecordOutcome::Done(Some(state)) => self.see(&entry, &state),
+                RecordOutcome::Again => continue,
+                // An earlier process may have used the token.
+                RecordOutcome::Later if self.uses.is_unread() => return Err(Refusal::NotStored),
                 RecordOutcome::Later => {
-                    entry.token().record_later(now.wall);
-                    self.unsaved.notify_one();
+                    let begin = |known: &mut ClusterUse| {
+                        known.usage.begin(address, now);
+                        known.record_later(now.wall);
+                    };
+                    self.record_later(&entry, begin).await;
                 }
-                RecordOutcome::Done(None) | RecordOutcome::Again => {}
+                RecordOutcome::Done(state) => {
+                    entry.token().usage.begin(address, now);
+                    if let Some(state) = state {
+                        self.see(&entry, &state);
+                    }
+                }
             }
             if is_newly_shared {
                 self.set.report_shared_use(&shown.machine, address);
@@ -270,6 +326,9 @@ impl ClusterTokens {
         }
         match result {
             Ok(state) if is_written => {
+                if self.uses.reached() {
+                    self.unsaved.notify_one();
+                }
                 self.report_unrecorded(None);
                 self.report_added(name, next, &recorded.addresses);
                 Ok(RecordOutcome::Done(Some(Arc::new(state))))
@@ -334,6 +393,9 @@ impl ClusterTokens {
 
     /// Writes the uses that could not be written at their time, forever.
     pub(crate) async fn flush(self: Arc<Self>) {
+        if !self.uses.restored().is_empty() {
+            self.unsaved.notify_one();
+        }
         loop {
             self.unsaved.notified().await;
             while !self.save_all().await {
@@ -355,7 +417,26 @@ impl ClusterTokens {
                 RecordOutcome::Later => return false,
             }
         }
+        is_done &= self.compare_restored().await;
+        self.store_uses().await;
         is_done
+    }
+
+    /// Compares the uses of an earlier process with the objects. Returns `true` if none is left to be taken in.
+    async fn compare_restored(&self) -> bool {
+        let entries = self.set.entries.load_full();
+        let first = entries.keys().next().filter(|_| self.uses.is_unread());
+        let names = self.uses.restored().into_iter().chain(first.map(ToString::to_string));
+        for name in names {
+            let state = match self.records.read(&name).await {
+                Ok(state) => Some(state),
+                Err(RecordError::Gone) => None,
+                Err(_) => return false,
+            };
+            let _ = self.uses.reached();
+            self.uses.compare(&name, state.as_ref());
+        }
+        self.uses.restored().is_empty()
     }
 
     /// Writes a use that waits.
@@ -456,10 +537,14 @@ mod tests {
         RecordedUse { first: last, last, until: None, spent: true, addresses }
     }
 
-    async fn used_without_the_api_server() -> ClusterTokens {
+    fn without_the_api_server(cache: Option<&Path>) -> ClusterTokens {
         let records = MachineRecords::unreachable();
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
-        let tokens = ClusterTokens::new(records, Window(WINDOW), reporting, History::default());
+        ClusterTokens::new(records, cache, Window(WINDOW), reporting, History::default())
+    }
+
+    async fn used_without_the_api_server() -> ClusterTokens {
+        let tokens = without_the_api_server(None);
         tokens.update(&Machines::new(), &state(None));
         tokens.begin(&shown(), [192, 0, 2, 1].into()).await.unwrap();
         tokens
@@ -489,5 +574,56 @@ mod tests {
         let recorded = RecordedUse { first: last, last, spent: false, ..spent(Duration::ZERO) };
         tokens.update(&Machines::new(), &state(Some(recorded)));
         assert_eq!(reports(&tokens), 0);
+    }
+
+    #[tokio::test]
+    async fn a_use_that_waits_for_the_api_server_is_known_to_the_next_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || without_the_api_server(Some(&directory.path().join("cache")));
+        let (tokens, address) = (open(), [192, 0, 2, 1].into());
+        tokens.update(&Machines::new(), &state(None));
+        tokens.begin(&shown(), address).await.unwrap();
+        // Without a chance to tell.
+        let next = open();
+        next.update(&Machines::new(), &state(None));
+        let usage = next.set.entry("n").unwrap().token().usage.clone();
+        assert!(usage.taken().is_some() && usage.addresses().contains(&address), "{usage:?}");
+        next.spend(&next.set.entry("n").unwrap()).await;
+        assert_eq!(next.check(&shown()).await, Err(Refusal::Spent));
+        // It waits for its object, which is not there at first.
+        let third = open();
+        third.update(&Machines::new(), &States::new());
+        assert_eq!(third.uses.restored(), ["n"]);
+        third.store_uses().await;
+        third.update(&Machines::new(), &state(None));
+        assert_eq!(third.check(&shown()).await, Err(Refusal::Spent));
+        // Armed again meanwhile, the token is open.
+        let mut armed = MachineState::clone(&state(None)["n"]);
+        armed.status.as_mut().unwrap().armings = 2;
+        let fourth = open();
+        fourth.update(&Machines::new(), &[("n".to_owned(), Arc::new(armed.clone()))].into());
+        assert_eq!(fourth.check(&shown()).await, Ok(()));
+        assert_eq!(fourth.uses.restored(), ["n"], "the object can be an old one");
+        fourth.uses.compare("n", Some(&armed));
+        assert!(fourth.uses.restored().is_empty());
+    }
+
+    #[tokio::test]
+    async fn while_earlier_uses_are_unknown_nothing_opens_without_the_api_server() {
+        let directory = tempfile::tempdir().unwrap();
+        for text in ["", "{\"n\": {", "[]"] {
+            let path = directory.path().join("machine-uses.json");
+            std::fs::write(&path, text).unwrap();
+            let tokens = without_the_api_server(Some(directory.path()));
+            tokens.update(&Machines::new(), &state(None));
+            let reported = tokens.set.reporting.status.degraded.lines().join("\n");
+            assert!(reported.contains("machine-uses.json"), "{reported}");
+            let begun = tokens.begin(&shown(), [192, 0, 2, 1].into()).await;
+            assert_eq!(begun, Err(Refusal::NotStored), "{text:?}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+            assert!(tokens.uses.reached());
+            tokens.begin(&shown(), [192, 0, 2, 1].into()).await.unwrap();
+            assert!(std::fs::read_to_string(&path).unwrap().contains("192.0.2.1"), "{text:?}");
+        }
     }
 }

@@ -8,6 +8,8 @@ use model::access::TokenHash;
 use model::access::machine::{MachineState, MachineStatus, RecordedUse, Usage, Window};
 use time::{Duration, OffsetDateTime};
 
+use super::unsaved_uses::UnsavedUse;
+
 /// Minimum time between two records that only differ in the last answer. A machine that never takes one whole asks more
 /// often.
 const BETWEEN_RECORDS: Duration = Duration::minutes(1);
@@ -92,10 +94,9 @@ impl ClusterUse {
         }
     }
 
-    /// Records that the token is spent. Returns `true` if the object does not say so.
-    pub(in crate::serving) fn spend(&mut self) -> bool {
+    /// Records that the token is spent.
+    pub(in crate::serving) fn spend(&mut self) {
         self.usage.spend();
-        !self.is_spent()
     }
 
     /// True if the object says that the token is spent.
@@ -106,6 +107,18 @@ impl ClusterUse {
     /// Has the use written later.
     pub(in crate::serving) fn record_later(&mut self, now: OffsetDateTime) {
         self.unsaved.get_or_insert(now);
+    }
+
+    /// The use that waits to be written, if one does.
+    pub(super) fn unsaved_use(&self, window: Window) -> Option<UnsavedUse> {
+        let (since, recorded) = (self.unsaved?, self.usage.record(window)?);
+        Some(UnsavedUse { token: self.token, armings: self.armings, since, recorded })
+    }
+
+    /// Takes in a use of this arming that an earlier process left to be written.
+    pub(super) fn restore(&mut self, left: &UnsavedUse) {
+        self.usage.learn(&left.recorded);
+        self.unsaved = Some(self.unsaved.map_or(left.since, |since| since.min(left.since)));
     }
 
     pub(in crate::serving) fn was_recorded(&self, address: &IpAddr) -> bool {

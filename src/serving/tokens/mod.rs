@@ -11,3 +11,4 @@ pub mod named_machines;
 mod orders;
 pub(crate) mod reconciler;
 pub(crate) mod token_set;
+pub(crate) mod unsaved_uses;

@@ -29,6 +29,7 @@ mod token;
 mod view;
 mod watching;
 
+use std::path::Path;
 use std::time::Duration;
 
 use kube::Client;
@@ -77,6 +78,11 @@ impl Cluster {
     /// The records of uses of machines' tokens, if machines with names are served. `identity` is the name of this process.
     pub fn machine_records(&self, identity: &str) -> Option<MachineRecords> {
         self.settings.machines.then(|| MachineRecords::new(self.client.clone(), identity))
+    }
+
+    /// Directory of what outlives the process, if there is one.
+    pub fn cache_dir(&self) -> Option<&Path> {
+        self.settings.cache_dir.as_deref()
     }
 
     /// Sends the inputs after each change, forever.

@@ -226,6 +226,44 @@ impl<'a> Approved<'a> {
 }
 
 #[test]
+fn a_use_that_a_killed_server_could_not_record_is_known_to_the_next_one_and_recorded_by_it() {
+    let (site, _controller) = ControlledCluster::with_machines();
+    let cache = site.directory.path().join("cache");
+    let flags = [&SHORT[..], &["--cache-dir", cache.to_str().expect("text")]].concat();
+    let proxy = Proxy::to(site.cluster.address());
+    let server = site.serve_through(proxy.address(), &flags).until_ready();
+    let credential = armed(&site, "rack-7", &[&server]);
+    wait_for("the cache", || {
+        let text = fs::read_to_string(cache.join("objects.json")).ok()?;
+        text.contains("tokenSHA256").then_some(())
+    });
+    proxy.set(Way::Cut);
+    assert_eq!(site.ask(&server, &credential, 1).status, 200);
+    refused(&site, &[&server], &credential);
+    drop(server);
+    let uses = fs::read_to_string(cache.join("machine-uses.json")).expect("the uses");
+    assert!(uses.contains("127.0.0.1") && !uses.contains("mcs-"), "{uses}");
+    assert!(site.machine("rack-7")["status"]["use"].is_null());
+
+    let server = site.serve_through(proxy.address(), &flags);
+    wait_asking("a decision by the cache", || {
+        let status = site.ask(&server, &credential, 1).status;
+        assert_ne!(status, 200, "the token is spent");
+        (status == 401).then_some(())
+    });
+    proxy.set(Way::Open);
+    wait_for("the record", || {
+        let recorded = site.machine("rack-7")["status"]["use"].clone();
+        (recorded["addresses"] == json!(["127.0.0.1"])).then_some(())
+    });
+    wait_for("the uses to be removed from the cache", || {
+        let uses = fs::read_to_string(cache.join("machine-uses.json")).ok()?;
+        (!uses.contains("rack-7")).then_some(())
+    });
+    refused(&site, &[&server], &credential);
+}
+
+#[test]
 fn an_approval_is_for_one_arming_and_one_content_of_its_object() {
     let (site, _controller) = ControlledCluster::with_machines();
     let server = site.serve(&[]);

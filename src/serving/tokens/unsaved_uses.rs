@@ -1,0 +1,164 @@
+//! Uses of machines' tokens that their objects lack, because the API server was unreachable.
+//!
+//! ```text
+//! DIR/machine-uses.json   the uses that are to be written to objects, by the name of the machine
+//! ```
+//!
+//! They are on disk before the answer that they are about, so that a server that is started after a kill knows them
+//! without the API server, and writes them to the objects once it is back.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use model::access::TokenHash;
+use model::access::machine::{MachineState, RecordedUse};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::serde::rfc3339;
+
+use crate::common::sync::lock;
+use crate::files::bounded::read_if_there;
+use crate::files::error::FileError;
+use crate::files::owners::Reader;
+use crate::files::replace::{self, PRIVATE};
+use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
+
+const FILE: &str = "machine-uses.json";
+/// Subject of the file in readiness.
+const CACHE: &str = "cache of uses of machines' tokens";
+
+/// Use of a token in one arming.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct UnsavedUse {
+    #[serde(rename = "tokenSHA256")]
+    pub(super) token: TokenHash,
+    pub(super) armings: u64,
+    /// Time of the first use that the object lacks.
+    #[serde(with = "rfc3339")]
+    pub(super) since: OffsetDateTime,
+    #[serde(rename = "use")]
+    pub(super) recorded: RecordedUse,
+}
+
+impl UnsavedUse {
+    /// Returns `true` if an object has the token in this arming.
+    pub(super) fn is_of(&self, state: &MachineState) -> bool {
+        state.status.as_ref().is_some_and(|status| {
+            status.token == Some(self.token) && status.armings == self.armings
+        })
+    }
+}
+
+/// Uses by the name of the machine.
+pub(super) type Uses = BTreeMap<String, UnsavedUse>;
+
+/// The file of the uses, and what an earlier process left in it.
+#[derive(Debug, Default)]
+pub(super) struct UnsavedUses {
+    /// `None` without a directory for it.
+    path: Option<PathBuf>,
+    /// Uses of an earlier process whose tokens this one has not seen.
+    restored: Mutex<Uses>,
+    /// True if the uses of an earlier process are unknown.
+    is_unread: AtomicBool,
+    /// Held while the file is written.
+    writing: tokio::sync::Mutex<()>,
+}
+
+impl UnsavedUses {
+    /// Reads the file of an earlier process, if there is a directory for it.
+    pub(super) fn open(directory: Option<&Path>, reporting: &Reporting) -> Self {
+        let path = directory.map(|directory| directory.join(FILE));
+        let read = path.as_deref().map_or_else(|| Ok(Uses::new()), read);
+        let is_unread = AtomicBool::new(read.is_err());
+        let condition = Condition::new(CACHE, read.as_ref().err().map(ToString::to_string));
+        let condition = condition.counted_by(&reporting.metrics.cache_failures);
+        condition.report_failure(&reporting.status.degraded, |reason| {
+            tracing::error!(
+                reason,
+                fix = "make the file readable, or remove it if no machine used its token while the API server \
+                       was unreachable",
+                "cannot read uses of machines' tokens; until the API server can be reached, machines get 503"
+            );
+        });
+        let restored = Mutex::new(read.unwrap_or_default());
+        Self { path, restored, is_unread, writing: tokio::sync::Mutex::default() }
+    }
+
+    /// Returns `true` if the uses of an earlier process are unknown.
+    pub(super) fn is_unread(&self) -> bool {
+        self.is_unread.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the API server has answered: what it has is all that is known. Returns true if the file can be written
+    /// from now on.
+    pub(super) fn reached(&self) -> bool {
+        self.is_unread.swap(false, Ordering::Relaxed)
+    }
+
+    /// Names of machines whose tokens this process has not seen.
+    pub(super) fn restored(&self) -> Vec<String> {
+        lock(&self.restored).keys().cloned().collect()
+    }
+
+    /// The use of a machine's token that an earlier process left, if `state` is of the same arming.
+    pub(super) fn of(&self, name: &str, state: &MachineState) -> Option<UnsavedUse> {
+        lock(&self.restored).get(name).filter(|it| it.is_of(state)).cloned()
+    }
+
+    /// Drops the use of an earlier process, which is known otherwise from now on.
+    pub(super) fn forget(&self, name: &str) {
+        lock(&self.restored).remove(name);
+    }
+
+    /// Drops the use of an earlier process if the machine's object, `None` without one, has another token or arming.
+    pub(super) fn compare(&self, name: &str, state: Option<&MachineState>) {
+        let mut restored = lock(&self.restored);
+        let is_of = |it: &UnsavedUse| state.is_some_and(|state| it.is_of(state));
+        if restored.get(name).is_some_and(|it| !is_of(it)) {
+            restored.remove(name);
+        }
+    }
+
+    /// Writes the uses, and those of an earlier process, before it returns. `uses` is called when it is this writer's
+    /// turn. A failure is reported.
+    pub(super) async fn store(&self, uses: impl FnOnce() -> Uses, reporting: &Reporting) {
+        let Some(path) = self.path.clone() else { return };
+        let _writing = self.writing.lock().await;
+        let mut all = lock(&self.restored).clone();
+        all.extend(uses());
+        if self.is_unread() {
+            return;
+        }
+        let written = tokio::task::spawn_blocking(move || write(&path, &all)).await;
+        // The task is not cancelled, and a panic ends the process.
+        let Ok(written) = written else { return };
+        let condition = Condition::new(CACHE, written.err().map(|error| error.to_string()));
+        let condition = condition.counted_by(&reporting.metrics.cache_failures);
+        condition.report_failure(&reporting.status.degraded, |reason| {
+            tracing::error!(
+                reason,
+                fix = "check space and permissions of the directory",
+                "cannot store uses of machines' tokens; a server that is started now does not know them"
+            );
+        });
+    }
+}
+
+fn read(path: &Path) -> Result<Uses, FileError> {
+    let Some(json) = read_if_there(path)? else { return Ok(Uses::new()) };
+    serde_json::from_slice(&json).map_err(FileError::at(path))
+}
+
+fn write(path: &Path, uses: &Uses) -> Result<(), FileError> {
+    // No file says the same as one without uses.
+    if uses.is_empty() && !path.try_exists().unwrap_or(true) {
+        return Ok(());
+    }
+    let json = serde_json::to_vec_pretty(uses).map_err(FileError::at(path))?;
+    replace::create_directory(replace::directory_of(path), Reader::Directory)?;
+    replace::replace(path, &json, PRIVATE, Reader::Itself)
+}
