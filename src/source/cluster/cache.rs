@@ -34,16 +34,26 @@ pub(super) struct Snapshot {
     pub(super) machine_configs: Vec<Arc<MachineConfig>>,
 }
 
+/// What an earlier server has left.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) snapshot: Snapshot,
+    /// MachineConfigs that cannot be read.
+    pub(super) unread: Vec<FileError>,
+}
+
 #[derive(Debug)]
 pub(super) struct Cache {
     directory: PathBuf,
     /// MachineConfigs on disk, compared by pointer.
     written: HashMap<String, Arc<MachineConfig>>,
+    /// Files that cannot be read; they stay until they are written.
+    unread: HashSet<PathBuf>,
 }
 
 impl Cache {
     pub(super) fn new(directory: PathBuf) -> Self {
-        Self { directory, written: HashMap::new() }
+        Self { directory, written: HashMap::new(), unread: HashSet::new() }
     }
 
     fn objects(&self) -> PathBuf {
@@ -54,23 +64,29 @@ impl Cache {
         self.directory.join("machine-configs")
     }
 
-    /// Reads the files of an earlier server, `None` if there are none.
-    pub(super) fn load(&self) -> Result<Option<Snapshot>, FileError> {
+    /// Reads the files of an earlier server, `None` if there are none. A MachineConfig that cannot be read is left out.
+    pub(super) fn load(&mut self) -> Result<Option<Loaded>, FileError> {
         let path = self.objects();
         let Some(bytes) = read_if_there(&path)? else { return Ok(None) };
         let mut lists: BTreeMap<String, Vec<Box<RawValue>>> = parse(&path, &bytes)?;
-        let mut snapshot = Snapshot::default();
+        let mut loaded = Loaded::default();
         for &kind in Kind::ALL {
             if let Some(list) = lists.remove(kind.name()) {
-                snapshot.objects.insert(kind, list);
+                loaded.snapshot.objects.insert(kind, list);
             }
         }
         for entry in list(&self.machine_configs())? {
-            if let Some(bytes) = read_if_there(&entry)? {
-                snapshot.machine_configs.push(Arc::new(parse(&entry, &bytes)?));
+            match read_if_there(&entry)
+                .and_then(|bytes| bytes.map(|it| parse(&entry, &it)).transpose())
+            {
+                Ok(config) => loaded.snapshot.machine_configs.extend(config.map(Arc::new)),
+                Err(error) => {
+                    loaded.unread.push(error);
+                    self.unread.insert(entry);
+                }
             }
         }
-        Ok(Some(snapshot))
+        Ok(Some(loaded))
     }
 
     /// Writes each newest snapshot until the sender is gone.
@@ -95,6 +111,7 @@ impl Cache {
             let path = directory.join(format!("{name}.json"));
             let json = serde_json::to_vec(&**config).map_err(FileError::at(&path))?;
             replace::replace(&path, &json, PRIVATE, Reader::Itself)?;
+            self.unread.remove(&path);
             self.written.insert(name.to_owned(), Arc::clone(config));
         }
         let path = self.objects();
@@ -105,7 +122,8 @@ impl Cache {
         let names = snapshot.machine_configs.iter().map(|config| OsStr::new(config.name()));
         let names: HashSet<_> = names.collect();
         let is_kept = |path: &Path| names.contains(path.file_stem().unwrap_or_default());
-        for path in list(&directory)?.iter().filter(|path| !is_kept(path)) {
+        let is_stale = |path: &PathBuf| !is_kept(path) && !self.unread.contains(path);
+        for path in list(&directory)?.iter().filter(|path| is_stale(path)) {
             std::fs::remove_file(path).map_err(FileError::at(path))?;
         }
         self.written.retain(|name, _| is_kept(&directory.join(format!("{name}.json"))));
@@ -113,12 +131,10 @@ impl Cache {
     }
 }
 
-/// The files of a directory that are not hidden; none if it does not exist.
+/// The entries of a directory with names that this program gives; none if it does not exist.
 fn list(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut paths = entries_if_there(directory)?;
-    paths.retain(|path| {
-        path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
-    });
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     Ok(paths)
 }
 
@@ -159,7 +175,7 @@ mod tests {
         assert!(cache.load().unwrap().is_none());
         cache.save(&snapshot(&[config("a", "1"), config("b", "1")])).unwrap();
         cache.save(&snapshot(&[config("a", "2")])).unwrap();
-        let loaded = cache.load().unwrap().unwrap();
+        let loaded = cache.load().unwrap().unwrap().snapshot;
         let pools = &loaded.objects[&Kind::MachineConfigPool];
         assert_eq!(pools[0].get(), r#"{"metadata":{"name":"worker"}}"#);
         let configs: Vec<_> = loaded.machine_configs.iter().map(|c| c.ignition()).collect();
@@ -170,11 +186,41 @@ mod tests {
     fn what_cannot_be_read_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let many = format!("{{\"pools\":[{}0]}}", "0,".repeat(3_000_000));
-        for (text, reason) in [("{", "EOF"), (&many, "more than 2000000 values")] {
+        for (text, reason) in [("{", "EOF"), ("", "EOF"), (&many, "more than 2000000 values")] {
             std::fs::write(directory.path().join("objects.json"), text).unwrap();
-            let cache = Cache::new(directory.path().to_owned());
+            let mut cache = Cache::new(directory.path().to_owned());
             let error = cache.load().unwrap_err().to_string();
             assert!(error.contains("objects.json: ") && error.contains(reason), "{error}");
         }
+    }
+
+    #[test]
+    fn a_machine_config_that_cannot_be_read_is_named_and_left_until_it_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let new = || Cache::new(directory.path().to_owned());
+        new().save(&snapshot(&[config("a", "1"), config("b", "1"), config("c", "1")])).unwrap();
+        let path = |name: &str| directory.path().join("machine-configs").join(name);
+        std::fs::write(path("a.json"), "").unwrap();
+        std::fs::write(path("b.json"), "{\"metadata\": {\"na").unwrap();
+        std::fs::create_dir(path("d.json")).unwrap();
+        std::fs::write(path("theirs.yaml"), "of another program").unwrap();
+        let mut cache = new();
+        let loaded = cache.load().unwrap().unwrap();
+        let mut errors: Vec<_> = loaded.unread.iter().map(ToString::to_string).collect();
+        errors.sort();
+        let names = ["a.json: ", "b.json: ", "d.json: "];
+        assert!(errors.iter().zip(names).all(|(error, name)| error.contains(name)), "{errors:?}");
+        let configs = loaded.snapshot.machine_configs;
+        assert_eq!(
+            (errors.len(), configs.iter().map(|it| it.name()).collect::<Vec<_>>()),
+            (3, vec!["c"])
+        );
+        cache.save(&snapshot(&configs)).unwrap();
+        assert_eq!(std::fs::read_to_string(path("a.json")).unwrap(), "");
+        cache.save(&snapshot(&[config("a", "2")])).unwrap();
+        assert!(std::fs::read_to_string(path("a.json")).unwrap().contains("3.4.0"));
+        cache.save(&snapshot(&[])).unwrap();
+        assert!(!path("a.json").exists() && !path("c.json").exists() && path("b.json").exists());
+        assert!(path("theirs.yaml").exists(), "no other program's file is removed");
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::cache::{Cache, Snapshot};
+use super::cache::{Cache, Loaded, Snapshot};
 use super::connectivity::{Connectivity, Transition};
 use super::kind::{Kind, RawObject};
 use super::kubeconfig;
@@ -351,9 +351,17 @@ impl Session {
     }
 
     /// Restores an earlier server's inputs, and starts caching.
-    pub(super) fn restore(&mut self, cache: Cache) {
+    pub(super) fn restore(&mut self, mut cache: Cache) {
         match cache.load() {
-            Ok(Some(mut snapshot)) => {
+            Ok(Some(Loaded { mut snapshot, unread })) => {
+                for error in unread {
+                    self.reporting.metrics.cache_failures.inc();
+                    tracing::error!(
+                        %error,
+                        fix = "make the file readable, or remove it; its pools wait for the API server",
+                        "cannot read a cached MachineConfig, using the others"
+                    );
+                }
                 snapshot.objects.retain(|kind, _| self.kinds.contains(kind));
                 tracing::info!(
                     machine_configs = snapshot.machine_configs.len(),
