@@ -121,6 +121,8 @@ impl OpenDirectory {
             Ok(file) => file,
             Err(Errno::ENOENT) => return Ok(None),
             Err(Errno::ELOOP) => return Err(io::Error::other("a symbolic link is not followed")),
+            // A socket.
+            Err(Errno::ENXIO) => return Err(io::Error::other("is not a regular file")),
             Err(error) => return Err(error.into()),
         };
         bounded::read_opened(file.into(), MAX_BYTES).map(Some)

@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::open_directory::OpenDirectory;
 use super::plan::{Action, List, Plan};
 use crate::files::stamp::FileStamp;
+
+/// Longest wait for another process that changes the files. Nothing else runs meanwhile.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Files below one directory that a [`Reconciler`] keeps up to date.
 pub trait ManagedFiles {
@@ -81,6 +87,7 @@ pub struct Look<'a> {
     /// False if something could not be examined, so that equal stamps do not mean an equal result.
     pub is_whole: bool,
     stamps: Stamps,
+    pub now: SystemTime,
 }
 
 type Stamps = Vec<(String, Option<FileStamp>)>;
@@ -164,7 +171,7 @@ impl<F: ManagedFiles> Reconciler<F> {
             self.last_check = Some(last_check);
             return Ok(());
         }
-        let (look, plan, listed) = self.look(directory, entries)?;
+        let (look, plan, listed) = self.look(directory, entries, now)?;
         if plan.is_done(&listed) && is_tidy {
             report.problems.clone_from(&look.problems);
             let is_settled = look.is_settled(now);
@@ -173,11 +180,9 @@ impl<F: ManagedFiles> Reconciler<F> {
             self.last_check = is_settled.then_some(last_check);
             return Ok(());
         }
-        // Two processes can overlap while a pod replaces another.
-        let held = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
-            .map_err(|(_, error)| io::Error::from(error))?;
+        let held = lock(directory)?;
         directory.tidy(self.files.names())?;
-        let (look, mut plan, listed) = self.look(directory, entries)?;
+        let (look, mut plan, listed) = self.look(directory, entries, now)?;
         report.problems = look.problems;
         if plan.before != listed {
             self.files.write_list(directory, &plan.before)?;
@@ -196,19 +201,48 @@ impl<F: ManagedFiles> Reconciler<F> {
         &self,
         directory: &'a OpenDirectory,
         entries: &F::Entries,
+        now: SystemTime,
     ) -> io::Result<(Look<'a>, PlanOf<F>, List<F::Registry>)> {
         let (problems, stamps) = (BTreeMap::new(), Stamps::new());
-        let mut look = Look { directory, problems, is_whole: true, stamps };
+        let mut look = Look { directory, problems, is_whole: true, stamps, now };
         look.depends_on(self.files.list_name())?;
-        let listed = self.files.read_list(directory).unwrap_or_else(|error| {
-            // What is as it should be is added to the list again.
-            look.is_whole = false;
-            let path = self.directory.join(self.files.list_name()).display().to_string();
-            look.problems.insert(path, format!("{error}; starting a new list"));
-            List::new()
-        });
+        let listed = match self.files.read_list(directory) {
+            Ok(listed) => listed,
+            // The list may be whole, and what it names would never be removed without it.
+            Err(error) if error.raw_os_error().is_some() => {
+                return Err(io::Error::other(format!("{}: {error}", self.files.list_name())));
+            }
+            Err(error) => {
+                // What is as it should be is added to the list again.
+                look.is_whole = false;
+                let path = self.directory.join(self.files.list_name()).display().to_string();
+                look.problems.insert(path, format!("{error}; starting a new list"));
+                List::new()
+            }
+        };
         let plan = self.files.plan(&mut look, entries, &listed)?;
         Ok((look, plan, listed))
+    }
+}
+
+/// Locks the directory, because two processes can overlap while a pod replaces another. All users of the node can hold
+/// the lock, so that the wait has a limit.
+fn lock(directory: &OpenDirectory) -> io::Result<Flock<OwnedFd>> {
+    let started = Instant::now();
+    let mut file = directory.readable()?;
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(held) => return Ok(held),
+            Err((file, Errno::EWOULDBLOCK)) if started.elapsed() < LONGEST_WAIT => file,
+            Err((_, Errno::EWOULDBLOCK)) => {
+                let seconds = LONGEST_WAIT.as_secs();
+                return Err(io::Error::other(format!(
+                    "another process has held the lock of this directory for {seconds} s; find it with `lslocks`"
+                )));
+            }
+            Err((_, error)) => return Err(error.into()),
+        };
+        std::thread::sleep(PAUSE);
     }
 }
 

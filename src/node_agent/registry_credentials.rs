@@ -13,6 +13,9 @@ use super::open_directory::{OpenDirectory, PRIVATE_FILE};
 use super::plan::{Action, List, Plan};
 use super::reconciler::{Look, ManagedFiles, Reconciler, Report};
 
+/// Time within which a program that has emptied the file writes it.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
+
 /// A file of credentials.
 #[derive(Debug)]
 pub struct RegistryCredentials {
@@ -30,6 +33,15 @@ impl Reconciler<RegistryCredentials> {
         let list = format!(".{name}.machine-config-server");
         let files = RegistryCredentials { path: path.to_owned(), name, list };
         Some(Self::new(files, directory, resync))
+    }
+}
+
+impl RegistryCredentials {
+    /// Returns `true` if another program may have emptied the file to write it: its entries would be lost.
+    fn may_be_written(&self, look: &Look<'_>) -> io::Result<bool> {
+        let stamp = look.directory.stamp(&self.name)?;
+        let age = stamp.and_then(|stamp| look.now.duration_since(stamp.changed_at()).ok());
+        Ok(age.is_some_and(|age| age < WRITTEN_WITHIN))
     }
 }
 
@@ -70,6 +82,11 @@ impl ManagedFiles for RegistryCredentials {
     ) -> io::Result<Plan<Registry, NewFile>> {
         look.depends_on(&self.name)?;
         let present = look.directory.read(&self.name)?;
+        if present.as_ref().is_some_and(Vec::is_empty) && self.may_be_written(look)? {
+            return Err(io::Error::other(
+                "was emptied a moment ago; not changed until it is written",
+            ));
+        }
         let mut plan = plan_credentials(entries, listed, present.as_deref())
             .map_err(|error| io::Error::other(format!("{error}; not changed")))?;
         let foreign: Vec<_> = plan.registries(Action::Foreign).map(Registry::as_str).collect();

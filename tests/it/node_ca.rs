@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +12,12 @@ use std::time::{Duration, SystemTime};
 use machine_config_server::node_agent::{Layout, Reconciler, RegistryCas, Report};
 use model::objects::ConfigMap;
 use model::registry_ca::{Entries, read};
+use nix::sys::stat::Mode;
+use nix::unistd::{Uid, mkfifo, setfsuid};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::disk::Disk;
 use crate::support::events::{Event, Events};
 use crate::support::logged::Logged;
 use crate::support::manifests::registry_ca;
@@ -170,7 +174,7 @@ fn a_ca_that_stays_is_never_missing_or_half() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut reads = 0_u32;
-            while !is_over.load(Ordering::SeqCst) {
+            while reads == 0 || !is_over.load(Ordering::SeqCst) {
                 let found = fs::read_to_string(&path).expect("it is always there");
                 assert!(found == main || found == mirror, "{found:?}");
                 reads += 1;
@@ -343,6 +347,92 @@ fn an_undecodable_entry_leaves_the_file_unchanged() {
     assert_eq!(node.read("b/ca.crt"), Some(registry_ca("mirror")));
     assert_eq!(node.listed(), ["a", "b"].map(str::to_owned).into());
     assert_eq!(fs::read_dir(node.directory.path()).expect("a folder").count(), 1);
+}
+
+#[test]
+fn a_list_that_cannot_be_read_is_not_replaced_and_one_that_is_no_list_is() {
+    let main = registry_ca("main");
+    let mut node = Node::new(Layout::Crio);
+    node.reconcile(&entries(&json!({"a": main, "b": main})));
+    let (certs, list) = (node.certs(), node.certs().join(LIST));
+    let text = fs::read(&list).expect("the list");
+    // A user without the rights of root, for this thread alone.
+    let nobody = Uid::from_raw(65_534);
+    std::os::unix::fs::chown(&certs, Some(nobody.as_raw()), None).expect("root");
+    chmod(node.directory.path(), 0o755);
+    chmod(&list, 0);
+    setfsuid(nobody);
+    let report = node.reconcile(&entries(&json!({"b": main, "c": main})));
+    setfsuid(Uid::from_raw(0));
+    let problem = report.problems.values().next().expect("a problem");
+    assert_eq!(problem, ".machine-config-server.json: Permission denied (os error 13)");
+    assert_eq!(fs::read(&list).expect("the list"), text);
+    assert!(certs.join("a").exists() && !certs.join("c").exists());
+    chmod(&list, 0o644);
+    let report = node.reconcile(&entries(&json!({"b": main, "c": main})));
+    assert_eq!((hosts(&report.removed), hosts(&report.written)), (vec!["a"], vec!["c"]));
+
+    let put = |place: &str| {
+        fs::remove_file(&list).expect("a file");
+        match place {
+            "emptied" => fs::write(&list, "").expect("a file"),
+            "half" => fs::write(&list, "{\"registries\": [\"b").expect("a file"),
+            "a fifo" => mkfifo(&list, Mode::S_IRUSR).expect("a pipe"),
+            "a socket" => drop(UnixListener::bind(&list).expect("a socket")),
+            _ => symlink("/dev/zero", &list).expect("a link"),
+        }
+    };
+    for place in ["emptied", "half", "a fifo", "a socket", "a link to /dev/zero"] {
+        put(place);
+        let report = node.reconcile(&entries(&json!({"b": main})));
+        assert_eq!(report.problems.len(), 1, "{place}: {report:?}");
+        assert_eq!(hosts(&report.adopted), ["b"], "{place}: {report:?}");
+        // What it may have named stays.
+        assert!(certs.join("c/ca.crt").exists(), "{place}");
+        assert_eq!(node.listed(), ["b".to_owned()].into(), "{place}");
+    }
+}
+
+#[test]
+fn on_a_disk_that_is_full_or_read_only_the_files_stay_and_the_next_check_goes_on() {
+    let (main, mirror) = (registry_ca("main"), registry_ca("mirror"));
+    let mut node = Node::new(Layout::Crio);
+    let disk = Disk::mount(node.directory.path(), 64);
+    node.reconcile(&entries(&json!({"a": main, "b": main})));
+    let before = node.tree();
+    let wanted = entries(&json!({"a": mirror, "c": main}));
+    let filler = node.directory.path().join("filler");
+    // It fails at the end of the disk.
+    let _ = fs::write(&filler, vec![1; 1 << 20]);
+    let report = node.reconcile(&wanted);
+    assert!(report.problems.values().any(|it| it.contains("No space left")), "{report:?}");
+    assert_eq!(node.read("a/ca.crt").as_ref(), Some(&main));
+    fs::remove_file(&filler).expect("a file");
+    node.reconcile(&entries(&json!({"a": main, "b": main})));
+    assert_eq!(tree::differences(&node.tree(), &before), Vec::<String>::new());
+    disk.remount("ro");
+    let report = node.reconcile(&wanted);
+    assert!(report.problems.values().any(|it| it.contains("Read-only")), "{report:?}");
+    assert_eq!(tree::differences(&node.tree(), &before), Vec::<String>::new());
+    disk.remount("rw");
+    let report = node.reconcile(&wanted);
+    assert_eq!((hosts(&report.written), hosts(&report.removed)), (vec!["a", "c"], vec!["b"]));
+    assert_eq!(report.problems.len(), 0, "{report:?}");
+}
+
+#[test]
+fn a_stranger_who_holds_the_lock_is_reported_and_stops_nothing_else() {
+    let mut node = Node::new(Layout::Crio);
+    node.reconcile(&entries(&json!({"a": registry_ca("main")})));
+    let stranger = fs::File::open(node.certs()).expect("a folder");
+    stranger.lock().expect("its lock");
+    let asked = Stopwatch::start();
+    let report = node.reconcile(&entries(&json!({})));
+    asked.within(Duration::from_secs(10), "the wait for a lock");
+    let problem = report.problems.values().next().expect("a problem");
+    assert!(problem.contains("another process has held the lock"), "{problem}");
+    drop(stranger);
+    assert_eq!(hosts(&node.reconcile(&entries(&json!({}))).removed), ["a"]);
 }
 
 #[test]

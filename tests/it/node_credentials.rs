@@ -179,6 +179,27 @@ fn undecodable_files_and_those_of_other_programs_stay_and_are_reported() {
 }
 
 #[test]
+fn a_file_that_was_just_emptied_is_left_to_the_program_that_writes_it() {
+    let theirs = json!({"auths": {"their.example": credential("them")}});
+    let wanted = json!({"a.example": credential("a")});
+    let mut node = Node::with(&theirs.to_string());
+    node.reconcile(&wanted);
+    fs::write(node.path(), "").expect("a file");
+    let report = node.reconcile(&wanted);
+    let reported = "was emptied a moment ago; not changed until it is written";
+    assert_eq!(problem(&report), Some(reported));
+    assert_eq!(fs::read_to_string(node.path()).expect("the file"), "");
+    fs::write(node.path(), theirs.to_string()).expect("a file");
+    assert_eq!(problem(&node.reconcile(&wanted)), None);
+    assert_eq!(node.file()["auths"]["their.example"], credential("them"));
+    // If it stays empty, nothing is lost.
+    fs::write(node.path(), "").expect("a file");
+    let later = SystemTime::now() + Duration::from_secs(10);
+    let report = node.reconciler.reconcile(&entries(&wanted), later);
+    assert_eq!((problem(&report), node.file()), (None, json!({"auths": wanted})));
+}
+
+#[test]
 fn a_look_that_finds_all_in_step_touches_nothing() {
     let wanted = json!({"a.example": credential("a"), "their.example": credential("a")});
     let mut node = Node::with(&json!({"auths": {"their.example": credential("them")}}).to_string());
