@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode, SharedInputs};
 use model::objects::Object;
-use model::registry_ca::RegistryHost;
+use model::registry_ca::{self, RegistryHost};
 
 use super::files::{Files, ReadError};
+use super::manifest;
 use crate::files::error::FileError;
 
-/// Reads the files of the layout below `base`.
+/// Reads the files of the layout below `base`. `before` has the last good kubeconfig and CAs.
 pub(super) fn scan(
     files: &mut Files,
     base: &Path,
-    kubeconfig: &Path,
-    registry_cas: &[(RegistryHost, PathBuf)],
+    (kubeconfig, registry_cas): (&Path, &[(RegistryHost, PathBuf)]),
+    before: &SharedInputs,
     being_written: &dyn Fn(&Path) -> bool,
 ) -> Result<(Inputs, SharedInputs), FileError> {
     std::fs::read_dir(base).map_err(FileError::at(base))?;
@@ -23,7 +24,7 @@ pub(super) fn scan(
     let mut shared = SharedInputs::default();
     for name in BOOTSTRAP_POOLS {
         let path = base.join("machine-pools").join(format!("{name}.yaml"));
-        files.read_if_there(&path, being_written);
+        read(files, &path, being_written);
         let pool = files.objects(&path).iter().find_map(as_kind!(MachineConfigPool));
         let Some(pool) = pool.cloned() else { continue };
         inputs.pools.insert(name.to_owned(), Arc::clone(&pool));
@@ -33,30 +34,63 @@ pub(super) fn scan(
             continue;
         }
         let path = base.join("machine-configs").join(format!("{config}.yaml"));
-        files.read_if_there(&path, being_written);
+        read(files, &path, being_written);
         let found = files.objects(&path).iter().find_map(as_kind!(MachineConfig));
         if let Some(found) = found.cloned() {
             inputs.machine_configs.insert(config.to_owned(), found);
         }
     }
     let path = base.join("controller-config").join("machine-config-controller.yaml");
-    files.read_if_there(&path, being_written);
+    read(files, &path, being_written);
     let controller_config = files.objects(&path).iter().find_map(as_kind!(ControllerConfig));
     shared.controller_config = controller_config.cloned();
-    let mut plain = |path: &Path| match files.read_plain(path, being_written) {
-        Ok(bytes) => Some(bytes),
-        Err(ReadError { reason, last_good }) => {
-            inputs.problems.push(Problem::whole(&path.display().to_string(), reason));
-            last_good
-        }
+    let mut plain = |path: &Path, check: fn(&[u8]) -> Result<(), String>| {
+        let (problem, last_good) = match files.read_plain(path, being_written) {
+            Ok(bytes) => match check(&bytes) {
+                Ok(()) => return Some(bytes),
+                Err(reason) => (reason, None),
+            },
+            Err(ReadError { reason, last_good }) => (reason, last_good),
+        };
+        inputs.problems.push(Problem::whole(&path.display().to_string(), problem));
+        last_good.filter(|bytes| check(bytes).is_ok())
     };
-    shared.kubeconfig = plain(kubeconfig);
+    shared.kubeconfig = plain(kubeconfig, check_kubeconfig).or_else(|| before.kubeconfig.clone());
     for (host, file) in registry_cas {
-        if let Some(pem) = plain(&base.join(file)) {
-            shared.registry_cas.insert(host.clone(), pem);
-        }
+        let pem = plain(&base.join(file), check_registry_ca);
+        let pem = pem.or_else(|| before.registry_cas.get(host).cloned());
+        shared.registry_cas.extend(pem.map(|pem| (host.clone(), pem)));
     }
     inputs.problems.extend(files.problems());
     inputs.warnings = files.warnings();
+    // Each file has one object, whose name tells nothing: another one in its place is a change.
+    drop(files.take_losses());
     Ok((inputs, shared))
+}
+
+/// Reads a manifest, if it exists. One that is missing since it was read is a problem, and its last contents stay.
+fn read(files: &mut Files, path: &Path, being_written: &dyn Fn(&Path) -> bool) {
+    if files.objects(path).is_empty() {
+        files.read_if_there(path, being_written);
+    } else {
+        files.read_all(&[path.to_owned()], being_written);
+    }
+}
+
+/// A machine without a kubeconfig never joins, nor does one with a half of it: lists of clusters and users go together.
+fn check_kubeconfig(bytes: &[u8]) -> Result<(), String> {
+    if bytes.trim_ascii().is_empty() {
+        return Err("is empty".to_owned());
+    }
+    let objects = manifest::parse(bytes).map_err(|error| error.to_string())?;
+    let is_half = objects.iter().filter_map(as_kind!(Kubeconfig)).any(|config| {
+        let has = |list: &str| config.has_list(list);
+        has("clusters") != has("users")
+    });
+    if is_half { Err("has clusters or users, and not both".to_owned()) } else { Ok(()) }
+}
+
+fn check_registry_ca(bytes: &[u8]) -> Result<(), String> {
+    let holds_one = registry_ca::holds_certificate(bytes);
+    holds_one.then_some(()).ok_or_else(|| "has no certificate in PEM".to_owned())
 }

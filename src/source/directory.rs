@@ -309,7 +309,9 @@ impl Directory {
             Layout::Tree { root, .. } => self.scan_tree(&root, being_written)?,
             Layout::Bootstrap { base, kubeconfig, registry_cas, .. } => {
                 let files = &mut self.files;
-                Some(bootstrap::scan(files, &base, &kubeconfig, &registry_cas, being_written)?)
+                let files_of_layout = (&*kubeconfig, &registry_cas[..]);
+                let before = &self.shared;
+                Some(bootstrap::scan(files, &base, files_of_layout, before, being_written)?)
             }
         };
         let is_first = !std::mem::replace(&mut self.was_read, true);

@@ -476,7 +476,8 @@ impl Files {
             Err(defect) => {
                 self.changed |= file.problem.as_ref() != Some(&defect);
                 file.problem = Some(defect);
-                if is_blank {
+                // Without a listing nobody takes losses in.
+                if is_blank && !self.directories.is_empty() {
                     let (place, loss) = (place(file.directory), Loss::Emptied);
                     self.losses.push(FileLoss { place, objects: before, loss });
                     (file.text, file.unsaved) = (None, None);

@@ -6,6 +6,8 @@ use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 
 use crate::support::contract::{SOON, accept, config, marker, marker_soon};
@@ -13,7 +15,7 @@ use crate::support::http::Client;
 use crate::support::manifests::{self, pool, replace, with_files, write};
 use crate::support::pair::Pair;
 use crate::support::rest::becomes_idle;
-use crate::support::server::Server;
+use crate::support::server::{Server, binary, limited_output};
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
 use crate::support::wait_for;
 
@@ -300,6 +302,97 @@ fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
         trusting(&new_pem).try_request("GET", "/healthz", &[]).ok().filter(|r| r.status == 200)
     });
     changed.within(SOON, "the new pair");
+}
+
+const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "clusters": [{"name": "c"}], "users": [{"name": "u"}]}"#;
+const BOOTSTRAP_FILES: [&str; 5] = [
+    "machine-pools/master.yaml",
+    "machine-configs/a.yaml",
+    "controller-config/machine-config-controller.yaml",
+    "kubeconfig",
+    "registry.crt",
+];
+
+/// Contents of these files.
+fn bootstrap_texts() -> [String; 5] {
+    let controller_config = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
+        "metadata": {"name": "machine-config-controller"}, "spec": {},
+    });
+    [
+        pool("master", "a").to_string(),
+        machine_config("a", "one"),
+        controller_config.to_string(),
+        KUBECONFIG.to_owned(),
+        manifests::registry_ca("main"),
+    ]
+}
+
+/// Puts something else in the place of a file.
+fn spoil(path: &std::path::Path, how: &str) {
+    let text = fs::read_to_string(path).expect("a file");
+    fs::remove_file(path).expect("a file");
+    match how {
+        "emptied" => fs::write(path, "").expect("a file"),
+        "half" => fs::write(path, &text[..text.len() / 2]).expect("a file"),
+        "missing" => {}
+        "a folder" => fs::create_dir(path).expect("a folder"),
+        "a fifo" => mkfifo(path, Mode::S_IRUSR).expect("a pipe"),
+        _ => symlink("/dev/zero", path).expect("a link"),
+    }
+}
+
+#[test]
+fn what_bootstrap_cannot_read_is_served_as_it_was_and_reported() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let base = directory.path().join("base");
+    let mend = |file: &str| {
+        let path = base.join(file);
+        if path.is_dir() {
+            fs::remove_dir(&path).expect("a folder");
+        }
+        let _ = fs::remove_file(&path);
+        let texts = bootstrap_texts();
+        let text = BOOTSTRAP_FILES.iter().zip(&texts).find(|(name, _)| **name == file);
+        write(&base, file, text.expect("a text").1);
+    };
+    BOOTSTRAP_FILES.iter().for_each(|file| mend(file));
+    let kubeconfig = base.join("kubeconfig");
+    let pair = Pair::make(directory.path(), "localhost");
+    let flags =
+        ["--bootstrap-certs", "registry.example.com=registry.crt", "--bootstrap-kubeconfig"];
+    let flags = [&flags[..], &[kubeconfig.to_str().expect("text")]].concat();
+    let server = Server::bootstrap(&base, &pair.certificate, &pair.key, &flags);
+    let answer = || {
+        let answer = config(&server.plain(), "master", "3.4.0");
+        (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+    };
+    let good = wait_for("the config", || Some(answer()).filter(|(status, _)| *status == 200));
+    for file in BOOTSTRAP_FILES {
+        for how in ["emptied", "half", "missing", "a folder", "a fifo", "a link to /dev/zero"] {
+            spoil(&base.join(file), how);
+            wait_for(&format!("{file} to be reported, {how}"), || {
+                server.readiness().1.contains(file).then_some(())
+            });
+            assert_eq!(answer(), good, "{file}: {how}");
+            mend(file);
+            wait_for("all to be in order", || {
+                (server.metric("mcs_input_problems") < 0.5).then_some(())
+            });
+        }
+    }
+    write(&base, BOOTSTRAP_FILES[1], machine_config("a", "two"));
+    wait_for("the change", || answer().1.contains("data:,two").then_some(()));
+    // Without a good one from before it does not start.
+    drop(server);
+    spoil(&kubeconfig, "half");
+    let mut command = binary();
+    command.arg("bootstrap").arg("--server-basedir").arg(&base);
+    command.arg("--cert").arg(&pair.certificate).arg("--key").arg(&pair.key).args(&flags);
+    command.args(["--listen-address=127.0.0.1", "--secure-port=0", "--insecure-port=0"]);
+    let said = limited_output(command.arg("--metrics-address=off"));
+    let text = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.code() == Some(1) && text.contains("kubeconfig: "), "{text}");
 }
 
 fn config_map(namespace: &str, name: &str, data: &Value) -> String {

@@ -149,6 +149,11 @@ impl Kubeconfig {
     pub fn to_json(&self) -> String {
         self.0.to_string()
     }
+
+    /// Returns `true` if it has a list of this name, with an item.
+    pub fn has_list(&self, name: &str) -> bool {
+        self.0[name].as_array().is_some_and(|list| !list.is_empty())
+    }
 }
 
 impl std::fmt::Debug for Kubeconfig {

@@ -135,7 +135,7 @@ fn unwrapped(text: &[u8]) -> Bytes {
 }
 
 /// Returns `true` if a container runtime would find a certificate: like Go, it skips unreadable blocks.
-fn holds_certificate(pem: &[u8]) -> bool {
+pub fn holds_certificate(pem: &[u8]) -> bool {
     CertificateDer::pem_slice_iter(pem).flatten().any(|der| X509Certificate::from_der(&der).is_ok())
 }
 

@@ -32,7 +32,7 @@ mod entries;
 mod host;
 mod merge;
 
-pub use entries::{Cas, Entries, Reason, Refused, read};
+pub use entries::{Cas, Entries, Reason, Refused, holds_certificate, read};
 pub use host::{InvalidHost, RegistryHost};
 pub use merge::{
     ADMINISTRATOR_NAMESPACE, Administrators, Contents, MANAGED_NAMESPACE, MAX_BYTES, MERGED_MAP,
