@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::inputs::Problem;
-use model::merged_pool::{ByLabels, MergedPools, Unmergeable};
+use model::merged_pool::{ByLabels, GENERATED_BY, MergedPools, Unmergeable};
 use model::objects::{
     ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool, ROLE_LABEL,
 };
+use serde_json::Map;
 
 use crate::common::pool_merges;
 
@@ -22,6 +23,8 @@ pub(super) struct LocalPools {
     /// Last MachineConfig of each pool that could be merged.
     served: MachineConfigs,
     unselected: Vec<String>,
+    /// MachineConfigs that count as rendered ones, though nothing shows that the render controller made them.
+    taken_as_rendered: Vec<String>,
 }
 
 impl LocalPools {
@@ -39,13 +42,16 @@ impl LocalPools {
         };
         let unnamed: Vec<_> = pools.values().filter(names_none).cloned().collect();
         let local = unnamed.iter().map(|pool| &**pool);
-        let sources = ByLabels::new(machine_configs.values().filter(|it| !is_rendered(it)));
+        let all = machine_configs.values();
+        let (rendered, sources): (Vec<_>, Vec<_>) = all.partition(|config| is_rendered(config));
+        let sources = ByLabels::new(sources);
         pool_merges::update(&mut self.merged, local, &sources, controller_config);
-        self.unselected = if unnamed.is_empty() {
-            Vec::new()
+        (self.unselected, self.taken_as_rendered) = if unnamed.is_empty() {
+            (Vec::new(), Vec::new())
         } else {
             let unselected = sources.unselected(pools.values().map(|pool| &**pool));
-            unselected.into_iter().map(str::to_owned).collect()
+            let unselected = unselected.into_iter().map(str::to_owned).collect();
+            (unselected, without_evidence(pools, &rendered))
         };
         let mut before = std::mem::take(&mut self.served);
         let mut problems = Vec::new();
@@ -84,8 +90,12 @@ impl LocalPools {
     pub(super) fn unselected(&self, is_file: impl Fn(&str) -> bool) -> Vec<Problem> {
         let reason = format!("no pool selects its labels; {ROLE_LABEL} is the one of a role");
         let names = self.unselected.iter().filter(|name| !is_file(name));
-        names
-            .map(|name| Problem::whole(&format!("MachineConfig {name}"), reason.as_str()))
+        let unselected = names.map(|name| (name, reason.as_str()));
+        let rendered = "no pool is made of it: by its name and without labels it is a rendered one";
+        let rendered = self.taken_as_rendered.iter().map(|name| (name, rendered));
+        let dropped = unselected.chain(rendered);
+        dropped
+            .map(|(name, reason)| Problem::whole(&format!("MachineConfig {name}"), reason))
             .collect()
     }
 
@@ -95,8 +105,19 @@ impl LocalPools {
     }
 }
 
-/// Returns `true` for a result of the render controller, which is no source of another one.
+/// Those of these rendered MachineConfigs that no pool names, and that no controller has signed.
+fn without_evidence(pools: &Pools, rendered: &[&Arc<MachineConfig>]) -> Vec<String> {
+    let named: BTreeSet<&str> = pools
+        .values()
+        .flat_map(|pool| [pool.spec_configuration(), pool.status_configuration()])
+        .collect();
+    let is_signed = |config: &MachineConfig| config.annotation(GENERATED_BY).is_some();
+    let left = rendered.iter().filter(|it| !named.contains(it.name()) && !is_signed(it));
+    left.map(|config| config.name().to_owned()).collect()
+}
+
+/// Returns `true` for a result of the render controller, which is no source of another one. It has no labels; with
+/// labels, a MachineConfig is selected by them whatever its name is, as by the render controller.
 fn is_rendered(config: &MachineConfig) -> bool {
-    config.name().starts_with("rendered-")
-        && config.labels().is_none_or(|labels| !labels.contains_key(ROLE_LABEL))
+    config.name().starts_with("rendered-") && config.labels().is_none_or(Map::is_empty)
 }

@@ -204,6 +204,53 @@ fn a_change_of_one_of_three_thousand_machine_configs_is_served_within_a_second()
 }
 
 #[test]
+fn machine_configs_are_selected_by_their_labels_also_when_they_are_named_as_rendered_ones() {
+    let directory = directory();
+    let labels = |name: &str, labels: Value| {
+        let mut config = manifests::machine_config(name, &with_files(&[]));
+        config["metadata"]["labels"] = labels;
+        config["spec"]["kernelArguments"] = json!([name]);
+        config
+    };
+    let pool = POOL.replace("role: worker", "role: worker\n      site: a");
+    write(directory.path(), "edge.yaml", pool.replace("name: worker", "name: edge"));
+    let worker = "machineconfiguration.openshift.io/role";
+    let extra = labels("rendered-worker-extra", json!({worker: "worker", "site": "a"}));
+    write(directory.path(), "extra.json", extra);
+    let by_site = POOL.replace("machineconfiguration.openshift.io/role: worker", "site: b");
+    write(directory.path(), "site-pool.yaml", by_site.replace("name: worker", "name: site"));
+    write(directory.path(), "b.json", labels("rendered-site", json!({"site": "b"})));
+    let server = Server::serve(directory.path(), &[]);
+    let arguments = |pool: &str| {
+        let content = served(&server, pool, "/etc/mcs-machine-config-content.json");
+        let content: Value = serde_json::from_str(&content.expect("a config")).expect("JSON");
+        content["spec"]["kernelArguments"].clone()
+    };
+    assert_eq!(arguments("worker"), json!(["rendered-worker-extra"]));
+    assert_eq!(arguments("edge"), json!(["rendered-worker-extra"]));
+    assert_eq!(arguments("site"), json!(["rendered-site"]));
+
+    for (config, reason) in [
+        (labels("rendered-lost", json!({"site": "c"})), "no pool selects its labels; "),
+        (labels("rendered-lost", json!({})), "no pool is made of it: "),
+        (labels("rendered-lost", Value::Null), "no pool is made of it: "),
+    ] {
+        write(directory.path(), "lost.json", config);
+        let said = run(&["validate", ".", "--strict"], directory.path());
+        let lines = said.output.lines().filter(|line| line.contains("rendered-lost"));
+        let lines: Vec<_> = lines.collect();
+        assert!(lines.len() == 1 && lines[0].contains(reason), "{said:?}");
+    }
+    // What a render controller signed is part of none on purpose.
+    let mut signed = labels("rendered-lost", Value::Null);
+    let by = "machineconfiguration.openshift.io/generated-by-controller-version";
+    signed["metadata"]["annotations"] = json!({by: "1"});
+    write(directory.path(), "lost.json", signed);
+    let said = run(&["validate", ".", "--strict"], directory.path());
+    assert!(!said.output.contains("rendered-lost"), "{said:?}");
+}
+
+#[test]
 fn a_directory_is_judged_before_it_is_served() {
     let directory = directory();
     let good = run(&["validate", "."], directory.path());
