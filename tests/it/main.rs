@@ -29,6 +29,7 @@ mod cmp;
 mod command_line;
 mod compact;
 mod conformance;
+mod earlier_version;
 mod exposed;
 mod failure_reports;
 mod faults;
