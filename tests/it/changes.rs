@@ -356,7 +356,9 @@ fn what_bootstrap_cannot_read_is_served_as_it_was_and_reported() {
         let text = BOOTSTRAP_FILES.iter().zip(&texts).find(|(name, _)| **name == file);
         write(&base, file, text.expect("a text").1);
     };
-    BOOTSTRAP_FILES.iter().for_each(|file| mend(file));
+    for file in BOOTSTRAP_FILES {
+        mend(file);
+    }
     let kubeconfig = base.join("kubeconfig");
     let pair = Pair::make(directory.path(), "localhost");
     let flags =

@@ -242,7 +242,7 @@ fn a_state_directory_of_an_earlier_version_is_taken_over_with_each_pointer_and_t
 mod shapes {
     use time::serde::rfc3339;
 
-    use super::*;
+    use super::{BTreeMap, BTreeSet, Deserialize, OffsetDateTime, Token};
 
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
