@@ -29,7 +29,7 @@ const CONVERTED: [&str; 4] = ["ign", "yaml", "yml", "json"];
 #[derive(Debug, Default)]
 pub(super) struct PlainConfigs {
     configs: BTreeMap<PathBuf, PlainConfig>,
-    /// What is wrong with files at the last look.
+    /// Faults of files at the last look.
     problems: Vec<Problem>,
 }
 

@@ -12,6 +12,9 @@ pub(super) struct Budget {
     pub(super) documents: usize,
 }
 
+/// Maximum size of a manifest as JSON, in bytes: that of a file.
+pub(super) const MAX_JSON_BYTES: usize = 64 << 20;
+
 impl Budget {
     /// A MachineConfig has a node in 20 to 200 bytes: the limits fit a file of the maximum size full of them.
     pub(super) const FILE: Self = Self { nodes: 2_000_000, depth: 100, documents: 100_000 };

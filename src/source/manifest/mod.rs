@@ -11,10 +11,8 @@ use serde_json::Value;
 use serde_json::error::Category;
 use serde_saphyr::budget::BudgetBreach;
 
-use self::budget::{Budget, measure_json};
+use self::budget::{Budget, MAX_JSON_BYTES, measure_json};
 use self::unique_keys::{UniqueKeys, is_twice};
-
-use crate::files::bounded;
 
 pub use self::budget::TooLarge;
 pub(crate) use self::warnings::of_config as config_warnings;
@@ -130,7 +128,7 @@ fn to_json(documents: &[Value]) -> Option<Bytes> {
     for document in documents.iter().filter(|it| it.is_object()) {
         serde_json::to_writer(&mut json, document).ok()?;
         json.push(b'\n');
-        if json.len() as u64 > bounded::MAX_BYTES {
+        if json.len() > MAX_JSON_BYTES {
             return None;
         }
     }

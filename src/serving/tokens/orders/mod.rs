@@ -48,7 +48,7 @@ use crate::telemetry::conditions::Status;
 /// Number of orders of each test.
 const ORDERS: u64 = 1_000;
 
-/// What all orders of a test have in common.
+/// Parts that all orders of a test have in common.
 struct Common {
     runtime: Runtime,
     reporting: Reporting,
@@ -292,7 +292,7 @@ impl<'a> Order<'a> {
         self.look_after(0, None);
     }
 
-    /// What was deleted a moment ago may be back.
+    /// Objects that were deleted a moment ago may be back.
     fn serves_as_before(&self) {
         let Some(server) = &self.server else { return };
         for id in ids().filter(|id| matches!(self.oracle.standing(id), Standing::Served(_))) {
@@ -361,7 +361,7 @@ impl<'a> Order<'a> {
         self.server = Some(server);
     }
 
-    /// What most others were lost with for a moment may wait for an administrator to say that it was meant.
+    /// An object that was lost with most others for a moment may wait for an administrator to say that it was meant.
     fn let_wait(&mut self, server: &Server, before: &Oracle) {
         for id in ids() {
             let was = before.content(id);

@@ -1,4 +1,4 @@
-//! What a server must serve of each object, by the table of docs/src/explanation/changes.md.
+//! Objects as a server must serve them, by the table of docs/src/explanation/changes.md.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(super) enum Standing {
     Absent,
 }
 
-/// What is known of the files, and what follows.
+/// Knowledge of the files, and what follows.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Oracle {
     known: BTreeMap<PathBuf, KnownFile>,
@@ -62,7 +62,7 @@ impl Oracle {
         }
     }
 
-    /// What an object is served as, and the file that had it.
+    /// The object as it is served, and the file that had it.
     pub(super) fn content(&self, id: Id) -> Option<(Content, PathBuf)> {
         let lost = self.lost.get(id).map(|lost| (lost.content, lost.file.clone()));
         let mut known = self.known.iter();

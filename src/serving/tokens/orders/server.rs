@@ -41,7 +41,7 @@ pub(super) struct Server {
     directory: Directory,
     reconciler: MachineReconciler,
     pub(super) tokens: Arc<MachineTokens>,
-    /// What was sent last.
+    /// Inputs that were sent last.
     pub(super) inputs: Inputs,
     known: KnownMachines,
     pub(super) attention: Vec<String>,
@@ -134,7 +134,7 @@ impl Server {
         self.tokens.get(machine)
     }
 
-    /// What is served of an object.
+    /// The object as it is served.
     pub(super) fn served(&self, id: Id) -> Option<Content> {
         let Inputs { pools, machines, machine_configs, .. } = &self.inputs;
         if is_machine(id) {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// Name of an object: `m-` machines, `p-` pools, `c-` MachineConfigs; others are configs without a manifest.
 pub(super) type Id = &'static str;
 
-/// What one text says about an object.
+/// An object by one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) revision: u32,
@@ -37,7 +37,7 @@ pub(super) enum State {
 #[derive(Debug, Clone)]
 pub(super) struct File {
     pub(super) state: State,
-    /// What its administrator means it to say.
+    /// The contents that its administrator means.
     pub(super) objects: Objects,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Tree {
     pub(super) folders: BTreeMap<PathBuf, u32>,
 }
 
-/// What is in the place of the directory.
+/// The thing in the place of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InPlace {
     Nothing,
@@ -60,7 +60,7 @@ pub(super) enum InPlace {
 
 pub(super) struct Site {
     directory: TempDir,
-    /// What is visible in the place of the directory.
+    /// The thing that is visible in the place of the directory.
     pub(super) visible: Option<Tree>,
     /// The administrator's directory, while it is elsewhere.
     elsewhere: Option<Tree>,

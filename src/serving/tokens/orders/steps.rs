@@ -1,4 +1,4 @@
-//! What people and programs do, and the choice of what comes next.
+//! Steps of people and programs, and the choice of the next one.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -215,7 +215,7 @@ fn written(random: &mut Random, site: &mut Site) -> Option<(PathBuf, Objects)> {
     Some((file, objects)).filter(|(_, objects)| !objects.is_empty())
 }
 
-/// What a file says after a change.
+/// Contents of a file after a change.
 fn changed(random: &mut Random, site: &mut Site, mut objects: Objects) -> Objects {
     let at = random.index(objects.len());
     let (id, Content { pool, .. }) = objects[at];

@@ -1,4 +1,4 @@
-//! What each machine's token must open.
+//! Configs that each machine's token must open.
 
 use std::collections::BTreeMap;
 
