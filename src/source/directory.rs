@@ -129,7 +129,8 @@ pub struct Directory {
     started: Instant,
     was_read: bool,
     last_listing: Option<Listing>,
-    problems: Vec<Problem>,
+    /// Problems and warnings of the last inputs.
+    found: [Vec<Problem>; 2],
 }
 
 impl Directory {
@@ -165,7 +166,7 @@ impl Directory {
             started: Instant::now(),
             was_read: false,
             last_listing: None,
-            problems: Vec::new(),
+            found: Default::default(),
         };
         directory.restore();
         // The first scan reads all files; later ones wait for a file to be quiet.
@@ -320,8 +321,9 @@ impl Directory {
         let Some((mut inputs, shared)) = read else { return Ok(Scan { inputs: None, scanned }) };
         inputs.problems.sort();
         inputs.problems.dedup();
-        let is_changed = is_first || is_changed || inputs.problems != self.problems;
-        self.problems.clone_from(&inputs.problems);
+        let found = [inputs.problems.clone(), inputs.warnings.clone()];
+        let is_changed = is_first || is_changed || found != self.found;
+        self.found = found;
         if *self.shared != shared {
             self.shared = Arc::new(shared);
         }
@@ -549,7 +551,7 @@ mod tests {
             is_changed(&format!("{name}: {text}"), true);
         }
         std::fs::write(path("notes.txt"), "for nobody").unwrap();
-        is_changed("a file of another kind", true);
+        is_changed("a file of another kind", false);
         std::fs::write(path("notes.txt"), "still for nobody").unwrap();
         is_changed("another text in it", false);
         std::fs::remove_file(path("site.bu")).unwrap();
