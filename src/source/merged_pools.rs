@@ -105,7 +105,7 @@ impl LocalPools {
     }
 }
 
-/// Those of these rendered MachineConfigs that no pool names, and that no controller has signed.
+/// Rendered MachineConfigs that no pool names, and that no controller has signed.
 fn without_evidence(pools: &Pools, rendered: &[&Arc<MachineConfig>]) -> Vec<String> {
     let named: BTreeSet<&str> = pools
         .values()

@@ -34,7 +34,7 @@ pub(super) struct Snapshot {
     pub(super) machine_configs: Vec<Arc<MachineConfig>>,
 }
 
-/// What an earlier server has left.
+/// Contents that an earlier server has left.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub(super) snapshot: Snapshot,
