@@ -65,27 +65,37 @@ pub(crate) fn replace_all(
             let wanted = wanted(Status::of_file(path), user, process, *mode);
             let is_same = is_as_wanted(path, contents, wanted);
             let prepare = || prepare(path, directory, contents, wanted);
-            (!is_same).then(prepare).transpose().map_err(FileError::at(path))
+            let prepared = (!is_same).then(prepare).transpose().map_err(FileError::at(path))?;
+            Ok(prepared.map(|(temporary, _)| temporary))
         })
         .collect();
-    let sync = || File::open(directory).and_then(|it| Ok(nix::unistd::syncfs(&it)?));
-    let synced = if prepared.iter().any(|it| matches!(it, Ok(Some(_)))) { sync() } else { Ok(()) };
-    let renamed: Vec<_> = files
-        .iter()
-        .zip(prepared)
-        .map(|(Replacement { path, .. }, prepared)| {
-            let Some(temporary) = prepared? else { return Ok(()) };
-            let synced = synced.as_ref().map_err(|error| error.kind().into());
-            let renamed = synced.and_then(|&()| std::fs::rename(&temporary, path));
-            renamed.map_err(|error| {
-                let _ = std::fs::remove_file(&temporary);
-                FileError::at(path)(error)
-            })
+    if !prepared.iter().any(|it| matches!(it, Ok(Some(_)))) {
+        return prepared.into_iter().map(|it| it.map(drop)).collect();
+    }
+    let opened = File::open(directory);
+    let synced = opened.and_then(|directory| {
+        nix::unistd::syncfs(&directory)?;
+        Ok(directory)
+    });
+    let renamed = files.iter().zip(prepared).map(|(Replacement { path, .. }, prepared)| {
+        let Some(temporary) = prepared? else { return Ok(()) };
+        let renamed = each(&synced).and_then(|_| std::fs::rename(&temporary, path));
+        renamed.map_err(|error| {
+            let _ = std::fs::remove_file(&temporary);
+            FileError::at(path)(error)
         })
-        .collect();
-    // If it fails, all are there until the next power cut, after which they are made again.
-    let _ = sync();
-    renamed
+    });
+    let renamed: Vec<_> = renamed.collect();
+    let synced = each(&synced).and_then(File::sync_all);
+    let outcomes = files.iter().zip(renamed).map(|(Replacement { path, .. }, renamed)| {
+        renamed.and_then(|()| each(&synced).map(drop).map_err(FileError::at(path)))
+    });
+    outcomes.collect()
+}
+
+/// A result that is the same for each of many files.
+fn each<T>(result: &io::Result<T>) -> io::Result<&T> {
+    result.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()))
 }
 
 /// Removes the files that killed processes had prepared in a directory, to replace others by them.
@@ -111,7 +121,7 @@ fn preparing_process(path: &Path) -> Option<u32> {
 pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), FileError> {
     let process = Process::current();
     let wanted = wanted(None, reader.user(directory_of(path), process), process, mode);
-    match write_new(path, b"", wanted).and_then(|()| File::open(path)?.sync_all()) {
+    match write_new(path, b"", wanted).and_then(|file| file.sync_all()) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => {
             // The file could not be given to its owner. If it cannot be removed either, the server reports it as
@@ -183,9 +193,9 @@ fn try_replace(
     contents: &[u8],
     wanted: WantedStatus,
 ) -> io::Result<()> {
-    let temporary = prepare(path, directory, contents, wanted)?;
-    let replaced = File::open(&temporary)
-        .and_then(|file| file.sync_all())
+    let (temporary, file) = prepare(path, directory, contents, wanted)?;
+    let replaced = file
+        .sync_all()
         .and_then(|()| std::fs::rename(&temporary, path))
         .and_then(|()| File::open(directory)?.sync_all());
     if replaced.is_err() {
@@ -195,13 +205,14 @@ fn try_replace(
     replaced
 }
 
-/// Writes a file that is to replace `path`, in its directory. It is not synced.
+/// Writes a file that is to replace `path`, in its directory. It is not synced. Its mode may keep this process from
+/// opening it again.
 fn prepare(
     path: &Path,
     directory: &Path,
     contents: &[u8],
     wanted: WantedStatus,
-) -> io::Result<PathBuf> {
+) -> io::Result<(PathBuf, File)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // The name is hidden, so that other programs do not take it for a file of the directory, and contains the process
     // ID, so that two processes do not share it.
@@ -212,7 +223,7 @@ fn prepare(
         _ => {}
     }
     match write_new(&temporary, contents, wanted) {
-        Ok(()) => Ok(temporary),
+        Ok(file) => Ok((temporary, file)),
         Err(error) => {
             let _ = std::fs::remove_file(&temporary);
             Err(error)
@@ -220,13 +231,14 @@ fn prepare(
     }
 }
 
-fn write_new(path: &Path, contents: &[u8], wanted: WantedStatus) -> io::Result<()> {
+fn write_new(path: &Path, contents: &[u8], wanted: WantedStatus) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
     // Change the owner by descriptor, before others can read the file.
     give(&file, wanted.uid, wanted.gid)?;
     // The umask can have removed bits.
     file.set_permissions(Permissions::from_mode(wanted.mode))?;
-    file.write_all(contents)
+    file.write_all(contents)?;
+    Ok(file)
 }
 
 /// Changes user and group of a file, if they differ: a service may lack the right to change them.

@@ -127,10 +127,9 @@ pub struct Directory {
     last_good: Option<LastGood>,
     removed: Option<PathBuf>,
     started: Instant,
-    was_read: bool,
     last_listing: Option<Listing>,
-    /// Problems and warnings of the last inputs.
-    found: [Vec<Problem>; 2],
+    /// Problems and warnings of the last inputs, if there were any inputs.
+    found: Option<[Vec<Problem>; 2]>,
 }
 
 impl Directory {
@@ -164,13 +163,13 @@ impl Directory {
             last_good: memory.as_ref().map(|memory| LastGood::new(memory.last_good.clone())),
             removed: memory.map(|memory| memory.removed),
             started: Instant::now(),
-            was_read: false,
             last_listing: None,
-            found: Default::default(),
+            found: None,
         };
         directory.restore();
         // The first scan reads all files; later ones wait for a file to be quiet.
         let Scan { inputs, .. } = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
+        // A first scan has inputs.
         Ok((directory, inputs.unwrap_or_default()))
     }
 
@@ -315,14 +314,13 @@ impl Directory {
                 Some(bootstrap::scan(files, &base, files_of_layout, before, being_written)?)
             }
         };
-        let is_first = !std::mem::replace(&mut self.was_read, true);
         let is_changed = self.files.finish();
         let scanned = self.files.scanned();
         let Some((mut inputs, shared)) = read else { return Ok(Scan { inputs: None, scanned }) };
         inputs.problems.sort();
         inputs.problems.dedup();
-        let found = [inputs.problems.clone(), inputs.warnings.clone()];
-        let is_changed = is_first || is_changed || found != self.found;
+        let found = Some([inputs.problems.clone(), inputs.warnings.clone()]);
+        let is_changed = is_changed || found != self.found;
         self.found = found;
         if *self.shared != shared {
             self.shared = Arc::new(shared);
@@ -353,8 +351,7 @@ impl Directory {
         if is_same && unlisted.is_none() && !self.files.is_changed() && !self.lost.has_any() {
             return Ok(None);
         }
-        let built = self.build(root, &listing, (&manifests, &plain), uptime);
-        let (mut inputs, shared) = built;
+        let (mut inputs, shared) = self.build(root, &listing, (&manifests, &plain), uptime);
         inputs.problems.extend(unlisted);
         self.last_listing = Some(listing);
         if let Some(wait) = self.lost.due_in(uptime) {

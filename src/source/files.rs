@@ -54,13 +54,6 @@ pub(super) struct FileLoss {
     pub(super) loss: Loss,
 }
 
-impl FileLoss {
-    /// `None` without objects.
-    fn of(place: Place, objects: Vec<Object>, loss: Loss) -> Option<Self> {
-        (!objects.is_empty()).then_some(Self { place, objects, loss })
-    }
-}
-
 /// Last good state of a file in an earlier process.
 #[derive(Debug)]
 pub(super) struct RestoredFile {
@@ -213,8 +206,11 @@ impl Files {
             match manifest {
                 Ok(None) => file.plain = Some(bytes),
                 Ok(Some(Manifest { objects, warnings, .. })) => {
+                    // A server that is strict reads again what it refuses, and reports it.
+                    let is_refused = self.is_strict && !warnings.is_empty();
+                    let digest = source.unwrap_or_else(|| digest(&bytes));
+                    file.digest = Some(digest).filter(|_| !is_refused);
                     (file.objects, file.warnings) = (objects, warnings);
-                    file.digest = Some(source.unwrap_or_else(|| digest(&bytes)));
                     file.remove_machines(removed);
                 }
                 Err(_) => continue,
@@ -458,8 +454,10 @@ impl Files {
                 let others: Vec<_> =
                     before.into_iter().filter(|it| !kept.contains(&identity(it))).collect();
                 let loss = if is_elsewhere { Loss::WithDirectory } else { Loss::ReadWithout };
-                let place = place(was_in.or(file.directory));
-                self.losses.extend(FileLoss::of(place, others, loss));
+                if !others.is_empty() {
+                    let place = place(was_in.or(file.directory));
+                    self.losses.push(FileLoss { place, objects: others, loss });
+                }
                 file.text =
                     text.as_ref().filter(|_| !objects.is_empty()).map(|it| TextHash::of(it));
                 file.unsaved = text.filter(|_| !objects.is_empty());
@@ -534,8 +532,10 @@ fn parse_file(path: &Path, known: Option<u64>) -> Contents {
     }
 }
 
+/// Digest of a file's bytes for this version: a later one reads each file again, and may judge it otherwise.
 fn digest(text: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
+    hasher.write(env!("CARGO_PKG_VERSION").as_bytes());
     hasher.write(text);
     hasher.finish()
 }
@@ -706,6 +706,26 @@ mod tests {
         std::fs::write(&path, &text).unwrap();
         losses(&mut later, root.path());
         assert_eq!(names(&later), "ab");
+    }
+
+    #[test]
+    fn a_strict_server_reports_after_a_restart_what_another_one_accepted() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("config.yaml");
+        let text = "kind: MachineConfig\nmetadata: {name: a}\nspec: {typo: 1}\n";
+        std::fs::write(&path, text).unwrap();
+        for (is_strict, problems) in [(false, 0), (true, 1)] {
+            let mut first = Files::new(false);
+            losses(&mut first, root.path());
+            let GoodText { directory, source, .. } = first.texts().next().unwrap();
+            let place = Place { path: path.clone(), directory, text: None };
+            let bytes = manifest::read(text.as_bytes()).unwrap().json.unwrap();
+            let removed = BTreeSet::new();
+            let mut later = Files::new(is_strict);
+            later.restore(vec![RestoredFile { place, bytes, source, is_plain: false, removed }]);
+            losses(&mut later, root.path());
+            assert_eq!((later.problems().len(), later.objects(&path).len()), (problems, 1));
+        }
     }
 
     fn machine(name: &str) -> String {

@@ -91,7 +91,8 @@ impl LocalPools {
         let reason = format!("no pool selects its labels; {ROLE_LABEL} is the one of a role");
         let names = self.unselected.iter().filter(|name| !is_file(name));
         let unselected = names.map(|name| (name, reason.as_str()));
-        let rendered = "no pool is made of it: by its name and without labels it is a rendered one";
+        let rendered =
+            "no pool uses it: without labels, its name makes it the result of a render controller";
         let rendered = self.taken_as_rendered.iter().map(|name| (name, rendered));
         let dropped = unselected.chain(rendered);
         dropped

@@ -100,3 +100,48 @@ fn stamp(path: &Path, now: SystemTime) -> Option<FileStamp> {
     let stamp = FileStamp::of(&std::fs::metadata(path).ok()?);
     Some(stamp).filter(|stamp| stamp.is_settled(now))
 }
+
+#[cfg(test)]
+mod tests {
+    use pki::RotationRequest;
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    #[test]
+    fn a_pointer_config_that_is_removed_or_changed_is_seen_though_it_was_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::of_this_server(directory.path()).unwrap();
+        let host: Host = "localhost".parse().unwrap();
+        let wanted = || Ok::<_, StateError>((vec![host.clone()], RotationRequest::default()));
+        state.reconcile(wanted, &pki::Policy::default(), OffsetDateTime::now_utc()).unwrap();
+        let path = state.pointer_path("worker");
+        let mut writer = PointerWriter::new(state, host, 22623);
+        let pools = ["infra", "worker"].map(str::to_owned);
+        let mut write = || {
+            // What was written a moment ago is not known by its stamp.
+            for path in ["infra", "worker"].map(|pool| writer.state.pointer_path(pool)) {
+                if let Ok(file) = std::fs::metadata(&path) {
+                    let stamp = FileStamp::of(&file);
+                    while !stamp.is_settled(SystemTime::now()) {
+                        std::thread::yield_now();
+                    }
+                }
+            }
+            let written = writer.write(pools.iter()).len();
+            (written, writer.written.len(), writer.failed.len())
+        };
+        assert_eq!(write(), (2, 0, 0));
+        let text = std::fs::read(&path).unwrap();
+        for _ in 0..2 {
+            assert_eq!(write(), (2, 2, 0));
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(write(), (2, 1, 0));
+        assert_eq!(std::fs::read(&path).unwrap(), text);
+        assert_eq!(write(), (2, 2, 0));
+        std::fs::write(&path, "{}").unwrap();
+        assert_eq!(write(), (1, 1, 1), "it is of another program");
+        assert_eq!(std::fs::read(&path).unwrap(), b"{}");
+    }
+}

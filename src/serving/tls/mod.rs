@@ -66,7 +66,9 @@ impl Pair {
             bounded::read(path)
                 .map_err(|error| PairError::Unreadable { path: path.to_owned(), error })
         };
-        let (cert_pem, key_pem) = (read(cert)?, Zeroizing::new(read(key)?));
+        let cert_pem = Zeroizing::new(read(cert)?);
+        // One file for both may be replaced between two reads.
+        let key_pem = if key == cert { cert_pem.clone() } else { Zeroizing::new(read(key)?) };
         Self::parse((cert, &cert_pem), (key, &key_pem), policy)
     }
 
@@ -132,5 +134,36 @@ impl Pair {
     /// Returns `true` if both have the same chain, which implies the key.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.certified.cert == other.certified.cert
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_file_with_certificate_and_key_is_one_pair_while_it_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, next] = ["tls.key", "next"].map(|name| directory.path().join(name));
+        let texts = [(); 2].map(|()| {
+            let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            made.signing_key.serialize_pem() + &made.cert.pem()
+        });
+        std::fs::write(&path, &texts[0]).unwrap();
+        let policy = TlsPolicy::new("", &[]).unwrap().0;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for text in texts.iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                    std::fs::write(&next, text).unwrap();
+                    std::fs::rename(&next, &path).unwrap();
+                }
+            });
+            let reads: Vec<_> = (0..2_000).map(|_| Pair::read(&path, &path, &policy)).collect();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(reads.iter().filter(|read| read.is_err()).count(), 0);
+        });
     }
 }

@@ -9,8 +9,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use model::access::TokenHash;
 use model::access::machine::{MachineState, RecordedUse};
@@ -64,8 +64,10 @@ pub(super) struct UnsavedUses {
     restored: Mutex<Uses>,
     /// True if the uses of an earlier process are unknown.
     is_unread: AtomicBool,
-    /// Held while the file is written.
-    writing: tokio::sync::Mutex<()>,
+    /// Number of calls that store.
+    asked: AtomicU64,
+    /// Number of calls whose uses are in the file. Held while it is written.
+    stored: Arc<tokio::sync::Mutex<u64>>,
 }
 
 impl UnsavedUses {
@@ -85,7 +87,8 @@ impl UnsavedUses {
             );
         });
         let restored = Mutex::new(read.unwrap_or_default());
-        Self { path, restored, is_unread, writing: tokio::sync::Mutex::default() }
+        let (asked, stored) = Default::default();
+        Self { path, restored, is_unread, asked, stored }
     }
 
     /// Returns `true` if the uses of an earlier process are unknown.
@@ -123,29 +126,42 @@ impl UnsavedUses {
         }
     }
 
-    /// Writes the uses, and those of an earlier process, before it returns. `uses` is called when it is this writer's
-    /// turn. A failure is reported.
+    /// Writes the uses, and those of an earlier process, before it returns. Calls during one write share the next, so that
+    /// many machines cost no more than a few. A failure is reported.
     pub(super) async fn store(&self, uses: impl FnOnce() -> Uses, reporting: &Reporting) {
         let Some(path) = self.path.clone() else { return };
-        let _writing = self.writing.lock().await;
+        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut stored = Arc::clone(&self.stored).lock_owned().await;
+        if *stored >= number {
+            return;
+        }
+        let asked = self.asked.load(Ordering::SeqCst);
         let mut all = lock(&self.restored).clone();
         all.extend(uses());
         if self.is_unread() {
             return;
         }
-        let written = tokio::task::spawn_blocking(move || write(&path, &all)).await;
-        // The task is not cancelled, and a panic ends the process.
-        let Ok(written) = written else { return };
-        let condition = Condition::new(CACHE, written.err().map(|error| error.to_string()));
-        let condition = condition.counted_by(&reporting.metrics.cache_failures);
-        condition.report_failure(&reporting.status.degraded, |reason| {
-            tracing::error!(
-                reason,
-                fix = "check space and permissions of the directory",
-                "cannot store uses of machines' tokens; a server that is started now does not know them"
-            );
+        let reporting = reporting.clone();
+        // A machine may leave meanwhile. The file stays locked until it is written.
+        let work = tokio::task::spawn_blocking(move || {
+            report_stored(write(&path, &all), &reporting);
+            *stored = asked;
         });
+        // The task is not cancelled, and a panic ends the process.
+        let _ = work.await;
     }
+}
+
+fn report_stored(written: Result<(), FileError>, reporting: &Reporting) {
+    let condition = Condition::new(CACHE, written.err().map(|error| error.to_string()));
+    let condition = condition.counted_by(&reporting.metrics.cache_failures);
+    condition.report_failure(&reporting.status.degraded, |reason| {
+        tracing::error!(
+            reason,
+            fix = "check space and permissions of the directory",
+            "cannot store uses of machines' tokens; a server that is started now does not know them"
+        );
+    });
 }
 
 fn read(path: &Path) -> Result<Uses, FileError> {
@@ -161,4 +177,29 @@ fn write(path: &Path, uses: &Uses) -> Result<(), FileError> {
     let json = serde_json::to_vec_pretty(uses).map_err(FileError::at(path))?;
     replace::create_directory(replace::directory_of(path), Reader::Directory)?;
     replace::replace(path, &json, PRIVATE, Reader::Itself)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::conditions::Status;
+
+    #[tokio::test]
+    async fn machines_that_come_at_once_share_writes_also_if_one_leaves() {
+        let directory = tempfile::tempdir().unwrap();
+        let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
+        let uses = UnsavedUses::open(Some(directory.path()), &reporting);
+        let collected = AtomicU64::new(0);
+        let collect = || {
+            collected.fetch_add(1, Ordering::Relaxed);
+            Uses::new()
+        };
+        // The first one writes, and leaves.
+        let mut first = Box::pin(uses.store(collect, &reporting));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        drop(first);
+        let others = (0..100).map(|_| uses.store(collect, &reporting));
+        futures_util::future::join_all(others).await;
+        assert!((2..=3).contains(&collected.into_inner()));
+    }
 }
