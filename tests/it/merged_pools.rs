@@ -232,8 +232,8 @@ fn machine_configs_are_selected_by_their_labels_also_when_they_are_named_as_rend
 
     for (config, reason) in [
         (labels("rendered-lost", json!({"site": "c"})), "no pool selects its labels; "),
-        (labels("rendered-lost", json!({})), "no pool is made of it: "),
-        (labels("rendered-lost", Value::Null), "no pool is made of it: "),
+        (labels("rendered-lost", json!({})), "no pool uses it: "),
+        (labels("rendered-lost", Value::Null), "no pool uses it: "),
     ] {
         write(directory.path(), "lost.json", config);
         let said = run(&["validate", ".", "--strict"], directory.path());
