@@ -36,7 +36,7 @@ pub(crate) struct Answer {
 }
 
 /// Version and form of an answer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Variant {
     pub(super) version: SpecVersion,
     pub(super) form: Form,

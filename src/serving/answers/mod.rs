@@ -1,9 +1,10 @@
 //! Answers of all pools, ready to send behind an atomically swapped pointer.
 //!
-//! A config is rendered at its first request in a version and form, once for all concurrent requests, and cached. When
-//! the inputs change, all cached variants are rendered again before the swap, so that no request waits. If a version
-//! cannot be rendered, the answer comes from the last inputs that could be, even if they were not requested then. A
-//! pool's answers share common parts in memory.
+//! A config is rendered at its first request in a version and form, once for all concurrent requests, and cached. A
+//! change of the inputs is in force at once and renders nothing: the next request of a pool does, in about a
+//! millisecond, and what machines have asked for before follows in the background. If a version cannot be rendered,
+//! the answer comes from the last inputs that could be, even if they were not requested then. A pool's answers share
+//! common parts in memory.
 
 mod answer;
 mod pool;
@@ -11,6 +12,7 @@ mod segments;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
@@ -33,6 +35,8 @@ use crate::telemetry::{Metrics, PoolLabel};
 pub struct Answers {
     table: ArcSwapOption<Table>,
     is_compact: bool,
+    /// Number of requests so far.
+    requests: AtomicU64,
     metrics: Arc<Metrics>,
 }
 
@@ -49,7 +53,7 @@ struct Table {
 impl Answers {
     /// Creates an empty set. Without `is_compact`, only the plain form is used.
     pub fn new(is_compact: bool, metrics: Arc<Metrics>) -> Self {
-        Self { table: ArcSwapOption::empty(), is_compact, metrics }
+        Self { table: ArcSwapOption::empty(), is_compact, requests: AtomicU64::new(0), metrics }
     }
 
     /// The answer for a machine of `pool` that reads `version`, in the best possible form.
@@ -65,6 +69,7 @@ impl Answers {
             let table = self.table.load();
             let table = table.as_ref().ok_or(Refusal::NotRead)?;
             let Some(pool) = table.pools.get(pool) else { return Err(table.unknown(pool)) };
+            pool.requested(1 + self.requests.fetch_add(1, Ordering::Relaxed));
             if let Some(outcome) = pool.outcomes[variant.index()].get() {
                 return outcome.clone();
             }
@@ -134,8 +139,8 @@ impl Answers {
             let reason = match pool.check.get() {
                 Some(Ok(_)) => return None,
                 Some(Err(reason)) => pool.with_served(failed(pool, reason)),
-                // An answer that was rendered before the swap is good, so that readiness does not flap.
-                None if pool.is_serving() => return None,
+                // Earlier inputs are served if these cannot be, so that readiness does not flap.
+                None if pool.is_ready() => return None,
                 None => "is being rendered".to_owned(),
             };
             Some(format!("pool {}: {reason}", pool.name))
@@ -183,17 +188,13 @@ impl Answers {
         table.iter().flat_map(|table| &table.warnings).map(Problem::to_string).collect()
     }
 
-    /// Serves `inputs` from this call on.
-    ///
-    /// Blocks while it renders the cached variants. Returns true if anything changed.
+    /// Serves `inputs` from this call on. Returns true if anything changed.
     pub(crate) fn publish(&self, inputs: &Inputs, now: SystemTime) -> bool {
         let old = self.table.load_full();
         let names: Vec<&String> = inputs.pools.keys().collect();
-        let compressed = CompressedContents::default();
         let pools = parallel::map(&names, |name| {
             let old = old.as_ref().and_then(|table| table.pools.get(name.as_str()));
-            let selected = render::select(inputs, name);
-            let pool = Pool::next(name, selected, old, &compressed, &self.metrics);
+            let pool = Pool::next(name, render::select(inputs, name), old, &self.metrics);
             (Arc::clone(&pool.name), pool)
         });
         let table = Table {
@@ -211,18 +212,21 @@ impl Answers {
         true
     }
 
-    /// Renders all pools for the readiness report, and searches them for secrets. Blocks while it renders them one by
-    /// one, so that requests go first.
-    pub(crate) fn check(&self) {
+    /// Renders what machines have asked for before the last changes, checks all pools for the readiness report, and
+    /// searches them for secrets. Blocks while it does so pool by pool, the last requested ones first, so that requests
+    /// go first.
+    pub(crate) fn refresh(&self) {
+        let compressed = CompressedContents::default();
         // The table can change after each pool.
-        while let Some(pool) = self.unchecked() {
-            pool.check();
+        while let Some(pool) = self.stale() {
+            pool.refresh(&compressed);
         }
     }
 
-    fn unchecked(&self) -> Option<Arc<Pool>> {
+    fn stale(&self) -> Option<Arc<Pool>> {
         let table = self.table.load();
-        table.as_ref()?.pools.values().find(|pool| pool.check.get().is_none()).cloned()
+        let pools = table.as_ref()?.pools.values().filter(|pool| pool.is_stale());
+        pools.max_by_key(|pool| pool.last_request()).cloned()
     }
 }
 

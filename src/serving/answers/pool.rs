@@ -1,5 +1,6 @@
 //! Answers of one pool, in each version and form that was requested.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -14,16 +15,25 @@ use super::answer::{Answer, OverlayBase, Refusal, Variant, etag};
 use super::segments::SharedSegments;
 use crate::telemetry::{Metrics, PoolLabel};
 
+/// Number of earlier inputs that are kept without knowing in which versions they render: those of a burst of changes.
+const UNCHECKED: usize = 4;
+
 pub(super) type Outcome = Result<Arc<Answer>, Refusal>;
 
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) name: Arc<str>,
     pub(super) inputs: Result<PoolInputs, SelectError>,
-    /// Earlier inputs that rendered, the newest first: each in older versions than those ahead of it.
-    good_before: Vec<RenderableInputs>,
+    /// Earlier inputs that are served where the present ones do not render, the newest first.
+    before: Vec<Arc<EarlierInputs>>,
     /// True if the previous inputs could not be rendered.
     was_failing: bool,
+    /// True if machines got an answer before these inputs.
+    was_ready: bool,
+    /// Variants that machines have asked for before these inputs.
+    asked: Vec<Variant>,
+    /// Number of the last request for the pool, among all. It outlives changes.
+    last_request: Arc<AtomicU64>,
     /// Results by [`Variant::index`].
     pub(super) outcomes: [OnceCell<Outcome>; Variant::COUNT],
     /// Pieces that the bodies share.
@@ -63,20 +73,34 @@ pub(crate) struct PoolConfigs {
     pub(crate) before: Option<(String, Bytes)>,
 }
 
-#[derive(Debug, Clone)]
-struct RenderableInputs {
+/// Inputs before the present ones.
+#[derive(Debug)]
+struct EarlierInputs {
     inputs: PoolInputs,
-    /// Oldest version in which they render.
-    oldest: SpecVersion,
+    /// Oldest version in which they render, `None` if in none; empty until somebody needs to know.
+    oldest: OnceLock<Option<SpecVersion>>,
+}
+
+impl EarlierInputs {
+    /// Renders them if it is unknown in which versions they render.
+    fn oldest(&self) -> Option<SpecVersion> {
+        *self.oldest.get_or_init(|| oldest(&self.inputs, &CompressedContents::default()))
+    }
+}
+
+/// Oldest version in which the inputs render.
+fn oldest(inputs: &PoolInputs, compressed: &CompressedContents) -> Option<SpecVersion> {
+    let renders =
+        |version: &SpecVersion| render::render(inputs, *version, Form::Plain, compressed).is_ok();
+    SpecVersion::ALL.into_iter().find(renders)
 }
 
 impl Pool {
-    /// Creates the pool's next state.
+    /// Creates the pool's next state. It renders nothing that can wait.
     pub(super) fn next(
         name: &str,
         inputs: Result<PoolInputs, SelectError>,
         old: Option<&Arc<Self>>,
-        compressed: &CompressedContents,
         metrics: &Arc<Metrics>,
     ) -> Arc<Self> {
         if let Some(old) = old {
@@ -89,34 +113,77 @@ impl Pool {
                 return Arc::clone(old);
             }
         }
-        let was_failing = old.is_some_and(|old| !old.is_good());
+        let was_failing = old.is_some_and(|old| old.is_failing());
+        let last_request = old.map(|old| Arc::clone(&old.last_request)).unwrap_or_default();
         let is_meant = matches!(&inputs, Err(reason) if reason.is_meant());
         let old = old.filter(|_| !is_meant);
-        let good_before = old.map(|old| old.good_inputs()).unwrap_or_default();
-        let name = Arc::from(name);
-        let (outcomes, pieces, check) = Default::default();
-        let metrics = Arc::clone(metrics);
-        let pool =
-            Self { name, inputs, good_before, was_failing, outcomes, pieces, check, metrics };
-        for variant in Variant::all().filter(|it| old.is_some_and(|old| old.good(*it).is_some())) {
-            let outcome = pool.outcome(variant, compressed);
-            // The cell is empty: this pool is not shared yet, and each variant is set once.
-            let _ = pool.outcomes[variant.index()].set(outcome);
+        let pool = Self {
+            name: Arc::from(name),
+            inputs,
+            before: old.map(|old| old.earlier_inputs()).unwrap_or_default(),
+            was_failing,
+            was_ready: old.is_some_and(|old| old.is_ready()),
+            asked: old.map(|old| old.asked()).unwrap_or_default(),
+            last_request,
+            outcomes: <_>::default(),
+            pieces: SharedSegments::default(),
+            check: OnceLock::new(),
+            metrics: Arc::clone(metrics),
+        };
+        if pool.inputs.is_err() {
+            // What is served instead is known from the first report on.
+            pool.good_before().for_each(drop);
         }
         Arc::new(pool)
     }
 
-    /// Good inputs of this pool for its next state.
-    fn good_inputs(&self) -> Vec<RenderableInputs> {
-        let mut all = Vec::new();
-        if let (Ok(inputs), Some(Ok(checked))) = (&self.inputs, self.check.get()) {
-            all.push(RenderableInputs { inputs: inputs.clone(), oldest: checked.oldest });
+    /// Inputs that the next state may need: each may render in versions in which those ahead of it do not.
+    fn earlier_inputs(&self) -> Vec<Arc<EarlierInputs>> {
+        let present = self.inputs.as_ref().ok().map(|inputs| {
+            let oldest = match self.check.get() {
+                Some(checked) => OnceLock::from(checked.as_ref().ok().map(|it| it.oldest)),
+                None => OnceLock::new(),
+            };
+            Arc::new(EarlierInputs { inputs: inputs.clone(), oldest })
+        });
+        let (mut needed, mut unchecked, mut reach) = (Vec::new(), 0, None);
+        for earlier in present.iter().chain(&self.before) {
+            if unchecked == UNCHECKED {
+                earlier.oldest();
+            }
+            match earlier.oldest.get() {
+                None => unchecked += 1,
+                Some(Some(oldest)) if reach.is_none_or(|reach| *oldest < reach) => {
+                    reach = Some(*oldest);
+                }
+                Some(_) => continue,
+            }
+            needed.push(Arc::clone(earlier));
         }
-        let oldest = all.first().map(|it| it.oldest);
-        let older =
-            self.good_before.iter().filter(|it| oldest.is_none_or(|oldest| it.oldest < oldest));
-        all.extend(older.cloned());
-        all
+        needed
+    }
+
+    /// Earlier inputs that render, with the oldest version in which they do. Renders those of which this is unknown.
+    fn good_before(&self) -> impl Iterator<Item = (&PoolInputs, SpecVersion)> {
+        self.before.iter().filter_map(|it| Some((&it.inputs, it.oldest()?)))
+    }
+
+    /// Variants that machines have asked for, of these inputs or of earlier ones.
+    fn asked(&self) -> Vec<Variant> {
+        let was_asked = |variant: &Variant| match self.outcomes[variant.index()].get() {
+            Some(outcome) => outcome.is_ok(),
+            None => self.asked.contains(variant),
+        };
+        Variant::all().filter(was_asked).collect()
+    }
+
+    /// Notes a request, by its number among all.
+    pub(super) fn requested(&self, number: u64) {
+        self.last_request.store(number, Ordering::Relaxed);
+    }
+
+    pub(super) fn last_request(&self) -> u64 {
+        self.last_request.load(Ordering::Relaxed)
     }
 
     pub(super) fn state(&self) -> PoolState {
@@ -127,7 +194,7 @@ impl Pool {
         };
         let failure = self.failure();
         let served = match &failure {
-            Some(_) => self.good_before.first().map(|it| &it.inputs),
+            Some(_) => self.good_before().next().map(|(inputs, _)| inputs),
             None => self.inputs.as_ref().ok(),
         };
         let problem = match failure {
@@ -153,8 +220,8 @@ impl Pool {
 
     /// Adds the config that machines get meanwhile to `reason`.
     pub(super) fn with_served(&self, reason: String) -> String {
-        match self.good_before.first() {
-            Some(it) => format!("{reason}; serving {} meanwhile", it.inputs.configuration),
+        match self.good_before().next() {
+            Some((it, _)) => format!("{reason}; serving {} meanwhile", it.configuration),
             None => reason,
         }
     }
@@ -168,7 +235,7 @@ impl Pool {
             Some((inputs.configuration.clone(), body))
         };
         let mut rendered =
-            self.inputs.iter().chain(self.good_before.iter().map(|it| &it.inputs)).map(render);
+            self.inputs.iter().chain(self.before.iter().map(|it| &it.inputs)).map(render);
         // Inputs that are not rendered have nothing to compare: machines get those before them.
         let served = rendered.find_map(|it| it);
         let before = rendered.find_map(|it| it);
@@ -190,12 +257,10 @@ impl Pool {
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
-    /// Returns `true` if the present inputs render; renders them if that is unknown.
-    fn is_good(&self) -> bool {
-        if self.inputs.is_ok() && self.check.get().is_none() {
-            self.check();
-        }
-        self.failure().is_none()
+    /// Returns `true` if the present inputs do not render; those before decide while it is unknown.
+    fn is_failing(&self) -> bool {
+        let is_unknown = self.inputs.is_ok() && self.check.get().is_none();
+        if is_unknown { self.was_failing } else { self.failure().is_some() }
     }
 
     /// An earlier answer, marked with the configuration that cannot be rendered.
@@ -214,9 +279,10 @@ impl Pool {
         self.outcomes[variant.index()].get()?.as_ref().ok()
     }
 
-    /// Returns `true` if a version is ready to send.
-    pub(super) fn is_serving(&self) -> bool {
-        Variant::all().any(|variant| self.good(variant).is_some())
+    /// Returns `true` if machines get an answer, as far as is known: of these inputs or of earlier ones.
+    pub(super) fn is_ready(&self) -> bool {
+        let is_checked = self.check.get().is_some_and(Result::is_ok);
+        is_checked || self.was_ready || Variant::all().any(|variant| self.good(variant).is_some())
     }
 
     /// Renders a variant at its first request.
@@ -247,9 +313,9 @@ impl Pool {
             })
         });
         rendered.or_else(|refusal| {
-            let good = self.good_before.iter().find(|it| it.oldest <= version);
-            let good = good.ok_or_else(|| refusal.clone())?;
-            let before = self.render(&good.inputs, variant, compressed);
+            let good = self.good_before().find(|(_, oldest)| *oldest <= version);
+            let (good, _) = good.ok_or_else(|| refusal.clone())?;
+            let before = self.render(good, variant, compressed);
             let before = before.map_err(|_| refusal.clone())?;
             tracing::error!(
                 pool = %self.name, spec = %version, reason = %refusal, served = %before.configuration,
@@ -260,18 +326,44 @@ impl Pool {
         })
     }
 
-    pub(super) fn check(&self) {
+    /// Returns `true` unless [`refresh`](Self::refresh) has nothing to do.
+    pub(super) fn is_stale(&self) -> bool {
+        self.check.get().is_none() || self.to_render().next().is_some()
+    }
+
+    /// Variants that were asked for before, and not since.
+    fn to_render(&self) -> impl Iterator<Item = Variant> {
+        let is_missing = |it: &Variant| self.outcomes[it.index()].get().is_none();
+        self.asked.iter().copied().filter(is_missing)
+    }
+
+    /// Does what [`next`](Self::next) has left for later: renders what machines ask for, and checks the inputs.
+    pub(super) fn refresh(&self, compressed: &CompressedContents) {
+        for variant in self.to_render() {
+            // A machine that asks meanwhile has it rendered too.
+            let _ = self.outcomes[variant.index()].set(self.outcome(variant, compressed));
+        }
+        if self.check.get().is_none() {
+            self.check(compressed);
+        }
+    }
+
+    fn check(&self, compressed: &CompressedContents) {
         let result = match &self.inputs {
-            Ok(inputs) => self.checked(inputs),
+            Ok(inputs) => self.checked(inputs, compressed),
             Err(reason) => Err(reason.to_string()),
         };
         match &result {
-            Err(reason) => tracing::warn!(
-                pool = %self.name,
-                reason,
-                fix = "correct the object that the reason names",
-                "pool has no valid config"
-            ),
+            Err(reason) => {
+                // What is served instead is known before the fault is.
+                self.good_before().for_each(drop);
+                tracing::warn!(
+                    pool = %self.name,
+                    reason,
+                    fix = "correct the object that the reason names",
+                    "pool has no valid config"
+                );
+            }
             Ok(_) if self.was_failing => {
                 tracing::info!(pool = %self.name, "pool has a valid config again");
             }
@@ -281,15 +373,15 @@ impl Pool {
         let _ = self.check.set(result);
     }
 
-    fn checked(&self, inputs: &PoolInputs) -> Result<RenderCheck, String> {
-        let compressed = CompressedContents::default();
+    fn checked(
+        &self,
+        inputs: &PoolInputs,
+        compressed: &CompressedContents,
+    ) -> Result<RenderCheck, String> {
         let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
-        let body = self.body(inputs, newest, &compressed)?;
+        let body = self.body(inputs, newest, compressed)?;
         let secrets = render::exposed(&body).map_err(|error| error.to_string())?;
-        let renders = |version: &SpecVersion| {
-            render::render(inputs, *version, Form::Plain, &compressed).is_ok()
-        };
-        let oldest = SpecVersion::ALL.into_iter().find(renders).unwrap_or(SpecVersion::NEWEST);
+        let oldest = oldest(inputs, compressed).unwrap_or(SpecVersion::NEWEST);
         Ok(RenderCheck { secrets, oldest })
     }
 

@@ -43,7 +43,7 @@ pub(crate) fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -
 
 fn publish(answers: &Answers, inputs: &Inputs) -> bool {
     let is_changed = answers.publish(inputs, SystemTime::UNIX_EPOCH);
-    answers.check();
+    answers.refresh();
     is_changed
 }
 
@@ -193,13 +193,13 @@ async fn the_last_good_config_is_served_whether_or_not_a_machine_asked_before() 
         let changed = |inputs: &Inputs| {
             answers.publish(inputs, SystemTime::UNIX_EPOCH);
             if !is_burst {
-                answers.check();
+                answers.refresh();
             }
         };
         changed(&named("a", &good("one")));
         changed(&named("b", &bad()));
         changed(&named("c", &bad()));
-        answers.check();
+        answers.refresh();
         assert_eq!(answers.failing(), 1);
         let [state] = &answers.pools()[..] else { panic!("one pool") };
         assert_eq!(state.configuration.as_deref(), Some("a"));
@@ -274,4 +274,71 @@ async fn a_version_gets_the_newest_config_that_it_can_express_whoever_asked_when
             }
         }
     }
+}
+
+/// Inputs with these pools, which share one config that has `marker`.
+fn of_pools(names: &[&str], marker: &str) -> Inputs {
+    let pool = |name: &&str| {
+        let status = json!({"configuration": {"name": "rendered"}});
+        let pool = json!({"metadata": {"name": name}, "status": status});
+        ((*name).to_owned(), Arc::new(serde_json::from_value(pool).unwrap()))
+    };
+    let pools = names.iter().map(pool).collect();
+    Inputs { pools, ..inputs(ServingMode::Manifests, "rendered", &good(marker)) }
+}
+
+/// Specs that are ready to send, by pool.
+fn ready(answers: &Answers) -> Vec<Vec<SpecVersion>> {
+    answers.pools().into_iter().map(|pool| pool.versions).collect()
+}
+
+#[tokio::test]
+async fn a_change_renders_nothing_until_a_machine_asks_and_the_rest_later() {
+    let answers = Answers::new(true, Arc::default());
+    publish(&answers, &of_pools(&["a", "b", "c"], "one"));
+    for pool in ["a", "b"] {
+        assert_eq!(marker(&answers, pool).await, Ok("one".to_owned()));
+    }
+    let (asked, never) = (vec![SpecVersion::V3_4], vec![]);
+    assert_eq!(ready(&answers), [asked.clone(), asked.clone(), never.clone()]);
+
+    for change in ["two", "three"] {
+        answers.publish(&of_pools(&["a", "b", "c"], change), SystemTime::UNIX_EPOCH);
+        assert_eq!(ready(&answers), [never.clone(), never.clone(), never.clone()]);
+        assert_eq!(answers.unready(), [""; 0], "machines have got an answer of all of them");
+    }
+    assert_eq!(marker(&answers, "a").await, Ok("three".to_owned()));
+    assert_eq!(ready(&answers), [asked.clone(), never.clone(), never.clone()]);
+    answers.refresh();
+    assert_eq!(ready(&answers), [asked.clone(), asked, never]);
+}
+
+#[tokio::test]
+async fn pools_whose_machines_asked_last_are_rendered_first() {
+    let answers = Answers::new(true, Arc::default());
+    publish(&answers, &of_pools(&["a", "b", "c"], "one"));
+    for pool in ["c", "a", "b", "c", "a"] {
+        marker(&answers, pool).await.unwrap();
+    }
+    answers.publish(&of_pools(&["a", "b", "c"], "two"), SystemTime::UNIX_EPOCH);
+    let compressed = CompressedContents::default();
+    let refreshed = std::iter::from_fn(|| {
+        let pool = answers.stale()?;
+        pool.refresh(&compressed);
+        Some(pool.name.to_string())
+    });
+    assert_eq!(refreshed.collect::<Vec<_>>(), ["a", "c", "b"]);
+}
+
+#[tokio::test]
+async fn a_burst_of_configs_that_cannot_be_rendered_leaves_the_last_good_one() {
+    let answers = Answers::new(true, Arc::default());
+    answers.publish(&inputs(ServingMode::Manifests, "rendered", &good("one")), SystemTime::now());
+    for _ in 0..20 {
+        let broken = inputs(ServingMode::Manifests, "rendered", &bad());
+        answers.publish(&broken, SystemTime::UNIX_EPOCH);
+    }
+    assert_eq!(marker(&answers, "worker").await, Ok("one".to_owned()));
+    answers.refresh();
+    assert_eq!(answers.failing(), 1);
 }

@@ -63,8 +63,8 @@ impl Publisher {
         self.live_reads.subscribe()
     }
 
-    /// Does the work that can wait until a change is served: renders all pools, and records changes. Runs as long as
-    /// the publisher exists.
+    /// Does the work that can wait until a change is served: renders what machines ask for, checks all pools, and records
+    /// changes. Runs as long as the publisher exists.
     pub(crate) fn after_changes(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut served = self.served.subscribe();
         let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
@@ -76,7 +76,7 @@ impl Publisher {
                 let Some(now_served) = served.borrow_and_update().clone() else { continue };
                 let inputs = &now_served.inputs;
                 tokio::task::block_in_place(|| {
-                    answers.check();
+                    answers.refresh();
                     tracing::info!(
                         pools = inputs.pools.len(),
                         machine_configs = inputs.machine_configs.len(),
@@ -102,7 +102,7 @@ impl Publisher {
         }
     }
 
-    /// Serves `inputs` from this call on, and returns true if that changes anything. Blocks while it renders.
+    /// Serves `inputs` from this call on, and returns true if that changes anything.
     pub(in crate::serving) fn publish(&mut self, inputs: &Inputs) -> bool {
         self.note_problems(&inputs.problems);
         self.note_warnings(&inputs.warnings);

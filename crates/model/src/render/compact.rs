@@ -41,7 +41,7 @@ impl CompressedContents {
 /// Text that a compressed resource has in addition to its source.
 const FIELD: &str = r#""compression":"gzip","#;
 
-/// Level of gzip. A change in all pools waits for it: level 9 takes twice as long and saves another percent, Zopfli
+/// Level of gzip. A first request waits for it: level 9 takes twice as long and saves another percent, Zopfli
 /// takes a hundred times as long and saves five.
 const LEVEL: u32 = 6;
 
