@@ -27,6 +27,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let router = router(Arc::new(Machines {
         answers,
         live_reads: None,
+        awaited_pools: None,
         named: NamedMachines::default(),
         metrics,
         status: Status::default(),

@@ -81,6 +81,7 @@ fn serve() -> (Serving, Machine) {
         answers,
         named: NamedMachines::default(),
         live_reads: None,
+        awaited_pools: None,
         metrics: Arc::clone(&metrics),
         status: Status::default(),
         ledger: Ledger::default(),

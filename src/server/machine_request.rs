@@ -49,6 +49,9 @@ pub(super) async fn config(
     let (method, headers) = (request.method(), request.headers());
     let is_get = method == Method::GET;
 
+    if let Some(awaited_pools) = &machines.awaited_pools {
+        awaited_pools.wait_for(&pool).await;
+    }
     let mut verdict = judge(&machines, &pool, peer, headers).await;
     let (mut version, mut given) = match verdict.refusal() {
         Some(refusal) => (None, Err(Refused::access(refusal))),
@@ -257,6 +260,7 @@ mod tests {
             answers: Arc::new(Answers::new(true, Arc::clone(&metrics))),
             named: NamedMachines::default(),
             live_reads: None,
+            awaited_pools: None,
             metrics,
             status: Status::default(),
             ledger: Ledger::default(),

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::auth::Authorizer;
 use crate::serving::answers::Answers;
+use crate::serving::awaited_pools::AwaitedPools;
 use crate::serving::live_reads::LiveReads;
 use crate::serving::tokens::named_machines::NamedMachines;
 use crate::telemetry::Metrics;
@@ -19,6 +20,8 @@ pub struct Machines {
     pub named: NamedMachines,
     /// Bound for the age of what is served, if there is one.
     pub live_reads: Option<LiveReads>,
+    /// Requests for pools before all are read, if the source takes them.
+    pub awaited_pools: Option<AwaitedPools>,
     pub metrics: Arc<Metrics>,
     /// Conditions for readiness, such as a faulty serving certificate.
     pub status: Status,

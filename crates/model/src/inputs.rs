@@ -38,6 +38,8 @@ pub struct Inputs {
     pub mode: ServingMode,
     /// MachineConfigPools by name.
     pub pools: BTreeMap<String, Arc<MachineConfigPool>>,
+    /// True if there may be other pools, which have not been read yet.
+    pub is_partial: bool,
     /// MachineConfigs by name.
     pub machine_configs: BTreeMap<String, Arc<MachineConfig>>,
     /// Machines with a name, by it.

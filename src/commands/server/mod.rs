@@ -40,6 +40,7 @@ use crate::server::state::Machines;
 use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::approvals::WaitingCount;
+use crate::serving::awaited_pools::AwaitedPools;
 use crate::serving::ledger::file::LedgerFile;
 use crate::serving::live_reads::LiveReads;
 use crate::serving::pipeline::publish::{Publisher, ServedInputs};
@@ -112,7 +113,7 @@ impl Server {
         let profile = flags.follows_profile().then(|| pair.profile_follower(tls));
         let publisher =
             Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
-        let (source, first, live_reads) =
+        let OpenSource { source, first, live_reads, awaited_pools } =
             open(settings.source, cluster.read_live_after, &publisher).await?;
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = store_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
@@ -144,7 +145,17 @@ impl Server {
         let connections = metrics.administrators.clone();
         let administrators = flags.listen.administrators.serving(pages, connections);
         let auth = Authorizer::new(policy);
-        let of = Machines { answers, named, live_reads, metrics, status, ledger, auth, reports };
+        let of = Machines {
+            answers,
+            named,
+            live_reads,
+            awaited_pools,
+            metrics,
+            status,
+            ledger,
+            auth,
+            reports,
+        };
         Ok(Self {
             ports,
             served,
@@ -184,23 +195,34 @@ impl Server {
     }
 }
 
+/// An open source, and how requests are taken to it.
+struct OpenSource {
+    source: Source,
+    first: Option<Inputs>,
+    live_reads: Option<LiveReads>,
+    awaited_pools: Option<AwaitedPools>,
+}
+
 /// Opens the source, which for a directory reads all of it. With `after`, a cluster is read again before an answer if
 /// it was not for this time.
 async fn open(
     source: source::Settings,
     after: Option<Duration>,
     publisher: &Publisher,
-) -> anyhow::Result<(Source, Option<Inputs>, Option<LiveReads>)> {
+) -> anyhow::Result<OpenSource> {
     let _progress = Progress::start("reading the inputs");
     let (mut source, first) = Source::open(source).await?;
+    let Source::Cluster(cluster) = &mut source else {
+        return Ok(OpenSource { source, first, live_reads: None, awaited_pools: None });
+    };
     let live_reads = after.map(|after| {
         let (live_reads, requests) = LiveReads::new(after, publisher.live_reads());
-        if let Source::Cluster(cluster) = &mut source {
-            cluster.live_requests = Some(requests);
-        }
+        cluster.live_requests = Some(requests);
         live_reads
     });
-    Ok((source, first, live_reads))
+    let (awaited_pools, requests) = AwaitedPools::new(publisher.served());
+    cluster.awaited_pools = Some(requests);
+    Ok(OpenSource { source, first, live_reads, awaited_pools: Some(awaited_pools) })
 }
 
 /// Follows the cluster's nodes, if there is a cluster. Returns their index.

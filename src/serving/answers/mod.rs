@@ -44,6 +44,8 @@ pub struct Answers {
 struct Table {
     mode: ServingMode,
     pools: HashMap<Arc<str>, Arc<Pool>>,
+    /// True if there may be other pools, which have not been read yet.
+    is_partial: bool,
     /// Pools that only clients with a proof get.
     enforced: BTreeSet<String>,
     problems: Vec<Problem>,
@@ -106,9 +108,9 @@ impl Answers {
         Some(pool.configs())
     }
 
-    /// Returns `true` if inputs were read, by this or an earlier process.
+    /// Returns `true` if all pools were read, by this or an earlier process.
     pub(crate) fn have_inputs(&self) -> bool {
-        self.table.load().is_some()
+        self.table.load().as_ref().is_some_and(|table| !table.is_partial)
     }
 
     /// Reasons why the server is not ready, one line each; empty if it is ready.
@@ -132,7 +134,9 @@ impl Answers {
         let table = self.table.load();
         let Some(table) = table.as_ref() else { return vec![Refusal::NotRead.to_string()] };
         let mut lines: Vec<String> = table.problems.iter().map(problem).collect();
-        if table.pools.is_empty() {
+        if table.is_partial {
+            lines.push(Refusal::NotRead.to_string());
+        } else if table.pools.is_empty() {
             lines.push("no pool found".to_owned());
         }
         let pools = table.pools.values().filter_map(|pool| {
@@ -200,6 +204,7 @@ impl Answers {
         let table = Table {
             mode: inputs.mode,
             pools: pools.into_iter().collect(),
+            is_partial: inputs.is_partial,
             enforced: inputs.enforced.clone(),
             problems: inputs.problems.clone(),
             warnings: inputs.warnings.clone(),
@@ -236,6 +241,7 @@ impl Table {
             other.pools.get(name).is_some_and(|other| Arc::ptr_eq(pool, other))
         };
         self.mode == other.mode
+            && self.is_partial == other.is_partial
             && self.enforced == other.enforced
             && self.problems == other.problems
             && self.warnings == other.warnings
@@ -244,6 +250,9 @@ impl Table {
     }
 
     fn unknown(&self, pool: &str) -> Refusal {
+        if self.is_partial {
+            return Refusal::NotRead;
+        }
         Refusal::Unselected(match self.mode {
             ServingMode::Bootstrap if !BOOTSTRAP_POOLS.contains(&pool) => {
                 SelectError::NotInBootstrap

@@ -77,7 +77,7 @@ pub(crate) struct PoolConfigs {
 #[derive(Debug)]
 struct EarlierInputs {
     inputs: PoolInputs,
-    /// Oldest version in which they render, `None` if in none; empty until somebody needs to know.
+    /// Oldest version in which they render, `None` if in none; empty until it is needed.
     oldest: OnceLock<Option<SpecVersion>>,
 }
 

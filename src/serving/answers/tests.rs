@@ -26,6 +26,7 @@ pub(crate) fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -
     Inputs {
         mode,
         pools: [("worker".to_owned(), Arc::new(serde_json::from_value(pool).unwrap()))].into(),
+        is_partial: false,
         machine_configs: [("rendered".to_owned(), config)].into(),
         missing: Missing::default(),
         machines: BTreeMap::new(),

@@ -283,6 +283,7 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
         tls_profile: None,
         enforced: BTreeSet::new(),
         live_reads: 0,
+        is_partial: false,
         registry_credentials: RegistryCredentials::default(),
         problems: Vec::new(),
         warnings: Vec::new(),

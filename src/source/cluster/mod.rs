@@ -61,6 +61,8 @@ pub struct Cluster {
     token: TokenFiles,
     /// Requests to read the pools.
     pub live_requests: Option<mpsc::Receiver<LiveRequest>>,
+    /// Names of pools that machines ask for before all are read.
+    pub awaited_pools: Option<mpsc::Receiver<String>>,
 }
 
 impl Cluster {
@@ -68,7 +70,7 @@ impl Cluster {
     pub async fn connect(settings: Settings) -> Result<Self, ConnectError> {
         let client = client::connect(settings.kubeconfig.clone()).await?;
         let token = TokenFiles::open(settings.token_dir.clone());
-        Ok(Self { client, settings, token, live_requests: None })
+        Ok(Self { client, settings, token, live_requests: None, awaited_pools: None })
     }
 
     pub fn client(&self) -> Client {
@@ -87,9 +89,10 @@ impl Cluster {
 
     /// Sends the inputs after each change, forever.
     pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
-        let Self { client, settings, mut token, live_requests } = self;
+        let Self { client, settings, mut token, live_requests, awaited_pools } = self;
         // Without a sender nothing comes.
         let mut live_requests = live_requests.unwrap_or_else(|| mpsc::channel(1).1);
+        let mut awaited_pools = awaited_pools.unwrap_or_else(|| mpsc::channel(1).1);
         let (sender, mut reports) = mpsc::channel(256);
         let asking = connectivity::ask(client.clone(), sender.clone());
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
@@ -107,6 +110,7 @@ impl Cluster {
                 Some(report) = reports.recv() => session.take(report),
                 () = token.changed() => session.take_token(token.state().clone()),
                 Some(request) = live_requests.recv() => session.read_live(request),
+                Some(pool) = awaited_pools.recv() => session.await_pool(pool),
             }
             let burst = Instant::now() + BURST;
             loop {

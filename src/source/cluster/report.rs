@@ -16,6 +16,8 @@ pub(super) enum Report {
     /// The result of a fetch; `None` if the MachineConfig does not exist.
     Fetched(String, Option<WatchedObject>),
     FetchFailed(String, String),
+    /// A pool that a machine asks for; `None` if it does not exist.
+    PoolFetched(Option<WatchedObject>),
     Connectivity(Result<(), String>),
     /// Result of a read on request.
     Live(Result<Vec<LiveList>, String>, LiveRequest),

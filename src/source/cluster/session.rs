@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use kube::api::ListParams;
 use kube::{Api, Client};
 use model::inputs::Inputs;
 use model::objects::{Secret, SecretName};
@@ -50,7 +51,11 @@ pub(super) struct Session {
     connectivity: Connectivity,
     fetches: HashMap<String, AbortOnDropHandle<()>>,
     fetching: Arc<Semaphore>,
+    /// Places for fetches that machines wait for.
+    hurrying: Arc<Semaphore>,
     watches: JoinSet<()>,
+    /// Fetches of pools that machines wait for.
+    pool_fetches: JoinSet<()>,
     /// Kubeconfig of the reads on request; `None` for the pod's service account.
     kubeconfig: Option<PathBuf>,
     /// The last read on request; one is under way at a time.
@@ -93,7 +98,9 @@ impl Session {
             connectivity: Connectivity::new(SystemTime::now()),
             fetches: HashMap::new(),
             fetching: Arc::new(Semaphore::new(FETCHES)),
+            hurrying: Arc::new(Semaphore::new(FETCHES)),
             watches: JoinSet::new(),
+            pool_fetches: JoinSet::new(),
             kubeconfig,
             live_read: None,
             secrets: HashMap::new(),
@@ -136,6 +143,10 @@ impl Session {
             // The pool may have another one meanwhile.
             Report::FetchFailed(name, _) if !self.fetches.contains_key(&name) => {}
             Report::FetchFailed(name, reason) => self.fetch_condition(&name, Some(&reason)),
+            Report::PoolFetched(pool) => {
+                self.is_changed = true;
+                self.view.pool_fetched(pool);
+            }
             Report::Connectivity(answer) => self.take_answer(answer),
             Report::Live(read, request) => self.take_live(read, request),
         }
@@ -159,6 +170,25 @@ impl Session {
                 tracing::info!(machine_config = name, "fetched the MachineConfig");
             }
         });
+    }
+
+    /// Reads the pool that a machine asks for ahead of the others, while not all are read.
+    pub(super) fn await_pool(&mut self, name: String) {
+        self.is_changed = true;
+        if self.view.await_pool(&name) {
+            let api = Kind::MachineConfigPool.api::<RawObject>(&self.client);
+            let (places, sender) = (Arc::clone(&self.hurrying), self.sender.clone());
+            self.pool_fetches.spawn(async move {
+                let _place = places.acquire().await;
+                // A list by name: the server has no right to get pools.
+                let by_name = ListParams::default().fields(&format!("metadata.name={name}"));
+                // The list of all has the pool too: what cannot be fetched comes with that.
+                if let Ok(found) = api.list(&by_name).await {
+                    let pool = found.items.into_iter().next().map(WatchedObject::from);
+                    let _ = sender.send(Report::PoolFetched(pool)).await;
+                }
+            });
+        }
     }
 
     /// Reads the objects that choose configs.
@@ -307,7 +337,8 @@ impl Session {
 
     /// Starts the needed fetches of MachineConfigs, and cancels others.
     pub(super) fn fetch(&mut self) {
-        let configs = &mut self.view.configs;
+        let needed = self.view.needed_configs();
+        let configs = &self.view.configs;
         let degraded = &self.reporting.status.degraded;
         self.fetches.retain(|name, _| {
             let is_wanted = configs.is_wanted(name);
@@ -316,9 +347,12 @@ impl Session {
             }
             is_wanted
         });
-        for name in configs.take_needed() {
+        let needed = needed.into_iter().map(|name| (name, &self.fetching));
+        // One that waits for its place is begun again.
+        let hurried = self.view.hurried_configs().into_iter().map(|name| (name, &self.hurrying));
+        for (name, places) in needed.chain(hurried) {
             let api = Kind::MachineConfig.api::<RawObject>(&self.client);
-            let work = fetch(name.clone(), api, Arc::clone(&self.fetching), self.sender.clone());
+            let work = fetch(name.clone(), api, Arc::clone(places), self.sender.clone());
             self.fetches.insert(name, AbortOnDropHandle::new(tokio::spawn(work)));
         }
     }

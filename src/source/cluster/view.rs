@@ -19,6 +19,9 @@ use super::kind::Kind;
 use super::report::{Change, LiveList, WatchedObject};
 use crate::source::credentials::SeenCredentials;
 
+/// Number of pools that are read ahead of the others. It bounds what strangers can ask for.
+const AWAITED: usize = 1_000;
+
 /// Last observed objects of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct ClusterView {
@@ -30,6 +33,12 @@ pub(super) struct ClusterView {
     /// Number of reads on request that have changed something.
     live_reads: u64,
     published: Option<Inputs>,
+    /// True once all was read.
+    is_complete: bool,
+    /// Pools that machines ask for before, with the MachineConfig that is fetched ahead of others for them.
+    awaited: BTreeMap<String, Option<String>>,
+    /// True if pools may refer to other MachineConfigs than those wanted.
+    are_pools_new: bool,
 }
 
 /// Last readable CAs of image registries.
@@ -90,7 +99,7 @@ impl ClusterView {
             }
         }
         match kind {
-            Kind::MachineConfigPool => self.want_configs(),
+            Kind::MachineConfigPool => self.are_pools_new = true,
             Kind::RegistryCas => self.read_registries(),
             _ => {}
         }
@@ -103,11 +112,71 @@ impl ClusterView {
         for LiveList { kind, version, items } in lists {
             is_changed |= self.kinds.entry(kind).or_default().learn(kind, &version, items);
         }
-        if is_changed {
-            self.want_configs();
-        }
+        self.are_pools_new |= is_changed;
         self.live_reads += u64::from(is_changed);
         is_changed
+    }
+
+    /// Notes that a machine asks for a pool while not all is read. Returns `true` if the pool itself must be fetched.
+    pub(super) fn await_pool(&mut self, name: &str) -> bool {
+        let is_full = self.awaited.len() == AWAITED;
+        if self.is_complete || is_full || self.awaited.contains_key(name) {
+            return false;
+        }
+        self.awaited.insert(name.to_owned(), None);
+        !self.is_read(Kind::MachineConfigPool) && self.pool(name).is_none()
+    }
+
+    /// Applies a pool that was fetched because a machine asks for it; `None` if it does not exist.
+    pub(super) fn pool_fetched(&mut self, item: Option<WatchedObject>) {
+        let pools = self.kinds.entry(Kind::MachineConfigPool).or_default();
+        self.are_pools_new |=
+            item.is_some_and(|item| pools.insert_newer(Kind::MachineConfigPool, item));
+    }
+
+    /// MachineConfigs to fetch, which are marked as being fetched.
+    pub(super) fn needed_configs(&mut self) -> Vec<String> {
+        self.want_configs_of_new_pools();
+        self.configs.take_needed()
+    }
+
+    /// MachineConfigs of awaited pools, each once: they are fetched ahead of the others.
+    pub(super) fn hurried_configs(&mut self) -> Vec<String> {
+        let mut awaited = std::mem::take(&mut self.awaited);
+        let hurried = awaited.iter_mut().filter_map(|(name, hurried)| {
+            let configuration = served_configuration(ServingMode::Cluster, self.pool(name)?);
+            let is_new = hurried.as_deref() != Some(configuration);
+            let is_waiting =
+                self.configs.is_wanted(configuration) && !self.configs.is_known(configuration);
+            (is_new && is_waiting).then(|| hurried.insert(configuration.to_owned()).clone())
+        });
+        let hurried = hurried.collect();
+        self.awaited = awaited;
+        hurried
+    }
+
+    /// Returns `true` if all that pools share was read, and an awaited pool that is not served yet.
+    fn has_awaited(&self) -> bool {
+        let is_of_pools =
+            |kind: &Kind| matches!(kind, Kind::MachineConfigPool | Kind::MachineConfig);
+        let is_served =
+            |name: &str| self.published.as_ref().is_some_and(|it| it.pools.contains_key(name));
+        let is_new = |name: &String| {
+            !is_served(name) && self.pool(name).is_some_and(|pool| self.is_servable(pool))
+        };
+        Kind::ALL.iter().all(|kind| is_of_pools(kind) || self.is_read(*kind))
+            && self.awaited.keys().any(is_new)
+    }
+
+    /// Returns `true` if the config of a pool was read, or it has none.
+    fn is_servable(&self, pool: &MachineConfigPool) -> bool {
+        let configuration = served_configuration(ServingMode::Cluster, pool);
+        configuration.is_empty() || self.configs.is_known(configuration)
+    }
+
+    fn pool(&self, name: &str) -> Option<&Arc<MachineConfigPool>> {
+        let entry = self.kinds.get(&Kind::MachineConfigPool)?.by_name.get(name)?;
+        entry.object.as_ref().and_then(as_kind!(MachineConfigPool))
     }
 
     /// Number of reads on request that have changed something, for [`Inputs::live_reads`].
@@ -148,18 +217,24 @@ impl ClusterView {
         map.binary("ca-bundle.crt")
     }
 
-    /// The inputs from the objects, `None` while some are missing.
+    /// The inputs from the objects, `None` while some are missing. Pools that machines ask for come ahead of the
+    /// others, as soon as they and what all share was read.
     ///
     /// A pool whose new MachineConfig is still being fetched keeps its previous one.
     pub(super) fn inputs(&mut self, kubeconfig: Option<&Bytes>) -> Option<Inputs> {
-        if self.published.is_none() && !self.missing().is_empty() {
-            return None;
+        self.want_configs_of_new_pools();
+        if !self.is_complete {
+            self.is_complete = self.missing().is_empty();
+            if self.is_complete {
+                self.awaited.clear();
+            } else if !self.has_awaited() {
+                return None;
+            }
         }
         let mut pools = BTreeMap::new();
         let mut machine_configs = self.configs.objects();
         for pool in self.pools() {
-            let configuration = served_configuration(ServingMode::Cluster, pool);
-            if configuration.is_empty() || self.configs.is_known(configuration) {
+            if self.is_servable(pool) {
                 pools.insert(pool.name().to_owned(), Arc::clone(pool));
                 continue;
             }
@@ -191,6 +266,7 @@ impl ClusterView {
         let inputs = Inputs {
             mode: ServingMode::Cluster,
             pools,
+            is_partial: !self.is_complete,
             machine_configs,
             machines: self.machines(),
             missing: Missing::default(),
@@ -244,6 +320,13 @@ impl ClusterView {
         let entries = map.map(registry_ca::read).unwrap_or_default();
         let cas = entries.or_last_good(&self.registries.cas);
         self.registries = Registries { cas, refused: entries.refused };
+    }
+
+    /// Lists of pools come object by object, and what they want is found once for many.
+    fn want_configs_of_new_pools(&mut self) {
+        if std::mem::take(&mut self.are_pools_new) {
+            self.want_configs();
+        }
     }
 
     fn want_configs(&mut self) {

@@ -144,6 +144,7 @@ mod tests {
         };
         Inputs {
             mode,
+            is_partial: false,
             pools: [(pool.name().to_owned(), Arc::new(pool))].into(),
             machine_configs: ["old", "new"].map(machine_config).into(),
             machines: std::collections::BTreeMap::new(),

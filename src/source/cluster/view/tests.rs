@@ -49,7 +49,7 @@ fn read() -> ClusterView {
 
 /// Applies the fetch of a pool's MachineConfig.
 fn fetch(view: &mut ClusterView, name: &str, object: Option<&Value>) {
-    assert!(view.configs.take_needed().contains(&name.to_owned()), "{name} is not needed");
+    assert!(view.needed_configs().contains(&name.to_owned()), "{name} is not needed");
     view.configs.fetched(name, object.map(item));
 }
 
@@ -88,10 +88,11 @@ fn there_are_no_inputs_before_every_kind_and_every_config_was_read() {
         let objects = if kind == Kind::MachineConfigPool { &pools[..] } else { &[] };
         list(&mut view, kind, objects);
     }
+    assert_eq!(view.needed_configs(), ["one"]);
     assert_eq!(view.missing(), ["contents of machineconfigs"]);
     assert!(view.inputs(None).is_none());
     // A missing object is an answer, too.
-    fetch(&mut view, "one", None);
+    view.configs.fetched("one", None);
     assert_eq!(served(&mut view), [("worker".to_owned(), None)]);
 }
 
@@ -245,4 +246,39 @@ fn a_read_on_request_and_a_watch_can_each_be_behind_the_other() {
     // What a later list does not have is gone.
     assert!(live(&mut view, "40", vec![at("30", "worker", "three")]));
     assert_eq!(served(&mut view), worker("three"));
+}
+
+#[test]
+fn a_pool_that_a_machine_asks_for_is_read_ahead_of_the_others() {
+    let mut view = ClusterView::default();
+    let pools = Kind::MachineConfigPool;
+    assert!(view.await_pool("edge"), "its pool is not known");
+    assert!(!view.await_pool("edge"), "it is under way");
+    view.apply(pools, Change::ListBegins);
+    view.apply(pools, Change::Listed(item(&pool("worker", "one"))));
+    assert!(!view.await_pool("worker"), "the list has it already");
+    view.pool_fetched(Some(item(&pool("edge", "two"))));
+    assert_eq!(view.needed_configs(), ["one", "two"]);
+    assert_eq!(view.hurried_configs(), ["two", "one"], "by the names of their pools");
+    assert_eq!(view.hurried_configs(), [""; 0], "each once");
+    view.configs.fetched("two", Some(item(&config("two", "1"))));
+    assert!(view.inputs(None).is_none(), "what all pools share is not read");
+
+    let shared = |kind: &&Kind| ![pools, Kind::MachineConfig].contains(kind);
+    for kind in Kind::ALL.iter().filter(shared) {
+        list(&mut view, *kind, &[]);
+    }
+    let edge = ("edge".to_owned(), Some("two".to_owned()));
+    assert_eq!(served(&mut view), [edge.clone()]);
+    assert!(view.inputs(None).is_none(), "nothing that a machine waits for is new");
+    view.configs.fetched("one", Some(item(&config("one", "1"))));
+    let inputs = view.inputs(None).unwrap();
+    assert!(inputs.is_partial && inputs.pools.len() == 2);
+
+    view.apply(pools, Change::Listed(item(&pool("edge", "two"))));
+    view.apply(pools, Change::ListEnds);
+    list(&mut view, Kind::MachineConfig, &[]);
+    let inputs = view.inputs(None).unwrap();
+    assert!(!inputs.is_partial && inputs.pools.len() == 2);
+    assert!(!view.await_pool("new"), "all are read");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{GROUP, ServedCluster, in_order, machine_config, pointer, reported, write_definition};
-use crate::support::cluster::controller_config;
+use crate::support::cluster::{ACCOUNT, controller_config};
 use crate::support::contract::{config, marker, marker_soon, served_soon};
 use crate::support::machine::Machine;
 use crate::support::manifests::pool;
@@ -162,4 +162,36 @@ fn what_is_rendered_without_a_server_is_what_one_serves() {
     assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(1), &b""[..]));
     let text = String::from_utf8_lossy(&unknown.stderr);
     assert!(text.contains("no pool has the name nobody; known pools: worker"), "{text}");
+}
+
+#[test]
+fn a_pool_that_a_machine_asks_for_is_served_before_all_is_read() {
+    let site = ServedCluster::with_worker();
+    site.machine_config("rendered-2", "two");
+    site.pool("edge", "rendered-2");
+    // Without this right a server never knows all MachineConfigs.
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/machine-config-server";
+    let mut rules = site.cluster.get(role).expect("the role")["rules"].clone();
+    let of_configs = |rule: &&mut Value| rule["resources"] == json!(["machineconfigs"]);
+    let rule = rules.as_array_mut().expect("rules").iter_mut().find(of_configs);
+    rule.expect("a rule of MachineConfigs")["verbs"] = json!(["get"]);
+    site.cluster.patch(role, &json!({"rules": rules}));
+    wait_for("the role to count", || {
+        let configs = "machineconfiguration.openshift.io/machineconfigs";
+        (!site.cluster.may(ACCOUNT, "list", configs, "")).then_some(())
+    });
+    let server = site.start(&[]);
+    let ask = |pool: &str| config(&server.plain(), pool, "3.4.0");
+    wait_for("its pool", || (ask("edge").status == 200).then_some(()));
+    assert_eq!(marker(&server, "edge"), Ok("two".to_owned()));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+
+    // What is not known may still come, and balancers wait until all is.
+    let unknown = ask("other");
+    let reason = "the inputs have not been read yet";
+    assert_eq!((unknown.status, unknown.text()), (503, format!("pool other: {reason}\n")));
+    assert_eq!(server.plain().get("/readyz/serving").status, 503);
+    let (status, text) = server.readiness();
+    assert!(status == 503 && text.contains(reason), "{text}");
+    assert!(text.contains("machineconfigs: cannot be watched: "), "{text}");
 }
