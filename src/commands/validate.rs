@@ -11,7 +11,7 @@ use model::access::{AccessMode, BootRules, WantedModes};
 use model::escape::escaped;
 use model::inputs::{Inputs, Problem};
 use model::objects::FirstBootMachine;
-use model::render::{MergeBase, select};
+use model::render::{MergeBase, fetch_rounds, select};
 use model::table::{Color, TerminalStyle};
 use serde::Serialize;
 
@@ -75,6 +75,15 @@ impl Report {
         let (mut problems, mut warnings) = (inputs.problems.clone(), inputs.warnings.clone());
         problems.extend(overlay_problems(inputs));
         problems.extend(long_names(inputs));
+        problems.extend(fetch_rounds(inputs).iter().map(|round| in_a_round(round)));
+        // What is said of a pool is not said again.
+        let is_said = |problem: &Problem| {
+            let of_pool = problem.place.strip_prefix("MachineConfigPool ");
+            let pool = pools.iter().find(|pool| of_pool == Some(&*pool.name));
+            pool.and_then(|pool| pool.problem.as_ref())
+                .is_some_and(|it| it.contains(&problem.reason))
+        };
+        problems.retain(|problem| !is_said(problem));
         warnings.extend(annotation_faults(inputs));
         let is_valid = !pools.is_empty()
             && pools.iter().all(|pool| pool.problem.is_none())
@@ -103,6 +112,14 @@ impl Report {
         lines.extend(warnings.map(|it| line(Color::Notable, format!("warning: {it}"))));
         lines
     }
+}
+
+/// Pools that fetch each other, beginning and ending with the same one.
+fn in_a_round(pools: &[String]) -> Problem {
+    let place = pools.first().map(|first| format!("MachineConfigPool {first}"));
+    let round = pools.join(", which fetches ").replacen(", which fetches ", " fetches ", 1);
+    let reason = format!("{round}: machines would fetch forever");
+    problem(&place.unwrap_or_default(), reason)
 }
 
 /// Pools whose name is too long for a pointer config, without which no machine gets their config.

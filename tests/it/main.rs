@@ -33,6 +33,7 @@ mod earlier_version;
 mod exposed;
 mod failure_reports;
 mod faults;
+mod files_stage;
 mod first_boot;
 mod fixtures_index;
 #[allow(unreachable_pub, reason = "a crate of its own to a fuzzer")]

@@ -80,6 +80,10 @@ impl Contents {
 }
 
 fn unpack(gzip: &[u8], budget: &mut UnpackBudget) -> Result<Vec<u8>, Unreadable> {
+    // Ignition expects a header.
+    if gzip.is_empty() {
+        return Err(Unreadable::NotGzip);
+    }
     let most = MAX_BYTES.min(budget.0);
     let mut bytes = Vec::new();
     let decoder = flate2::read::MultiGzDecoder::new(gzip);
@@ -113,6 +117,7 @@ mod tests {
         assert_eq!(read("", None), Contents::Nothing);
         assert_eq!(read("https://a/b", None), Contents::Elsewhere("https://a/b".to_owned()));
         assert_eq!(read("data:,a", Some("gzip")), Contents::Unreadable(Unreadable::NotGzip));
+        assert_eq!(read("data:,", Some("gzip")), Contents::Unreadable(Unreadable::NotGzip));
         assert!(matches!(read("data:,%", None), Contents::Unreadable(Unreadable::DataUrl(_))));
     }
 

@@ -1,13 +1,10 @@
 //! Merges the Ignition configs of a pool.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
-use data_encoding::HEXLOWER;
-use ignition::spec3::File;
-use ignition::{Config, MergeInput, Merged, SpecVersion, data_url};
+use ignition::{Config, MergeInput, Merged, SpecVersion};
+use percent_encoding::percent_decode_str;
 use serde_json::value::RawValue;
-use sha2::{Digest as _, Sha256, Sha512};
 
 use super::parsed::ParsedMachineConfig;
 use super::unmergeable::{Conflict, Unmergeable};
@@ -26,7 +23,7 @@ pub(super) fn ignition_config(
     let (sources, parts) = parts(sources)?;
     let mut config = merged(&parts).config()?;
     let conflict =
-        if conflict(pool, &parts, &config).is_some() { fewest(pool, sources, parts) } else { None };
+        if conflict(pool, &config).is_some() { fewest(pool, sources, parts) } else { None };
     config.finish_files();
     Ok((RawValue::from_string(config.write()?)?, conflict))
 }
@@ -38,7 +35,7 @@ fn fewest(
     mut sources: Vec<&ParsedMachineConfig>,
     mut parts: Vec<&MergeInput>,
 ) -> Option<NamedConflict> {
-    let found = |parts: &[&MergeInput]| conflict(pool, parts, &merged(parts).config().ok()?);
+    let found = |parts: &[&MergeInput]| conflict(pool, &merged(parts).config().ok()?);
     let mut share = parts.len().div_ceil(2);
     loop {
         let mut start = 0;
@@ -80,63 +77,15 @@ pub(super) fn merged<'a>(parts: &[&'a MergeInput]) -> Merged<'a> {
 }
 
 /// Finds a fault of a config that is merged from these.
-fn conflict(pool: &str, parts: &[&MergeInput], config: &Config) -> Option<Conflict> {
+fn conflict(pool: &str, config: &Config) -> Option<Conflict> {
     if let Err(error) = config.check() {
         return Some(Conflict::Invalid(Arc::new(error)));
     }
-    not_a_directory(config)
-        .or_else(|| other_hash(parts, config))
-        .or_else(|| no_contents(config))
-        .or_else(|| fetches_itself(pool, config))
+    let unwritable = config.check_writable().err().map(Conflict::Unwritable);
+    unwritable.or_else(|| no_contents(config)).or_else(|| fetches_itself(pool, config))
 }
 
-/// Finds a node below a file. Ignition notices it only when it writes the node.
-fn not_a_directory(config: &Config) -> Option<Conflict> {
-    let storage = &config.body().storage;
-    let files: HashSet<&str> = storage.files.iter().map(|it| it.path.as_str()).collect();
-    let directories = storage.directories.iter().map(|it| it.path.as_str());
-    let links = storage.links.iter().map(|it| it.path.as_str());
-    files.iter().copied().chain(directories).chain(links).find_map(|path| {
-        let mut parents = path.match_indices('/').map(|(end, _)| &path[..end]);
-        let parent = parents.find(|parent| files.contains(parent))?.to_owned();
-        Some(Conflict::NotADirectory { path: path.to_owned(), parent })
-    })
-}
-
-/// Finds a file whose contents come from another MachineConfig than their hash, and do not have it.
-fn other_hash(parts: &[&MergeInput], config: &Config) -> Option<Conflict> {
-    let has_alone = |path: &str| {
-        parts.iter().any(|part| {
-            let alone = merged(&[part]).config();
-            alone.is_ok_and(|config| of_other_hash(&config).any(|it| it == path))
-        })
-    };
-    of_other_hash(config).find(|path| !has_alone(path)).map(str::to_owned).map(Conflict::OtherHash)
-}
-
-/// Paths of files with contents that do not have their hash.
-fn of_other_hash(config: &Config) -> impl Iterator<Item = &str> {
-    let has_other = |file: &&File| {
-        let contents = &file.contents;
-        // Contents from elsewhere, or packed, are verified by the machine alone.
-        let is_packed = contents.compression.as_deref().is_some_and(|it| !it.is_empty());
-        let hash = contents.verification.hash.as_deref().filter(|_| !is_packed);
-        let Some((function, expected)) = hash.and_then(|hash| hash.split_once('-')) else {
-            return false;
-        };
-        let Some(Ok(bytes)) = contents.source.as_deref().map(data_url::decode) else {
-            return false;
-        };
-        let found = match function {
-            "sha512" => HEXLOWER.encode(&Sha512::digest(&bytes)),
-            "sha256" => HEXLOWER.encode(&Sha256::digest(&bytes)),
-            _ => return false,
-        };
-        found != expected
-    };
-    config.body().storage.files.iter().filter(has_other).map(|file| file.path.as_str())
-}
-
+/// Finds a file that overwrites with nothing.
 fn no_contents(config: &Config) -> Option<Conflict> {
     let mut files = config.body().storage.files.iter();
     let file = files.find(|file| file.overwrite.is_none() && file.contents.source.is_none())?;
@@ -152,6 +101,10 @@ fn fetches_itself(pool: &str, config: &Config) -> Option<Conflict> {
         .iter()
         .chain([&referred.replace])
         .filter_map(|resource| resource.source.as_deref()?.split(['?', '#']).next());
-    let url = urls.find(|url| url.trim_end_matches('/').ends_with(&own))?;
+    // The server decodes the path.
+    let is_own = |url: &&str| {
+        percent_decode_str(url.trim_end_matches('/')).decode_utf8_lossy().ends_with(&own)
+    };
+    let url = urls.find(is_own)?;
     Some(Conflict::FetchesItself(url.to_owned()))
 }

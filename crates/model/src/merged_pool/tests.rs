@@ -150,15 +150,15 @@ fn values_that_conflict_by_their_paths_or_hashes_name_both_machine_configs() {
                 file("b", json!({"path": "/other", "contents": {"source": "data:,"}})),
                 file("c", json!({"path": "/d/f", "contents": {"source": "data:,"}})),
             ],
-            "MachineConfigs a, c: /d/f is below /d, which is a file",
+            "MachineConfigs a, c: /d/f: it is below /d, which is not a directory",
         ),
         (
             vec![
                 file("a", hashed("data:,one")),
                 file("b", json!({"path": "/f", "contents": {"source": "data:,two"}})),
             ],
-            "MachineConfigs a, b: file /f has contents without its verification.hash: set or remove the hash where the \
-             contents are set",
+            "MachineConfigs a, b: /f: its contents do not have the hash in verification.hash: set or remove the hash \
+             where the contents are set",
         ),
     ] {
         assert_eq!(refused(&configs), message);
@@ -175,6 +175,8 @@ fn a_config_that_fetches_its_own_pools_is_refused() {
         ]
     };
     assert!(merged(&fetching("https://mcs.example.com:22623/config/other")).is_ok());
+    let encoded = refused(&fetching("https://mcs.example.com:22623/config/%70ool/"));
+    assert!(encoded.contains("which is this pool's own"), "{encoded}");
     assert_eq!(
         refused(&fetching("https://mcs.example.com:22623/config/pool?token=secret")),
         "MachineConfigs b: the config fetches https://mcs.example.com:22623/config/pool, which is this pool's own: it \

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ignition::Unwritable;
+
 use crate::objects::{InvalidSelector, MachineConfig};
 
 /// Reasons why a pool has no merged configuration, with the names of the MachineConfigs.
@@ -66,19 +68,9 @@ pub enum Conflict {
     /// Values of the MachineConfigs conflict at a place in the merged config.
     #[error("merged into one, {0}")]
     Invalid(Arc<ignition::Error>),
-    /// A file is in the place of a directory that another node needs.
-    #[error("{path} is below {parent}, which is a file")]
-    NotADirectory {
-        /// Path of the node.
-        path: String,
-        /// Path of the file.
-        parent: String,
-    },
-    /// The file with this path has the contents of one MachineConfig and the hash of another.
-    #[error(
-        "file {0} has contents without its verification.hash: set or remove the hash where the contents are set"
-    )]
-    OtherHash(String),
+    /// Ignition's files stage cannot write the merged config.
+    #[error("{0}")]
+    Unwritable(Unwritable),
     /// The file with this path has no contents. Files of a pool overwrite existing ones, and Ignition cannot overwrite
     /// with nothing.
     #[error(

@@ -3,11 +3,9 @@
 
 use std::io::Read as _;
 
-use data_encoding::HEXLOWER_PERMISSIVE;
-use ignition::{SpecVersion, data_url};
+use ignition::{SpecVersion, data_url, has_hash};
 use pki::Certificate;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256, Sha512};
 
 use super::pem::{BEGIN, Block, block};
 
@@ -76,17 +74,6 @@ pub(super) fn unpacked(
         read.map_err(|_| ContentsFault::NotGzip)?;
     }
     if unpacked.len() as u64 > MAX_CONTENTS { Err(ContentsFault::TooLarge) } else { Ok(unpacked) }
-}
-
-/// Returns `true` if contents have this hash, `sha512-…` or `sha256-…`.
-fn has_hash(bytes: &[u8], hash: &str) -> bool {
-    let Some((function, digits)) = hash.split_once('-') else { return false };
-    let Ok(sum) = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()) else { return false };
-    match function {
-        "sha512" => Sha512::digest(bytes)[..] == sum[..],
-        "sha256" => Sha256::digest(bytes)[..] == sum[..],
-        _ => false,
-    }
 }
 
 /// The certificates that Ignition takes from a text, and the number of blocks: the Ignition of spec 2 takes only the

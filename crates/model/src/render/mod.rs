@@ -11,6 +11,7 @@
 mod compact;
 mod credentials;
 mod exposed;
+mod fetch_round;
 mod image;
 mod overlay;
 mod registries;
@@ -20,6 +21,7 @@ mod steps;
 pub use compact::CompressedContents;
 pub(crate) use exposed::kernel_arguments;
 pub use exposed::{ExposedPlaces, exposed, exposed_line};
+pub use fetch_round::fetch_rounds;
 pub use overlay::{MergeBase, OverlayError};
 pub use registries::registries_without_ca;
 pub use select::{PoolInputs, SelectError, select};

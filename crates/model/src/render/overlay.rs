@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use ignition::spec3::{Body, Unit};
-use ignition::{Config, FileSources, Form, MergeInput, SpecVersion, merge};
+use ignition::{Config, FileSources, Form, MergeInput, SpecVersion, Unwritable, merge};
 
 use super::compact::{CompressedContents, gzipped};
 use super::select::PoolInputs;
@@ -41,6 +41,9 @@ pub enum OverlayError {
         /// The path above it.
         above: String,
     },
+    /// Ignition's files stage cannot write the two together.
+    #[error("{0}")]
+    Unwritable(#[from] Unwritable),
     /// The overlay removes a kernel argument that the pool's machines need.
     #[error("kernelArguments: {0} is one of the pool's")]
     KernelArgument(String),
@@ -99,14 +102,17 @@ impl MergeBase {
         check(&self.nodes.without(&taken_over), &of_overlay)?;
         check_units(self.config.body(), overlay.body(), replaces)?;
         check_kernel_arguments(self.config.body(), overlay.body())?;
+        // The contents of the pool's files are checked already, and are not in what is merged.
+        overlay.check_contents()?;
         if self.form == Form::Compact && self.version.has_compressed_data() {
             overlay.compress_files(gzipped);
         }
         let overlay = MergeInput::new(&overlay).map_err(OverlayError::Overlay)?;
         let part = self.without(&taken_over).map_err(OverlayError::Merged)?;
         let merged = merge(&[&part, &overlay], self.version).config();
-        let mut lowered =
-            merged.and_then(|it| it.lower(self.version)).map_err(OverlayError::Merged)?;
+        let merged = merged.map_err(OverlayError::Merged)?;
+        merged.check_paths()?;
+        let mut lowered = merged.lower(self.version).map_err(OverlayError::Merged)?;
         self.sources.put_back(&mut lowered, &taken_over);
         let json = serde_json::to_vec(&lowered).map_err(OverlayError::Json)?;
         Ok(json.into_boxed_slice().into())

@@ -1,7 +1,9 @@
 //! Steps of rendering. Their order is a contract: machines and their tools read the resulting files.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
-use ignition::{self, Config, Form, SpecVersion};
+use ignition::{self, Config, Form, SpecVersion, Unwritable};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -51,6 +53,12 @@ pub enum RenderError {
         path = registry_credentials::PATH
     )]
     Credentials(String, Unmergeable),
+    /// The MachineConfig has a node at this path, where the server writes a file.
+    #[error("MachineConfig {0}: {1}: the server writes it for every machine")]
+    OfServer(String, String),
+    /// Ignition's files stage cannot write the config with all that is added to it.
+    #[error("MachineConfig {0}: {1}{added}", added = added(.1))]
+    Unwritable(String, Unwritable),
     /// A value of the MachineConfig has no JSON form.
     #[error("MachineConfig {0}: {1}")]
     Json(String, serde_json::Error),
@@ -136,10 +144,32 @@ pub(super) fn prepare(
     let encapsulated = encapsulate(machine_config, inputs.mode, version).map_err(json)?;
     config.append_file(ENCAPSULATED, &encapsulated);
 
+    if let Some(path) = written_twice(&config) {
+        return Err(RenderError::OfServer(name.clone(), path.to_owned()));
+    }
+    config.check_writable().map_err(|fault| RenderError::Unwritable(name.clone(), fault))?;
+
     if form == Form::Compact && version.has_compressed_data() {
         config.compress_files(|url| compressed.gzipped(url));
     }
     Ok(config)
+}
+
+/// Path of two nodes, of which one was added: a parsed config has each path once.
+fn written_twice(config: &Config) -> Option<&str> {
+    let storage = &config.body().storage;
+    let mut seen = HashSet::new();
+    let files = storage.files.iter().map(|it| it.path.as_str());
+    let directories = storage.directories.iter().map(|it| it.path.as_str());
+    let links = storage.links.iter().map(|it| it.path.as_str());
+    files.chain(directories).chain(links).find(|path| !seen.insert(*path))
+}
+
+/// Remark about a path of the server's that cannot be written.
+fn added(fault: &Unwritable) -> String {
+    let (path, above) = fault.paths();
+    let added = [Some(path), above].into_iter().flatten().find(|path| is_of_server(path));
+    added.map_or_else(String::new, |path| format!("; the server writes {path} for every machine"))
 }
 
 /// Text from which machine-config-daemon makes the node's annotations.
