@@ -7,7 +7,7 @@ use axum::body::Body;
 use http::{Request, StatusCode, Uri};
 use machine_config_server::server::auth::Authorizer;
 use machine_config_server::server::machines::router;
-use machine_config_server::server::state::Machines;
+use machine_config_server::server::state::{Machines, SourceReads};
 use machine_config_server::serving::answers::Answers;
 use machine_config_server::serving::tokens::named_machines::NamedMachines;
 use machine_config_server::telemetry::Metrics;
@@ -26,8 +26,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let _inside = runtime.enter();
     let router = router(Arc::new(Machines {
         answers,
-        live_reads: None,
-        awaited_pools: None,
+        reads: SourceReads::default(),
         named: NamedMachines::default(),
         metrics,
         status: Status::default(),

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::auth::Authorizer;
 use super::machines::router;
-use super::state::Machines;
+use super::state::{Machines, SourceReads};
 use super::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::answers::tests::inputs;
@@ -80,8 +80,7 @@ fn serve() -> (Serving, Machine) {
     let machines = Machines {
         answers,
         named: NamedMachines::default(),
-        live_reads: None,
-        awaited_pools: None,
+        reads: SourceReads::default(),
         metrics: Arc::clone(&metrics),
         status: Status::default(),
         ledger: Ledger::default(),

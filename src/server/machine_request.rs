@@ -49,8 +49,8 @@ pub(super) async fn config(
     let (method, headers) = (request.method(), request.headers());
     let is_get = method == Method::GET;
 
-    if let Some(awaited_pools) = &machines.awaited_pools {
-        awaited_pools.wait_for(&pool).await;
+    if let Some(awaited) = &machines.reads.awaited {
+        awaited.wait_for(&pool).await;
     }
     let mut verdict = judge(&machines, &pool, peer, headers).await;
     let (mut version, mut given) = match verdict.refusal() {
@@ -105,8 +105,8 @@ async fn answer(
     headers: &HeaderMap,
     verdict: &Verdict,
 ) -> (Option<SpecVersion>, Result<Arc<Answer>, Refused>) {
-    if let Some(live_reads) = &machines.live_reads {
-        live_reads.confirm().await;
+    if let Some(live) = &machines.reads.live {
+        live.confirm().await;
     }
     match negotiate(accept(headers).as_deref()) {
         Err(error) => {
@@ -248,6 +248,7 @@ mod tests {
 
     use super::*;
     use crate::server::auth::Authorizer;
+    use crate::server::state::SourceReads;
     use crate::serving::answers::Answers;
     use crate::serving::tokens::named_machines::NamedMachines;
     use crate::telemetry::Metrics;
@@ -259,8 +260,7 @@ mod tests {
         let machines = Machines {
             answers: Arc::new(Answers::new(true, Arc::clone(&metrics))),
             named: NamedMachines::default(),
-            live_reads: None,
-            awaited_pools: None,
+            reads: SourceReads::default(),
             metrics,
             status: Status::default(),
             ledger: Ledger::default(),

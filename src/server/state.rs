@@ -13,15 +13,21 @@ use crate::serving::tokens::named_machines::NamedMachines;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::Status;
 
+/// Reads of the source that requests wait for.
+#[derive(Debug, Default)]
+pub struct SourceReads {
+    /// Bound for the age of what is served, if there is one.
+    pub live: Option<LiveReads>,
+    /// Requests for pools before all are read, if the source takes them.
+    pub awaited: Option<AwaitedPools>,
+}
+
 /// State of the routes for machines.
 #[derive(Debug)]
 pub struct Machines {
     pub answers: Arc<Answers>,
     pub named: NamedMachines,
-    /// Bound for the age of what is served, if there is one.
-    pub live_reads: Option<LiveReads>,
-    /// Requests for pools before all are read, if the source takes them.
-    pub awaited_pools: Option<AwaitedPools>,
+    pub reads: SourceReads,
     pub metrics: Arc<Metrics>,
     /// Conditions for readiness, such as a faulty serving certificate.
     pub status: Status,

@@ -36,7 +36,7 @@ use crate::server::auth::Authorizer;
 use crate::server::listener::{any_address, processors};
 use crate::server::machines;
 use crate::server::readiness::Readiness;
-use crate::server::state::Machines;
+use crate::server::state::{Machines, SourceReads};
 use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::serving::answers::Answers;
 use crate::serving::approvals::WaitingCount;
@@ -113,7 +113,7 @@ impl Server {
         let profile = flags.follows_profile().then(|| pair.profile_follower(tls));
         let publisher =
             Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
-        let OpenSource { source, first, live_reads, awaited_pools } =
+        let (source, first, reads) =
             open(settings.source, cluster.read_live_after, &publisher).await?;
         let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
         let ledger_file = store_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
@@ -145,17 +145,7 @@ impl Server {
         let connections = metrics.administrators.clone();
         let administrators = flags.listen.administrators.serving(pages, connections);
         let auth = Authorizer::new(policy);
-        let of = Machines {
-            answers,
-            named,
-            live_reads,
-            awaited_pools,
-            metrics,
-            status,
-            ledger,
-            auth,
-            reports,
-        };
+        let of = Machines { answers, named, reads, metrics, status, ledger, auth, reports };
         Ok(Self {
             ports,
             served,
@@ -195,34 +185,26 @@ impl Server {
     }
 }
 
-/// An open source, and how requests are taken to it.
-struct OpenSource {
-    source: Source,
-    first: Option<Inputs>,
-    live_reads: Option<LiveReads>,
-    awaited_pools: Option<AwaitedPools>,
-}
-
 /// Opens the source, which for a directory reads all of it. With `after`, a cluster is read again before an answer if
 /// it was not for this time.
 async fn open(
     source: source::Settings,
     after: Option<Duration>,
     publisher: &Publisher,
-) -> anyhow::Result<OpenSource> {
+) -> anyhow::Result<(Source, Option<Inputs>, SourceReads)> {
     let _progress = Progress::start("reading the inputs");
     let (mut source, first) = Source::open(source).await?;
     let Source::Cluster(cluster) = &mut source else {
-        return Ok(OpenSource { source, first, live_reads: None, awaited_pools: None });
+        return Ok((source, first, SourceReads::default()));
     };
-    let live_reads = after.map(|after| {
+    let live = after.map(|after| {
         let (live_reads, requests) = LiveReads::new(after, publisher.live_reads());
         cluster.live_requests = Some(requests);
         live_reads
     });
-    let (awaited_pools, requests) = AwaitedPools::new(publisher.served());
+    let (awaited, requests) = AwaitedPools::new(publisher.served());
     cluster.awaited_pools = Some(requests);
-    Ok(OpenSource { source, first, live_reads, awaited_pools: Some(awaited_pools) })
+    Ok((source, first, SourceReads { live, awaited: Some(awaited) }))
 }
 
 /// Follows the cluster's nodes, if there is a cluster. Returns their index.

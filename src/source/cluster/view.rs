@@ -9,7 +9,9 @@ use model::access::machine::MachineState;
 use model::inputs::{
     Inputs, Layering, Missing, Problem, ServingMode, SharedInputs, served_configuration,
 };
-use model::objects::{FirstBootMachine, MachineConfigPool, Object, ObjectDefect, SecretName};
+use model::objects::{
+    FirstBootMachine, MachineConfig, MachineConfigPool, Object, ObjectDefect, SecretName,
+};
 use model::registry_ca::{self, Cas, Refused};
 use serde_json::value::RawValue;
 
@@ -155,6 +157,31 @@ impl ClusterView {
         hurried
     }
 
+    /// Pools whose config was read, and the MachineConfigs. The others are as before, or left out.
+    fn servable_pools(
+        &self,
+    ) -> (BTreeMap<String, Arc<MachineConfigPool>>, BTreeMap<String, Arc<MachineConfig>>) {
+        let mut pools = BTreeMap::new();
+        let mut machine_configs = self.configs.objects();
+        for pool in self.pools() {
+            if self.is_servable(pool) {
+                pools.insert(pool.name().to_owned(), Arc::clone(pool));
+                continue;
+            }
+            let Some(before) = &self.published else { continue };
+            if let Some(pool) = before.pools.get(pool.name()) {
+                let configuration = served_configuration(ServingMode::Cluster, pool);
+                if let Some(config) = before.machine_configs.get(configuration) {
+                    machine_configs
+                        .entry(configuration.to_owned())
+                        .or_insert_with(|| Arc::clone(config));
+                }
+                pools.insert(pool.name().to_owned(), Arc::clone(pool));
+            }
+        }
+        (pools, machine_configs)
+    }
+
     /// Returns `true` if all that pools share was read, and an awaited pool that is not served yet.
     fn has_awaited(&self) -> bool {
         let is_of_pools =
@@ -231,24 +258,7 @@ impl ClusterView {
                 return None;
             }
         }
-        let mut pools = BTreeMap::new();
-        let mut machine_configs = self.configs.objects();
-        for pool in self.pools() {
-            if self.is_servable(pool) {
-                pools.insert(pool.name().to_owned(), Arc::clone(pool));
-                continue;
-            }
-            let Some(before) = &self.published else { continue };
-            if let Some(pool) = before.pools.get(pool.name()) {
-                let configuration = served_configuration(ServingMode::Cluster, pool);
-                if let Some(config) = before.machine_configs.get(configuration) {
-                    machine_configs
-                        .entry(configuration.to_owned())
-                        .or_insert_with(|| Arc::clone(config));
-                }
-                pools.insert(pool.name().to_owned(), Arc::clone(pool));
-            }
-        }
+        let (pools, machine_configs) = self.servable_pools();
         let controller_config =
             self.objects(Kind::ControllerConfig).find_map(as_kind!(ControllerConfig));
         let shared = SharedInputs {

@@ -268,8 +268,7 @@ fn a_pool_that_a_machine_asks_for_is_read_ahead_of_the_others() {
     for kind in Kind::ALL.iter().filter(shared) {
         list(&mut view, *kind, &[]);
     }
-    let edge = ("edge".to_owned(), Some("two".to_owned()));
-    assert_eq!(served(&mut view), [edge.clone()]);
+    assert_eq!(served(&mut view), [("edge".to_owned(), Some("two".to_owned()))]);
     assert!(view.inputs(None).is_none(), "nothing that a machine waits for is new");
     view.configs.fetched("one", Some(item(&config("one", "1"))));
     let inputs = view.inputs(None).unwrap();

@@ -173,8 +173,8 @@ fn a_pool_that_a_machine_asks_for_is_served_before_all_is_read() {
     let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/machine-config-server";
     let mut rules = site.cluster.get(role).expect("the role")["rules"].clone();
     let of_configs = |rule: &&mut Value| rule["resources"] == json!(["machineconfigs"]);
-    let rule = rules.as_array_mut().expect("rules").iter_mut().find(of_configs);
-    rule.expect("a rule of MachineConfigs")["verbs"] = json!(["get"]);
+    let found = rules.as_array_mut().expect("rules").iter_mut().find(of_configs);
+    found.expect("a rule of MachineConfigs")["verbs"] = json!(["get"]);
     site.cluster.patch(role, &json!({"rules": rules}));
     wait_for("the role to count", || {
         let configs = "machineconfiguration.openshift.io/machineconfigs";
