@@ -14,7 +14,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::files::{Files, ReadError};
-use super::manifest::config_warnings;
+use super::manifest::{check_unique_keys, config_warnings};
 use super::merged_pools::{MachineConfigs, Pools};
 
 /// Directory of `serve`'s pointer configs, in its state directory.
@@ -212,6 +212,7 @@ fn machine_config(
     if !config.get().trim_start().starts_with('{') {
         return Err("is not a JSON object".to_owned());
     }
+    check_unique_keys(bytes).map_err(|error| error.to_string())?;
     of_role(root, path, pool, config).map_err(reported)
 }
 
@@ -275,6 +276,9 @@ mod tests {
         let read = |text: &[u8]| machine_config(root, &root.join("worker.ign"), "worker", text);
         assert!(read(b"{").unwrap_err().starts_with("is not JSON"));
         assert_eq!(read(b"null").unwrap_err(), "is not a JSON object");
+        // Ignition would read both, and a machine of the merged pool get the second one's files alone.
+        let twice = read(br#"{"storage": {"files": []}, "storage": {}}"#).unwrap_err();
+        assert!(twice.starts_with("the key \"storage\" appears twice"), "{twice}");
         let config = read(br#"{"ignition": {"version": "3.4.0"}}"#).unwrap();
         assert_eq!(config.name(), "worker.ign");
         assert_eq!(config.labels().unwrap()[ROLE_LABEL], "worker");

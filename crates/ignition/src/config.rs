@@ -9,7 +9,7 @@ use super::fields::{Shape, Spec};
 use super::go_json;
 use super::lift;
 use super::lower;
-use super::normalise::normalise;
+use super::normalise::{normalise, type_of};
 use super::rules;
 use super::spec2;
 use super::spec3::{self, Body};
@@ -126,8 +126,19 @@ fn normalised(config: Value) -> Result<(Spec, Value), Error> {
 
 /// The spec in `ignition.version`, and the shape of its configs. It must be an exact released version.
 pub(super) fn declared(config: &Value) -> Result<(Spec, &'static Shape), Error> {
+    if !config.is_object() {
+        return Err(Error::NoObject);
+    }
     let version = member(config, "ignition").and_then(|ignition| member(ignition, "version"));
-    let found = version.and_then(Value::as_str).unwrap_or_default();
+    let found = match version {
+        None | Some(Value::Null) => return Err(Error::NoVersion),
+        Some(Value::String(found)) if found.is_empty() => return Err(Error::NoVersion),
+        Some(Value::String(found)) => found,
+        Some(other) => {
+            let path = "ignition.version".to_owned();
+            return Err(Error::WrongType { path, wanted: "a string", found: type_of(other) });
+        }
+    };
     let released =
         SemanticVersion::read(found).filter(|version| version.plain && version.patch == 0);
     let spec = released.and_then(|version| {
@@ -136,7 +147,7 @@ pub(super) fn declared(config: &Value) -> Result<(Spec, &'static Shape), Error> 
     match spec {
         Some(spec @ (2, 0..=2)) => Ok((spec, spec2::CONFIG)),
         Some(spec @ (3, 0..=6)) => Ok((spec, spec3::CONFIG)),
-        _ => Err(Error::UnknownVersion { found: found.to_owned() }),
+        _ => Err(Error::UnknownVersion { found: found.clone() }),
     }
 }
 
@@ -167,7 +178,6 @@ mod tests {
             parsed(&json!({"ignition": {"version": version}}));
         }
         for version in [
-            "",
             "1.0.0",
             "2.3.0",
             "2.4.0",
@@ -185,10 +195,20 @@ mod tests {
                 "{version}"
             );
         }
-        for empty in
-            ["{}", "null", "[]", "1", r#"{"ignition": 1}"#, r#"{"ignition": {"version": 3}}"#]
-        {
-            assert!(matches!(Config::parse(empty), Err(Error::UnknownVersion { .. })), "{empty}");
+        for (config, reason) in [
+            ("null", "is not a JSON object"),
+            ("[]", "is not a JSON object"),
+            ("{}", "ignition.version: is missing; it says the Ignition spec, such as \"3.4.0\""),
+            (r#"{"ignition": 1}"#, "ignition.version: is missing"),
+            (r#"{"ignition": {"version": ""}}"#, "ignition.version: is missing"),
+            (r#"{"ignition": {"version": null}}"#, "ignition.version: is missing"),
+            (
+                r#"{"ignition": {"version": 3.2}}"#,
+                "ignition.version: a number with a fraction or exponent where the spec has a string",
+            ),
+        ] {
+            let error = Config::parse(config).unwrap_err().to_string();
+            assert!(error.starts_with(reason), "{config}: {error}");
         }
         assert!(matches!(Config::parse(""), Err(Error::Json(_))));
         assert!(matches!(Config::parse("#cloud-config"), Err(Error::Json(_))));

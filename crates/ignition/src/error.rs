@@ -15,12 +15,20 @@ pub enum Error {
     #[error("not JSON: {0}")]
     Json(#[from] serde_json::Error),
 
-    /// `ignition.version` is missing or not one of 2.0.0, 2.1.0, 2.2.0 and 3.0.0 to 3.6.0.
+    /// The config is JSON, and no object.
+    #[error("is not a JSON object")]
+    NoObject,
+
+    /// There is no `ignition.version`.
+    #[error("ignition.version: is missing; it says the Ignition spec, such as \"3.4.0\"")]
+    NoVersion,
+
+    /// `ignition.version` is not one of 2.0.0, 2.1.0, 2.2.0 and 3.0.0 to 3.6.0.
     #[error(
         "ignition.version: {found:?} is not a known Ignition spec (known are 2.0.0 to 2.2.0 and 3.0.0 to 3.6.0)"
     )]
     UnknownVersion {
-        /// The declared version, empty if there is none.
+        /// The declared version.
         found: String,
     },
 
@@ -77,7 +85,11 @@ impl Error {
             | Self::Invalid { path, .. }
             | Self::NotLiftable { path, .. }
             | Self::Unsupported { path, .. } => Some(path),
-            Self::Json(_) | Self::UnknownVersion { .. } | Self::TooDeep => None,
+            Self::Json(_)
+            | Self::NoObject
+            | Self::NoVersion
+            | Self::UnknownVersion { .. }
+            | Self::TooDeep => None,
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn normalise(
         (shape, value) => Err(Error::WrongType {
             path: at.to_string(),
             wanted: wanted(shape),
-            found: found(&value),
+            found: type_of(&value),
         }),
     }
 }
@@ -67,7 +67,7 @@ fn wanted(shape: &Shape) -> &'static str {
     }
 }
 
-fn found(value: &Value) -> &'static str {
+pub(super) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",

@@ -162,6 +162,11 @@ pub(crate) fn check_json(text: &str) -> Result<(), TooLarge> {
     measure_json(text, Budget::FILE).map(|_| ())
 }
 
+/// Checks that no mapping in JSON has a key twice.
+pub(crate) fn check_unique_keys(json: &[u8]) -> serde_json::Result<()> {
+    serde_json::from_slice::<UniqueKeys>(json).map(|_| ())
+}
+
 fn read_document(document: Value, manifest: &mut Manifest) -> Result<(), ObjectError> {
     let Value::Object(mut fields) = document else {
         return Object::from_value(document).map(|_| ());

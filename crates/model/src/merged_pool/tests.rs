@@ -208,8 +208,7 @@ fn what_is_wrong_names_the_machine_configs_and_the_place() {
         ),
         (
             vec![spec("a", json!({"config": {}}))],
-            "MachineConfig a: spec.config: ignition.version: \"\" is not a known Ignition spec (known are 2.0.0 to \
-             2.2.0 and 3.0.0 to 3.6.0)",
+            "MachineConfig a: spec.config: ignition.version: is missing; it says the Ignition spec, such as \"3.4.0\"",
         ),
         (
             vec![file(

@@ -110,8 +110,7 @@ fn what_is_no_ignition_config_is_reported_by_what_it_is() {
         (b"{", "not JSON: EOF while parsing an object at line 1 column 1"),
         (
             b"{\"kind\": \"Secret\"}",
-            "ignition.version: \"\" is not a known Ignition spec \
-             (known are 2.0.0 to 2.2.0 and 3.0.0 to 3.6.0)",
+            "ignition.version: is missing; it says the Ignition spec, such as \"3.4.0\"",
         ),
     ] {
         assert_eq!(fault(file), expected, "{}", file.escape_ascii());
