@@ -45,13 +45,14 @@ impl AwaitedPools {
         {
             return;
         }
-        // Neither is closed: they live as long as this value, and as the source.
         let Ok(_waiting) = self.waiting.try_acquire() else { return };
-        if self.requests.send(pool.to_owned()).await.is_ok() {
+        let read = async {
+            // The source ends with the server.
+            self.requests.send(pool.to_owned()).await.ok()?;
             let mut served = self.served.clone();
-            let is_read = served.wait_for(|served| self.is_read(served.as_deref(), pool));
-            let _ = tokio::time::timeout(TIMEOUT, is_read).await;
-        }
+            served.wait_for(|served| self.is_read(served.as_deref(), pool)).await.ok().map(drop)
+        };
+        let _ = tokio::time::timeout(TIMEOUT, read).await;
     }
 
     fn is_read(&self, served: Option<&ServedInputs>, pool: &str) -> bool {
@@ -60,5 +61,59 @@ impl AwaitedPools {
             self.all_read.get_or_init(|| ());
         }
         !inputs.is_partial || inputs.pools.contains_key(pool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+    use model::inputs::Inputs;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::serving::answers::tests::of_pools;
+
+    fn served(is_partial: bool, pools: &[&str]) -> Arc<ServedInputs> {
+        let inputs = Inputs { is_partial, ..of_pools(pools, "one") };
+        Arc::new(ServedInputs { inputs, pointer_configs: Vec::new() })
+    }
+
+    async fn time_of(awaited: &AwaitedPools, pool: &str) -> Duration {
+        let started = Instant::now();
+        awaited.wait_for(pool).await;
+        started.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_waits_for_its_own_pool_and_for_no_other() {
+        let (publish, inputs) = watch::channel(None);
+        let (awaited, mut requests) = AwaitedPools::new(inputs);
+        let read = async {
+            assert_eq!(requests.recv().await.unwrap(), "edge");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            publish.send_replace(Some(served(true, &["worker"])));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            publish.send_replace(Some(served(true, &["edge", "worker"])));
+        };
+        let (waited, ()) = tokio::join!(time_of(&awaited, "edge"), read);
+        assert!((200..300).contains(&waited.as_millis()), "{waited:?}");
+        assert_eq!(time_of(&awaited, "worker").await, Duration::ZERO, "it is read");
+        assert_eq!(time_of(&awaited, "../worker").await, Duration::ZERO, "no pool has this name");
+        assert_eq!(time_of(&awaited, "other").await, TIMEOUT);
+        publish.send_replace(Some(served(false, &["edge", "worker"])));
+        assert_eq!(time_of(&awaited, "other").await, Duration::ZERO, "all are read");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_machines_wait_than_are_allowed_and_none_longer_if_the_source_hangs() {
+        let (_publish, inputs) = watch::channel(None);
+        let (awaited, _requests) = AwaitedPools::new(inputs);
+        for _ in 0..2 {
+            let asked = (0..MAX_WAITING_MACHINES + 100).map(|_| time_of(&awaited, "edge"));
+            let waited = join_all(asked).await;
+            let (long, short): (Vec<_>, Vec<_>) = waited.into_iter().partition(|it| *it == TIMEOUT);
+            assert_eq!(long.len(), MAX_WAITING_MACHINES);
+            assert!(short.iter().all(Duration::is_zero), "{short:?}");
+        }
     }
 }

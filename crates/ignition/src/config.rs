@@ -196,8 +196,8 @@ mod tests {
             );
         }
         for (config, reason) in [
-            ("null", "is not a JSON object"),
-            ("[]", "is not a JSON object"),
+            ("null", "is not an Ignition config"),
+            ("[]", "is not an Ignition config"),
             ("{}", "ignition.version: is missing; it says the Ignition spec, such as \"3.4.0\""),
             (r#"{"ignition": 1}"#, "ignition.version: is missing"),
             (r#"{"ignition": {"version": ""}}"#, "ignition.version: is missing"),

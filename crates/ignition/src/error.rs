@@ -16,7 +16,7 @@ pub enum Error {
     Json(#[from] serde_json::Error),
 
     /// The config is JSON, and no object.
-    #[error("is not a JSON object")]
+    #[error("is not an Ignition config")]
     NoObject,
 
     /// There is no `ignition.version`.

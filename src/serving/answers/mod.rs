@@ -1,10 +1,9 @@
 //! Answers of all pools, ready to send behind an atomically swapped pointer.
 //!
 //! A config is rendered at its first request in a version and form, once for all concurrent requests, and cached. A
-//! change of the inputs is in force at once and renders nothing: the next request of a pool does, in about a
-//! millisecond, and what machines have asked for before follows in the background. If a version cannot be rendered,
-//! the answer comes from the last inputs that could be, even if they were not requested then. A pool's answers share
-//! common parts in memory.
+//! change of the inputs is in force at once and renders nothing: the next request of a pool does, and what machines have
+//! asked for before follows in the background. If a version cannot be rendered, the answer comes from the last inputs
+//! that could be, even if they were not requested then. A pool's answers share common parts in memory.
 
 mod answer;
 mod pool;

@@ -16,7 +16,7 @@ use super::segments::SharedSegments;
 use crate::telemetry::{Metrics, PoolLabel};
 
 /// Number of earlier inputs that are kept without knowing in which versions they render: those of a burst of changes.
-const UNCHECKED: usize = 4;
+const UNCHECKED: usize = 16;
 
 pub(super) type Outcome = Result<Arc<Answer>, Refusal>;
 

@@ -278,7 +278,7 @@ async fn a_version_gets_the_newest_config_that_it_can_express_whoever_asked_when
 }
 
 /// Inputs with these pools, which share one config that has `marker`.
-fn of_pools(names: &[&str], marker: &str) -> Inputs {
+pub(crate) fn of_pools(names: &[&str], marker: &str) -> Inputs {
     let pool = |name: &&str| {
         let status = json!({"configuration": {"name": "rendered"}});
         let pool = json!({"metadata": {"name": name}, "status": status});

@@ -79,6 +79,7 @@ impl Publisher {
                     answers.refresh();
                     tracing::info!(
                         pools = inputs.pools.len(),
+                        partial = inputs.is_partial.then_some(true),
                         machine_configs = inputs.machine_configs.len(),
                         problems = inputs.problems.len() + answers.failing(),
                         "read the inputs"
