@@ -13,9 +13,9 @@ pub enum ApprovedObject {
     Unknown,
     /// It was removed.
     Removed,
-    /// It is about to get another token, or its token to be armed again.
+    /// It is about to get another token.
     Changing,
-    /// It is there.
+    /// It is there. If its token is about to be armed again, it is the one that is armed then.
     Present(Identity),
 }
 
@@ -29,27 +29,32 @@ impl ApprovedObject {
         let requests = RearmRequests { annotation: machine.rearm().map(str::to_owned), command };
         if token.is_revoked() {
             Self::Removed
-        } else if token.pool != machine.spec.pool || token.armed.lacks(&requests) {
+        } else if token.pool != machine.spec.pool {
             Self::Changing
         } else {
-            Self::Present(identity_in_directory(machine, token))
+            let armed = token.armed.clone().with(&requests);
+            Self::Present(identity_in_directory(machine, token, &armed))
         }
     }
 
     /// An object in a cluster with its UID; unknown before it has a token.
     pub fn in_cluster(machine: &FirstBootMachine, uid: &str, status: &MachineStatus) -> Self {
         let Some(token) = status.token else { return Self::Unknown };
-        let is_asked = machine.rearm().is_some_and(|asked| status.rearm.as_deref() != Some(asked));
-        if status.pool != machine.spec.pool || is_asked {
+        if status.pool != machine.spec.pool {
             return Self::Changing;
         }
-        let (content, armings) = (machine.content(), status.armings.to_be_bytes());
+        let is_asked = machine.rearm().is_some_and(|asked| status.rearm.as_deref() != Some(asked));
+        let armings = status.armings.saturating_add(is_asked.into()).to_be_bytes();
+        let content = machine.content();
         Self::Present(Identity::new(&[content.bytes(), token.bytes(), uid.as_bytes(), &armings]))
     }
 }
 
-fn identity_in_directory(machine: &FirstBootMachine, token: &MachineToken) -> Identity {
-    let MachineToken { token, armed, .. } = token;
+fn identity_in_directory(
+    machine: &FirstBootMachine,
+    MachineToken { token, .. }: &MachineToken,
+    armed: &RearmRequests,
+) -> Identity {
     let [annotation, command] = [&armed.annotation, &armed.command].map(Option::as_deref);
     let armed = [annotation.unwrap_or_default(), command.unwrap_or_default()];
     let armed = armed.map(str::as_bytes);
@@ -66,12 +71,16 @@ mod tests {
 
     use super::super::super::token::Token;
     use super::*;
-    use crate::objects::Object;
+    use crate::objects::{Object, REARM_ANNOTATION};
 
     fn machine(spec: &Value) -> FirstBootMachine {
+        asked(spec, &json!({}))
+    }
+
+    fn asked(spec: &Value, annotations: &Value) -> FirstBootMachine {
         let object = json!({
             "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
-            "metadata": {"name": "rack-7"}, "spec": spec,
+            "metadata": {"name": "rack-7", "annotations": annotations}, "spec": spec,
         });
         match Object::from_value(object) {
             Ok(Some(Object::FirstBootMachine(machine))) => FirstBootMachine::clone(&machine),
@@ -90,36 +99,47 @@ mod tests {
         let token = |byte: u8, command| {
             MachineToken::new(Token::new([byte; 32]), "worker", armed(command), noon)
         };
-        let first = identity_in_directory(&machine(&spec), &token(1, None));
+        let of = |spec: &Value, token: &MachineToken, command: Option<&str>| {
+            ApprovedObject::in_directory(&machine(spec), token, command.map(str::to_owned))
+        };
+        let first = of(&spec, &token(1, None), None);
         let reordered = json!({"addresses": ["192.0.2.7"], "pool": "worker"});
-        assert_eq!(identity_in_directory(&machine(&reordered), &token(1, None)), first);
+        assert_eq!(of(&reordered, &token(1, None), None), first);
         let used = {
             let mut used = token(1, None);
             used.usage.spend();
             used
         };
-        assert_eq!(identity_in_directory(&machine(&spec), &used), first);
+        assert_eq!(of(&spec, &used, None), first);
         for (spec, token) in [
             (json!({"pool": "worker"}), token(1, None)),
             (spec.clone(), token(2, None)),
             (spec.clone(), token(1, Some("x"))),
         ] {
-            assert_ne!(identity_in_directory(&machine(&spec), &token), first, "{spec} {token:?}");
+            assert_ne!(of(&spec, &token, None), first, "{spec} {token:?}");
         }
+        let requested = of(&spec, &token(1, None), Some("x"));
+        assert_eq!(requested, of(&spec, &token(1, Some("x")), None), "as it will be armed");
     }
 
     #[test]
     fn an_object_that_was_made_again_in_a_cluster_has_another_identity() {
-        let machine = machine(&json!({"pool": "worker"}));
+        let spec = json!({"pool": "worker"});
+        let [machine, again] = [json!({}), json!({REARM_ANNOTATION: "x"})]
+            .map(|annotations| asked(&spec, &annotations));
         let token = Some(Token::new([1; 32]).hash());
-        let of = |uid, armings| {
-            let status =
-                MachineStatus { pool: "worker".to_owned(), token, armings, ..Default::default() };
-            ApprovedObject::in_cluster(&machine, uid, &status)
+        let status = |armings| MachineStatus {
+            pool: "worker".to_owned(),
+            token,
+            armings,
+            ..Default::default()
         };
+        let of = |uid, armings| ApprovedObject::in_cluster(&machine, uid, &status(armings));
         assert_eq!(of("u", 1), of("u", 1));
         assert_ne!(of("u", 1), of("v", 1));
         assert_ne!(of("u", 1), of("u", 2));
+        let requested = ApprovedObject::in_cluster(&again, "u", &status(1));
+        assert_eq!(requested, of("u", 2), "as it will be armed");
         let without = ApprovedObject::in_cluster(&machine, "u", &MachineStatus::default());
         assert_eq!(without, ApprovedObject::Unknown);
     }

@@ -52,13 +52,13 @@ pub struct RearmRequests {
 
 impl RearmRequests {
     /// Returns `true` if `requests` has a request that was not followed. A request that is withdrawn is none.
-    pub(in crate::access) fn lacks(&self, requests: &Self) -> bool {
+    fn lacks(&self, requests: &Self) -> bool {
         let is_new = |own: &Option<String>, new: &Option<String>| new.is_some() && own != new;
         is_new(&self.annotation, &requests.annotation) || is_new(&self.command, &requests.command)
     }
 
     /// These requests, with those that `requests` has.
-    fn with(self, requests: &Self) -> Self {
+    pub(in crate::access) fn with(self, requests: &Self) -> Self {
         Self {
             annotation: requests.annotation.clone().or(self.annotation),
             command: requests.command.clone().or(self.command),

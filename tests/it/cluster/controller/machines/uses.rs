@@ -265,16 +265,22 @@ fn a_use_that_a_killed_server_could_not_record_is_known_to_the_next_one_and_reco
 
 #[test]
 fn an_approval_is_for_one_arming_and_one_content_of_its_object() {
-    let (site, _controller) = ControlledCluster::with_machines();
+    let (site, controller) = ControlledCluster::with_machines();
     let server = site.serve(&[]);
     let machine = Approved::new(&site);
     machine.waits(&server, "the machine to be held");
     machine.approve(&server);
+    site.patch_machine("rack-7", &json!({"spec": {"addresses": ["127.0.0.0/8"]}}));
+    machine.waits(&server, "the approval to end when the object changes");
+    machine.approve(&server);
+    // As it is when the controller is slow to arm it.
+    drop(controller);
     site.rearm_machine("rack-7", "again");
     machine.waits(&server, "the approval to end when the token is armed again");
     machine.approve(&server);
-    site.patch_machine("rack-7", &json!({"spec": {"addresses": ["127.0.0.0/8"]}}));
-    machine.waits(&server, "the approval to end when the object changes");
+    site.patch_machine("rack-7", &json!({"spec": {"addresses": ["127.0.0.1"]}}));
+    machine.waits(&server, "the approval to end when the object changes before it is armed");
+    let _controller = site.start(&[FLAG]);
     machine.approve(&server);
 }
 
