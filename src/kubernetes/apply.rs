@@ -34,6 +34,12 @@ pub(crate) enum Applied {
     Superseded,
 }
 
+impl<K> From<Option<K>> for Applied {
+    fn from(written: Option<K>) -> Self {
+        written.map_or(Self::Superseded, |_| Self::Done)
+    }
+}
+
 /// Reads an object, `None` if it does not exist.
 pub(crate) async fn read<K>(client: &Client, object: &ObjectName) -> Result<Option<K>, ControlError>
 where
@@ -145,31 +151,40 @@ pub(crate) async fn apply_spec(
     outcome(object, true, result.map(drop))
 }
 
-/// Sets status fields of a custom resource's object, in the version that was read.
+/// Sets status fields of a custom resource's object, in the version that was read. Returns the object as it is then;
+/// `None` if another client has changed it, so that a new plan is needed.
 pub(crate) async fn apply_status(
     client: &Client,
     object: &ObjectName,
     precondition: &Precondition,
     status: &Value,
-) -> Result<Applied, ControlError> {
+) -> Result<Option<DynamicObject>, ControlError> {
     let api: Api<DynamicObject> = api(client, &object.namespace, object.kind);
     let patch = Patch::Merge(json!({"metadata": precondition, "status": status}));
     let result = api.patch_status(&object.name, &PatchParams::default(), &patch).await;
-    outcome(object, true, result.map(drop))
+    written(object, true, result)
 }
 
-/// The result of a write; `was_there` is true if the object existed in the plan.
 fn outcome(
     object: &ObjectName,
     was_there: bool,
     result: kube::Result<()>,
 ) -> Result<Applied, ControlError> {
+    written(object, was_there, result).map(Applied::from)
+}
+
+/// The result of a write, `None` if it was superseded; `was_there` is true if the object existed in the plan.
+fn written<K>(
+    object: &ObjectName,
+    was_there: bool,
+    result: kube::Result<K>,
+) -> Result<Option<K>, ControlError> {
     match result {
-        Ok(()) => Ok(Applied::Done),
+        Ok(written) => Ok(Some(written)),
         Err(kube::Error::Api(status))
             if status.code == 409 || (status.code == 404 && was_there) =>
         {
-            Ok(Applied::Superseded)
+            Ok(None)
         }
         Err(error) => Err(api_error(object)(error)),
     }

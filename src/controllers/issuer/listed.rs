@@ -38,6 +38,6 @@ impl Listed {
         fields: &Value,
     ) -> Result<Applied, ControlError> {
         let precondition = Precondition::of(&self.name, &self.object.metadata)?;
-        apply_status(client, &self.name, &precondition, fields).await
+        apply_status(client, &self.name, &precondition, fields).await.map(Applied::from)
     }
 }

@@ -1,7 +1,8 @@
 //! Makes a token and a pointer config for each machine with a name, and arms tokens again.
 //!
-//! [`plan`] decides; after one write the machine's objects are read again. Servers record the use of a token in the same
-//! status: each write has the version that was read as its precondition.
+//! [`plan`] decides one write after the other, each by the objects as the last one has left them. Servers record the use
+//! of a token in the same status: each write has the version that is known as its precondition, and what was superseded is
+//! read again.
 
 mod objects;
 mod plan;
@@ -75,6 +76,19 @@ struct MachineCheck {
     pending: Option<Token>,
 }
 
+/// A machine's object and its Secret, as they were read or written last.
+struct MachineObjects {
+    machine: Machine,
+    secret: Option<Secret>,
+}
+
+impl MachineObjects {
+    fn versions(&self) -> Versions {
+        let secret = self.secret.as_ref().and_then(|secret| version(&secret.metadata));
+        [Some(self.machine.precondition.resource_version.clone()), secret]
+    }
+}
+
 impl MachineController {
     /// Creates a controller that has not looked yet. `identity` is this process' name in events.
     pub(crate) fn new(observer: Observer, identity: &str, health: Health) -> Self {
@@ -107,22 +121,21 @@ impl MachineController {
         Ok((shared, None))
     }
 
-    /// Reads a machine's object and its Secret, with their versions; `None` if the object is gone or being deleted.
-    async fn read(
-        &self,
-        name: &str,
-    ) -> Result<Option<(Machine, Option<Secret>, Versions)>, ControlError> {
+    /// Reads a machine's object and its Secret; `None` if the object is gone or being deleted.
+    async fn read(&self, name: &str) -> Result<Option<MachineObjects>, ControlError> {
         let object = read_custom(&self.client, &machine_object(name)).await?;
         let object = object.filter(|object| object.metadata.deletion_timestamp.is_none());
         let Some(object) = object else { return Ok(None) };
-        let secret = read::<Secret>(&self.client, &secret_object(name)).await?;
-        let versions =
-            [version(&object.metadata), secret.as_ref().and_then(|it| version(&it.metadata))];
-        Ok(Some((machine(object.metadata, object.data)?, secret, versions)))
+        let secret = self.read_secret(name).await?;
+        Ok(Some(MachineObjects { machine: machine(object.metadata, object.data)?, secret }))
     }
 
-    /// Reads and writes the objects of a machine until nothing is left to write. `None` if it is gone. `pending` is a
-    /// token until its Secret is written.
+    async fn read_secret(&self, name: &str) -> Result<Option<Secret>, ControlError> {
+        read(&self.client, &secret_object(name)).await
+    }
+
+    /// Writes the objects of a machine until nothing is left to write. `None` if it is gone. `pending` is a token until
+    /// its Secret is written.
     async fn settle(
         &self,
         name: &str,
@@ -130,51 +143,49 @@ impl MachineController {
         pending: &mut Option<Token>,
     ) -> Result<Option<MachineCheck>, ControlError> {
         let mut refused: Option<String> = None;
+        let mut known = None;
         for _ in 0..MAX_STEPS {
-            let Some((machine, secret, versions)) = self.read(name).await? else {
-                return Ok(None);
+            let objects = match known.take() {
+                Some(objects) => Some(objects),
+                None => self.read(name).await?,
             };
+            let Some(objects) = objects else { return Ok(None) };
             let fresh = Token::generate().map_err(|_| ControlError::NoRandomness)?;
             let now = OffsetDateTime::now_utc();
             let seen = ObservedMachine {
-                machine: &machine,
-                secret: secret.as_ref(),
+                machine: &objects.machine,
+                secret: objects.secret.as_ref(),
                 pending: pending.as_ref(),
                 refused: refused.as_deref(),
             };
             match next(&seen, shared, &fresh, now) {
                 Step::Token(token, status) => {
-                    let applied = self.write_status(&machine, &status).await?;
-                    *pending = (applied == Applied::Done).then_some(token);
+                    known = self.write_status(objects, &status).await?;
+                    *pending = known.is_some().then_some(token);
                 }
                 Step::Arm(status) => {
-                    if self.write_status(&machine, &status).await? == Applied::Done {
+                    known = self.write_status(objects, &status).await?;
+                    if known.is_some() {
                         tracing::info!(machine = name, "armed the token of a machine again");
                     }
                 }
-                Step::Secret(text) => {
-                    let write = machine.secret_write(secret.as_ref(), text)?;
-                    match apply(&self.client, &write).await {
-                        Ok(Applied::Done) => {
-                            tracing::info!(machine = name, object = %write.object, "wrote the pointer config of a machine");
-                        }
-                        Ok(Applied::Superseded) => {}
-                        Err(error) if error.is_for_good() => {
-                            refused = Some(cut(&error.to_string(), REASON).into_owned());
-                        }
-                        Err(error) => return Err(error),
+                Step::Secret(text) => match self.write_secret(objects, text).await {
+                    Err(error) if error.is_for_good() => {
+                        refused = Some(cut(&error.to_string(), REASON).into_owned());
                     }
-                }
+                    written => known = written?,
+                },
                 Step::Report { status, is_ready, reason, until } => {
-                    if let Some(status) = status
-                        && self.write_status(&machine, &status).await? == Applied::Superseded
-                    {
-                        continue;
-                    }
+                    let objects = match status {
+                        Some(status) => self.write_status(objects, &status).await?,
+                        None => Some(objects),
+                    };
+                    let Some(objects) = objects else { continue };
                     let fault = (!is_ready).then_some(reason);
-                    self.report_fault(&machine, fault.as_deref()).await;
+                    self.report_fault(&objects.machine, fault.as_deref()).await;
                     let again = until.or_else(|| refused.as_ref().map(|_| now + RETRY));
                     let pending = pending.take().filter(|_| fault.is_some());
+                    let versions = objects.versions();
                     return Ok(Some(MachineCheck { versions, fault, again, pending }));
                 }
             }
@@ -183,13 +194,32 @@ impl MachineController {
         Ok(Some(MachineCheck { again, pending: pending.take(), ..MachineCheck::default() }))
     }
 
+    /// Returns the objects as they are then; `None` if the write was superseded.
     async fn write_status(
         &self,
-        machine: &Machine,
+        MachineObjects { machine: before, secret }: MachineObjects,
         status: &Value,
-    ) -> Result<Applied, ControlError> {
-        let object = machine_object(&machine.name);
-        apply_status(&self.client, &object, &machine.precondition, status).await
+    ) -> Result<Option<MachineObjects>, ControlError> {
+        let object = machine_object(&before.name);
+        let written = apply_status(&self.client, &object, &before.precondition, status).await?;
+        let Some(written) = written else { return Ok(None) };
+        Ok(Some(MachineObjects { machine: machine(written.metadata, written.data)?, secret }))
+    }
+
+    /// Returns the objects as they are then; `None` if the write was superseded.
+    async fn write_secret(
+        &self,
+        MachineObjects { machine, secret }: MachineObjects,
+        text: Vec<u8>,
+    ) -> Result<Option<MachineObjects>, ControlError> {
+        let write = machine.secret_write(secret.as_ref(), text)?;
+        if apply(&self.client, &write).await? == Applied::Superseded {
+            return Ok(None);
+        }
+        let name = &machine.name;
+        tracing::info!(machine = name, object = %write.object, "wrote the pointer config of a machine");
+        let secret = self.read_secret(name).await?;
+        Ok(Some(MachineObjects { machine, secret }))
     }
 
     /// Reports a new fault of a machine, or its end.

@@ -271,7 +271,8 @@ impl PoolController {
             None => Ok(Applied::Done),
             Some(PoolField::Spec) => apply_spec(&self.client, &object, precondition, &fields).await,
             Some(PoolField::Status) => {
-                apply_status(&self.client, &object, precondition, &fields).await
+                let written = apply_status(&self.client, &object, precondition, &fields).await;
+                written.map(Applied::from)
             }
         }
     }
