@@ -18,12 +18,12 @@ pub(super) const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The port of the servers that all pointer configs name.
 const PORT: u16 = 22623;
 
-const WIRES: &str = r#"
+const WIRES: &str = r"
 ip link set lo up
 ip link add machines type bridge
 ip address add $0/24 dev machines
 ip link set machines up
-"#;
+";
 
 /// Runs a closure in a network of machines.
 pub(super) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {

@@ -82,15 +82,20 @@ impl VirtualMachine {
         String::from_utf8_lossy(&text).replace('\r', "")
     }
 
-    /// Waits until `ask` gives something.
+    /// Waits until `ask` gives something, at most for as long as the machine runs.
     pub(crate) fn wait_for<T>(
         &mut self,
         what: &str,
         mut ask: impl FnMut(&mut Self) -> Option<T>,
     ) -> T {
         loop {
+            // Before the question, so that the last word of a machine is heard.
+            let ended = self.qemu.try_wait().expect("a child of this process");
             if let Some(answer) = ask(self) {
                 return answer;
+            }
+            if let Some(status) = ended {
+                panic!("it ended with {status}, before {what}:\n{}", self.console());
             }
             let waited = self.started.elapsed();
             assert!(waited < LONGEST_BOOT, "waited in vain for {what}:\n{}", self.console());
