@@ -27,14 +27,39 @@ fn a_machine_becomes_a_node_that_runs_a_pod() {
         let address = place.address().to_string();
         let words = format!("joined as Node {}, ", place.node());
         wait_for("the ledger to say so", || {
-            let machine = site.server().metrics().get(&format!("/api/v1/machines/{address}"));
-            let machine = (machine.status == 200).then(|| machine.json())?;
+            let machine = site.machine(&place)?;
             let is_joined = machine["standing"] == "joined";
             (is_joined && machine["why"].as_str()?.starts_with(&words)).then_some(())
         });
         assert!(site.server().page("/").contains(&words));
         let listed = site.server().run(&["machines"]).done().output;
         assert!(listed.contains(&address) && listed.contains("joined"), "{listed}");
+    });
+}
+
+#[test]
+fn a_machine_without_a_bootstrap_kubeconfig_is_refused_with_that_reason_until_there_is_one() {
+    apart(|| {
+        let site = Site::without_token();
+        let place = Place(11);
+        let mut machine = Site::boot(&site.user_data("worker"), &place);
+        machine.wait_for("the ledger to show the machine as stuck", |_| {
+            (site.machine(&place)?["standing"] == "stuck").then_some(())
+        });
+        let words =
+            "is refused with 503: cannot make the kubeconfig for new machines; Ignition retries";
+        assert_eq!(site.machine(&place).expect("a machine")["why"], words);
+        assert!(site.server().page("/").contains(words));
+        let listed = site.server().run(&["machines"]);
+        assert_eq!(listed.status, 1);
+        assert!(listed.output.contains(words), "{}", listed.output);
+        assert_eq!(site.node(&place.node()), None);
+        // It was for this reason alone.
+        site.mount_token();
+        machine.wait_for("the machine to fetch its config", |_| {
+            let machine = site.machine(&place)?;
+            machine["why"].as_str()?.starts_with("fetched its config ").then_some(())
+        });
     });
 }
 

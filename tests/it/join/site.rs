@@ -46,6 +46,26 @@ pub(super) struct Site {
 impl Site {
     /// Starts it with the pool of `pool.yaml`, in a thread that is apart.
     pub(super) fn start() -> Self {
+        let mut site = Self::without_servers();
+        site.mount_token();
+        for _ in 0..2 {
+            let server = site.serve().until_ready();
+            site.servers.push(server);
+        }
+        site.balance();
+        site
+    }
+
+    /// Starts it with one server, which has no token, and so no bootstrap kubeconfig for machines.
+    pub(super) fn without_token() -> Self {
+        let mut site = Self::without_servers();
+        let server = site.serve();
+        site.servers.push(server);
+        site.balance();
+        site
+    }
+
+    fn without_servers() -> Self {
         let network = Network::start();
         let plane = ControlPlane::start();
         apply_text(&plane.cluster, include_str!("pool.yaml"));
@@ -56,17 +76,13 @@ impl Site {
         command.args(["--host", &HOST.to_string(), "--render-pools"]);
         let controller = Logged::observed("the controller", &mut command);
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let mut site =
-            Self { servers: Vec::new(), _controller: controller, plane, network, directory };
-        site.mount();
-        site.serve();
-        site.serve();
-        site.balance();
+        let site = Self { servers: Vec::new(), _controller: controller, plane, network, directory };
+        site.mount("tls", "machine-config-server-tls", ["tls.key", "tls.crt"]);
         site
     }
 
     /// Starts one more server, which shows the machines of the others too.
-    fn serve(&mut self) {
+    fn serve(&self) -> Server {
         let cluster = &self.plane.cluster;
         let mut command = binary();
         command
@@ -81,7 +97,7 @@ impl Site {
         for other in &self.servers {
             command.args(["--peers", &other.metrics().address().to_string()]);
         }
-        self.servers.push(Server::prepared_everywhere(command).until_ready());
+        Server::prepared_everywhere(command)
     }
 
     /// Leads machines to the servers that run.
@@ -99,17 +115,17 @@ impl Site {
         self.directory.path().join(path)
     }
 
-    /// Writes the Secrets that servers have mounted, as kubelet does, once they are there.
-    pub(super) fn mount(&self) {
-        for (folder, secret, keys) in [
-            ("tls", "machine-config-server-tls", ["tls.key", "tls.crt"]),
-            ("token", "node-bootstrapper-token", ["ca.crt", "token"]),
-        ] {
-            let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{secret}");
-            for key in keys {
-                let contents = self.value(&path, key);
-                replace(&self.mounted(folder).join(key), &contents);
-            }
+    /// Writes the token that machines join with where servers read it.
+    pub(super) fn mount_token(&self) {
+        self.mount("token", "node-bootstrapper-token", ["ca.crt", "token"]);
+    }
+
+    /// Writes a Secret that servers have mounted, as kubelet does, once it is there.
+    fn mount(&self, folder: &str, secret: &str, keys: [&str; 2]) {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{secret}");
+        for key in keys {
+            let contents = self.value(&path, key);
+            replace(&self.mounted(folder).join(key), &contents);
         }
     }
 
@@ -134,6 +150,13 @@ impl Site {
     pub(super) fn boot(user_data: &Path, place: &Place) -> VirtualMachine {
         let (network, device) = Network::place(place.0);
         VirtualMachine::boot_with(user_data, &["-netdev", &network, "-device", &device])
+    }
+
+    /// The ledger's entry of a machine.
+    pub(super) fn machine(&self, place: &Place) -> Option<Value> {
+        let path = format!("/api/v1/machines/{}", place.address());
+        let answer = self.server().metrics().get(&path);
+        (answer.status == 200).then(|| answer.json())
     }
 
     /// A Node, if it is there.
