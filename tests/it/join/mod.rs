@@ -14,6 +14,7 @@ use serde_json::json;
 use self::network::apart;
 use self::site::{Place, Site};
 use crate::support::command::Store as _;
+use crate::support::server::Server;
 use crate::support::wait_for;
 
 #[test]
@@ -34,6 +35,10 @@ fn a_machine_becomes_a_node_that_runs_a_pod() {
         assert!(site.server().page("/").contains(&words));
         let listed = site.server().run(&["machines"]).done().output;
         assert!(listed.contains(&address) && listed.contains("joined"), "{listed}");
+        let count = |server: &Server| server.metric("mcs_machines{state=\"joined\"}");
+        wait_for("a server to count it", || {
+            site.servers.iter().any(|server| count(server) >= 1.0).then_some(())
+        });
     });
 }
 
