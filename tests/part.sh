@@ -58,6 +58,34 @@ needs_go() { # WHAT [FILE]
         give_up "$1 is built with $needed or newer, and this machine has $found"
 }
 
+# Builds programs of Kubernetes, in the version that tests/kubernetes/go.mod has.
+build_kubernetes() { # FOLDER PROGRAM...
+    local folder=$1 version major minor stamp=k8s.io/component-base/version.git
+    shift
+    version=$(version_of k8s.io/kubernetes ../kubernetes/go.mod)
+    needs_go "Kubernetes $version" ../kubernetes/go.mod
+    # The stamp is the version that the programs report, which is v0.0.0 without it.
+    IFS=. read -r major minor _ <<<"${version#v}"
+    (
+        cd ../kubernetes
+        CGO_ENABLED=0 go build -mod=readonly -trimpath -o "$folder/" \
+            -ldflags "-s -w -X ${stamp}Version=$version -X ${stamp}Major=$major -X ${stamp}Minor=$minor" \
+            "${@/#/k8s.io/kubernetes/cmd/}"
+    )
+}
+
+# Makes the image of what holds a pod together, an archive in the form of OCI.
+make_pause() { # FILE.tar
+    local work
+    work=$(mktemp -d)
+    mkdir "$work/root"
+    gcc -O2 -static -s -Wall -Wextra -Werror -o "$work/root/pause" ../node/pause.c
+    SOURCE_DATE_EPOCH=0 ../../deploy/oci-layout "$work/root" "$work/pause" registry.k8s.io/pause:3.10 \
+        '{"User":"65535:65535","Entrypoint":["/pause"]}'
+    mv "$work/pause.tar" "$1"
+    rm -r "$work"
+}
+
 # Unpacks packages of Debian into a folder. They are not installed, which would start services.
 unpack() { # FOLDER PACKAGE...
     local folder=$1 package

@@ -108,6 +108,8 @@ metrics! {
             "Files or objects that cannot be read at present",
         pub input_failures: Counter = "input_failures":
             "Failed reads of files or objects",
+        machines: Family<Label, Gauge> = "machines":
+            "Machines in the boot ledger of this server, by state",
         machines_forgotten: Counter = "machines_forgotten":
             "Machines that were removed from the boot ledger because it is full",
         watch_failures: Family<Label, Counter> = "watch_failures":
@@ -223,6 +225,14 @@ impl Metrics {
     pub fn stale_since(&self, since: Option<SystemTime>) {
         let seconds = since.map_or(0, unix_seconds);
         self.stale_since.set(seconds.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Records the machines in the boot ledger, by state.
+    pub fn machines(&self, counts: impl Iterator<Item = (&'static str, usize)>) {
+        for (state, count) in counts {
+            let count = count.try_into().unwrap_or(i64::MAX);
+            self.machines.get_or_create(&[("state", state)]).set(count);
+        }
     }
 
     /// Records the number of machines that the boot ledger has forgotten.

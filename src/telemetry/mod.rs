@@ -77,6 +77,7 @@ mod tests {
         metrics.access_modes([("p", "audit", "audit")].into_iter());
         metrics.render_failed(&"p".into(), SpecVersion::V3_0);
         metrics.old_ignition(PoolLabel::Unknown, "held");
+        metrics.machines([("joined", 1)].into_iter());
         let version = "2.14.0".parse().unwrap();
         metrics.oldest_ignition([(PoolLabel::Unknown, version)].into_iter());
         let waits = std::time::Duration::from_secs(9);

@@ -49,6 +49,7 @@ mod http_contract;
 mod ignition_properties;
 mod image;
 mod inspect;
+mod join;
 mod last_good;
 mod layers;
 mod lockout_cases;

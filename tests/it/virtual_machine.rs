@@ -7,8 +7,8 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -21,91 +21,8 @@ use crate::support::http::{Client, loopback};
 use crate::support::registry::Registry;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::stopwatch::Stopwatch;
+use crate::support::virtual_machine::{HOST, VirtualMachine, program};
 use crate::support::{in_repository, manifests, wait_for};
-
-/// The host's loopback interface, as QEMU's network shows it to the machine.
-const HOST: &str = "10.0.2.2";
-/// A machine whose processor is emulated takes a minute or two.
-const LONGEST_BOOT: Duration = Duration::from_secs(900);
-
-/// The folder that `tests/machine/install` made.
-fn assets() -> PathBuf {
-    let directory = std::env::var_os("VIRTUAL_MACHINE");
-    directory.expect("VIRTUAL_MACHINE names no folder with a machine's parts: run tests/run").into()
-}
-
-/// A machine that is booting. It ends with this value.
-struct VirtualMachine {
-    qemu: Child,
-    directory: TempDir,
-    started: Instant,
-}
-
-impl VirtualMachine {
-    /// Turns a machine on that was never booted. Its firmware has this pointer config.
-    fn boot(pointer: &Path) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary folder");
-        let assets = assets();
-        let file = |name: &str| assets.join(name).display().to_string();
-        let console = directory.path().join("console").display().to_string();
-        let qemu = Command::new(assets.join("qemu"))
-            .args(["-machine", "q35,accel=tcg", "-cpu", "max", "-m", "1024", "-display", "none"])
-            .args(["-no-reboot", "-nodefaults", "-no-user-config"])
-            .args(["-kernel", &file("kernel"), "-initrd", &file("initramfs")])
-            .args(["-append", include_str!("../machine/kernel-arguments").trim_end()])
-            // What is written goes to a file that QEMU removes.
-            .arg("-drive")
-            .arg(format!("file={},format=raw,if=virtio,snapshot=on", file("disk")))
-            .args(["-netdev", "user,id=host", "-device", "virtio-net-pci,netdev=host,romfile="])
-            .args(["-device", "virtio-rng-pci"])
-            .arg("-fw_cfg")
-            .arg(format!("name=opt/com.coreos/config,file={}", pointer.display()))
-            .args(["-serial", &format!("file:{console}")])
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("QEMU");
-        Self { qemu, directory, started: Instant::now() }
-    }
-
-    fn console(&self) -> String {
-        let text = fs::read(self.directory.path().join("console")).unwrap_or_default();
-        String::from_utf8_lossy(&text).replace('\r', "")
-    }
-
-    /// Waits until `ask` gives something.
-    fn wait_for<T>(&mut self, what: &str, mut ask: impl FnMut(&mut Self) -> Option<T>) -> T {
-        loop {
-            if let Some(answer) = ask(self) {
-                return answer;
-            }
-            let waited = self.started.elapsed();
-            assert!(waited < LONGEST_BOOT, "waited in vain for {what}:\n{}", self.console());
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    /// Waits until it has turned itself off, and returns what its unit reported.
-    fn report(mut self) -> Vec<String> {
-        let ended: ExitStatus = self.wait_for("it to turn itself off", |it| {
-            it.qemu.try_wait().expect("a child of this process")
-        });
-        let console = self.console();
-        assert!(ended.success(), "{ended}:\n{console}");
-        let lines = console.lines().filter_map(|line| line.split_once("report: "));
-        let lines: Vec<_> = lines.map(|(_, said)| said.to_owned()).collect();
-        assert_eq!(lines.last().map(String::as_str), Some("end"), "{console}");
-        println!("booted and reported in {:.0?}", self.started.elapsed());
-        lines
-    }
-}
-
-impl Drop for VirtualMachine {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
-    }
-}
 
 /// A pool whose machines report and turn themselves off, and a registry that they can pull from.
 struct ReportingPool {
@@ -220,15 +137,6 @@ fn push(registry: &Registry) -> String {
             .arg(format!("docker://{}", image(registry).replace(HOST, "127.0.0.1"))),
     );
     digest.trim().to_owned()
-}
-
-/// A program of the machine's file system, with the libraries of that.
-fn program(name: &str) -> Command {
-    let root = assets().join("root");
-    let mut command = Command::new(root.join("lib64/ld-linux-x86-64.so.2"));
-    command.arg("--library-path").arg(root.join("usr/lib/x86_64-linux-gnu"));
-    command.arg(root.join("usr/bin").join(name));
-    command
 }
 
 /// What a command prints that has to succeed.

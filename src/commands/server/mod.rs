@@ -296,12 +296,15 @@ fn serving(machines: Machines, limits: Limits, balancers: Balancers) -> Serving 
 fn pages(metrics: Arc<Metrics>, sources: Arc<Sources>) -> Router {
     let (of_metrics, of_readiness) = (Arc::clone(&sources), Arc::clone(&sources));
     let encode = move || {
-        let Sources { answers, ledger, named, .. } = &*of_metrics;
+        let Sources { answers, ledger, named, nodes, .. } = &*of_metrics;
         let waiting = named.approvals.count_waiting().into_iter();
         let label = |(pool, count): (Arc<str>, WaitingCount)| {
             (answers.label(&pool), count.machines, count.longest)
         };
         metrics.waiting_machines(waiting.map(label), named.approvals.forgotten());
+        let now = OffsetDateTime::now_utc();
+        let counts = nodes.look(|nodes| ledger.count(nodes, now));
+        metrics.machines(counts.into_iter().map(|(state, count)| (state.label(), count)));
         metrics.machines_forgotten(ledger.forgotten());
         let oldest = ledger.oldest_ignition().into_iter();
         let of_pools = oldest.filter(|(pool, _)| answers.has_pool(pool));

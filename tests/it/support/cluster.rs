@@ -68,21 +68,42 @@ impl Cluster {
         Self::own(|folder| start(folder, false))
     }
 
+    /// Starts a cluster with a template, whose servers are in this thread's network and have further flags of the API
+    /// server.
+    pub(crate) fn prepared_with(
+        name: &str,
+        flags: Vec<String>,
+        prepare: impl FnOnce(&Self),
+    ) -> Self {
+        let store = Self::stored(name, prepare);
+        Self::own(|folder| {
+            cluster_template::copy(&store, &folder.join(ETCD));
+            let servers = Servers::start_with(folder, false, flags);
+            servers.serves_all_kinds();
+            servers
+        })
+    }
+
     /// Returns what starts servers with a template in a folder, apart from this test's processes or not.
     fn template(name: &str, prepare: impl FnOnce(&Self)) -> impl Fn(&Path, bool) -> Servers {
-        let store = cluster_template::store(name, |store| {
-            let cluster = Self::empty();
-            prepare(&cluster);
-            cluster.servers.end_by(API_SERVER, Signal::KILL);
-            cluster.servers.end_by(ETCD, Signal::TERM);
-            cluster_template::copy(&cluster.servers.folder.join(ETCD), store);
-        });
+        let store = Self::stored(name, prepare);
         move |folder, apart| {
             cluster_template::copy(&store, &folder.join(ETCD));
             let servers = Servers::start(folder, apart);
             servers.serves_all_kinds();
             servers
         }
+    }
+
+    /// The store of a template.
+    fn stored(name: &str, prepare: impl FnOnce(&Self)) -> PathBuf {
+        cluster_template::store(name, |store| {
+            let cluster = Self::empty();
+            prepare(&cluster);
+            cluster.servers.end_by(API_SERVER, Signal::KILL);
+            cluster.servers.end_by(ETCD, Signal::TERM);
+            cluster_template::copy(&cluster.servers.folder.join(ETCD), store);
+        })
     }
 
     fn own(start: impl FnOnce(&Path) -> Servers) -> Self {
@@ -312,6 +333,11 @@ impl Cluster {
     /// Address of the API server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.servers.address
+    }
+
+    /// Folder of the API server's files, such as the keys of service accounts.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.servers.folder
     }
 
     /// Starts the API server and waits until it is ready.

@@ -38,6 +38,8 @@ pub(super) struct Servers {
     /// Set while a later test can use them.
     pub(super) template: Option<Template>,
     etcd: SocketAddr,
+    /// Further flags of the API server.
+    flags: Vec<String>,
     /// Certificate of the API server.
     pem: String,
 }
@@ -53,6 +55,11 @@ pub(super) struct Template {
 impl Servers {
     /// Starts both on the store `etcd` in this folder, if there is one.
     pub(super) fn start(folder: &Path, apart: bool) -> Self {
+        Self::start_with(folder, apart, Vec::new())
+    }
+
+    /// Starts both, with further flags of the API server, of which the last one of a name counts.
+    pub(super) fn start_with(folder: &Path, apart: bool, flags: Vec<String>) -> Self {
         let [etcd, peer, address] = free_ports();
         let folder = folder.canonicalize().expect("a folder");
         let key = rcgen::KeyPair::generate().expect("a key");
@@ -64,7 +71,8 @@ impl Servers {
             fs::write(folder.join(name), text).expect("a writable folder");
         }
         let pem = Pair::make(&folder, "test API server").pem;
-        let servers = Self { owned: true, apart, template: None, folder, address, etcd, pem };
+        let servers =
+            Self { owned: true, apart, template: None, folder, address, etcd, flags, pem };
         servers.run(
             ETCD,
             &[
@@ -85,27 +93,27 @@ impl Servers {
 
     /// Starts the API server and waits until it is ready.
     pub(super) fn start_api_server(&self) {
-        self.run(
-            API_SERVER,
-            &[
-                &format!("--etcd-servers=http://{}", self.etcd),
-                // A reset reads old revisions.
-                "--etcd-compaction-interval=0",
-                "--bind-address=127.0.0.1",
-                "--advertise-address=127.0.0.1",
-                &format!("--secure-port={}", self.address.port()),
-                "--tls-cert-file=tls.crt",
-                "--tls-private-key-file=tls.key",
-                "--cert-dir=certificates",
-                "--service-account-issuer=https://kubernetes.default.svc",
-                "--service-account-key-file=accounts.pub",
-                "--service-account-signing-key-file=accounts.key",
-                "--service-cluster-ip-range=10.0.0.0/24",
-                "--authorization-mode=RBAC",
-                "--token-auth-file=tokens",
-                "--endpoint-reconciler-type=none",
-            ],
-        );
+        let own = [
+            &*format!("--etcd-servers=http://{}", self.etcd),
+            // A reset reads old revisions.
+            "--etcd-compaction-interval=0",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            &format!("--secure-port={}", self.address.port()),
+            "--tls-cert-file=tls.crt",
+            "--tls-private-key-file=tls.key",
+            "--cert-dir=certificates",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-account-key-file=accounts.pub",
+            "--service-account-signing-key-file=accounts.key",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--authorization-mode=RBAC",
+            "--token-auth-file=tokens",
+            "--endpoint-reconciler-type=none",
+        ];
+        let flags: Vec<&str> =
+            own.into_iter().chain(self.flags.iter().map(String::as_str)).collect();
+        self.run(API_SERVER, &flags);
         let client = Client::tls(self.address, self.pem.as_bytes());
         let authorization = format!("Bearer {ADMIN}");
         wait_for("the API server to be ready", || {

@@ -38,6 +38,7 @@ pub(crate) mod stop;
 pub(crate) mod stopwatch;
 pub(crate) mod tree;
 pub(crate) mod trust_manager;
+pub(crate) mod virtual_machine;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -101,6 +101,12 @@ impl Server {
         Self::start_at([secure, insecure, metrics], command, directory)
     }
 
+    /// Runs a serving command on all addresses of this network. Returns when it answers.
+    pub(crate) fn prepared_everywhere(mut command: Command) -> Self {
+        command.args(["--listen-address", "0.0.0.0"]);
+        Self::start_as_told(command, tempfile::tempdir().expect("a temporary folder"))
+    }
+
     fn start_as_told(command: Command, directory: TempDir) -> Self {
         Self::start_at(free_ports(), command, directory)
     }

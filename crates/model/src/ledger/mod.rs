@@ -135,6 +135,15 @@ impl Ledger {
         oldest
     }
 
+    /// Number of machines of each urgency, the most urgent first, with the cluster's nodes if they are known.
+    pub fn count(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> BTreeMap<Severity, usize> {
+        let mut counts: BTreeMap<_, _> = Severity::ALL.iter().map(|rank| (*rank, 0)).collect();
+        for machine in self.noted().machines.iter() {
+            *counts.entry(machine.standing(nodes, now).rank).or_default() += 1;
+        }
+        counts
+    }
+
     /// A counter of changes.
     pub fn changes(&self) -> u64 {
         self.noted().changes

@@ -52,6 +52,12 @@ fn the_ledger_has_the_machines_of_all_servers_and_which_joined() {
     site.cluster.create("/api/v1/nodes", &node);
     wait_for("who has joined", || why(3).contains("Node worker-3").then_some(()));
     assert!(why(2).contains("no Node has this address yet"));
+    // Each server counts its own.
+    let count =
+        |server: &Server, state| server.metric(&format!("mcs_machines{{state=\"{state}\"}}"));
+    wait_for("the other server to see the node", || (count(&other, "joined") >= 1.0).then_some(()));
+    let counts = |server: &Server| ["booting", "joined", "stuck"].map(|state| count(server, state));
+    assert_eq!((counts(&server), counts(&other)), ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]));
 
     drop(other);
     let overview = wait_for("the other server to be missed", || {

@@ -1,0 +1,186 @@
+//! A cluster with everything that a machine needs to join it: the controller with its certificates, tokens and rendered pools,
+//! and two servers behind one address.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::control_plane::{ControlPlane, apply_text};
+use super::network::{HOST, Network};
+use crate::support::cluster::NAMESPACE;
+use crate::support::logged::Logged;
+use crate::support::server::{Server, binary};
+use crate::support::virtual_machine::VirtualMachine;
+use crate::support::wait_for;
+
+const CONTROLLER: &str = "machine-config-server-controller";
+
+/// Where a machine of a test is in its network: its hardware's last number, by which it is given an address.
+pub(super) struct Place(pub(super) u8);
+
+impl Place {
+    pub(super) fn address(&self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 77, 0, self.0))
+    }
+
+    /// The name of the Node of a machine that has none.
+    pub(super) fn node(&self) -> String {
+        format!("worker-{}", self.address().to_string().replace('.', "-"))
+    }
+}
+
+/// Such a cluster. What runs in it ends with this value.
+pub(super) struct Site {
+    pub(super) servers: Vec<Server>,
+    _controller: Logged,
+    pub(super) plane: ControlPlane,
+    pub(super) network: Network,
+    pub(super) directory: TempDir,
+}
+
+impl Site {
+    /// Starts it with the pool of `pool.yaml`, in a thread that is apart.
+    pub(super) fn start() -> Self {
+        let mut site = Self::without_servers();
+        site.mount_token();
+        for _ in 0..2 {
+            let server = site.serve().until_ready();
+            site.servers.push(server);
+        }
+        site.balance();
+        site
+    }
+
+    /// Starts it with one server, which has no token, and so no bootstrap kubeconfig for machines.
+    pub(super) fn without_token() -> Self {
+        let mut site = Self::without_servers();
+        let server = site.serve();
+        site.servers.push(server);
+        site.balance();
+        site
+    }
+
+    fn without_servers() -> Self {
+        let network = Network::start();
+        let plane = ControlPlane::start();
+        apply_text(&plane.cluster, include_str!("pool.yaml"));
+        let kubeconfig =
+            plane.cluster.kubeconfig_of(CONTROLLER, NAMESPACE, plane.cluster.address());
+        let mut command = binary();
+        command.arg("controller").arg("--kubeconfig").arg(kubeconfig);
+        command.args(["--host", &HOST.to_string(), "--render-pools"]);
+        let controller = Logged::observed("the controller", &mut command);
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let site = Self { servers: Vec::new(), _controller: controller, plane, network, directory };
+        site.mount("tls", "machine-config-server-tls", ["tls.key", "tls.crt"]);
+        site
+    }
+
+    /// Starts one more server, which shows the machines of the others too.
+    fn serve(&self) -> Server {
+        let cluster = &self.plane.cluster;
+        let mut command = binary();
+        command
+            .args(["start", "--apiserver-url", &self.plane.url(), "--kubeconfig"])
+            .arg(cluster.account_kubeconfig(cluster.address()))
+            .arg("--bootstrap-token-dir")
+            .arg(self.mounted("token"))
+            .arg("--cert")
+            .arg(self.mounted("tls/tls.crt"))
+            .arg("--key")
+            .arg(self.mounted("tls/tls.key"));
+        for other in &self.servers {
+            command.args(["--peers", &other.metrics().address().to_string()]);
+        }
+        Server::prepared_everywhere(command)
+    }
+
+    /// Leads machines to the servers that run.
+    pub(super) fn balance(&self) {
+        let servers: Vec<_> = self.servers.iter().map(Server::secure).collect();
+        self.network.balance(&servers);
+    }
+
+    /// The last server, which shows the machines of all.
+    pub(super) fn server(&self) -> &Server {
+        self.servers.last().expect("a server")
+    }
+
+    fn mounted(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
+    }
+
+    /// Writes the token that machines join with where servers read it.
+    pub(super) fn mount_token(&self) {
+        self.mount("token", "node-bootstrapper-token", ["ca.crt", "token"]);
+    }
+
+    /// Writes a Secret that servers have mounted, as kubelet does, once it is there.
+    fn mount(&self, folder: &str, secret: &str, keys: [&str; 2]) {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{secret}");
+        for key in keys {
+            let contents = self.value(&path, key);
+            replace(&self.mounted(folder).join(key), &contents);
+        }
+    }
+
+    /// A value of a Secret, once it is there.
+    fn value(&self, secret: &str, key: &str) -> Vec<u8> {
+        wait_for(secret, || {
+            let object = self.plane.cluster.get(secret)?;
+            BASE64.decode(object["data"][key].as_str()?).ok()
+        })
+    }
+
+    /// The user data of a pool's machines, in a file.
+    pub(super) fn user_data(&self, pool: &str) -> PathBuf {
+        let secret =
+            format!("/api/v1/namespaces/openshift-machine-api/secrets/{pool}-user-data-managed");
+        let path = self.mounted(&format!("{pool}.ign"));
+        replace(&path, &self.value(&secret, "userData"));
+        path
+    }
+
+    /// Turns a machine on that was never booted, with nothing but this user data and a console.
+    pub(super) fn boot(user_data: &Path, place: &Place) -> VirtualMachine {
+        let (network, device) = Network::place(place.0);
+        VirtualMachine::boot_with(user_data, &["-netdev", &network, "-device", &device])
+    }
+
+    /// The ledger's entry of a machine.
+    pub(super) fn machine(&self, place: &Place) -> Option<Value> {
+        let path = format!("/api/v1/machines/{}", place.address());
+        let answer = self.server().metrics().get(&path);
+        (answer.status == 200).then(|| answer.json())
+    }
+
+    /// A Node, if it is there.
+    pub(super) fn node(&self, name: &str) -> Option<Value> {
+        self.plane.cluster.get(&format!("/api/v1/nodes/{name}"))
+    }
+
+    /// Waits until the machine has become a Ready Node of this name.
+    pub(super) fn joined(&self, machine: &mut VirtualMachine, name: &str) {
+        machine.wait_for(&format!("Node {name} to be ready"), |_| {
+            let node = self.node(name)?;
+            let conditions = node["status"]["conditions"].as_array()?.clone();
+            conditions
+                .iter()
+                .any(|it| it["type"] == "Ready" && it["status"] == "True")
+                .then_some(())
+        });
+    }
+}
+
+/// Replaces a file as kubelet does, with the folder above it.
+fn replace(path: &Path, contents: &[u8]) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a writable folder");
+    let next = path.with_extension("next");
+    fs::write(&next, contents).expect("a writable folder");
+    fs::rename(next, path).expect("a rename within a folder");
+}
