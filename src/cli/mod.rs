@@ -19,7 +19,7 @@ use crate::commands::{
     self, bootstrap, certs, cmp, controller, inspect, issuer, machines, node_ca, render, serve,
     start, tokens, validate,
 };
-use crate::telemetry;
+use crate::telemetry::{self, LogFormat};
 
 pub use usage::one_line;
 
@@ -194,14 +194,30 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(command: Command, klog: &KlogFlags) -> anyhow::Result<ExitCode> {
     use Command::{Bootstrap, Controller, Issuer, NodeCa, Serve, Start};
-    let now = OffsetDateTime::now_utc();
     // Dropped at the end, which writes the last lines.
     let _logs = match command {
         Bootstrap(_) | Start(_) | Serve(_) | Controller(_) | Issuer(_) | NodeCa(_) => {
-            Some(telemetry::init_logs(klog.v)?)
+            telemetry::init_logs(klog.v, klog.log_format)?
         }
-        _ => None,
+        _ => return execute(command),
     };
+    match execute(command) {
+        // Collectors of logs get the reason, too.
+        Err(error) if klog.log_format == LogFormat::Json => {
+            tracing::error!(
+                error = format!("{error:#}"),
+                fix = "correct what the error names, and start the command again",
+                "exiting"
+            );
+            Ok(ExitCode::FAILURE)
+        }
+        result => result,
+    }
+}
+
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    use Command::{Bootstrap, Controller, Issuer, NodeCa, Serve, Start};
+    let now = OffsetDateTime::now_utc();
     match command {
         Bootstrap(settings) => bootstrap::run(settings)?,
         Start(settings) => start::run(settings)?,

@@ -69,6 +69,7 @@ mod registry_ca;
 mod render;
 mod rotation;
 mod rotation_of_tokens;
+mod service_manager;
 mod service_user;
 mod state_directory;
 mod support;

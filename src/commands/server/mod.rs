@@ -29,6 +29,7 @@ use self::flags::ListenFlags;
 use self::overview::Sources;
 use self::pipeline::{PipelineParts, follow_source, local_state};
 use super::process::progress::Progress;
+use super::process::service_manager::{Report, keep_watchdog_fed};
 use super::process::signals::StopSignals;
 use super::process::tasks::Tasks;
 use crate::server::administrators::router;
@@ -169,6 +170,8 @@ impl Server {
         if let Some(listener) = self.metrics_listener {
             self.administrators.listen(listener);
         }
+        self.tasks.spawn("the task that reports readiness", report_ready(self.served));
+        self.tasks.spawn("the task that reports to the watchdog", keep_watchdog_fed());
         let out_of_service = &self.reporting.status.out_of_service;
         until_stopped(&mut self.tasks, self.shutdown_delay, out_of_service).await?;
         tracing::info!("shutting down, draining connections");
@@ -183,6 +186,15 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Reports to the service manager once the first inputs are served.
+async fn report_ready(mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
+    // The sender lives as long as the server.
+    if served.wait_for(Option::is_some).await.is_ok() {
+        Report::Ready.send();
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Opens the source, which for a directory reads all of it. With `after`, a cluster is read again before an answer if
@@ -272,6 +284,7 @@ async fn until_stopped(
         () = signals.received() => {}
         error = tasks.ended() => return Err(error),
     }
+    Report::Stopping.send();
     if delay.is_zero() {
         return Ok(());
     }
