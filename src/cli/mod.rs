@@ -52,13 +52,13 @@ enum Command {
     #[command(after_help = titled(examples::ISSUER))]
     Issuer(issuer::Settings),
     /// Show, check or replace the certificates of a state directory or a cluster.
-    #[command(subcommand, after_help = titled(examples::CERTS))]
+    #[command(subcommand, arg_required_else_help = false, after_help = titled(examples::CERTS))]
     Certs(Certs),
     /// Add, list, revoke or replace the tokens with which machines fetch configs.
-    #[command(subcommand, after_help = titled(examples::TOKENS))]
+    #[command(subcommand, arg_required_else_help = false, after_help = titled(examples::TOKENS))]
     Tokens(Tokens),
     /// Get certificates from an organisation's CA with CMPv2.
-    #[command(subcommand, after_help = titled(examples::CMP))]
+    #[command(subcommand, arg_required_else_help = false, after_help = titled(examples::CMP))]
     Cmp(Cmp),
     /// Show what a machine gets, fetched as Ignition does, and why it does not boot.
     ///
@@ -120,7 +120,7 @@ enum Tokens {
     Add(tokens::AddSettings),
     /// Print all tokens, and which pointer configs have none
     #[command(after_help = titled(examples::TOKENS_LIST))]
-    List(commands::stores::location::StateLocationFlags),
+    List(tokens::ListSettings),
     /// Revoke a token
     #[command(after_help = titled(examples::TOKENS_REVOKE))]
     Revoke(tokens::RevokeSettings),
@@ -230,7 +230,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Certs(Certs::Rotate(settings)) => certs::rotate(&settings, now)?,
         Command::Certs(Certs::Distrust(settings)) => certs::distrust(&settings, now)?,
         Command::Tokens(Tokens::Add(settings)) => tokens::add(&settings, now)?,
-        Command::Tokens(Tokens::List(place)) => tokens::list(&place, now)?,
+        Command::Tokens(Tokens::List(settings)) => tokens::list(&settings, now)?,
         Command::Tokens(Tokens::Revoke(settings)) => tokens::revoke(&settings, now)?,
         Command::Tokens(Tokens::Rotate(settings)) => tokens::rotate(&settings, now)?,
         Command::Cmp(Cmp::Enroll(settings)) => cmp::enroll(&settings)?,

@@ -15,8 +15,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::logs::MAX_LINE_BYTES;
-
+/// Maximum length of a line in bytes. Text of clients is cut long before; this bounds all other foreign text.
+pub(super) const MAX_LINE_BYTES: usize = 16 << 10;
 /// Maximum part of a line for what is not a string of a field: names, numbers and time.
 const NAMES_BYTES: usize = MAX_LINE_BYTES / 4;
 

@@ -19,13 +19,11 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::json_lines::{self, JsonLines};
+use super::json_lines::{self, JsonLines, MAX_LINE_BYTES};
 use crate::common::sync::lock;
 
 /// Maximum number of bytes that wait for a slow reader of standard error; further lines are dropped.
 const QUEUED_BYTES: usize = 1 << 20;
-/// Maximum length of a line in bytes. Text of clients is cut long before; this bounds all other foreign text.
-pub(super) const MAX_LINE_BYTES: usize = 16 << 10;
 /// Time for which lines are collected before they are written.
 const GATHER: Duration = Duration::from_millis(20);
 /// Maximum wait for a reader of standard error at the end of the process.

@@ -152,7 +152,7 @@ pub(super) fn declared(config: &Value) -> Result<(Spec, &'static Shape), Error> 
 }
 
 /// A member of an object, by its name in any case; the exact one is preferred.
-fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+pub(super) fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let members = value.as_object()?;
     let any_case = || members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
     members.get(name).or_else(|| any_case().map(|(_, value)| value))

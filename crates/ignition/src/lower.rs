@@ -10,6 +10,8 @@ use super::spec2;
 use super::spec3::{Body, File, Filesystem};
 use super::version::SpecVersion;
 
+/// Mode of a file without one in spec 3.
+const DEFAULT_MODE: i64 = 0o644;
 /// Bits of setuid, setgid and sticky.
 const SPECIAL_BITS: i64 = 0o7000;
 
@@ -126,6 +128,11 @@ impl FilesystemNames {
         let mut base: spec2::File = converted(file)?;
         (base.filesystem, base.path) = self.split(&base.path);
 
+        // Ignition 0.x makes a file without a mode inaccessible, and spec 3 gives it this one. What is only appended to
+        // has a mode already.
+        if contents.source.is_some() {
+            base.mode = base.mode.or(Some(DEFAULT_MODE));
+        }
         let own = contents.source.is_some().then_some((contents, false));
         let files = own.into_iter().chain(parts.into_iter().map(|part| (part, true)));
         files
@@ -157,13 +164,15 @@ mod tests {
             {"path": "/a", "mode": 420, "contents": part("data:,1"), "append": [part("data:,2")]},
             {"path": "/b", "overwrite": true, "contents": part("data:,3")},
             {"path": "/nothing", "mode": 420},
+            {"path": "/c", "append": [part("data:,4")]},
         ]);
         assert_eq!(
             lowered("storage", &json!({"files": files}))["files"],
             json!([
                 {"filesystem": "root", "overwrite": false, "path": "/a", "contents": part("data:,1"), "mode": 420},
                 {"filesystem": "root", "overwrite": false, "path": "/a", "append": true, "contents": part("data:,2"), "mode": 420},
-                {"filesystem": "root", "overwrite": true, "path": "/b", "contents": part("data:,3")},
+                {"filesystem": "root", "overwrite": true, "path": "/b", "contents": part("data:,3"), "mode": 420},
+                {"filesystem": "root", "overwrite": false, "path": "/c", "append": true, "contents": part("data:,4")},
             ])
         );
     }

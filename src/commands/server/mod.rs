@@ -2,6 +2,7 @@
 
 pub(crate) mod access_flags;
 pub(crate) mod administrators;
+mod allowed_networks;
 pub(crate) mod flags;
 pub(crate) mod overview;
 pub(crate) mod pipeline;

@@ -6,6 +6,8 @@ use strum::{IntoStaticStr, VariantNames};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::objects::is_misspelt;
+
 /// Cause why a machine does not come up, as far as it is visible from outside, in one line. Foreign text in it is not
 /// escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
@@ -52,7 +54,7 @@ pub enum Cause {
     #[error("the server's access rules refuse the machine: status {0}")]
     AccessRefused(u16),
     /// No pool has the requested name, but these, if they are known.
-    #[error("no pool has the name {0}{known}", known = known(.1))]
+    #[error("no pool has the name {0}{known}", known = known(.0, .1))]
     PoolUnknown(String, Vec<String>),
     /// The pool has no rendered config yet.
     #[error("the pool has no config yet: {0}")]
@@ -162,8 +164,13 @@ fn named(names: &[String]) -> String {
     if names.is_empty() { "has no name".to_owned() } else { format!("is for {}", names.join(", ")) }
 }
 
-fn known(pools: &[String]) -> String {
-    if pools.is_empty() { String::new() } else { format!("; known pools: {}", pools.join(", ")) }
+fn known(name: &str, pools: &[String]) -> String {
+    if pools.is_empty() {
+        return String::new();
+    }
+    let meant = pools.iter().find(|pool| is_misspelt(name, pool));
+    let meant = meant.map(|pool| format!(", did you mean {pool}?")).unwrap_or_default();
+    format!("{meant}; known pools: {}", pools.join(", "))
 }
 
 fn after_colon(reported: &str) -> String {
