@@ -2,10 +2,12 @@
 
 mod examples;
 mod flags;
+mod manual;
 mod usage;
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
@@ -87,6 +89,15 @@ enum Command {
     Completions {
         /// Shell to print the completions for
         shell: Shell,
+    },
+    /// Print the manual page of a command, for `man -l -`.
+    #[command(after_help = titled(examples::MAN))]
+    Man {
+        /// The command; without one, the program
+        command: Vec<String>,
+        /// Write the pages of all commands into this directory instead
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        dir: Option<PathBuf>,
     },
     /// Print name, version and commit.
     #[command(after_help = titled(examples::VERSION))]
@@ -245,6 +256,11 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Inspect(settings) => return inspect::run(&settings, now),
         Command::Validate(settings) => return validate::run(settings),
         Command::Completions { shell } => print_completions(shell),
+        Command::Man { dir: Some(dir), .. } => manual::write_all(Cli::command(), &dir)?,
+        Command::Man { command, dir: None } => {
+            // A closed pipe is ignored.
+            let _ = std::io::stdout().write_all(&manual::page(Cli::command(), &command)?);
+        }
         Command::Version => commands::print_line(&commands::version()),
     }
     Ok(ExitCode::SUCCESS)
@@ -257,11 +273,20 @@ fn is_inspect(args: &[OsString]) -> bool {
 }
 
 fn print_completions(shell: Shell) {
+    // A closed pipe is ignored.
+    let _ = std::io::stdout().write_all(completions(shell).as_bytes());
+}
+
+/// The completions of a shell as its script.
+fn completions(shell: Shell) -> String {
     let (mut program, mut script) = (Cli::command(), Vec::new());
     let name = program.get_name().to_owned();
-    clap_complete::generate(shell, &mut program, name, &mut script);
-    // A closed pipe is ignored.
-    let _ = std::io::stdout().write_all(&script);
+    // In the script for bash, a dash in the program's name separates subcommands (clap #6421), and nothing is completed
+    // after one.
+    let plain = if shell == Shell::Bash { name.replace('-', "_") } else { name.clone() };
+    clap_complete::generate(shell, &mut program, &plain, &mut script);
+    let script = String::from_utf8_lossy(&script);
+    script.replace(&format!(" {plain}\n"), &format!(" {name}\n"))
 }
 
 fn fail(message: &str, is_inspect: bool) -> ExitCode {

@@ -11,7 +11,7 @@ use model::objects::SecretName;
 use model::registry_credentials::DEFAULT_SECRET;
 
 use super::settings::AccessSettings;
-use crate::common::flags::{OFF, duration};
+use crate::common::flags::{OFF, access_mode, duration};
 use crate::serving::tokens::cache::TokenCache;
 use crate::serving::tokens::issuer::TokenIssuer;
 
@@ -21,7 +21,8 @@ use crate::serving::tokens::issuer::TokenIssuer;
 pub(in crate::commands) struct AccessFlags {
     /// Access mode of pools without an annotation: off serves all clients; audit serves all and reports
     /// requests that would be refused; enforce serves clients with a token
-    #[arg(long, value_name = "off|audit|enforce", default_value = OFF)]
+    #[arg(long, value_name = "off|audit|enforce", default_value = OFF, value_parser = access_mode(),
+        hide_possible_values = true)]
     access: AccessMode,
     /// Time that a machine's token stays valid after its config was first sent completely
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
