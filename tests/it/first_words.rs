@@ -174,3 +174,20 @@ fn tokens_are_listed_as_one_object_without_the_tokens() {
     assert_eq!((&first["name"], &first["state"]), (&json!("rack"), &json!("valid")));
     assert_eq!((&first["pools"], &first["until"]), (&json!(["edge", "worker"]), &Value::Null));
 }
+
+#[test]
+fn a_check_fails_while_a_list_of_tokens_cannot_be_kept() {
+    let server = Server::sample_cluster(&[]);
+    let copied = tempfile::tempdir().expect("a temporary folder");
+    let state = copied.path().join("state");
+    server.copy_state(&state);
+    drop(server);
+    let check = || Said::by(binary().args(["certs", "check", "--state-dir"]).arg(&state));
+    check().done();
+    let path = state.join("tokens.json");
+    std::fs::write(&path, "{").expect("a writable file");
+    check().refused(&["tokens.json", "the server cannot read all its files"]);
+    std::fs::remove_file(&path).expect("the file");
+    std::fs::create_dir(&path).expect("a folder in its place");
+    check().refused(&["tokens.json", "the server cannot read all its files"]);
+}
