@@ -95,6 +95,10 @@ impl Config {
             rules::check(&self.body, SpecVersion::V3_0.number())?;
             // The conversion drops what this refuses.
             downgrade_body(&self.body, SpecVersion::V2_2)?;
+            // A config of spec 2 is written as it was.
+            if self.declared >= SpecVersion::V3_0 {
+                lower::set_default_modes(&mut self.body);
+            }
             let config = lower::to_spec2(self.body)?;
             rules::spec2::check(&config, to.number())?;
             return Ok(LoweredConfig(serde_json::to_value(config)?));

@@ -65,6 +65,14 @@ pub(super) fn leave_out_advertisements(body: &mut Body, spec: SpecVersion) {
     }
 }
 
+/// Gives files without a mode the one that they have in spec 3: Ignition 0.x makes them inaccessible. A file that is only
+/// appended to has a mode already.
+pub(super) fn set_default_modes(body: &mut Body) {
+    for file in body.storage.files.iter_mut().filter(|file| file.contents.source.is_some()) {
+        file.mode = file.mode.or(Some(DEFAULT_MODE));
+    }
+}
+
 /// Converts a config that a downgrade to spec 2.2 has accepted: a field that it would refuse is lost here.
 ///
 /// Spec 2.2 cannot express that a partition should exist and be wiped. This is omitted, as the reference server does.
@@ -128,11 +136,6 @@ impl FilesystemNames {
         let mut base: spec2::File = converted(file)?;
         (base.filesystem, base.path) = self.split(&base.path);
 
-        // Ignition 0.x makes a file without a mode inaccessible, and spec 3 gives it this one. What is only appended to
-        // has a mode already.
-        if contents.source.is_some() {
-            base.mode = base.mode.or(Some(DEFAULT_MODE));
-        }
         let own = contents.source.is_some().then_some((contents, false));
         let files = own.into_iter().chain(parts.into_iter().map(|part| (part, true)));
         files
