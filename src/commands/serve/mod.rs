@@ -153,6 +153,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
             host: pointer_host.clone(),
             tokens: settings.tokens.policy(),
         }),
+        machine_host: Some(pointer_host.clone()),
     };
     server::block_on(async {
         let mut server = Server::start(server).await?;

@@ -55,7 +55,7 @@ use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
 
 pub(super) use self::settings::{
-    AccessSettings, ClusterFlags, Local, PairFiles, Ports, ServerSettings,
+    AccessSettings, ClusterFlags, Local, PairFiles, Ports, ServerSettings, authority,
 };
 
 /// Maximum number of reports of failed first boots that wait for the API server.
@@ -139,7 +139,7 @@ impl Server {
             pointers: settings.pointers,
             peers: cluster.peers,
             since: OffsetDateTime::now_utc(),
-            port: ports.secure,
+            authority: authority(settings.machine_host.as_ref(), ports.secure),
             name: super::process_name('/'),
             machines_snapshot: SingleFlight::default(),
         });
