@@ -36,7 +36,7 @@ static TOKENS: LazyLock<SignedTokens> = LazyLock::new(|| {
 
 fn settings() -> Settings {
     let text = str::to_owned;
-    Settings { issuer: text("a"), audience: text("b"), pool_claim: text("pools") }
+    Settings::Issuer { issuer: text("a"), audience: text("b"), pool_claim: text("pools") }
 }
 
 fn word(letter: u8) -> Option<String> {

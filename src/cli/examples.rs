@@ -210,5 +210,11 @@ pub(super) const COMPLETIONS: &str = "
   # For all users
   machine-config-server completions fish > /etc/fish/completions/machine-config-server.fish";
 
+pub(super) const MAN: &str = "
+  # One page
+  machine-config-server man certs check | man -l -
+  # All pages, for all users
+  machine-config-server man --dir /usr/local/share/man/man8";
+
 pub(super) const VERSION: &str = "
   machine-config-server version";

@@ -1,16 +1,21 @@
-//! The reference server's flags about logs.
+//! Flags about logs: the reference server's, and the form of lines.
 
 use clap::builder::BoolishValueParser;
 use clap::{Arg, Args};
 
-/// The reference server's logging flags. `--v` counts; the others are accepted, so that an
-/// existing invocation works, and change nothing: log lines go to standard error.
+use crate::telemetry::LogFormat;
+
+/// Logging flags. Of the reference server's, `--v` counts; the others are accepted, so that an existing invocation works,
+/// and change nothing: log lines go to standard error.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging", args = ignored())]
 pub(super) struct KlogFlags {
     /// Verbosity of the log: 0 to 3: normal, 4: details, 8: everything
     #[arg(long = "v", short = 'v', global = true, value_name = "N", default_value_t = 0)]
     pub(super) v: i32,
+    /// Form of the log lines of commands that run until they are stopped
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub(super) log_format: LogFormat,
 }
 
 /// Ignored flags that take a value.

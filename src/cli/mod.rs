@@ -2,10 +2,12 @@
 
 mod examples;
 mod flags;
+mod manual;
 mod usage;
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
@@ -19,7 +21,7 @@ use crate::commands::{
     self, bootstrap, certs, cmp, controller, inspect, issuer, machines, node_ca, render, serve,
     start, tokens, validate,
 };
-use crate::telemetry;
+use crate::telemetry::{self, LogFormat};
 
 pub use usage::one_line;
 
@@ -52,13 +54,13 @@ enum Command {
     #[command(after_help = titled(examples::ISSUER))]
     Issuer(issuer::Settings),
     /// Show, check or replace the certificates of a state directory or a cluster.
-    #[command(subcommand, after_help = titled(examples::CERTS))]
+    #[command(subcommand, arg_required_else_help = false, after_help = titled(examples::CERTS))]
     Certs(Certs),
     /// Add, list, revoke or replace the tokens with which machines fetch configs.
-    #[command(subcommand, after_help = titled(examples::TOKENS))]
+    #[command(subcommand, arg_required_else_help = false, after_help = titled(examples::TOKENS))]
     Tokens(Tokens),
     /// Get certificates from an organisation's CA with CMPv2.
-    #[command(subcommand, after_help = titled(examples::CMP))]
+    #[command(subcommand, arg_required_else_help = false, after_help = titled(examples::CMP))]
     Cmp(Cmp),
     /// Show what a machine gets, fetched as Ignition does, and why it does not boot.
     ///
@@ -87,6 +89,15 @@ enum Command {
     Completions {
         /// Shell to print the completions for
         shell: Shell,
+    },
+    /// Print the manual page of a command, for `man -l -`.
+    #[command(after_help = titled(examples::MAN))]
+    Man {
+        /// The command; without one, the program
+        command: Vec<String>,
+        /// Write the pages of all commands into this directory instead
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        dir: Option<PathBuf>,
     },
     /// Print name, version and commit.
     #[command(after_help = titled(examples::VERSION))]
@@ -120,7 +131,7 @@ enum Tokens {
     Add(tokens::AddSettings),
     /// Print all tokens, and which pointer configs have none
     #[command(after_help = titled(examples::TOKENS_LIST))]
-    List(commands::stores::location::StateLocationFlags),
+    List(tokens::ListSettings),
     /// Revoke a token
     #[command(after_help = titled(examples::TOKENS_REVOKE))]
     Revoke(tokens::RevokeSettings),
@@ -194,14 +205,30 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(command: Command, klog: &KlogFlags) -> anyhow::Result<ExitCode> {
     use Command::{Bootstrap, Controller, Issuer, NodeCa, Serve, Start};
-    let now = OffsetDateTime::now_utc();
     // Dropped at the end, which writes the last lines.
     let _logs = match command {
         Bootstrap(_) | Start(_) | Serve(_) | Controller(_) | Issuer(_) | NodeCa(_) => {
-            Some(telemetry::init_logs(klog.v)?)
+            telemetry::init_logs(klog.v, klog.log_format)?
         }
-        _ => None,
+        _ => return execute(command),
     };
+    match execute(command) {
+        // Collectors of logs get the reason, too.
+        Err(error) if klog.log_format == LogFormat::Json => {
+            tracing::error!(
+                error = format!("{error:#}"),
+                fix = "correct what the error names, and start the command again",
+                "exiting"
+            );
+            Ok(ExitCode::FAILURE)
+        }
+        result => result,
+    }
+}
+
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    use Command::{Bootstrap, Controller, Issuer, NodeCa, Serve, Start};
+    let now = OffsetDateTime::now_utc();
     match command {
         Bootstrap(settings) => bootstrap::run(settings)?,
         Start(settings) => start::run(settings)?,
@@ -214,7 +241,7 @@ fn run(command: Command, klog: &KlogFlags) -> anyhow::Result<ExitCode> {
         Command::Certs(Certs::Rotate(settings)) => certs::rotate(&settings, now)?,
         Command::Certs(Certs::Distrust(settings)) => certs::distrust(&settings, now)?,
         Command::Tokens(Tokens::Add(settings)) => tokens::add(&settings, now)?,
-        Command::Tokens(Tokens::List(place)) => tokens::list(&place, now)?,
+        Command::Tokens(Tokens::List(settings)) => tokens::list(&settings, now)?,
         Command::Tokens(Tokens::Revoke(settings)) => tokens::revoke(&settings, now)?,
         Command::Tokens(Tokens::Rotate(settings)) => tokens::rotate(&settings, now)?,
         Command::Cmp(Cmp::Enroll(settings)) => cmp::enroll(&settings)?,
@@ -229,6 +256,11 @@ fn run(command: Command, klog: &KlogFlags) -> anyhow::Result<ExitCode> {
         Command::Inspect(settings) => return inspect::run(&settings, now),
         Command::Validate(settings) => return validate::run(settings),
         Command::Completions { shell } => print_completions(shell),
+        Command::Man { dir: Some(dir), .. } => manual::write_all(Cli::command(), &dir)?,
+        Command::Man { command, dir: None } => {
+            // A closed pipe is ignored.
+            let _ = std::io::stdout().write_all(&manual::page(Cli::command(), &command)?);
+        }
         Command::Version => commands::print_line(&commands::version()),
     }
     Ok(ExitCode::SUCCESS)
@@ -241,11 +273,20 @@ fn is_inspect(args: &[OsString]) -> bool {
 }
 
 fn print_completions(shell: Shell) {
+    // A closed pipe is ignored.
+    let _ = std::io::stdout().write_all(completions(shell).as_bytes());
+}
+
+/// The completions of a shell as its script.
+fn completions(shell: Shell) -> String {
     let (mut program, mut script) = (Cli::command(), Vec::new());
     let name = program.get_name().to_owned();
-    clap_complete::generate(shell, &mut program, name, &mut script);
-    // A closed pipe is ignored.
-    let _ = std::io::stdout().write_all(&script);
+    // In the script for bash, a dash in the program's name separates subcommands (clap #6421), and nothing is completed
+    // after one.
+    let plain = if shell == Shell::Bash { name.replace('-', "_") } else { name.clone() };
+    clap_complete::generate(shell, &mut program, &plain, &mut script);
+    let script = String::from_utf8_lossy(&script);
+    script.replace(&format!(" {plain}\n"), &format!(" {name}\n"))
 }
 
 fn fail(message: &str, is_inspect: bool) -> ExitCode {

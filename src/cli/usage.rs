@@ -18,6 +18,10 @@ pub fn one_line(error: &clap::Error) -> String {
             let command = context(ContextKind::InvalidSubcommand);
             format!("unknown command {command:?}{}", did_you_mean(&nearest))
         }
+        ErrorKind::MissingSubcommand => {
+            let commands = context(ContextKind::ValidSubcommand);
+            format!("missing one of {}", commands.trim_end_matches(", help"))
+        }
         ErrorKind::MissingRequiredArgument => format!("missing {argument}"),
         ErrorKind::InvalidValue if value.is_empty() => format!("{argument} needs a value"),
         ErrorKind::InvalidValue => {

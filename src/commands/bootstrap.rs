@@ -64,6 +64,7 @@ pub(crate) fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         cluster: ClusterFlags::default(),
         pointers: None,
         local: None,
+        machine_host: None,
     })
 }
 

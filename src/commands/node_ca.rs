@@ -10,6 +10,7 @@ use clap::Args;
 use model::objects::SecretName;
 use model::registry_credentials::{self, DEFAULT_SECRET};
 
+use super::process::service_manager::{Report, keep_watchdog_fed};
 use super::process::signals::StopSignals;
 use super::process::tasks::Tasks;
 use super::server::administrators::{self, AdministratorsAddress};
@@ -77,8 +78,13 @@ pub(crate) fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
         }
         let reconciler = Reconciler::of_registry_cas(directory, layout, resync);
         tasks.spawn("the task for the directory", node_agent::follow(reconciler, map, health));
+        tasks.spawn("the task that reports to the watchdog", keep_watchdog_fed());
+        Report::Ready.send();
         tokio::select! {
-            () = signals.received() => Ok(()),
+            () = signals.received() => {
+                Report::Stopping.send();
+                Ok(())
+            }
             error = tasks.ended() => Err(error),
         }
     })

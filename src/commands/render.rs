@@ -40,7 +40,7 @@ pub(crate) struct RenderSettings {
     #[arg(conflicts_with_all = ["kubeconfig", "in_cluster"])]
     dir: Option<PathBuf>,
     /// Ignition spec: 2.2, 3.0 to 3.6; 3.6 by default, 3.1 for a pointer config
-    #[arg(long, value_name = "SPEC", value_parser = spec)]
+    #[arg(long, value_name = "SPEC", value_parser = spec(), hide_possible_values = true)]
     spec: Option<SpecVersion>,
     /// Refuse manifests with a field without effect: an unknown one, or one that is newer than the config's spec
     #[arg(long, conflicts_with = "pointer")]

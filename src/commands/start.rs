@@ -39,5 +39,6 @@ pub(crate) fn run(settings: StartSettings) -> anyhow::Result<()> {
         cluster,
         pointers: None,
         local: None,
+        machine_host: None,
     })
 }

@@ -1,18 +1,19 @@
 //! The command `tokens`: manages tokens with a name, for machines with external pointer configs, and lists all tokens.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use model::access::rotation::{IssuedToken, ahead};
 use model::access::{Record, Token};
 use model::table::table;
+use serde::Serialize;
 use time::OffsetDateTime;
 
-use super::print_line;
 use super::process::terminal;
 use super::stores::certificate_texts::date;
 use super::stores::location::StateLocationFlags;
+use super::{print_json, print_line};
 use crate::common::flags::{date_or_time, duration};
 
 #[derive(Debug, Args)]
@@ -28,6 +29,15 @@ pub(crate) struct AddSettings {
     until: Expiry,
     #[command(flatten)]
     place: StateLocationFlags,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListSettings {
+    #[command(flatten)]
+    place: StateLocationFlags,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -113,26 +123,69 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
     Ok(())
 }
 
+/// A token as it is listed, without the token itself.
+#[derive(Debug, Serialize)]
+struct TokenLine {
+    id: String,
+    /// Name of a token that was added; absent for tokens of pointer configs.
+    name: Option<String>,
+    pools: BTreeSet<String>,
+    made: String,
+    until: Option<String>,
+    /// Value `valid`, `ended` or `revoked`.
+    state: &'static str,
+}
+
+/// All tokens as they are listed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenReport<'a> {
+    tokens: Vec<TokenLine>,
+    /// Pools whose pointer configs all have tokens.
+    enforced: &'a BTreeSet<String>,
+    /// Pointer configs without a token, by pool.
+    without_token: &'a BTreeMap<String, Vec<String>>,
+}
+
+impl TokenLine {
+    fn of(record: &Record, now: OffsetDateTime) -> anyhow::Result<Self> {
+        let to_the_second = |time: OffsetDateTime| date(time.replace_nanosecond(0)?);
+        Ok(Self {
+            id: record.sha256.id(),
+            name: record.name.clone(),
+            pools: record.pools.clone(),
+            made: to_the_second(record.made)?,
+            until: record.until.map(to_the_second).transpose()?,
+            state: match (record.revoked, record.is_valid_at(now)) {
+                (Some(_), _) => "revoked",
+                (None, true) => "valid",
+                (None, false) => "ended",
+            },
+        })
+    }
+
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.id.clone(),
+            self.name.clone().unwrap_or_else(|| "(pointer configs)".to_owned()),
+            self.pools.iter().cloned().collect::<Vec<_>>().join(","),
+            self.made.clone(),
+            self.until.clone().unwrap_or_else(|| "-".to_owned()),
+            self.state.to_owned(),
+        ]
+    }
+}
+
 /// Prints the records of tokens, which contain no token.
-pub(crate) fn list(place: &StateLocationFlags, now: OffsetDateTime) -> anyhow::Result<()> {
-    let records = place.open()?.records()?;
-    let to_the_second = |time: OffsetDateTime| date(time.replace_nanosecond(0)?);
-    let row = |record: &Record| -> anyhow::Result<Vec<String>> {
-        let state = match (record.revoked, record.is_valid_at(now)) {
-            (Some(_), _) => "revoked",
-            (None, true) => "valid",
-            (None, false) => "ended",
-        };
-        Ok(vec![
-            record.sha256.id(),
-            record.name.clone().unwrap_or_else(|| "(pointer configs)".to_owned()),
-            record.pools.iter().cloned().collect::<Vec<_>>().join(","),
-            to_the_second(record.made)?,
-            record.until.map_or(Ok("-".to_owned()), to_the_second)?,
-            state.to_owned(),
-        ])
-    };
-    let rows = records.tokens.iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
+pub(crate) fn list(settings: &ListSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    let records = settings.place.open()?.records()?;
+    let lines = records.tokens.iter().map(|record| TokenLine::of(record, now));
+    let tokens = lines.collect::<anyhow::Result<Vec<_>>>()?;
+    if settings.json {
+        let (enforced, without_token) = (&records.enforced, &records.without_token);
+        return print_json(&TokenReport { tokens, enforced, without_token });
+    }
+    let rows: Vec<_> = tokens.iter().map(TokenLine::row).collect();
     let names = ["ID", "NAME", "POOLS", "MADE", "UNTIL", "STATE"];
     terminal::print(&table(&names, &rows, terminal::style()));
     for pool in &records.enforced {

@@ -11,7 +11,8 @@ use model::access::{AccessMode, BootRules, WantedModes};
 use model::escape::escaped;
 use model::inputs::{Inputs, Problem};
 use model::objects::FirstBootMachine;
-use model::render::{MergeBase, fetch_rounds, select};
+use model::render::{MergeBase, fetch_rounds, select, too_new_for_release};
+use model::rendered_pools::LargeConfig;
 use model::table::{Color, TerminalStyle};
 use serde::Serialize;
 
@@ -85,6 +86,8 @@ impl Report {
         };
         problems.retain(|problem| !is_said(problem));
         warnings.extend(annotation_faults(inputs));
+        warnings.extend(too_new_for_release(inputs));
+        warnings.extend(large_configs(inputs));
         let is_valid = !pools.is_empty()
             && pools.iter().all(|pool| pool.problem.is_none())
             && problems.is_empty()
@@ -141,6 +144,17 @@ fn annotation_faults(inputs: &Inputs) -> impl Iterator<Item = Problem> {
         problem(place, reason.to_owned())
     };
     modes.into_iter().chain(rules).map(line)
+}
+
+/// Configs of pools that a cluster cannot store, or soon cannot. A directory is served all the same.
+fn large_configs(inputs: &Inputs) -> impl Iterator<Item = Problem> {
+    let large = |pool: &String| {
+        let selected = select(inputs, pool).ok()?;
+        let large = LargeConfig::of(&selected.machine_config)?;
+        let reason = format!("MachineConfig {}: {large}", selected.configuration);
+        Some(problem(&format!("MachineConfigPool {pool}"), reason))
+    };
+    inputs.pools.keys().filter_map(large)
 }
 
 /// Overlays that cannot be merged into the configs of their pools.

@@ -3,10 +3,13 @@
 //! Each struct of settings derives `clap::Args` where it is used, so a new flag is a field there. Files are read and
 //! names resolved by the code that uses the settings.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Args, Command, ValueEnum};
 use ignition::SpecVersion;
+use model::access::AccessMode;
 use model::access::rotation::RotationPolicy;
 use pki::{KeyAlgorithm, Policy};
 use time::format_description::well_known::Rfc3339;
@@ -77,9 +80,41 @@ impl TokenFlags {
     }
 }
 
-/// Parses an Ignition spec: `3.4` or `3.4.0`.
-pub(crate) fn spec(text: &str) -> Result<SpecVersion, String> {
-    SpecVersion::read(text).ok_or_else(|| "expected 2.2 or one of 3.0 to 3.6".to_owned())
+/// A parser whose values shells offer. It takes other texts too, and refuses them by its own message.
+#[derive(Clone)]
+struct Offered<P> {
+    parser: P,
+    values: &'static [&'static str],
+}
+
+impl<P: TypedValueParser> TypedValueParser for Offered<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        self.parser.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.values.iter().map(PossibleValue::new)))
+    }
+}
+
+/// Parser of an access mode.
+pub(crate) fn access_mode() -> impl TypedValueParser<Value = AccessMode> {
+    Offered { parser: |text: &str| text.parse::<AccessMode>(), values: &[OFF, AUDIT, "enforce"] }
+}
+
+/// Parser of an Ignition spec: `3.4` or `3.4.0`.
+pub(crate) fn spec() -> impl TypedValueParser<Value = SpecVersion> {
+    let read = |text: &str| {
+        SpecVersion::read(text).ok_or_else(|| "expected 2.2 or one of 3.0 to 3.6".to_owned())
+    };
+    Offered { parser: read, values: &["2.2", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6"] }
 }
 
 /// Maximum time: a longer one is a mistake, and would overflow a timer.

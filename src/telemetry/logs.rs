@@ -12,18 +12,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
+use clap::ValueEnum;
 use model::escape::escaped;
 use model::table::{Color, TerminalStyle};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::json_lines::{self, JsonLines, MAX_LINE_BYTES};
 use crate::common::sync::lock;
 
 /// Maximum number of bytes that wait for a slow reader of standard error; further lines are dropped.
 const QUEUED_BYTES: usize = 1 << 20;
-/// Maximum length of a line in bytes. Text of clients is cut long before; this bounds all other foreign text.
-const MAX_LINE_BYTES: usize = 16 << 10;
 /// Time for which lines are collected before they are written.
 const GATHER: Duration = Duration::from_millis(20);
 /// Maximum wait for a reader of standard error at the end of the process.
@@ -40,23 +40,49 @@ fn targets(verbosity: i32) -> Targets {
     Targets::new().with_default(libraries).with_target(env!("CARGO_CRATE_NAME"), own)
 }
 
+/// Form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people, as the reference server's.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Form of the lines in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Style {
+    #[default]
+    Plain,
+    Coloured,
+    Json,
+}
+
 /// Sends log lines to standard error, by klog's numbers: 0 to 3 for administrators, 4 and above for internals, 8 and
 /// above for everything. It does so until the guard is dropped, which writes the remaining ones if standard error is
 /// read.
-pub fn init(verbosity: i32) -> io::Result<Logs> {
-    let is_coloured = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
-    let (logs, queue) = Logs::start(io::stderr(), is_coloured)?;
+pub fn init(verbosity: i32, format: LogFormat) -> io::Result<Logs> {
+    let style = match (format, AutoStream::choice(&io::stderr())) {
+        (LogFormat::Json, _) => Style::Json,
+        (LogFormat::Text, ColorChoice::Never) => Style::Plain,
+        (LogFormat::Text, _) => Style::Coloured,
+    };
+    let (logs, queue) = Logs::start(io::stderr(), style)?;
     // A process has one log.
     let _ = QUEUE.set(Arc::clone(&queue));
-    tracing_subscriber::fmt()
+    let subscriber = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_writer(queue)
         // Lines are escaped whole, and coloured after that.
         .with_ansi(false)
-        .with_target(false)
-        .finish()
-        .with(targets(verbosity))
-        .init();
+        .with_target(false);
+    match format {
+        LogFormat::Text => subscriber.finish().with(targets(verbosity)).init(),
+        LogFormat::Json => {
+            subscriber.event_format(JsonLines).finish().with(targets(verbosity)).init();
+        }
+    }
     Ok(logs)
 }
 
@@ -66,7 +92,7 @@ pub struct Logs(Arc<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    is_coloured: bool,
+    style: Style,
     waiting: Mutex<Waiting>,
     changed: Condvar,
     /// Notified when all lines are written.
@@ -94,9 +120,9 @@ struct Waiting {
 impl Logs {
     fn start(
         mut writer: impl Write + Send + 'static,
-        is_coloured: bool,
+        style: Style,
     ) -> io::Result<(Self, Arc<Queue>)> {
-        let queue = Arc::new(Queue { is_coloured, ..Queue::default() });
+        let queue = Arc::new(Queue { style, ..Queue::default() });
         let shared = Arc::clone(&queue);
         std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             while let Some(lines) = shared.next() {
@@ -152,8 +178,13 @@ impl Queue {
         let dropped = std::mem::take(&mut waiting.dropped);
         drop(waiting);
         if dropped > 0 {
-            let note = format!("{dropped} log lines dropped: standard error is not read\n");
+            let note = format!("{dropped} log lines dropped: standard error is not read");
+            let note = match self.style {
+                Style::Json => json_lines::warning(&note),
+                Style::Plain | Style::Coloured => note,
+            };
             lines.extend_from_slice(note.as_bytes());
+            lines.push(b'\n');
         }
         Some(lines)
     }
@@ -176,11 +207,11 @@ impl Queue {
 /// Receives one line for each call from the subscriber, and escapes line ends in it.
 impl Write for &Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let escaped = one_line(line);
-        if self.is_coloured {
-            self.push(&painted(&escaped));
-        } else {
-            self.push(&escaped);
+        match self.style {
+            Style::Plain => self.push(&one_line(line)),
+            Style::Coloured => self.push(&painted(&one_line(line))),
+            // Escaped and cut already.
+            Style::Json => self.push(line),
         }
         Ok(line.len())
     }
@@ -246,7 +277,7 @@ mod tests {
     #[test]
     fn what_was_logged_is_written_before_the_guard_is_gone() {
         let (sender, lines) = mpsc::sync_channel(10);
-        let (logs, queue) = Logs::start(Reader(sender), false).unwrap();
+        let (logs, queue) = Logs::start(Reader(sender), Style::Plain).unwrap();
         queue.push(b"one\n");
         queue.push(b"two\n");
         drop(logs);
@@ -256,7 +287,7 @@ mod tests {
     #[test]
     fn a_line_stays_one_whatever_names_are_in_it() {
         let (sender, lines) = mpsc::sync_channel(10);
-        let (logs, queue) = Logs::start(Reader(sender), false).unwrap();
+        let (logs, queue) = Logs::start(Reader(sender), Style::Plain).unwrap();
         let mut queue = &*queue;
         queue.write_all("INFO file=a\nINFO forged\u{1b}[2J\u{9b}\n".as_bytes()).unwrap();
         queue.write_all(b"INFO Gr\xc3\xb6\xc3\x9fe\n").unwrap();
@@ -268,7 +299,7 @@ mod tests {
     #[test]
     fn on_a_terminal_the_level_is_coloured_and_names_still_write_no_colours() {
         let (sender, lines) = mpsc::sync_channel(10);
-        let (logs, queue) = Logs::start(Reader(sender), true).unwrap();
+        let (logs, queue) = Logs::start(Reader(sender), Style::Coloured).unwrap();
         let mut queue = &*queue;
         queue.write_all(b"2026-11-24T12:00:00Z  WARN no pool name=\x1b[32mx\n").unwrap();
         queue.write_all(b"panicked\n").unwrap();
@@ -293,7 +324,7 @@ mod tests {
     #[test]
     fn a_process_ends_although_nobody_reads() {
         let (sender, unread) = mpsc::sync_channel(0);
-        let (logs, queue) = Logs::start(Reader(sender), false).unwrap();
+        let (logs, queue) = Logs::start(Reader(sender), Style::Plain).unwrap();
         queue.push(b"one\n");
         let (dropped, ended) = mpsc::channel();
         std::thread::spawn(move || {
@@ -307,7 +338,7 @@ mod tests {
     #[test]
     fn lines_are_dropped_and_counted_when_nobody_reads() {
         let (sender, lines) = mpsc::sync_channel(0);
-        let (logs, queue) = Logs::start(Reader(sender), false).unwrap();
+        let (logs, queue) = Logs::start(Reader(sender), Style::Plain).unwrap();
         let line = vec![b'x'; 1 << 16];
         for _ in 0..100 {
             queue.push(&line);
@@ -318,5 +349,18 @@ mod tests {
         let text = String::from_utf8_lossy(&written);
         assert!(text.contains("log lines dropped"));
         assert!(written.len() < 100 * line.len());
+    }
+
+    #[test]
+    fn the_number_of_dropped_lines_is_an_object_among_objects() {
+        let queue = Queue { style: Style::Json, ..Queue::default() };
+        queue.push(b"{}\n");
+        queue.push(&vec![b'x'; QUEUED_BYTES]);
+        let lines = String::from_utf8(queue.next().unwrap()).unwrap();
+        let last = lines.strip_prefix("{}\n").unwrap();
+        let last: serde_json::Value = serde_json::from_str(last).unwrap();
+        assert_eq!(last["level"], "WARN");
+        assert_eq!(last["message"], "1 log lines dropped: standard error is not read");
+        assert!(last["timestamp"].is_string());
     }
 }

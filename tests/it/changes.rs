@@ -10,6 +10,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 
+use crate::support::command::Said;
 use crate::support::contract::{SOON, accept, config, marker, marker_soon};
 use crate::support::http::Client;
 use crate::support::manifests::{self, pool, replace, with_files, write};
@@ -165,6 +166,14 @@ fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
     let overview = server.overview();
     let problem = overview["pools"][0]["problem"].as_str().expect("a problem");
     assert!(problem.contains("MachineConfig a not found; "), "{problem}");
+    let inspected = || {
+        let url = format!("http://{}", server.insecure());
+        Said::by(binary().args(["inspect", &url, "worker"])).done().output
+    };
+    let noted = inspected();
+    let line = noted.lines().find(|line| line.contains("answer")).expect("the step");
+    assert!(line.trim_start().starts_with("-- answer"), "{noted}");
+    assert!(noted.contains("an older config, because the pool's present one, a,"), "{noted}");
     write(directory.path(), "a.yaml", machine_config("a", "two"));
     marker_soon(&server, "worker", Ok("two"));
 }

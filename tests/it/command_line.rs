@@ -2,13 +2,14 @@
 //! manuals get the same.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
 
-use clap::Command;
-
+use crate::support::command::Said;
 use crate::support::server::binary;
 
 /// Every command with its full name, the program itself first; not those that only show help.
-fn commands(command: &Command, name: &str) -> Vec<(String, Command)> {
+fn commands(command: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
     let mut found = vec![(name.to_owned(), command.clone())];
     for below in command.get_subcommands() {
         if below.get_name() != "help" && !below.is_hide_set() {
@@ -18,14 +19,14 @@ fn commands(command: &Command, name: &str) -> Vec<(String, Command)> {
     found
 }
 
-pub(crate) fn all() -> Vec<(String, Command)> {
+pub(crate) fn all() -> Vec<(String, clap::Command)> {
     let program = machine_config_server::cli::command();
     let name = program.get_name().to_owned();
     commands(&program, &name)
 }
 
 /// The command lines of this program among a command's examples, as a shell splits them.
-fn examples(name: &str, command: &Command) -> Vec<Vec<String>> {
+fn examples(name: &str, command: &clap::Command) -> Vec<Vec<String>> {
     let help = command.get_after_help().unwrap_or_else(|| panic!("{name} has no examples"));
     let help = help.to_string();
     let text = help.strip_prefix("Examples:\n").unwrap_or_else(|| panic!("{name}: {help}"));
@@ -113,6 +114,72 @@ fn the_version_is_printed_by_flag_and_by_command() {
     );
     assert_eq!(reported("--version"), reported("version"));
     assert_eq!(reported("-V"), reported("version"));
+}
+
+/// What bash offers for the last word of a line, as its own `complete` asks for it.
+fn offered(script: &Path, line: &[&str]) -> Vec<String> {
+    let ask = r#"
+        source "$1"; shift
+        words=$(complete -p machine-config-server)
+        [[ $words =~ -F\ ([^ ]+) ]] || exit 1
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+        "${BASH_REMATCH[1]}" "$1" "${@: -1}" "${@: -2:1}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", ask, "bash"]).arg(script).args(line);
+    let said = Said::by(&mut bash).done();
+    said.output.lines().filter(|it| !it.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_to_the_last_level_and_values_of_flags() {
+    let script = tempfile::NamedTempFile::new().expect("a temporary file");
+    let printed = Said::by(binary().args(["completions", "bash"])).done().output;
+    std::fs::write(script.path(), printed).expect("a writable file");
+    let program = "machine-config-server";
+    for (line, expected) in [
+        (&["cer"][..], &["certs"][..]),
+        (&["certs", "ro"], &["rotate"]),
+        (&["certs", "rotate", "--forc"], &["--force"]),
+        (&["machines", "app"], &["approve"]),
+        (&["machines", "approve", "--in"], &["--in-cluster"]),
+        (&["node-ca", "--layout", "c"], &["crio", "containerd"]),
+        (&["serve", "x", "--access", ""], &["off", "audit", "enforce"]),
+        (&["controller", "--access", "e"], &["enforce"]),
+        (&["inspect", "--as", "3.5"], &["3.5"]),
+        (&["completions", "z"], &["zsh"]),
+    ] {
+        let words = [&[program], line].concat();
+        assert_eq!(offered(script.path(), &words), expected, "{line:?}");
+    }
+    // Every command offers the flags that it has.
+    for (name, command) in all() {
+        let words: Vec<&str> = name.split(' ').chain(["--"]).collect();
+        let offered = offered(script.path(), &words);
+        let flags = command.get_arguments().filter(|it| !it.is_hide_set());
+        for flag in flags.filter_map(|flag| flag.get_long()) {
+            let flag = format!("--{flag}");
+            assert!(offered.contains(&flag), "{name}: {flag}: {offered:?}");
+        }
+    }
+}
+
+#[test]
+fn the_program_prints_and_writes_its_manual_pages() {
+    let page = Said::by(binary().args(["man", "certs", "check"])).done().output;
+    assert!(page.contains(".TH machine-config-server-certs-check 8"), "{page}");
+    assert!(page.contains(".SH EXAMPLES"), "{page}");
+    Said::by(binary().args(["man", "nothing"])).refused(&["unknown command nothing"]);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let pages = directory.path().join("man8");
+    Said::by(binary().args(["man", "--dir"]).arg(&pages)).done();
+    for (name, _) in all() {
+        let page = pages.join(format!("{}.8", name.replace(' ', "-")));
+        assert!(page.is_file(), "no page of {name}");
+    }
+    let own = std::fs::read_to_string(pages.join("machine-config-server-certs-check.8"));
+    assert_eq!(own.expect("a page"), page);
 }
 
 #[test]

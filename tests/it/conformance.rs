@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::contract::{self, VERSIONS, broken_rules};
 use crate::support::http::Client;
 use crate::support::ignition_equal::differences;
-use crate::support::manifests::{machine_config, pool};
+use crate::support::manifests::{machine_config, pool, yaml_documents};
 use crate::support::pair::Pair;
 use crate::support::server::Server;
 use crate::support::{in_repository, manifests, wait_for};
@@ -174,6 +174,14 @@ struct Case {
     statuses: BTreeMap<String, u16>,
 }
 
+impl Case {
+    fn is_of_spec_3(&self) -> bool {
+        let manifest = yaml_documents(&self.config);
+        let version = &manifest[0]["spec"]["config"]["ignition"]["version"];
+        version.as_str().is_some_and(|version| version.starts_with("3."))
+    }
+}
+
 /// The reference's answers, by `NAME@VERSION`.
 struct Answers(BTreeMap<String, PathBuf>);
 
@@ -223,7 +231,10 @@ fn check(data: &Path, cases: Vec<Case>, answers: &Answers) {
                                 lines.into_iter().map(|line| format!("{at}: compact: {line}"));
                             faults.lock().expect("the faults").extend(lines);
                         }
-                        let Some(expected) = answers.get(&case.name, version) else { continue };
+                        let Some(mut expected) = answers.get(&case.name, version) else { continue };
+                        if *version == "2.2.0" && case.is_of_spec_3() {
+                            set_default_modes(&mut expected);
+                        }
                         *compared.lock().expect("the count") += 1;
                         let lines = differences(&answer.json(), &expected);
                         let lines = lines.into_iter().take(20).map(|line| format!("{at}: {line}"));
@@ -237,6 +248,18 @@ fn check(data: &Path, cases: Vec<Case>, answers: &Answers) {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
     // Each answer that there is has been compared with.
     assert_eq!(compared.into_inner().expect("the count"), answers.0.len());
+}
+
+/// The reference leaves out the mode of a file that has none in spec 3, and Ignition 0.x makes such a file inaccessible
+/// (Bug 2102004): here it has the mode that spec 3 gives it, as far as the file is made anew.
+fn set_default_modes(config: &mut Value) {
+    let Some(files) = config["storage"]["files"].as_array_mut() else { return };
+    let place = |file: &Value| (file["filesystem"].clone(), file["path"].clone());
+    let is_made = |file: &Value| file["append"] != true && file["mode"].is_null();
+    let made: Vec<_> = files.iter().filter(|file| is_made(file)).map(place).collect();
+    for file in files.iter_mut().filter(|file| made.contains(&place(file))) {
+        file["mode"] = 420.into();
+    }
 }
 
 /// `bootstrap` with one machine config for the pool `master`.

@@ -35,6 +35,7 @@ mod failure_reports;
 mod faults;
 mod files_stage;
 mod first_boot;
+mod first_words;
 mod fixtures_index;
 #[allow(unreachable_pub, reason = "a crate of its own to a fuzzer")]
 #[path = "../../fuzz/src/lib.rs"]
@@ -70,6 +71,7 @@ mod registry_ca;
 mod render;
 mod rotation;
 mod rotation_of_tokens;
+mod service_manager;
 mod service_user;
 mod state_directory;
 mod support;

@@ -95,6 +95,10 @@ impl Config {
             rules::check(&self.body, SpecVersion::V3_0.number())?;
             // The conversion drops what this refuses.
             downgrade_body(&self.body, SpecVersion::V2_2)?;
+            // A config of spec 2 is written as it was.
+            if self.declared >= SpecVersion::V3_0 {
+                lower::set_default_modes(&mut self.body);
+            }
             let config = lower::to_spec2(self.body)?;
             rules::spec2::check(&config, to.number())?;
             return Ok(LoweredConfig(serde_json::to_value(config)?));
@@ -152,7 +156,7 @@ pub(super) fn declared(config: &Value) -> Result<(Spec, &'static Shape), Error> 
 }
 
 /// A member of an object, by its name in any case; the exact one is preferred.
-fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+pub(super) fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let members = value.as_object()?;
     let any_case = || members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
     members.get(name).or_else(|| any_case().map(|(_, value)| value))

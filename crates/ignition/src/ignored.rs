@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::config::declared;
+use super::config::{declared, member};
 use super::error::{Error, FieldPath};
 use super::fields::{Shape, Spec, known};
 
@@ -36,6 +36,8 @@ pub enum IgnoredReason {
         /// The value of those digits as octal ones.
         meant: i64,
     },
+    /// The unit is enabled, and systemd enables nothing for a unit without `[Install]`.
+    NoInstallSection,
 }
 
 impl fmt::Display for Ignored {
@@ -51,11 +53,14 @@ impl fmt::Display for Ignored {
             IgnoredReason::DecimalMode { mode, meant } => {
                 write!(f, "{mode} is {mode:04o} in octal; for {meant:04o} write {meant}")
             }
+            IgnoredReason::NoInstallSection => {
+                f.write_str("no effect: the unit has no [Install] section, such as WantedBy=multi-user.target in it")
+            }
         }
     }
 }
 
-/// All fields of a config that Ignition ignores, in the order of the config.
+/// All fields of a config that Ignition ignores, in the order of the config, and then units that cannot be enabled.
 ///
 /// # Errors
 /// The config's spec is unknown.
@@ -63,7 +68,30 @@ pub fn ignored(config: &Value) -> Result<Vec<Ignored>, Error> {
     let (spec, shape) = declared(config)?;
     let mut found = Vec::new();
     look(config, shape, spec, &FieldPath::ROOT, &mut found);
+    found.extend(not_enabled(config));
     Ok(found)
+}
+
+/// Units that are enabled, and have contents without an `[Install]` section, in the unit or a drop-in.
+fn not_enabled(config: &Value) -> Vec<Ignored> {
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let units = list(member(config, "systemd").and_then(|systemd| member(systemd, "units")));
+    let fault = |(index, unit): (usize, &Value)| {
+        // Spec 2 has both names.
+        let mut names = ["enabled", "enable"].into_iter();
+        let enabled = names.find(|name| member(unit, name) == Some(&Value::Bool(true)))?;
+        let text = |value: &Value| {
+            member(value, "contents").and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        // Without contents, the unit is the image's.
+        let own = Some(text(unit)).filter(|text| !text.is_empty())?;
+        let mut texts = list(member(unit, "dropins")).iter().map(text).collect::<Vec<_>>();
+        texts.push(own);
+        let can_be = texts.iter().any(|text| text.lines().any(|line| line.trim() == "[Install]"));
+        let path = format!("systemd.units[{index}].{enabled}");
+        (!can_be).then_some(Ignored { path, reason: IgnoredReason::NoInstallSection })
+    };
+    units.iter().enumerate().filter_map(fault).collect()
 }
 
 fn look(value: &Value, shape: &Shape, spec: Spec, at: &FieldPath<'_>, found: &mut Vec<Ignored>) {
@@ -179,6 +207,34 @@ mod tests {
                 "storage.files[0].mode: 755 is 1363 in octal; for 0755 write 493",
             ]
         );
+    }
+
+    #[test]
+    fn a_unit_that_cannot_be_enabled_is_named() {
+        let install = "[Unit]\n[Install]\nWantedBy=multi-user.target\n";
+        let bare = "[Service]\nExecStart=/bin/true\n# no [Install]\n";
+        let units = json!([
+            {"name": "a.service", "enabled": true, "contents": bare},
+            {"name": "b.service", "enabled": true, "contents": install},
+            {"name": "c.service", "enabled": true},
+            {"name": "d.service", "enabled": false, "contents": bare},
+            {"name": "e.service", "contents": bare},
+            {"name": "f.service", "enabled": true, "contents": bare,
+                "dropins": [{"name": "i.conf", "contents": install}]},
+            {"name": "g.service", "enabled": true, "contents": bare,
+                "dropins": [{"name": "i.conf", "contents": "[Service]"}]},
+        ]);
+        let expected = |index: u8, name: &str| {
+            format!(
+                "systemd.units[{index}].{name}: no effect: the unit has no [Install] section, such as \
+                 WantedBy=multi-user.target in it"
+            )
+        };
+        let config = json!({"ignition": {"version": "3.2.0"}, "systemd": {"units": units}});
+        assert_eq!(lines(&config), [expected(0, "enabled"), expected(6, "enabled")]);
+        let unit = json!({"name": "a.service", "enable": true, "contents": bare});
+        let config = json!({"ignition": {"version": "2.2.0"}, "systemd": {"units": [unit]}});
+        assert_eq!(lines(&config), [expected(0, "enable")]);
     }
 
     /// Modes that Butane's `isTypicalMode` accepts.

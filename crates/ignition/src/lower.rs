@@ -10,6 +10,8 @@ use super::spec2;
 use super::spec3::{Body, File, Filesystem};
 use super::version::SpecVersion;
 
+/// Mode of a file without one in spec 3.
+const DEFAULT_MODE: i64 = 0o644;
 /// Bits of setuid, setgid and sticky.
 const SPECIAL_BITS: i64 = 0o7000;
 
@@ -60,6 +62,14 @@ pub(super) fn leave_out_advertisements(body: &mut Body, spec: SpecVersion) {
         for tang in body.storage.luks.iter_mut().flat_map(|luks| &mut luks.clevis.tang) {
             tang.advertisement = None;
         }
+    }
+}
+
+/// Gives files without a mode the one that they have in spec 3: Ignition 0.x makes them inaccessible. A file that is only
+/// appended to has a mode already.
+pub(super) fn set_default_modes(body: &mut Body) {
+    for file in body.storage.files.iter_mut().filter(|file| file.contents.source.is_some()) {
+        file.mode = file.mode.or(Some(DEFAULT_MODE));
     }
 }
 
@@ -157,13 +167,15 @@ mod tests {
             {"path": "/a", "mode": 420, "contents": part("data:,1"), "append": [part("data:,2")]},
             {"path": "/b", "overwrite": true, "contents": part("data:,3")},
             {"path": "/nothing", "mode": 420},
+            {"path": "/c", "append": [part("data:,4")]},
         ]);
         assert_eq!(
             lowered("storage", &json!({"files": files}))["files"],
             json!([
                 {"filesystem": "root", "overwrite": false, "path": "/a", "contents": part("data:,1"), "mode": 420},
                 {"filesystem": "root", "overwrite": false, "path": "/a", "append": true, "contents": part("data:,2"), "mode": 420},
-                {"filesystem": "root", "overwrite": true, "path": "/b", "contents": part("data:,3")},
+                {"filesystem": "root", "overwrite": true, "path": "/b", "contents": part("data:,3"), "mode": 420},
+                {"filesystem": "root", "overwrite": false, "path": "/c", "append": true, "contents": part("data:,4")},
             ])
         );
     }

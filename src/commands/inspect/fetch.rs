@@ -277,7 +277,10 @@ impl Fetcher<'_> {
         let body = timeout(BODY, read(response, most)).await.map_err(timed_out).flatten();
         let mut seen = vec![answer_line(status, &headers)];
         if status == StatusCode::OK {
-            if let Some(pending) = headers.get(&PENDING) {
+            let pending = headers.get(&PENDING);
+            // It is no fault of the way, and must not look like one more step that went well.
+            let outcome = if pending.is_some() { Outcome::Noted } else { Outcome::Fine };
+            if let Some(pending) = pending {
                 let pending = String::from_utf8_lossy(pending.as_bytes());
                 seen.push(format!(
                     "an older config, because the pool's present one, {pending}, cannot be rendered; \
@@ -288,7 +291,7 @@ impl Fetcher<'_> {
                 Ok(body) => bytes(body.len()),
                 Err(error) => error.to_string(),
             });
-            self.step("answer", seen, since);
+            self.steps.push(Step { name: "answer", outcome, seen, took: Some(since.elapsed()) });
             return body.map_err(|error| Cause::NoAnswer(error.to_string()));
         }
         let text = body.unwrap_or_default();

@@ -22,7 +22,7 @@ pub(crate) struct InspectSettings {
     #[arg(value_name = "URL|DIR|FILE] [POOL", num_args = 0..=2)]
     pub(super) targets: Vec<String>,
     /// Ignition spec that the machine reads: 2.2, 3.0 to 3.6
-    #[arg(long = "as", value_name = "SPEC", default_value = "3.6", value_parser = spec)]
+    #[arg(long = "as", value_name = "SPEC", default_value = "3.6", value_parser = spec(), hide_possible_values = true)]
     pub(super) spec: SpecVersion,
     /// Take URL, trust, headers and pool from a machine's pointer config
     #[arg(long, value_name = "FILE.ign", conflicts_with = "ca")]

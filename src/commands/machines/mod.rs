@@ -6,6 +6,7 @@ pub(crate) mod named;
 pub(crate) mod remove;
 
 use std::fmt::Write as _;
+use std::io;
 use std::net::IpAddr;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -102,6 +103,17 @@ fn print_table<T, const N: usize>(
     }
 }
 
+/// Names the next step if nothing listens at the address.
+fn explained(error: anyhow::Error) -> anyhow::Error {
+    let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if error.downcast_ref().is_some_and(is_refused) {
+        return anyhow!(
+            "no server listens there: start one, or name the --metrics-address of a running one with --from"
+        );
+    }
+    error
+}
+
 /// Prints the machines, stuck ones first.
 ///
 /// # Errors
@@ -149,7 +161,7 @@ pub(super) async fn ask<T: DeserializeOwned>(from: &str) -> anyhow::Result<T> {
     for address in addresses {
         match get(address, "/api/v1/overview").await {
             Ok(reported) => return Ok(reported),
-            Err(error) => failure = error,
+            Err(error) => failure = explained(error),
         }
     }
     Err(failure.context(from.to_owned()))

@@ -7,6 +7,7 @@ use anyhow::{Context as _, anyhow};
 use axum::Router;
 use kube::Client;
 
+use super::service_manager::{Report, keep_watchdog_fed};
 use super::signals::StopSignals;
 use crate::commands::process_name;
 use crate::commands::server::administrators::{self, AdministratorsAddress};
@@ -56,6 +57,8 @@ impl LeaderElected {
         let candidate =
             LeaderElector::new(client.clone(), NAMESPACE, lease, identity.clone(), health.clone());
         let mut stop = StopSignals::listen()?;
+        // A candidate is ready, too: the leader of another machine may work for years.
+        Report::Ready.send();
         let lead = async {
             candidate.acquire().await;
             tracing::info!(identity, "became the leader");
@@ -69,7 +72,9 @@ impl LeaderElected {
         let result = tokio::select! {
             () = stop.received() => Ok(()),
             error = lead => Err(error),
+            () = keep_watchdog_fed() => Ok(()),
         };
+        Report::Stopping.send();
         health.metrics.leading.set(0);
         result?;
         tracing::info!("shutting down");

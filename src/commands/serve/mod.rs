@@ -78,7 +78,8 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     let access = settings.access.settings(None)?;
     // Names of this server for machines are also valid for administrators.
     serving.listen.administrators.names.extend_from_slice(&settings.hosts);
-    let hosts = hosts(&settings.hosts, &own_hosts());
+    let listened = serving.listen.listen_address.filter(|address| !address.is_unspecified());
+    let hosts = hosts(&settings.hosts, listened, &own_hosts());
     // The best host for machines elsewhere comes first.
     let pointer_host = hosts[0].clone();
     let memory = memory(&settings.state_dir);
@@ -152,6 +153,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
             host: pointer_host.clone(),
             tokens: settings.tokens.policy(),
         }),
+        machine_host: Some(pointer_host.clone()),
     };
     server::block_on(async {
         let mut server = Server::start(server).await?;
@@ -377,11 +379,13 @@ async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Ins
     }
 }
 
-/// Hosts of the certificate, the one for pointer configs first: the given ones, then this machine's addresses that
-/// others can reach, then its names, then those that only it can reach.
-fn hosts(given: &[Host], own: &[Host]) -> Vec<Host> {
-    let mut known = BTreeSet::new();
-    given.iter().chain(own).filter(|host| known.insert(*host)).cloned().collect()
+/// Hosts of the certificate, the one for pointer configs first: the given ones, then the only address that the server
+/// listens on, if there is one, then this machine's addresses that others can reach, then its names, then those that only
+/// it can reach.
+fn hosts(given: &[Host], listened: Option<IpAddr>, own: &[Host]) -> Vec<Host> {
+    let (listened, mut known) = (listened.map(Host::Address), BTreeSet::new());
+    let all = given.iter().chain(&listened).chain(own);
+    all.filter(|host| known.insert(*host)).cloned().collect()
 }
 
 /// Names and addresses of this machine, loopback ones included.
@@ -420,8 +424,14 @@ mod tests {
         let given = [host("mcs.example.com"), host("localhost")];
         let own = [host("192.0.2.1"), host("localhost")];
         assert_eq!(
-            hosts(&given, &own),
+            hosts(&given, None, &own),
             [host("mcs.example.com"), host("localhost"), host("192.0.2.1")]
+        );
+        // Nothing listens at the others.
+        let listened = "127.0.0.1".parse().ok();
+        assert_eq!(
+            hosts(&[], listened, &own),
+            [host("127.0.0.1"), host("192.0.2.1"), host("localhost")]
         );
     }
 

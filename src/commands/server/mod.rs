@@ -2,6 +2,7 @@
 
 pub(crate) mod access_flags;
 pub(crate) mod administrators;
+mod allowed_networks;
 pub(crate) mod flags;
 pub(crate) mod overview;
 pub(crate) mod pipeline;
@@ -29,6 +30,7 @@ use self::flags::ListenFlags;
 use self::overview::Sources;
 use self::pipeline::{PipelineParts, follow_source, local_state};
 use super::process::progress::Progress;
+use super::process::service_manager::{Report, keep_watchdog_fed};
 use super::process::signals::StopSignals;
 use super::process::tasks::Tasks;
 use crate::server::administrators::router;
@@ -53,7 +55,7 @@ use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
 
 pub(super) use self::settings::{
-    AccessSettings, ClusterFlags, Local, PairFiles, Ports, ServerSettings,
+    AccessSettings, ClusterFlags, Local, PairFiles, Ports, ServerSettings, authority,
 };
 
 /// Maximum number of reports of failed first boots that wait for the API server.
@@ -91,8 +93,9 @@ pub(super) fn block_on(server: impl Future<Output = anyhow::Result<()>>) -> anyh
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let result = runtime.block_on(server);
-    // Aborted connections must not delay the end of the process.
-    runtime.shutdown_background();
+    // Aborted connections must not delay the end of the process. A task that has just read files would panic at its next
+    // timer if the runtime were shut down, and the process would end by that: threads end with the process instead.
+    std::mem::forget(runtime);
     result
 }
 
@@ -137,7 +140,7 @@ impl Server {
             pointers: settings.pointers,
             peers: cluster.peers,
             since: OffsetDateTime::now_utc(),
-            port: ports.secure,
+            authority: authority(settings.machine_host.as_ref(), ports.secure),
             name: super::process_name('/'),
             machines_snapshot: SingleFlight::default(),
         });
@@ -169,6 +172,8 @@ impl Server {
         if let Some(listener) = self.metrics_listener {
             self.administrators.listen(listener);
         }
+        self.tasks.spawn("the task that reports readiness", report_ready(self.served));
+        self.tasks.spawn("the task that reports to the watchdog", keep_watchdog_fed());
         let out_of_service = &self.reporting.status.out_of_service;
         until_stopped(&mut self.tasks, self.shutdown_delay, out_of_service).await?;
         tracing::info!("shutting down, draining connections");
@@ -183,6 +188,15 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Reports to the service manager once the first inputs are served.
+async fn report_ready(mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
+    // The sender lives as long as the server.
+    if served.wait_for(Option::is_some).await.is_ok() {
+        Report::Ready.send();
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Opens the source, which for a directory reads all of it. With `after`, a cluster is read again before an answer if
@@ -272,6 +286,7 @@ async fn until_stopped(
         () = signals.received() => {}
         error = tasks.ended() => return Err(error),
     }
+    Report::Stopping.send();
     if delay.is_zero() {
         return Ok(());
     }

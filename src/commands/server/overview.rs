@@ -66,8 +66,8 @@ pub(in crate::commands) struct Sources {
     /// Name of the other servers, `HOST:PORT`.
     pub(in crate::commands) peers: Option<String>,
     pub(in crate::commands) since: OffsetDateTime,
-    /// Port with TLS for machines.
-    pub(in crate::commands) port: u16,
+    /// Host and port with TLS for machines.
+    pub(in crate::commands) authority: String,
     /// Unique name of this server.
     pub(in crate::commands) name: String,
     /// Machines of all servers, gathered once for concurrent requests.
@@ -143,7 +143,7 @@ async fn html_of_machine(
         visits: &sources.ledger.visits(line.machine.address),
         is_pool_known: pool.is_some_and(|pool| sources.answers.has_pool(pool)),
         has_peers: sources.peers.is_some(),
-        port: sources.port,
+        authority: &sources.authority,
     })))
 }
 

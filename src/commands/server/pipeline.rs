@@ -9,6 +9,7 @@ use model::inputs::Inputs;
 use model::snapshot::{AccessRules, SnapshotParts};
 use tokio::sync::watch;
 
+use super::allowed_networks;
 use super::settings::{AccessSettings, Local};
 use crate::commands::process::progress::Progress;
 use crate::commands::process::tasks::Tasks;
@@ -89,6 +90,7 @@ pub(in crate::commands) fn follow_source(
 ) -> NamedMachines {
     let PipelineParts { access, rules, mut local, policy, publisher } = parts;
     let AccessSettings { issuer, cache, window, .. } = access;
+    allowed_networks::check(tasks, &rules, publisher.checked());
     add_cluster_machines(&mut local.named, tasks, &source, window, &publisher);
     let named = local.named.clone();
     tasks.spawn("the task after changes of the inputs", publisher.after_changes());

@@ -38,6 +38,16 @@ pub(crate) struct ServerSettings {
     pub pointers: Option<JudgePointers>,
     /// State that this process manages, if it has a state directory.
     pub local: Option<Local>,
+    /// Host by which machines reach this server, if it is known.
+    pub machine_host: Option<Host>,
+}
+
+/// Host and port of the listener with TLS, as in a URL.
+pub(crate) fn authority(host: Option<&Host>, port: u16) -> String {
+    match host {
+        Some(host) => format!("{host}:{port}"),
+        None => format!("HOST:{port}"),
+    }
 }
 
 /// State directory of a server.

@@ -18,7 +18,6 @@ use super::state_store::{ChangeTokens, ObservedState, StateStore};
 use crate::commands::rendering::read_manifests;
 use crate::commands::{print_line, print_stderr};
 use crate::store::state_directory::{Reconciled, StateDirectory};
-use crate::store::state_error::Unreadable;
 
 /// Opens an existing state directory.
 pub(in crate::commands) fn open_state(path: &Path) -> Result<StateDirectory> {
@@ -107,12 +106,16 @@ impl StateStore for DirectoryStore {
         let of_machines = pointers.iter().filter(|file| state.is_of_machine(&file.path));
         let of_machines = of_machines.map(|file| file.path.display().to_string()).collect();
         let pointers = pointers.into_iter();
+        let unreadable = state.unreadable().into_iter().map(|it| it.to_string());
+        // A list that cannot be read is never written: machines get no new tokens.
+        let lists = [state.issued().err(), state.records().err(), state.machine_tokens().err()];
+        let unreadable = unreadable.chain(lists.into_iter().flatten().map(|it| it.to_string()));
         Ok(ObservedState {
             pools: state.pools()?,
             place: state.path().display().to_string(),
             observed: state.observe(&self.present_hosts()?, &RotationRequest::default())?,
             open_files: open_files(&state),
-            unreadable: state.unreadable().iter().map(Unreadable::to_string).collect(),
+            unreadable: unreadable.collect(),
             files: state.key_files(),
             pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),
             unused: BTreeSet::new(),

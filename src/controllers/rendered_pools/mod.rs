@@ -20,8 +20,8 @@ use model::inputs::{ServingMode, served_configuration};
 use model::merged_pool::{ByLabels, MergedPools, Unmergeable};
 use model::objects::{InvalidSelector, MachineConfig, MachineConfigPool};
 use model::rendered_pools::{
-    Fault, PoolField, PoolPlan, PoolState, Prepare, RenderedConfigs, Rendering, expired, faults,
-    plan,
+    Fault, LargeConfig, PoolField, PoolPlan, PoolState, Prepare, RenderedConfigs, Rendering,
+    expired, faults, plan,
 };
 use tokio::time::Instant;
 
@@ -297,6 +297,9 @@ impl PoolController {
             };
             last.insert(name.to_owned(), config.to_owned());
             self.report.set(pool, field, config);
+            if let Some(large) = LargeConfig::of(&rendering.machine_config) {
+                self.report.large(pool, config, large);
+            }
         }
     }
 

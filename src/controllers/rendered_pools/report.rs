@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::rendered_pools::PoolField;
+use model::rendered_pools::{LargeConfig, PoolField};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -135,6 +135,24 @@ impl Report {
         changes.push(format!("{}: {before} -> {config}", pool.object.name()));
         let note = format!("set {part}.configuration to MachineConfig {config}");
         self.event(EventType::Normal, "rendered", reference(pool), note);
+    }
+
+    /// Reports that the MachineConfig of a pool is near the size that the API server stores.
+    pub(super) fn large(&self, pool: &Pool, config: &str, large: LargeConfig) {
+        let name = pool.object.name();
+        tracing::warn!(
+            pool = name,
+            config,
+            reason = %large,
+            fix = "have machines fetch large files from a server, by a URL in contents.source",
+            "a rendered MachineConfig is near the size that the API server stores"
+        );
+        self.event(
+            EventType::Warning,
+            "large",
+            reference(pool),
+            format!("MachineConfig {config}: {large}"),
+        );
     }
 
     /// Logs the pools that were set since the last call, those of a kind in one line.

@@ -21,7 +21,7 @@ use super::certificates::{Observer, user_data, user_data_write};
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
 use super::{NAMESPACE, read_secret, until_applied};
-use crate::common::flags::{OFF, TokenFlags};
+use crate::common::flags::{OFF, TokenFlags, access_mode};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
@@ -34,7 +34,8 @@ use crate::telemetry::{listed, log_token_steps};
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Settings {
     /// Access mode of pools without an annotation, as their servers have it; unless off, user data gets tokens
-    #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access")]
+    #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access",
+        value_parser = access_mode(), hide_possible_values = true)]
     access: AccessMode,
     #[command(flatten)]
     tokens: TokenFlags,

@@ -98,6 +98,30 @@ impl Issuer {
 }
 
 #[test]
+fn the_verdict_of_an_attestation_service_opens_the_pools_of_its_rule() {
+    let key = Key::new("a");
+    let issuer = Issuer::new(&[&key]);
+    let rules = json!({"rules": [{"name": "confidential", "pools": ["worker"],
+        "claims": {"/submods/cpu0/ear.status": "affirming"}}]});
+    manifests::replace(issuer.directory.path(), "rules.json", &rules);
+    let [keys, rules] = ["jwks.json", "rules.json"].map(|file| {
+        issuer.directory.path().join(file).to_str().expect("a path in UTF-8").to_owned()
+    });
+    let server = enforcing(&["--access-jwks", &keys, "--access-rules", &rules]);
+    let expires = OffsetDateTime::now_utc().unix_timestamp() + 3600;
+    let verdict = |status: &str| {
+        key.token(&json!({"exp": expires, "submods": {"cpu0": {"ear.status": status}}}))
+    };
+    let status = |last: u8, pool: &str, token: &str| {
+        get(&server.tls().from(loopback(last)), pool, Some(token)).status
+    };
+    assert_eq!(status(21, "worker", &verdict("affirming")), 200);
+    assert_eq!(status(22, "worker", &verdict("contraindicated")), 401);
+    assert_eq!(status(23, "master", &verdict("affirming")), 401);
+    assert_eq!(status(24, "worker", &key.token(&claims())), 401, "it matches no rule");
+}
+
+#[test]
 fn a_signed_token_opens_what_it_says_and_nothing_else() {
     let (key, stranger) = (Key::new("a"), Key::new("a"));
     let issuer = Issuer::new(&[&key]);
@@ -260,6 +284,13 @@ fn flags_that_belong_together_are_asked_for_in_one_line() {
     };
     for (flags, named) in [
         (vec!["--access-jwks", path], "--access-issuer"),
+        (vec!["--access-rules", path], "--access-jwks"),
+        (vec!["--access-jwks", path, "--access-rules", absent], "absent.json: No such file"),
+        (vec!["--access-jwks", path, "--access-rules", path], "expected {\"rules\""),
+        (
+            vec!["--access-jwks", path, "--access-rules", path, "--access-issuer", "i"],
+            "cannot be used",
+        ),
         (vec!["--access-jwks", path, "--access-issuer", "i"], "--access-audience"),
         (vec!["--access-jwks", path, "--access-audience", "a"], "--access-issuer"),
         (vec!["--access-issuer", "i"], "--access-jwks"),

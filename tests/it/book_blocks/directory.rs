@@ -96,7 +96,12 @@ pub(super) const PAGES: &[Page] = &[
         ],
         ..PAGE
     },
-    Page { name: "docs/src/how-to/signed-tokens.md", files: &[WORKER], before: &[KEYS], ..PAGE },
+    Page {
+        name: "docs/src/how-to/signed-tokens.md",
+        files: &[WORKER, ("rules.json", "how-to/signed-tokens.md", "confidential workers")],
+        before: &[KEYS],
+        ..PAGE
+    },
     Page {
         name: "docs/src/how-to/status-page.md",
         before: &[

@@ -17,7 +17,6 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("CONTRIBUTING.md", "tests/node/in", "a node; tests/it/node uses the same scripts"),
     ("CONTRIBUTING.md", "VIRTUAL_MACHINES=yes", "runs tests for minutes; .ci/full does it"),
     ("CONTRIBUTING.md", "fuzz/run", "minutes of processor time; .ci/full does it"),
-    ("docs/src/how-to/install.md", "cargo run --example", "compiles; .ci/run package does it"),
     ("docs/src/how-to/image.md", ".ci/full", "builds the release; .ci/full does it"),
     ("docs/src/how-to/image.md", "podman build", "downloads base images, and compiles"),
     ("docs/src/tutorials/virtual-machine.md", "apt-get", "installs a package on this machine"),

@@ -276,6 +276,15 @@ fn what_has_one_place_is_set_there() {
     for policy in of_kind(&objects, "NetworkPolicy") {
         assert!(policy.to_string().contains(r#""values":["scrapes"]"#), "{policy}");
     }
+    let on_openshift = json!({
+        "platform": "openshift", "networkPolicy": {"prometheusNamespaces": ["scrapes"]},
+    });
+    let on_openshift = rendered(&on_openshift).expect("objects");
+    let through = of_kind(&on_openshift, "NetworkPolicy");
+    assert_eq!(through.len(), 2);
+    for policy in through {
+        assert!(policy.to_string().contains(r#""values":["scrapes"]"#), "{policy}");
+    }
 
     monitoring_is_set(&one);
 }

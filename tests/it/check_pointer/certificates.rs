@@ -156,3 +156,18 @@ fn nobody_boots_by_a_pair_that_cannot_be_served() {
         assert_eq!(kept.check(&[]).status, 1);
     }
 }
+
+#[test]
+fn a_url_without_a_port_is_warned_of_before_it_is_said_to_boot() {
+    let served = Served::start();
+    let port = served.server.secure().port();
+    let file = served.with(|config| {
+        let source = &mut config["ignition"]["config"]["merge"][0]["source"];
+        *source = source.as_str().expect("a URL").replace(&format!(":{port}"), "").into();
+    });
+    let Report { status, lines, .. } = served.by_state(&file);
+    assert_eq!(status, 0, "{lines:?}");
+    assert!(lines[0].contains("warning: https://localhost/config/worker has no port"), "{lines:?}");
+    let lines = served.by_state(&served.own()).lines;
+    assert!(!lines.iter().any(|line| line.contains("no port")), "{lines:?}");
+}

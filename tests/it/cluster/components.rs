@@ -167,13 +167,45 @@ fn the_policies_cover_each_port_of_the_pods() {
     }
 }
 
+/// The machine config operator denies all pods of its namespace all connections, in both directions.
+#[test]
+fn pods_on_openshift_are_let_through_a_policy_that_denies_everything() {
+    let servers = kustomized("deploy/openshift", &[]);
+    let pod = |objects: &[Value]| workload(objects)["spec"]["template"].clone();
+    assert_eq!(pod(&servers)["spec"]["hostNetwork"], true, "no policy applies to the servers");
+    let is_policy = |it: &&Value| it["kind"] == "NetworkPolicy";
+    let policies: Vec<&Value> = servers.iter().filter(is_policy).collect();
+    let mut controllers = kustomized("deploy/controller", &["deploy/components/issuer"]);
+    let is_issuer = |it: &mut Value| it["metadata"]["name"] == "machine-config-server-issuer";
+    let issuers: Vec<Value> = controllers.extract_if(.., is_issuer).collect();
+    assert_eq!(policies.len(), 2);
+    for objects in [&controllers, &issuers] {
+        let labels = &pod(objects)["metadata"]["labels"];
+        let selects = |policy: &&&Value| {
+            let selector = policy["spec"]["podSelector"]["matchLabels"].as_object();
+            selector.expect("labels").iter().all(|(label, value)| labels[label] == *value)
+        };
+        let found: Vec<_> = policies.iter().filter(selects).collect();
+        let [policy] = found[..] else { panic!("{found:?}") };
+        let spec = &policy["spec"];
+        assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
+        assert_eq!(spec["egress"], json!([{}]), "the API server can be anywhere");
+        let ports = container(objects)["ports"].as_array().expect("ports").iter();
+        let ports: Vec<Value> = ports.map(|port| json!({"port": port["containerPort"]})).collect();
+        assert_eq!(spec["ingress"][0]["ports"], json!(ports));
+        assert!(spec["ingress"][0]["from"].is_array() && spec["ingress"][1].is_null(), "{spec}");
+        assert_eq!(policy["metadata"]["namespace"], workload(objects)["metadata"]["namespace"]);
+    }
+}
+
 #[test]
 fn the_api_server_takes_the_policies() {
     let cluster = Cluster::openshift();
     let mine = overlay("deploy/openshift", &[NETWORK_POLICY, ACCESS]);
     cluster.apply(&["-k", mine.path().to_str().expect("text")]);
-    for part in ["", "-controller", "-issuer"] {
-        let name = format!("machine-config-server{part}");
+    let ours = ["", "-controller", "-issuer"].map(|part| format!("machine-config-server{part}"));
+    let through = ["controller", "issuer"].map(|it| format!("allow-machine-config-server-{it}"));
+    for name in ours.into_iter().chain(through) {
         let path =
             format!("/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies/{name}");
         assert!(cluster.get(&path).is_some(), "{name}");

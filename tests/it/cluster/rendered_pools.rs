@@ -217,7 +217,10 @@ fn a_machine_config_that_is_too_large_for_the_store_holds_up_no_other_pool() {
     let first = site.renamed("");
     // Each fits, both do not.
     site.machine_config("51-large", "/etc/larger", &large);
-    told(&controller, "MachineConfigPool worker: MachineConfig rendered-worker-");
+    told(
+        &controller,
+        "MachineConfigPool worker: the rendered MachineConfig cannot be stored: it has 18",
+    );
     assert_eq!(site.named().as_ref(), Some(&first));
     site.pool("other");
     let other = json!({"metadata": {"labels": {ROLE: "other"}}});
@@ -250,4 +253,21 @@ fn the_component_gives_the_rights_that_rendering_takes_and_no_others() {
     for (object, namespace, allowed) in objects {
         site.cluster().assert_may_only(account, &object, namespace, allowed);
     }
+}
+
+#[test]
+fn a_rendered_machine_config_that_cannot_be_stored_is_reported_before_it_is_written() {
+    let site = RenderingCluster::new();
+    site.machine_config("50-half", "/etc/half", &"x".repeat(700_000));
+    site.machine_config("60-half", "/etc/other", &"y".repeat(600_000));
+    let controller = site.start(&[]);
+    let first = site.renamed("");
+    let near = "a rendered MachineConfig is near the size that the API server stores";
+    wait_for(near, || controller.log().contains(near).then_some(()));
+    site.machine_config("70-more", "/etc/more", &"z".repeat(400_000));
+    let (_, lines) = told(&controller, "the rendered MachineConfig cannot be stored: it has 17");
+    assert!(lines.contains("stores at most 1572864"), "{lines}");
+    assert_eq!(site.named().as_ref(), Some(&first), "the pool keeps what it has");
+    site.cluster().delete(&format!("{CONFIGS}/70-more"));
+    untold(&controller, "cannot be stored");
 }

@@ -123,7 +123,7 @@ fn what_the_machines_spec_cannot_express_is_named() {
     assert!(
         inspect(&arguments)
             .output
-            .contains("The machine has given up: boot it again when this is done.")
+            .contains("does not recover by itself: boot it again when this is done.")
     );
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{MachinesDirectory, get_known, refusal};
 use crate::support::access::{assert_refused, get};
+use crate::support::command::Store as _;
 use crate::support::http::{Client, IGNITION, loopback};
 use crate::support::machine::Machine;
 use crate::support::manifests::{first_boot_machine, machine_config, with_files};
@@ -214,6 +215,10 @@ fn a_server_that_is_killed_while_it_answers_leaves_no_token_open() {
     until_spent(&site.tls(&server), &credential);
     drop(server);
     assert_eq!(site.record("n")["usage"]["is_spent"], true);
+    // The pool is not enforced, and a machine's token counts all the same.
+    let pointer = site.pointer_path("n");
+    let pointer = pointer.to_str().expect("a path in UTF-8");
+    site.state().run(&["certs", "check", "--pointer", pointer]).refused(&["token expired"]);
     let server = site.serve(&["--machine-token-window", "365d"]);
     assert_refused(&get(&site.tls(&server), "worker", Some(&credential)));
 }

@@ -81,7 +81,7 @@ fn a_machines_page_has_its_requests_and_the_next_command() {
         "booting: fetched its config",
         "config of pool gpu",
         "503: no pool has this name",
-        &format!("machine-config-server inspect https://HOST:{port} worker --as 2.2"),
+        &format!("machine-config-server inspect https://localhost:{port} worker --as 2.2"),
     ] {
         assert!(text.contains(expected), "{expected} in {text}");
     }

@@ -33,6 +33,11 @@ impl Networks {
         Network::allow(self.by_pool.get(pool).unwrap_or(&self.general), address)
     }
 
+    /// Returns `true` if every address is allowed for every pool.
+    pub fn is_empty(&self) -> bool {
+        self.general.is_empty() && self.by_pool.is_empty()
+    }
+
     /// Pools with their own networks, sorted.
     pub fn pools(&self) -> impl Iterator<Item = &str> {
         self.by_pool.keys().map(String::as_str)

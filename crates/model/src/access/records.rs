@@ -16,6 +16,9 @@ use super::token::{Token, TokenHash};
 /// Time for which a token is remembered after its expiry or revocation, so that its holder gets a permanent refusal.
 pub(super) const REMEMBERED: Duration = Duration::days(90);
 
+/// Beginning of the names of machines' tokens.
+pub(super) const OF_MACHINE: &str = "machine ";
+
 /// Records that servers read: hashes of tokens, and the pools that are enforced.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -76,6 +79,12 @@ impl Record {
     /// Returns `true` if the token opens its pools at `now`.
     pub fn is_valid_at(&self, now: OffsetDateTime) -> bool {
         self.revoked.is_none() && self.until.is_none_or(|until| now < until)
+    }
+
+    /// True for the token of a single machine, which counts in every mode. A name that an administrator gives has no
+    /// space.
+    pub fn is_of_machine(&self) -> bool {
+        self.name.as_ref().is_some_and(|name| name.starts_with(OF_MACHINE))
     }
 
     /// Display name: the name, or the ID.

@@ -4,6 +4,8 @@
 //! no URL of keys, and no symmetric algorithm comes from it. Claims are read after the signature is verified, so that a
 //! client without one learns nothing about them.
 
+mod claim_rules;
+
 use std::str::FromStr as _;
 
 use base64::Engine as _;
@@ -15,6 +17,7 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
+pub use self::claim_rules::{ClaimRules, ClaimRulesError};
 use super::proof::{Proof, Refusal};
 use crate::escape::{NAME, cut_escaped};
 
@@ -33,13 +36,18 @@ pub struct SignedTokens {
 
 /// Required claims of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Required value of `iss`.
-    pub issuer: String,
-    /// Required value of `aud`, or one of its values.
-    pub audience: String,
-    /// Name of the claim with the pool, or a list of pools.
-    pub pool_claim: String,
+pub enum Settings {
+    /// Claims of an issuer that makes tokens for this server.
+    Issuer {
+        /// Required value of `iss`.
+        issuer: String,
+        /// Required value of `aud`, or one of its values.
+        audience: String,
+        /// Name of the claim with the pool, or a list of pools.
+        pool_claim: String,
+    },
+    /// Rules for the tokens of an issuer that knows neither this server nor pools.
+    Rules(ClaimRules),
 }
 
 /// Reasons why a key set is refused.
@@ -168,25 +176,45 @@ impl SignedTokens {
         now: OffsetDateTime,
     ) -> Result<Proof, Refusal> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
-        let subject = text("sub").ok_or(Refusal::Malformed)?;
-        if text("iss") != Some(&self.settings.issuer)
-            || !says(claims.get("aud"), &self.settings.audience)
-        {
-            return Err(Refusal::Unsigned);
+        match &self.settings {
+            Settings::Issuer { issuer, audience, pool_claim } => {
+                let subject = text("sub").ok_or(Refusal::Malformed)?;
+                if text("iss") != Some(issuer) || !says(claims.get("aud"), audience) {
+                    return Err(Refusal::Unsigned);
+                }
+                check_times(claims, now)?;
+                if !says(claims.get(pool_claim), pool) {
+                    return Err(Refusal::OtherPool);
+                }
+                Ok(Proof::Signed(cut_escaped(subject, NAME).into()))
+            }
+            Settings::Rules(rules) => {
+                let matching = rules.matching(claims);
+                if matching.is_empty() {
+                    return Err(Refusal::Unsigned);
+                }
+                check_times(claims, now)?;
+                let opening = matching.iter().find(|rule| rule.pools.contains(pool));
+                let rule = opening.ok_or(Refusal::OtherPool)?;
+                let subject = text("sub").map(|subject| format!(" of {subject}"));
+                let title = format!("rule {}{}", rule.name, subject.unwrap_or_default());
+                Ok(Proof::Signed(cut_escaped(&title, NAME).into()))
+            }
         }
-        let since_1970 = now - OffsetDateTime::UNIX_EPOCH;
-        let expires = date(claims, "exp")?.ok_or(Refusal::Malformed)?;
-        if since_1970 >= expires.saturating_add(LEEWAY) {
-            return Err(Refusal::Expired);
-        }
-        if date(claims, "nbf")?.is_some_and(|begins| since_1970.saturating_add(LEEWAY) < begins) {
-            return Err(Refusal::NotYet);
-        }
-        if !says(claims.get(&self.settings.pool_claim), pool) {
-            return Err(Refusal::OtherPool);
-        }
-        Ok(Proof::Signed(cut_escaped(subject, NAME).into()))
     }
+}
+
+/// Checks `exp`, which must be there, and `nbf`.
+fn check_times(claims: &Map<String, Value>, now: OffsetDateTime) -> Result<(), Refusal> {
+    let since_1970 = now - OffsetDateTime::UNIX_EPOCH;
+    let expires = date(claims, "exp")?.ok_or(Refusal::Malformed)?;
+    if since_1970 >= expires.saturating_add(LEEWAY) {
+        return Err(Refusal::Expired);
+    }
+    if date(claims, "nbf")?.is_some_and(|begins| since_1970.saturating_add(LEEWAY) < begins) {
+        return Err(Refusal::NotYet);
+    }
+    Ok(())
 }
 
 /// The algorithms and verifier of a key; `None` if it verifies no signatures.

@@ -6,6 +6,8 @@ use strum::{IntoStaticStr, VariantNames};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::objects::is_misspelt;
+
 /// Cause why a machine does not come up, as far as it is visible from outside, in one line. Foreign text in it is not
 /// escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, IntoStaticStr, VariantNames)]
@@ -52,7 +54,7 @@ pub enum Cause {
     #[error("the server's access rules refuse the machine: status {0}")]
     AccessRefused(u16),
     /// No pool has the requested name, but these, if they are known.
-    #[error("no pool has the name {0}{known}", known = known(.1))]
+    #[error("no pool has the name {0}{known}", known = known(.0, .1))]
     PoolUnknown(String, Vec<String>),
     /// The pool has no rendered config yet.
     #[error("the pool has no config yet: {0}")]
@@ -116,6 +118,19 @@ impl Cause {
         )
     }
 
+    /// Needs of a machine in addition to the [remedy](Self::remedy): Ignition reads its pointer config once, and never
+    /// sets a clock.
+    pub fn recovery(&self) -> Recovery {
+        match self {
+            Self::NoTls(_) | Self::UnknownCa(_) | Self::PoolUnknown(..) | Self::Redirected(_) => {
+                Recovery::NewUserData
+            }
+            Self::WrongClock { .. } => Recovery::Restart,
+            cause if cause.is_retried() => Recovery::Retry,
+            _ => Recovery::Restart,
+        }
+    }
+
     /// Action for the administrator.
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -162,8 +177,40 @@ fn named(names: &[String]) -> String {
     if names.is_empty() { "has no name".to_owned() } else { format!("is for {}", names.join(", ")) }
 }
 
-fn known(pools: &[String]) -> String {
-    if pools.is_empty() { String::new() } else { format!("; known pools: {}", pools.join(", ")) }
+/// Way of a machine to its config once the cause is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Recovery {
+    /// It retries, and boots.
+    Retry,
+    /// It must be booted again.
+    Restart,
+    /// It must be booted again, with another pointer config.
+    NewUserData,
+}
+
+impl Recovery {
+    /// A sentence for after the remedy.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Retry => "The machine retries, and boots when this is done.",
+            Self::Restart => {
+                "The machine does not recover by itself: boot it again when this is done."
+            }
+            Self::NewUserData => {
+                "The machine reads its pointer config once: give it the new one as user data, and boot it again."
+            }
+        }
+    }
+}
+
+fn known(name: &str, pools: &[String]) -> String {
+    if pools.is_empty() {
+        return String::new();
+    }
+    let meant = pools.iter().find(|pool| is_misspelt(name, pool));
+    let meant = meant.map(|pool| format!(", did you mean {pool}?")).unwrap_or_default();
+    format!("{meant}; known pools: {}", pools.join(", "))
 }
 
 fn after_colon(reported: &str) -> String {
@@ -183,4 +230,44 @@ fn served_specs(served: &[SpecVersion]) -> String {
 pub(super) fn date(time: OffsetDateTime) -> String {
     let time = time.truncate_to_second();
     time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::Recovery::{NewUserData, Restart, Retry};
+    use super::*;
+
+    #[test]
+    fn a_machine_that_reads_a_pointer_config_once_is_not_said_to_boot_by_itself() {
+        let text = || "text".to_owned();
+        let clock = Cause::WrongClock {
+            machine: datetime!(2020-01-01 0:00 UTC),
+            right: datetime!(2026-11-21 0:00 UTC),
+            reported: text(),
+        };
+        let invalid = |is_received| Cause::InvalidConfig { reported: text(), is_received };
+        for (cause, expected) in [
+            (Cause::NameUnknown(text()), Retry),
+            (Cause::ServerDown(text()), Retry),
+            (Cause::NoTls(text()), NewUserData),
+            (Cause::UnknownCa(text()), NewUserData),
+            (Cause::ServingPairExpired(text()), Retry),
+            (clock, Restart),
+            (Cause::AccessRefused(401), Restart),
+            (Cause::PoolUnknown(text(), Vec::new()), NewUserData),
+            (Cause::NoConfigYet(text()), Retry),
+            (invalid(false), Retry),
+            (invalid(true), Restart),
+            (Cause::NotNow(503, text()), Retry),
+            (Cause::GivenUp(404, text()), Restart),
+            (Cause::Redirected(text()), NewUserData),
+            (Cause::NoAnswer(text()), Retry),
+        ] {
+            assert_eq!(cause.recovery(), expected, "{cause}");
+            let boots_by_itself = cause.recovery().sentence().contains("retries, and boots");
+            assert_eq!(boots_by_itself, expected == Retry, "{cause}");
+        }
+    }
 }

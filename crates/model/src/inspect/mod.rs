@@ -19,7 +19,7 @@ mod sections;
 mod text;
 mod trace;
 
-pub use cause::Cause;
+pub use cause::{Cause, Recovery};
 pub use diff::{Change, ChangeKind, changes, changes_as_text};
 pub use judge::{Clocks, Judgement, ServerAnswer, ServerEvidence, judge};
 pub use machine::{

@@ -63,11 +63,7 @@ pub fn trace_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
     let text = cause.to_string();
     let text = format!("A machine does not boot: {}", escaped(&cut(&redacted(&text), REASON)));
     lines.extend(wrapped(&text, look, 0).iter().map(|line| look.paint(Color::Bad, line)));
-    let then = if cause.is_retried() {
-        "The machine retries, and boots when this is done."
-    } else {
-        "The machine has given up: boot it again when this is done."
-    };
+    let then = cause.recovery().sentence();
     lines.extend(wrapped(&format!("Next step: {}. {then}", cause.remedy()), look, 0));
     let section = format!("Runbook, \"A machine does not come up\": {}", cause.label());
     lines.push(look.paint(Color::Faint, &section));

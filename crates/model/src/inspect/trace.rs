@@ -57,11 +57,12 @@ impl Serialize for Step {
 
 impl Serialize for Cause {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_struct("Cause", 4)?;
+        let mut map = serializer.serialize_struct("Cause", 5)?;
         map.serialize_field("label", self.label())?;
         map.serialize_field("text", &self.to_string())?;
         map.serialize_field("remedy", self.remedy())?;
         map.serialize_field("isRetried", &self.is_retried())?;
+        map.serialize_field("recovery", <&str>::from(self.recovery()))?;
         map.end()
     }
 }

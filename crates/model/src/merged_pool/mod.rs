@@ -12,7 +12,8 @@
 //! the other fields of MachineConfigs.
 //!
 //! Differences from the render controller: the merged config is checked, and refused with the names of the conflicting
-//! MachineConfigs, where the render controller writes a config that no machine boots from; spec 3.6 is read.
+//! MachineConfigs, where the render controller writes a config that no machine boots from; spec 3.6 is read; an unknown
+//! extension is refused in a MachineConfig without an Ignition config, too.
 //!
 //! Source: `MergeMachineConfigs` and `ValidateMachineConfig` of openshift/machine-config-operator.
 

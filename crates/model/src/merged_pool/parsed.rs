@@ -76,7 +76,10 @@ fn part(machine_config: &MachineConfig) -> Result<Option<MergeInput>, MachineCon
     {
         return Err(MachineConfigFault::KernelType(kernel_type.clone()));
     }
-    // The render controller does not check extensions without an Ignition config either.
+    let mut extensions = machine_config.spec.extensions.iter().flatten();
+    if let Some(unknown) = extensions.find(|name| !EXTENSIONS.contains(&name.as_str())) {
+        return Err(MachineConfigFault::Extension(unknown.clone()));
+    }
     let Some(text) = machine_config.ignition() else { return Ok(None) };
     let refused = |error| MachineConfigFault::Ignition(Arc::new(error));
     let mut config = Config::parse(text).map_err(refused)?;
@@ -87,10 +90,6 @@ fn part(machine_config: &MachineConfig) -> Result<Option<MergeInput>, MachineCon
         && let Some(index) = modes.position(has_special_bits)
     {
         return Err(MachineConfigFault::SpecialMode(index));
-    }
-    let mut extensions = machine_config.spec.extensions.iter().flatten();
-    if let Some(unknown) = extensions.find(|name| !EXTENSIONS.contains(&name.as_str())) {
-        return Err(MachineConfigFault::Extension(unknown.clone()));
     }
     config.prepare_files();
     MergeInput::new(&config).map(Some).map_err(refused)

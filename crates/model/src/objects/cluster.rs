@@ -6,11 +6,36 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::metadata::{Metadata, Resource, null_as_default};
 
 /// The object `ControllerConfig machine-config-controller`, with values for all pools.
-pub type ControllerConfig = Resource<ControllerConfigSpec, IgnoredAny, IgnoredAny>;
+pub type ControllerConfig = Resource<ControllerConfigSpec, IgnoredAny, ControllerConfigMetadata>;
+
+/// Metadata of a ControllerConfig. Of its annotations, only one that is read counts: another one that changes must not
+/// have all pools rendered again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ControllerConfigMetadata {
+    #[serde(deserialize_with = "null_as_default")]
+    annotations: ReleaseAnnotation,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct ReleaseAnnotation {
+    /// Text, or anything else in a manifest that no API server has checked.
+    #[serde(rename = "machineconfiguration.openshift.io/release-image-version")]
+    release: Value,
+}
+
+impl ControllerConfigMetadata {
+    /// Release of OpenShift whose operator wrote the object, such as 4.22.3; `None` if it is not known.
+    pub fn release(&self) -> Option<&str> {
+        self.annotations.release.as_str()
+    }
+}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -142,7 +167,7 @@ impl std::fmt::Debug for Secret {
 /// A kubeconfig, `v1 Config`.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub struct Kubeconfig(serde_json::Value);
+pub struct Kubeconfig(Value);
 
 impl Kubeconfig {
     /// The kubeconfig as JSON, which is valid YAML.

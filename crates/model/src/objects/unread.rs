@@ -31,6 +31,7 @@ const READ: [ReadFields; 13] = [
     ]),
     ReadFields::of(ObjectKind::MACHINE_CONFIG).fields(&["metadata.annotations", "metadata.labels"]),
     ReadFields::of(ObjectKind::CONTROLLER_CONFIG).fields(&[
+        "metadata.annotations",
         "spec.baseOSContainerImage",
         "spec.baseOSExtensionsContainerImage",
         "spec.cloudProviderCAData",

@@ -24,8 +24,8 @@ pub struct MachineView<'a> {
     pub is_pool_known: bool,
     /// True if other servers have a part of the boot ledger.
     pub has_peers: bool,
-    /// The port with TLS that machines use.
-    pub port: u16,
+    /// Host and port with TLS that machines use, such as `mcs.example.com:22623`; the host is `HOST` if it is not known.
+    pub authority: &'a str,
 }
 
 /// The page of one machine.
@@ -73,8 +73,9 @@ fn described(visit: &Visit) -> (String, bool, String, &str) {
     }
 }
 
-/// Chooses the command that examines this machine, after a sentence. Administrators replace FILE.ign and HOST.
-fn next_step(line: &MachineLine, port: u16) -> (&'static str, String) {
+/// Chooses the command that examines this machine, after a sentence. Administrators replace FILE.ign, and HOST if it is
+/// there.
+fn next_step(line: &MachineLine, authority: &str) -> (&'static str, String) {
     let by_pointer =
         |sentence| (sentence, "machine-config-server inspect --pointer FILE.ign".to_owned());
     let machine = &line.machine;
@@ -86,7 +87,7 @@ fn next_step(line: &MachineLine, port: u16) -> (&'static str, String) {
             Failed::Untrusted => (
                 "Compare what the machine's pointer config trusts with what this server shows:",
                 format!(
-                    "machine-config-server certs check --pointer FILE.ign --connect HOST:{port}"
+                    "machine-config-server certs check --pointer FILE.ign --connect {authority}"
                 ),
             ),
             Failed::Tls | Failed::Timeout | Failed::Connection => {
@@ -104,7 +105,7 @@ fn next_step(line: &MachineLine, port: u16) -> (&'static str, String) {
     }
     let spec = requests.spec.unwrap_or(SpecVersion::NEWEST);
     let command = format!(
-        "machine-config-server inspect https://HOST:{port} {} --as {}",
+        "machine-config-server inspect https://{authority} {} --as {}",
         shell_word(&requests.pool),
         spec.as_str().rsplit_once('.').map_or("", |(minor, _)| minor),
     );
@@ -139,7 +140,7 @@ mod tests {
         note(&ledger);
         let machine = ledger.machines().remove(0);
         let standing = machine.standing(None, NOON);
-        next_step(&MachineLine { machine, standing }, 22623).1
+        next_step(&MachineLine { machine, standing }, "HOST:22623").1
     }
 
     #[test]

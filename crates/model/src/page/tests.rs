@@ -263,7 +263,7 @@ fn a_machines_page_has_each_request_and_no_markup_of_others() {
         visits: &ledger.visits(address),
         is_pool_known: false,
         has_peers: true,
-        port: 22623,
+        authority: "mcs.example.com:22623",
     })
     .unwrap();
     for text in [
@@ -272,7 +272,7 @@ fn a_machines_page_has_each_request_and_no_markup_of_others() {
         "config of pool &#60;img src=x&#62; in spec 3.4.0",
         "503: there is no pool &#38; no hope",
         "Ignition/\\u{202e}&#60;script&#62;",
-        "inspect https://HOST:22623 POOL --as 3.4",
+        "inspect https://mcs.example.com:22623 POOL --as 3.4",
         "<td class=\"number\" data-label=\"Times\">2</td>",
         "Requests to other servers are counted above",
     ] {

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::fetch::Fetch;
 use crate::access::{
-    AccessMode, Credential, KnownTokens, Modes, Policy, Records, Refusal, Request, decide,
+    AccessMode, Credential, KnownTokens, Modes, Policy, Records, Refusal, Request, Token, decide,
 };
 
 /// Result for a fetch.
@@ -25,6 +25,14 @@ pub enum Admission {
 
 /// Judges a fetch. Networks are not checked, because the machine's address is unknown.
 pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admission {
+    let is_proof = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("Authorization");
+    let proofs = fetch.headers.iter().filter(is_proof).map(|(_, value)| value.as_bytes());
+    let credential = Credential::of(proofs);
+    if let Credential::Bearer(token) = credential
+        && let Some(judged) = by_machine_token(token, &fetch.pool, records, now)
+    {
+        return judged;
+    }
     let enforced: BTreeMap<String, AccessMode> =
         records.enforced.iter().map(|pool| (pool.clone(), AccessMode::Enforce)).collect();
     let policy = Policy {
@@ -32,9 +40,6 @@ pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admis
         tokens: KnownTokens::new(records),
         ..Policy::default()
     };
-    let is_proof = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("Authorization");
-    let proofs = fetch.headers.iter().filter(is_proof).map(|(_, value)| value.as_bytes());
-    let credential = Credential::of(proofs);
     let request = Request {
         pool: &fetch.pool,
         address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -54,6 +59,19 @@ pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admis
     }
 }
 
+/// Judges the token of a single machine, which counts in every mode; `None` for other credentials.
+fn by_machine_token(
+    credential: &str,
+    pool: &str,
+    records: &Records,
+    now: OffsetDateTime,
+) -> Option<Admission> {
+    let record = records.find(&Token::read(credential)?.hash());
+    record.filter(|record| record.is_of_machine())?;
+    let judged = KnownTokens::new(records).verify(credential, pool, now)?;
+    Some(judged.map_or_else(Admission::Refused, |_| Admission::Proven))
+}
+
 /// Returns `true` if a credential has the three parts of a JSON Web Token (RFC 7515, section 7.1).
 fn is_signed(credential: &str) -> bool {
     let parts: Vec<_> = credential.split('.').collect();
@@ -66,7 +84,7 @@ mod tests {
     use time::macros::datetime;
 
     use super::*;
-    use crate::access::{Record, Token};
+    use crate::access::Record;
 
     const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
@@ -113,7 +131,7 @@ mod tests {
             ("worker", &[("Authorization", "Bearer x")], vec![], refused(Refusal::Malformed)),
             ("worker", &[("Authorization", "Bearer a..b")], vec![], refused(Refusal::Malformed)),
             ("worker", &[("Authorization", "Basic eA==")], vec![], refused(Refusal::Malformed)),
-            ("worker", &signed, vec![good], Admission::Unjudged),
+            ("worker", &signed, vec![good.clone()], Admission::Unjudged),
             ("audited", &ours, vec![revoked], Admission::Open),
             ("audited", &signed, vec![], Admission::Open),
             ("audited", &[], vec![], Admission::Open),
@@ -122,6 +140,17 @@ mod tests {
             let records = Records { tokens, enforced, ..Records::default() };
             let judged = admission(&fetch(pool, headers), &records, NOON);
             assert_eq!(judged, expected, "{pool} {headers:?}");
+        }
+        // A machine's token counts in every mode.
+        let of_machine = Record { name: Some("machine a".to_owned()), ..good };
+        let spent = Record { until: Some(NOON - Duration::MINUTE), ..of_machine.clone() };
+        for (pool, token, expected) in [
+            ("audited", of_machine.clone(), refused(Refusal::OtherPool)),
+            ("worker", of_machine, Admission::Proven),
+            ("worker", spent, refused(Refusal::Expired)),
+        ] {
+            let records = Records { tokens: vec![token], ..Records::default() };
+            assert_eq!(admission(&fetch(pool, &ours), &records, NOON), expected, "{pool}");
         }
         let judged = admission(&fetch("worker", &[]), &Records::default(), NOON);
         assert_eq!(judged, Admission::Open, "where nothing is known, nothing is enforced");

@@ -133,6 +133,11 @@ pub enum Warning {
     /// Another source is fetched.
     #[error("{0} is fetched too, and is not checked")]
     OtherSource(String),
+    /// The URL has no port.
+    #[error(
+        "{0} has no port, which is 443 then: servers listen on 22623 unless --secure-port or a balancer says 443"
+    )]
+    DefaultPort(http::Uri),
     /// A proxy is used.
     #[error("ignition.proxy is not checked")]
     Proxy,

@@ -239,6 +239,9 @@ impl IgnitionWalk {
         }
         match fetch(url, resource, self.spec, &self.trusted) {
             Ok((fetch, faults)) => {
+                if fetch.url.port().is_none() && faults.is_empty() {
+                    self.warnings.push(Warning::DefaultPort(fetch.url.clone()));
+                }
                 self.fetches.push(fetch);
                 self.faults.extend(faults);
             }

@@ -15,6 +15,7 @@ mod fetch_round;
 mod image;
 mod overlay;
 mod registries;
+mod release;
 mod select;
 mod steps;
 
@@ -24,6 +25,7 @@ pub use exposed::{ExposedPlaces, exposed, exposed_line};
 pub use fetch_round::fetch_rounds;
 pub use overlay::{MergeBase, OverlayError};
 pub use registries::registries_without_ca;
+pub use release::too_new_for_release;
 pub use select::{PoolInputs, SelectError, select};
 pub(crate) use steps::ENCAPSULATED;
 pub use steps::{RenderError, render};

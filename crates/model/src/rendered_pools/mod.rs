@@ -13,12 +13,14 @@
 
 mod plan;
 mod retention;
+mod size;
 mod state;
 
 pub use plan::{
     Fault, HoldReason, LostConfig, PoolField, PoolPlan, Prepare, Rendering, faults, plan,
 };
 pub use retention::{MAX_UNNAMED, expired};
+pub use size::{LargeConfig, MAX_STORED_BYTES};
 pub use state::{GENERATOR, Origin, PoolState, RenderedConfig, RenderedConfigs};
 
 #[cfg(test)]

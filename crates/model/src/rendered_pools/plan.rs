@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::size::LargeConfig;
 use super::state::{PoolState, RenderedConfig, RenderedConfigs};
 use crate::objects::MachineConfig;
 
@@ -100,6 +101,9 @@ pub enum HoldReason {
     /// The name of the rendered MachineConfig is taken.
     #[error("MachineConfig {0} exists, and this controller did not make it: delete or rename it")]
     Taken(String),
+    /// The API server would refuse the rendered MachineConfig.
+    #[error("the rendered MachineConfig cannot be stored: {0}")]
+    TooLarge(LargeConfig),
 }
 
 /// Plans for a pool. `configs` has at least the MachineConfigs that it names and the rendered ones that it owns.
@@ -128,6 +132,9 @@ pub fn plan(pool: &PoolState, configs: &RenderedConfigs) -> PoolPlan {
         }
         None => Some(Prepare::Create(revision)),
     };
+    if let (Some(_), Some(large @ LargeConfig::TooLarge(_))) = (prepare, LargeConfig::of(merged)) {
+        return PoolPlan::Hold(HoldReason::TooLarge(large));
+    }
     let set = if !is_named {
         Some(PoolField::Spec)
     } else if prepare.is_none() && pool.served != pool.spec {

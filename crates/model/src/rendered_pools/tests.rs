@@ -58,6 +58,25 @@ fn writes(Rendering { machine_config, prepare, set }: &Rendering) -> String {
 }
 
 #[test]
+fn a_rendered_machine_config_that_cannot_be_stored_is_not_written() {
+    let of = |bytes: usize| {
+        let config = format!("\"{}\"", "x".repeat(bytes));
+        let config = Some(serde_json::value::RawValue::from_string(config).unwrap());
+        let spec = MachineConfigSpec { config, ..MachineConfigSpec::default() };
+        pool("", Arc::new(MachineConfig::new("new", BTreeMap::new(), spec)))
+    };
+    let none = configs([]);
+    assert_eq!(told(&plan(&of(MAX_STORED_BYTES - 1_000), &none)), "new: Create(1), Spec");
+    let held = told(&plan(&of(MAX_STORED_BYTES), &none));
+    assert!(held.contains("cannot be stored: it has 1573"), "{held}");
+    assert!(held.contains("stores at most 1572864"), "{held}");
+    // One that is there was stored.
+    let named =
+        PoolState { spec: "new".to_owned(), served: "new".to_owned(), ..of(MAX_STORED_BYTES) };
+    assert_eq!(told(&plan(&named, &configs([("new", own(1))]))), "keep");
+}
+
+#[test]
 fn a_pool_is_set_to_what_its_machine_configs_come_to() {
     let there = configs([
         ("a", own(3)),

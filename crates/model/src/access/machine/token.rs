@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use time::serde::rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::super::records::{REMEMBERED, Record, read_object};
+use super::super::records::{OF_MACHINE, REMEMBERED, Record, read_object};
 use super::super::token::{Token, TokenHash};
 use super::usage::{ClockReading, Stage, Usage, Window};
 
@@ -152,14 +152,18 @@ impl MachineToken {
     }
 
     /// The record as those of other tokens, for people and for checks of pointer configs.
+    ///
+    /// A spent token ended at its last use, and at least a minute ago: the caller's own reading of the clock can be older
+    /// than `now`.
     pub fn record(&self, name: &str, window: Window, now: ClockReading) -> Record {
+        let ended = || self.usage.last_use().unwrap_or(self.made).min(now.wall - Duration::MINUTE);
         let is_spent = self.usage.stage(window, now) == Stage::Spent;
         Record {
             sha256: self.token.hash(),
-            name: Some(format!("machine {name}")),
+            name: Some(format!("{OF_MACHINE}{name}")),
             pools: [self.pool.clone()].into(),
             made: self.made,
-            until: is_spent.then_some(now.wall),
+            until: is_spent.then(ended),
             revoked: self.revoked,
         }
     }

@@ -181,6 +181,11 @@ impl Usage {
         self.taken
     }
 
+    /// Last time at which the token opened a config, as far as it is known.
+    pub(super) fn last_use(&self) -> Option<OffsetDateTime> {
+        self.taken.or(self.last).or(self.begun)
+    }
+
     /// Addresses that got an answer.
     pub fn addresses(&self) -> &BTreeSet<IpAddr> {
         &self.addresses

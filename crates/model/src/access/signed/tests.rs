@@ -71,11 +71,48 @@ static RSA: LazyLock<Signer> = LazyLock::new(|| Signer::new("rsa", Algorithm::RS
 static STRANGER: LazyLock<Signer> = LazyLock::new(|| Signer::new("ec", Algorithm::ES256));
 
 fn settings() -> Settings {
-    Settings {
+    Settings::Issuer {
         issuer: "https://issuer.example".to_owned(),
         audience: "machine-config-server".to_owned(),
         pool_claim: "pools".to_owned(),
     }
+}
+
+/// Tokens of an attestation service, which names no issuer, audience, subject or pool.
+#[test]
+fn a_verdict_opens_the_pools_of_the_rules_that_it_matches() {
+    let rules = json!({"rules": [
+        {"name": "confidential", "pools": ["worker", "infra"],
+            "claims": {"/submods/cpu0/ear.status": "affirming"}},
+        {"name": "tolerated", "pools": ["edge"],
+            "claims": {"/submods/cpu0/ear.status": ["affirming", "warning"]}},
+    ]});
+    let rules = ClaimRules::new(rules.to_string().as_bytes()).unwrap();
+    let keys = json!({"keys": [EC.jwk()]}).to_string();
+    let tokens = SignedTokens::new(keys.as_bytes(), Settings::Rules(rules)).unwrap();
+    let now = NOW.unix_timestamp();
+    let verdict = |status: &str, expires: i64| json!({"exp": expires, "submods": {"cpu0": {"ear.status": status}}});
+    let judged = |pool: &str, claims: &Value| tokens.verify(&EC.sign(claims), pool, NOW).unwrap();
+    let opened = |rule: &str| Ok(Proof::Signed(rule.into()));
+    let (good, poor) = (verdict("affirming", now + 60), verdict("warning", now + 60));
+    for (pool, claims, expected) in [
+        ("worker", &good, opened("rule confidential")),
+        ("infra", &good, opened("rule confidential")),
+        ("edge", &good, opened("rule tolerated")),
+        ("edge", &poor, opened("rule tolerated")),
+        ("master", &good, Err(Refusal::OtherPool)),
+        ("worker", &poor, Err(Refusal::OtherPool)),
+        ("edge", &verdict("contraindicated", now + 60), Err(Refusal::Unsigned)),
+        ("worker", &json!({"exp": now + 60}), Err(Refusal::Unsigned)),
+        ("worker", &verdict("affirming", now - 61), Err(Refusal::Expired)),
+        ("worker", &json!({"submods": good["submods"]}), Err(Refusal::Malformed)),
+    ] {
+        assert_eq!(judged(pool, claims), expected, "{pool} {claims}");
+    }
+    let named = json!({"exp": now + 60, "sub": "rack-7", "submods": good["submods"]});
+    assert_eq!(judged("worker", &named), opened("rule confidential of rack-7"));
+    let forged = tokens.verify(&STRANGER.sign(&good), "worker", NOW);
+    assert_eq!(forged, Some(Err(Refusal::Unsigned)));
 }
 
 fn set(keys: &[Value]) -> Result<SignedTokens, JwksError> {

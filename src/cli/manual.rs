@@ -1,29 +1,49 @@
-//! Writes the manual pages into a folder, one for each command: `cargo run --example manual -- DIR`.
-//!
-//! A program of its own, so that what makes them is no part of what ships.
+//! Manual pages, one for each command, in the form that `man` reads.
 
+use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::{Context as _, anyhow};
 use clap::Command;
 use clap_mangen::Man;
 
-fn main() -> io::Result<()> {
-    let Some(directory) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        return Err(io::Error::other("usage: manual DIR"));
+/// The page of the command with these names below the program's.
+///
+/// # Errors
+/// There is no such command.
+pub(super) fn page(program: Command, names: &[String]) -> anyhow::Result<Vec<u8>> {
+    let program = built(program);
+    let mut command = &program;
+    for name in names {
+        let mut below = command.get_subcommands().filter(|below| !below.is_hide_set());
+        command = below
+            .find(|below| below.get_name() == name)
+            .ok_or_else(|| anyhow!("man: unknown command {}", names.join(" ")))?;
+    }
+    Ok(rendered(command)?)
+}
+
+/// Writes the pages of all commands into a directory.
+pub(super) fn write_all(program: Command, directory: &Path) -> anyhow::Result<()> {
+    let program = built(program);
+    let write = || {
+        fs::create_dir_all(directory)?;
+        write_pages(&program, program.get_name(), directory)
     };
-    std::fs::create_dir_all(&directory)?;
-    let mut program = machine_config_server::cli::command().disable_help_subcommand(true);
-    // Full names, such as "machine-config-server certs show".
+    write().with_context(|| directory.display().to_string())
+}
+
+/// The program with full names of its commands, such as "machine-config-server certs show".
+fn built(program: Command) -> Command {
+    let mut program = program.disable_help_subcommand(true);
     program.build();
-    let title = program.get_name().to_owned();
-    write_pages(&program, &title, &directory)
+    program
 }
 
 /// Writes the page of `command` and those of all below it.
 fn write_pages(command: &Command, name: &str, directory: &Path) -> io::Result<()> {
-    let mut page = std::fs::File::create(directory.join(format!("{name}.8")))?;
-    page.write_all(&rendered(command)?)?;
+    fs::write(directory.join(format!("{name}.8")), rendered(command)?)?;
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write_pages(below, &format!("{name}-{}", below.get_name()), directory)?;
     }
