@@ -110,6 +110,13 @@ where
         self
     }
 
+    /// Watches only the objects of which this field selector is true.
+    pub(crate) fn with_fields(mut self, fields: &str) -> Self {
+        self.config = self.config.fields(fields);
+        self.begin();
+        self
+    }
+
     fn begin(&mut self) {
         self.events = watcher(self.api.clone(), self.config.clone()).boxed();
     }

@@ -49,7 +49,7 @@ use crate::serving::pipeline::publish::{Publisher, ServedInputs};
 use crate::serving::single_flight::SingleFlight;
 use crate::serving::tls::pair_secret::until_mounted;
 use crate::serving::tls::serving_pair::{ActivePair, ServingPair};
-use crate::source::cluster::{NamedSecret, failure_events, nodes};
+use crate::source::cluster::{NamedSecret, failure_events, join_requests, nodes};
 use crate::source::{self, Source};
 use crate::telemetry::conditions::{Condition, Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
@@ -221,12 +221,14 @@ async fn open(
     Ok((source, first, SourceReads { live, awaited: Some(awaited) }))
 }
 
-/// Follows the cluster's nodes, if there is a cluster. Returns their index.
+/// Follows the cluster's nodes and who asks to become one, if there is a cluster. Returns their index.
 fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> NodeIndex {
     let index = NodeIndex::default();
     if let Some(cluster) = source.cluster() {
         let follow = nodes::follow(cluster.client(), index.clone(), reporting.clone());
         tasks.spawn("the task that follows nodes", follow);
+        let follow = join_requests::follow(cluster.client(), index.clone(), reporting.clone());
+        tasks.spawn("the task that follows who asks to join", follow);
     }
     index
 }

@@ -15,6 +15,7 @@ mod cache;
 mod configs;
 mod connectivity;
 pub(crate) mod failure_events;
+pub(crate) mod join_requests;
 mod kind;
 mod kubeconfig;
 mod live;

@@ -99,6 +99,7 @@ fn of_the_server() -> Vec<(String, &'static str, &'static [&'static str])> {
         ("/secrets".to_owned(), "kube-system", &[]),
         ("/pods".to_owned(), NAMESPACE, &[]),
         ("/nodes".to_owned(), "", &["list", "watch"]),
+        ("certificates.k8s.io/certificatesigningrequests".to_owned(), "", &["list", "watch"]),
         ("/serviceaccounts".to_owned(), NAMESPACE, &[]),
         ("rbac.authorization.k8s.io/clusterroles".to_owned(), "", &[]),
         ("coordination.k8s.io/leases".to_owned(), NAMESPACE, &[]),

@@ -94,7 +94,11 @@ impl Machine {
                 Outcome::Refused { status, reason } => (Severity::Stuck, refused(*status, reason)),
                 Outcome::Served { .. } => match (node, nodes) {
                     (Some(node), _) => joined(node, requests),
-                    (None, Some(_)) => waiting(requests, (Severity::Stuck, NO_NODE), now),
+                    (None, Some(nodes)) => {
+                        let (rank, words) = waiting(requests, (Severity::Stuck, NO_NODE), now);
+                        let joining = nodes.joining(requests.since, now).into_iter();
+                        (rank, [words].into_iter().chain(joining).collect::<Vec<_>>().join("; "))
+                    }
                     (None, None) => waiting(requests, (Severity::Served, NO_NODES), now),
                 },
             },
@@ -177,7 +181,7 @@ pub(crate) fn span(time: Duration) -> String {
 mod tests {
     use time::macros::datetime;
 
-    use super::super::Request;
+    use super::super::{JoinRequest, NodeIndex, Request, Verdict};
     use super::*;
 
     const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
@@ -210,6 +214,11 @@ mod tests {
         nodes
     }
 
+    fn joins(node: &str, created: OffsetDateTime) -> JoinRequest {
+        let (name, node) = ("csr-x".to_owned(), node.to_owned());
+        JoinRequest { name, node, created, verdict: Verdict::Pending }
+    }
+
     fn after(minutes: i64) -> OffsetDateTime {
         NOON + Duration::minutes(minutes)
     }
@@ -231,6 +240,25 @@ mod tests {
         let older = nodes("::ffff:192.0.2.7", after(-600));
         let words = "fetched its config; Node worker-7 had its address before";
         assert_eq!(stands(Some(&older), after(1)), (Severity::Joined, words.to_owned()));
+    }
+
+    #[test]
+    fn a_machine_that_waits_for_approval_says_so_until_it_is_a_node() {
+        let served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
+        let index = NodeIndex::default();
+        let why = || index.look(|nodes| served.standing(nodes, after(5)).words);
+        index.change_joining(|joining| joining.add(joins("worker-7", after(1))));
+        assert_eq!(why(), "fetched its config 5 min ago, this server knows no nodes");
+        index.set(nodes("192.0.2.8", NOON));
+        assert_eq!(why(), "fetched its config 5 min ago, no Node has this address yet");
+        index.change_joining(|joining| joining.add(joins("worker-9", after(1))));
+        let words = "fetched its config 5 min ago, no Node has this address yet; asked to join since: \
+            worker-9 waits for approval of csr-x, 4 min: kubectl certificate approve csr-x";
+        assert_eq!(why(), words);
+        index.set(Nodes::default());
+        assert!(why().contains("worker-7 waits for"), "its Node was deleted");
+        index.set(nodes("192.0.2.7", after(5)));
+        assert_eq!(why(), "joined as Node worker-7, 5 min after its first request");
     }
 
     #[test]

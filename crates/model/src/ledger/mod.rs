@@ -1,11 +1,13 @@
 //! The boot ledger: each machine that requested its config, the answer, and the result.
 //!
 //! It has one entry for each address, because machines have no other name before they join a cluster. The entry
-//! combines three sources: requests, handshakes that failed before a request, and the nodes of the cluster.
+//! combines four sources: requests, handshakes that failed before a request, the nodes of the cluster, and kubelets'
+//! requests for their first certificates.
 
 mod boot_status;
 mod entries;
 mod failure;
+mod join_requests;
 mod machine;
 mod node_index;
 mod visits;
@@ -25,6 +27,7 @@ use crate::ignition_version::IgnitionVersion;
 
 pub use self::boot_status::{BootStatus, Severity};
 pub use self::failure::{BootFailure, FailureReport};
+pub use self::join_requests::{JoinRequest, JoinRequests, MAX_JOIN_REQUESTS, Verdict};
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
 pub use self::node_index::{Node, NodeIndex, Nodes};
 pub use self::visits::{Visit, VisitKind};

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use time::OffsetDateTime;
 
+use super::join_requests::JoinRequests;
+
 /// A machine that has joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
@@ -22,6 +24,7 @@ pub struct Node {
 pub struct Nodes {
     by_name: BTreeMap<String, Node>,
     by_address: HashMap<IpAddr, String>,
+    joining: JoinRequests,
 }
 
 impl Nodes {
@@ -44,6 +47,11 @@ impl Nodes {
     pub fn at(&self, address: IpAddr) -> Option<&Node> {
         self.by_name.get(self.by_address.get(&address.to_canonical())?)
     }
+
+    /// Describes who asked to join since a time and has not joined.
+    pub(super) fn joining(&self, since: OffsetDateTime, now: OffsetDateTime) -> Option<String> {
+        self.joining.words(since, |name| self.by_name.contains_key(name), now)
+    }
 }
 
 /// The nodes as last observed, shared by the watch and its readers.
@@ -52,30 +60,41 @@ pub struct NodeIndex(Arc<Mutex<NodeIndexState>>);
 
 #[derive(Debug, Default)]
 struct NodeIndexState {
-    nodes: Option<Nodes>,
+    nodes: Nodes,
+    are_known: bool,
     changes: u64,
 }
 
 impl NodeIndex {
-    /// Replaces all nodes.
+    /// Replaces all nodes, and leaves who asks to join.
     pub fn set(&self, nodes: Nodes) {
         let mut seen = self.seen();
         seen.changes += 1;
-        seen.nodes = Some(nodes);
+        let joining = std::mem::take(&mut seen.nodes.joining);
+        seen.nodes = Nodes { joining, ..nodes };
+        seen.are_known = true;
+    }
+
+    /// Changes who asks to join.
+    pub fn change_joining(&self, change: impl FnOnce(&mut JoinRequests)) {
+        let mut seen = self.seen();
+        seen.changes += 1;
+        change(&mut seen.nodes.joining);
     }
 
     /// Applies a change, if the nodes were observed.
     pub fn change(&self, change: impl FnOnce(&mut Nodes)) {
         let mut seen = self.seen();
         seen.changes += 1;
-        if let Some(nodes) = &mut seen.nodes {
-            change(nodes);
+        if seen.are_known {
+            change(&mut seen.nodes);
         }
     }
 
     /// Passes the observed nodes to `at`; `None` without a cluster, or before the first observation.
     pub fn look<T>(&self, at: impl FnOnce(Option<&Nodes>) -> T) -> T {
-        at(self.seen().nodes.as_ref())
+        let seen = self.seen();
+        at(seen.are_known.then_some(&seen.nodes))
     }
 
     /// A counter of changes.

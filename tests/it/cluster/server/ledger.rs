@@ -1,12 +1,17 @@
 //! Which machines have asked, of all servers, and which have joined.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};
 
 use super::ServedCluster;
-use crate::support::cluster::ACCOUNT;
+use crate::support::cluster::{ACCOUNT, Cluster};
 use crate::support::http::loopback;
 use crate::support::server::Server;
 use crate::support::wait_for;
+
+const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/machine-config-server";
 
 /// What an overview tells that is not in order, but for what strangers can read.
 fn degraded(overview: &Value) -> Vec<String> {
@@ -72,22 +77,105 @@ fn the_ledger_has_the_machines_of_all_servers_and_which_joined() {
     assert_eq!(of_it, None, "a silent server keeps this one from nothing");
 }
 
+/// Takes the right to a resource from the server's account. Returns the rules that it had.
+fn take_right(cluster: &Cluster, group: &str, resource: &str) -> Value {
+    let rules = cluster.get(ROLE).expect("the role")["rules"].clone();
+    let all = rules.as_array().expect("rules");
+    let less: Vec<_> = all.iter().filter(|rule| rule["resources"] != json!([resource])).collect();
+    assert_eq!(less.len() + 1, all.len());
+    cluster.patch(ROLE, &json!({"rules": less}));
+    // The API server goes by a role's change some time after it has taken it.
+    wait_for("the role to count", || {
+        (!cluster.may(ACCOUNT, "list", &format!("{group}/{resource}"), "")).then_some(())
+    });
+    rules
+}
+
+/// Asks for a kubelet's first certificate, as the kubelet of this node does.
+fn ask_to_join(cluster: &Cluster, name: &str, node: &str) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::CommonName, format!("system:node:{node}"));
+    let key = KeyPair::generate().expect("a key");
+    let request = params.serialize_request(&key).expect("a request").pem().expect("PEM");
+    let object = json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": {
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "request": BASE64.encode(request),
+            "usages": ["digital signature", "client auth"],
+        },
+    });
+    cluster.create("/apis/certificates.k8s.io/v1/certificatesigningrequests", &object);
+}
+
+#[test]
+fn a_machine_that_waits_for_the_approval_of_its_certificate_says_so() {
+    let site = ServedCluster::with_worker();
+    let server = site.start(&[]).until_ready();
+    let agent = [("User-Agent", "Ignition/2.14.0")];
+    assert_eq!(server.plain().request("GET", "/config/worker", &agent).status, 200);
+    let until = |is_right: &dyn Fn(&str) -> bool| {
+        let mut seen = String::new();
+        wait_for("the words", || {
+            let machine = server.metrics().get("/api/v1/machines/127.0.0.1").json();
+            machine["why"].as_str()?.clone_into(&mut seen);
+            is_right(&seen).then_some(())
+        });
+        seen
+    };
+    let nobody = |why: &str| why.ends_with(", no Node has this address yet");
+    until(&nobody);
+
+    ask_to_join(&site.cluster, "csr-x", "worker-7");
+    let why = until(&|why| why.contains("worker-7"));
+    assert!(why.contains("; asked to join since: worker-7 waits for approval of csr-x, "), "{why}");
+    let command = "kubectl certificate approve csr-x";
+    assert!(why.ends_with(command), "{why}");
+    let page = server.metrics().get("/machines/127.0.0.1");
+    assert!(page.text().contains(command), "{}", page.text());
+    let words: Vec<_> = command.split(' ').skip(1).collect();
+    site.cluster.kubectl(&words);
+    until(&nobody);
+
+    ask_to_join(&site.cluster, "csr-y", "worker-8");
+    site.cluster.kubectl(&["certificate", "deny", "csr-y"]);
+    let why = until(&|why| why.contains("denied"));
+    assert!(why.contains("; asked to join since: csr-y of worker-8 was denied: Kubectl"), "{why}");
+    site.cluster.kubectl(&["delete", "csr", "csr-y"]);
+    until(&nobody);
+}
+
+#[test]
+fn a_server_that_may_not_see_who_asks_to_join_logs_it_once() {
+    let site = ServedCluster::with_worker();
+    let rules = take_right(&site.cluster, "certificates.k8s.io", "certificatesigningrequests");
+    let server = site.start(&[]).until_ready();
+    let agent = [("User-Agent", "Ignition/2.14.0")];
+    assert_eq!(server.plain().request("GET", "/config/worker", &agent).status, 200);
+    let line = "the boot ledger does not show who waits for approval";
+    wait_for("the line", || server.log().contains(line).then_some(()));
+    ask_to_join(&site.cluster, "csr-x", "worker-7");
+    let why = || {
+        let machine = server.metrics().get("/api/v1/machines/127.0.0.1").json();
+        machine["why"].as_str().expect("words").to_owned()
+    };
+    wait_for("the nodes", || why().ends_with("no Node has this address yet").then_some(()));
+    assert_eq!(degraded(&server.overview()), [""; 0]);
+
+    site.cluster.patch(ROLE, &json!({"rules": rules}));
+    wait_for("it to see them", || why().contains("worker-7 waits for").then_some(()));
+    assert_eq!(server.log().matches(line).count(), 1, "{}", server.log());
+}
+
 #[test]
 fn a_server_that_may_not_see_nodes_serves_and_says_so() {
     let site = ServedCluster::new();
     site.machine_config("rendered-worker-1", "one");
     site.pool("worker", "rendered-worker-1");
-    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/machine-config-server";
-    let rules = site.cluster.get(role).expect("the role")["rules"].clone();
-    let rules: Vec<&Value> = rules.as_array().expect("rules").iter().collect();
-    let is_of_nodes = |rule: &&&Value| rule["resources"] != json!(["nodes"]);
-    let less: Vec<_> = rules.iter().filter(is_of_nodes).collect();
-    assert_eq!(less.len() + 1, rules.len());
-    site.cluster.patch(role, &json!({"rules": less}));
-    // The API server goes by a role's change some time after it has taken it.
-    wait_for("the role to count", || {
-        (!site.cluster.may(ACCOUNT, "list", "/nodes", "")).then_some(())
-    });
+    let rules = take_right(&site.cluster, "", "nodes");
     let server = site.start(&[]).until_ready();
     let agent = [("User-Agent", "Ignition/2.14.0")];
     assert_eq!(server.plain().request("GET", "/config/worker", &agent).status, 200);
@@ -102,7 +190,7 @@ fn a_server_that_may_not_see_nodes_serves_and_says_so() {
     let why = machine["why"].as_str().expect("text");
     assert!(why.ends_with("this server knows no nodes"), "{why}");
 
-    site.cluster.patch(role, &json!({"rules": rules}));
+    site.cluster.patch(ROLE, &json!({"rules": rules}));
     wait_for("it to see them", || of_nodes().is_none().then_some(()));
 }
 
