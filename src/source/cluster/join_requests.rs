@@ -29,7 +29,9 @@ pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reportin
         match watch.next().await {
             WatchEvent::Seen(Event::Init) => listed = JoinRequests::default(),
             WatchEvent::Seen(Event::InitApply(request)) => {
-                read(&request).into_iter().for_each(|it| listed.add(it));
+                if let Some(request) = read(&request) {
+                    listed.add(request);
+                }
             }
             WatchEvent::Seen(Event::InitDone) => {
                 let now = std::mem::take(&mut listed);
@@ -45,7 +47,6 @@ pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reportin
             WatchEvent::Seen(Event::Delete(request)) => {
                 index.change_joining(|joining| joining.remove(&request.name_any()));
             }
-            WatchEvent::Works => {}
             WatchEvent::Failed(Failure { cause: Cause::Other, reason: error }) => {
                 let failures = metrics.watch_failures(NAME);
                 Condition::failed(NAME, format!("cannot be watched: {error}"))
@@ -68,7 +69,7 @@ pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reportin
                      CertificateSigningRequests"
                 );
             }
-            WatchEvent::Failed(_) => {}
+            WatchEvent::Works | WatchEvent::Failed(_) => {}
         }
     }
 }

@@ -99,9 +99,8 @@ impl JoinRequests {
     pub fn add(&mut self, request: JoinRequest) {
         match self.0.get(&request.node) {
             Some(known) if known.created > request.created => return,
-            Some(_) => {}
             None if self.0.len() >= MAX_JOIN_REQUESTS => self.forget_oldest(),
-            None => {}
+            Some(_) | None => {}
         }
         self.0.insert(request.node.clone(), request);
     }
