@@ -65,7 +65,7 @@ pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reportin
                 Condition::ok(NAME).note(&degraded);
                 tracing::info!(
                     reason = failure.reason,
-                    "the boot ledger does not show who waits for approval: this server may not watch \
+                    "the boot ledger does not show who waits for approval: this server cannot watch \
                      CertificateSigningRequests"
                 );
             }

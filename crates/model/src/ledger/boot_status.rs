@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use super::machine::{Failed, Handshakes, Machine, Outcome, Requests};
 use super::node_index::{Node, Nodes};
+use super::span::span;
 
 /// Time within which a machine joins. Firmware, an image pull of the operating system and a second boot take a quarter
 /// of an hour on slow hardware. A machine that has no Node after it is stuck; if nodes are unknown, it counts as served.
@@ -164,19 +165,6 @@ fn program(user_agent: &str) -> &str {
     if name.is_empty() { "a program without a name" } else { name }
 }
 
-/// Formats a time span by its two largest units.
-pub(crate) fn span(time: Duration) -> String {
-    let seconds = time.whole_seconds().max(0);
-    let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
-    let first = units.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(3);
-    let (unit, name) = units[first];
-    let whole = format!("{} {name}", seconds / unit);
-    match units.get(first + 1).map(|(next, name)| (seconds % unit / next, name)) {
-        Some((count @ 1.., name)) => format!("{whole} {count} {name}"),
-        _ => whole,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use time::macros::datetime;
@@ -325,22 +313,6 @@ mod tests {
         let refused = machine("", Err((503, "no such pool")));
         assert_eq!(words(&refused), "was refused: no such pool, by a program without a name");
         assert_eq!(refused.standing(None, NOON).rank, Severity::Visitor);
-    }
-
-    #[test]
-    fn spans_have_two_units() {
-        for (seconds, text) in [
-            (-5, "0 s"),
-            (0, "0 s"),
-            (59, "59 s"),
-            (60, "1 min"),
-            (61, "1 min 1 s"),
-            (3_600, "1 h"),
-            (3_659, "1 h"),
-            (90_061, "1 d 1 h"),
-        ] {
-            assert_eq!(span(Duration::seconds(seconds)), text);
-        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use pki::SigningRequest;
 use time::OffsetDateTime;
 
-use super::boot_status::span;
+use super::span::span;
 use crate::escape::cut_for_json as cut;
 
 /// Maximum number of nodes whose requests are remembered.
@@ -31,18 +31,18 @@ pub struct JoinRequest {
     pub(super) node: String,
     /// Time of the request, `metadata.creationTimestamp`.
     pub(super) created: OffsetDateTime,
-    /// What became of it.
+    /// Result.
     pub(super) verdict: Verdict,
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nobody has approved or denied it.
+    /// No one has approved or denied it.
     Pending,
-    /// Somebody approved it.
+    /// Someone approved it.
     Approved,
-    /// Somebody denied it, for a reason.
+    /// Someone denied it, for a reason.
     Denied(String),
     /// The signer refused it, for a reason.
     Failed(String),
@@ -73,7 +73,7 @@ impl JoinRequest {
         is_usable.then(|| Self { name: name.to_owned(), node: node.to_owned(), created, verdict })
     }
 
-    /// What it waits for, for a person; `None` if nobody has to do anything.
+    /// Describes what it waits for; `None` if no one must do anything.
     fn words(&self, now: OffsetDateTime) -> Option<String> {
         let Self { name, node, created, verdict } = self;
         match verdict {

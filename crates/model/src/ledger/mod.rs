@@ -10,6 +10,7 @@ mod failure;
 mod join_requests;
 mod machine;
 mod node_index;
+pub(crate) mod span;
 mod visits;
 
 use core::cmp::Reverse;
