@@ -3,15 +3,12 @@
 //! kube does lists, resumption, expired versions and stalled connections. This module classifies errors, and waits
 //! before retries. kube's `WatchStreamExt::backoff` is not used: it resumes after an error without a sign that the
 //! watch works again. A failed watch of this module starts again with a list, whose end is that sign.
-//!
-//! A list comes in pages of one consistent state. [`streamed`](Watch::streamed) takes it from the API server's cache
-//! instead, for objects of which there are many.
 
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use kube::runtime::watcher::{self, Event, InitialListStrategy, watcher};
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -73,8 +70,6 @@ pub(crate) struct Watch<K> {
 
 enum Stage {
     Listing,
-    /// A streamed list has begun.
-    Streaming,
     /// Listed; it works unless it fails before this time.
     Listed(Instant),
     Works,
@@ -101,34 +96,11 @@ where
         }
     }
 
-    /// Takes lists in one stream from the API server's cache, which costs it and this process a part of what pages cost.
-    /// They may be older than what was seen before. Where the API server cannot stream them, or a stream breaks, lists
-    /// come in pages.
-    pub(crate) fn streamed(mut self) -> Self {
-        self.config = self.config.streaming_lists();
-        self.begin();
-        self
-    }
-
     /// Watches only the objects of which this field selector is true.
     pub(crate) fn with_fields(mut self, fields: &str) -> Self {
         self.config = self.config.fields(fields);
-        self.begin();
-        self
-    }
-
-    fn begin(&mut self) {
         self.events = watcher(self.api.clone(), self.config.clone()).boxed();
-    }
-
-    fn list_in_pages(&mut self) {
-        self.config.initial_list_strategy = InitialListStrategy::ListWatch;
-        self.begin();
-        self.stage = Stage::Listing;
-    }
-
-    fn is_streaming(&self) -> bool {
-        self.config.initial_list_strategy == InitialListStrategy::StreamingList
+        self
     }
 
     /// Waits for the next event; there is always one. It is cancel safe: no event is lost.
@@ -148,18 +120,15 @@ where
                         return WatchEvent::Works;
                     }
                 }
-                Stage::Listing | Stage::Streaming | Stage::Works => self.events.next().await,
+                Stage::Listing | Stage::Works => self.events.next().await,
             };
             // kube's stream does not end.
             match event.unwrap_or(Err(watcher::Error::NoResourceVersion)) {
-                // It ended before its list did, and would again.
-                Ok(Event::Init) if matches!(self.stage, Stage::Streaming) => self.list_in_pages(),
                 Ok(event) => {
                     self.note(&event);
                     return WatchEvent::Seen(event);
                 }
                 Err(error) if self.is_resumed(&error) => {}
-                Err(error) if self.is_streaming() && is_refused(&error) => self.list_in_pages(),
                 Err(error) => return WatchEvent::Failed(self.fail(&error)),
             }
         }
@@ -167,7 +136,6 @@ where
 
     fn note(&mut self, event: &Event<K>) {
         match event {
-            Event::Init if self.is_streaming() => self.stage = Stage::Streaming,
             Event::Init => self.stage = Stage::Listing,
             Event::InitApply(_) => {}
             Event::InitDone => self.stage = Stage::Listed(Instant::now() + STARTED),
@@ -188,20 +156,10 @@ where
     }
 
     fn fail(&mut self, error: &watcher::Error) -> Failure {
-        if matches!(self.stage, Stage::Streaming) {
-            self.list_in_pages();
-        } else {
-            self.begin();
-        }
+        self.events = watcher(self.api.clone(), self.config.clone()).boxed();
         self.stage = Stage::Failed(Instant::now() + self.waits.next());
         Failure::of(error)
     }
-}
-
-/// Returns `true` if the API server does not understand the parameters of a streamed list.
-fn is_refused(error: &watcher::Error) -> bool {
-    let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
-    matches!(status.code, 400 | 422)
 }
 
 pub(crate) struct ObjectWatch<K> {

@@ -80,6 +80,10 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
     assert!(narrow.lines().count() > 3, "{narrow}");
     let said = machines(&server, "100", &["127.0.0.3", "--json"]);
     assert_eq!((said.status, &said.json()[0]["standing"]), (1, &json!("stuck")));
+    let advised = machines(&server, "300", &["127.0.0.3"]).output;
+    let lines: Vec<_> = advised.lines().skip(2).collect();
+    let [runbook] = lines[..] else { panic!("{advised}") };
+    assert!(runbook.ends_with("/runbook/machines.html#the-pool-is-unknown"), "{runbook}");
     let Said { status, error, .. } = machines(&server, "100", &["192.0.2.1"]);
     assert_eq!(status, 1);
     assert!(error.ends_with("no request from 192.0.2.1\n"), "{error}");

@@ -6,10 +6,12 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
+use crate::support::command::Said;
+use crate::support::http::IGNITION;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::{in_repository, wait_for};
 
-/// A command on a terminal of 80 columns, which ends when the value is dropped.
+/// A command on a terminal, of 80 columns if nothing else is said, which ends when the value is dropped.
 struct OnTerminal {
     script: Child,
     output: Receiver<Vec<u8>>,
@@ -18,8 +20,12 @@ struct OnTerminal {
 
 impl OnTerminal {
     fn run(arguments: &str) -> Self {
+        Self::of_size("cols 80", arguments)
+    }
+
+    fn of_size(size: &str, arguments: &str) -> Self {
         let program = env!("CARGO_BIN_EXE_machine-config-server");
-        let line = format!("stty cols 80; exec {program} {arguments}");
+        let line = format!("stty {size}; exec {program} {arguments}");
         let mut script = Command::new("script")
             .args(["--quiet", "--return", "--command", &line, "/dev/null"])
             .env("TERM", "xterm-256color")
@@ -129,4 +135,24 @@ fn the_next_steps_are_below_the_warnings_of_the_start_and_validate_has_colours()
     assert!(matches!(made[..], [line] if line.contains("edge, master, rack, worker")), "{made:?}");
     let mut judged = OnTerminal::run(&format!("validate {}", sample.display()));
     judged.shows("\u{1b}[32mpool edge: OK");
+}
+
+#[test]
+fn machines_on_a_wide_terminal_take_120_columns_and_a_stuck_one_is_red() {
+    let server = Server::sample_cluster(&[]);
+    server.plain().request("GET", "/config/no-such-pool", &[IGNITION]);
+    let arguments = format!("machines --from {}", server.metrics().address());
+    let mut terminal = OnTerminal::of_size("cols 200 rows 40", &arguments);
+    terminal.shows("\u{1b}[31mstuck\u{1b}[0m");
+    terminal.shows("a machine is stuck");
+    let plain = terminal.seen.replace("\u{1b}[31m", "").replace("\u{1b}[1m", "");
+    let plain = plain.replace("\u{1b}[0m", "");
+    let widest = plain.lines().map(|line| line.trim_end().chars().count()).max();
+    assert!(widest.is_some_and(|widest| (80..=120).contains(&widest)), "{plain}");
+    let piped = Said::by(binary().args(arguments.split(' ')));
+    assert!(!piped.output.contains('\u{1b}'), "{}", piped.output);
+    assert!(
+        piped.output.lines().any(|line| line.contains("stuck") && line.len() > 120),
+        "{piped:?}"
+    );
 }

@@ -59,6 +59,30 @@ impl TerminalStyle {
     }
 }
 
+/// Formats rows as [`table`] does, with the cells of `column` that equal `word` in a colour. The columns up to this one
+/// must be ASCII, and the word too short to be wrapped.
+pub fn table_with_word(
+    (names, rows): (&[&str], &[Vec<String>]),
+    column: usize,
+    (word, ink): (&str, Color),
+    look: TerminalStyle,
+) -> Vec<String> {
+    let plain = TerminalStyle { is_coloured: false, ..look };
+    let mut lines = table(names, rows, plain);
+    let Some((head, lines_of_rows)) = lines.split_first_mut() else { return lines };
+    let start = names.get(column).and_then(|name| head.find(name)).unwrap_or(head.len());
+    for line in lines_of_rows {
+        let (Some(before), Some(rest)) = (line.get(..start), line.get(start..)) else { continue };
+        let Some(after) = rest.strip_prefix(word).filter(|it| it.is_empty() || it.starts_with(' '))
+        else {
+            continue;
+        };
+        *line = format!("{before}{}{after}", look.paint(ink, word));
+    }
+    *head = look.paint(Color::Heading, head);
+    lines
+}
+
 /// Formats rows below a line with the columns' names. Cells have foreign text: they are escaped here, and cut if they
 /// are too long.
 pub fn table(names: &[&str], rows: &[Vec<String>], look: TerminalStyle) -> Vec<String> {
@@ -140,6 +164,31 @@ mod tests {
         let lines = table(&["A", "B"], &rows, TerminalStyle::PLAIN);
         assert_eq!(lines.len(), 2);
         assert!(lines[1].starts_with("a\\n\\u{1b}[31mb  xxx") && lines[1].ends_with("x…"));
+    }
+
+    #[test]
+    fn one_word_of_one_column_is_painted_however_narrow_the_table_is() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let names = ["ADDRESS", "STATE", "WHY"];
+        let rows = [
+            row([
+                "192.0.2.7",
+                "stuck",
+                "a reason that is long enough to be wrapped, stuck and more",
+            ]),
+            row(["192.0.2.8", "booting", "stuck is no state here"]),
+        ];
+        let red = "\u{1b}[31mstuck\u{1b}[0m";
+        for width in [Some(40), Some(80), None] {
+            let look = TerminalStyle { width, is_coloured: true };
+            let lines = table_with_word((&names, &rows), 1, ("stuck", Color::Bad), look);
+            let text = lines.join("\n");
+            assert_eq!(text.matches(red).count(), 1, "{text}");
+            assert!(lines[1].starts_with(&format!("192.0.2.7  {red} ")), "{text}");
+            let plain = TerminalStyle { is_coloured: false, ..look };
+            let plain = table_with_word((&names, &rows), 1, ("stuck", Color::Bad), plain);
+            assert_eq!(plain, table(&names, &rows, TerminalStyle { width, is_coloured: false }));
+        }
     }
 
     #[test]

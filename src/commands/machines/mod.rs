@@ -16,7 +16,8 @@ use model::overview::{
     APPROVED_COLUMNS, ApprovedMachine, MACHINE_COLUMNS, MachineLine, NAMED_COLUMNS, NamedMachine,
     WAITING_COLUMNS, WaitingMachine, approved_row, machine_row, named_row, waiting_row,
 };
-use model::table::table;
+use model::page::Advice;
+use model::table::{Color, table, table_with_word};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::net::lookup_host;
@@ -26,6 +27,11 @@ use super::print_line;
 use super::process::terminal;
 use crate::common::flags::host_and_port;
 use crate::serving::ledger::peers::get;
+
+/// Columns of a terminal that a table uses.
+const WIDEST: u16 = 120;
+/// Index of the state in [`MACHINE_COLUMNS`].
+const STATE: usize = 1;
 
 #[derive(Debug, Args)]
 pub(crate) struct MachinesSettings {
@@ -99,8 +105,16 @@ fn print_table<T, const N: usize>(
     if !machines.is_empty() {
         print_line("");
         let rows: Vec<_> = machines.iter().map(row).collect();
-        terminal::print(&table(columns, &rows, terminal::style()));
+        terminal::print(&table(columns, &rows, terminal::style_within(WIDEST)));
     }
+}
+
+/// Prints what a stuck machine needs after the fix, and where the runbook has it.
+fn print_advice(advice: Advice) {
+    if let Some(recovery) = advice.recovery {
+        print_line(recovery.sentence());
+    }
+    print_line(&format!("Runbook, \"{}\": {}", advice.title, advice.url()));
 }
 
 /// Names the next step if nothing listens at the address.
@@ -142,10 +156,14 @@ pub(crate) fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
         print_line("no machine has requested a config yet");
     } else {
         let rows: Vec<_> = machines.iter().map(machine_row).collect();
-        terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::style()));
+        let stuck = (Severity::Stuck.label(), Color::Bad);
+        let style = terminal::style_within(WIDEST);
+        terminal::print(&table_with_word((&MACHINE_COLUMNS, &rows), STATE, stuck, style));
     }
     if !settings.json && settings.address.is_none() {
         reported.print_rest();
+    } else if !settings.json {
+        reported.machines.iter().filter_map(Advice::of).for_each(print_advice);
     }
     match reported.machines.iter().filter(|line| line.standing.rank == Severity::Stuck).count() {
         0 => Ok(()),

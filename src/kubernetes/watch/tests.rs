@@ -144,53 +144,6 @@ async fn the_waits_grow_until_the_watch_works_and_a_wait_that_is_dropped_goes_on
     assert!(watch.waits.next() <= 2 * FIRST_WAIT);
 }
 
-/// The end of a streamed list.
-fn end() -> (&'static str, Value) {
-    let metadata =
-        json!({"resourceVersion": "2", "annotations": {"k8s.io/initial-events-end": "true"}});
-    ("BOOKMARK", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
-}
-
-async fn expect(watch: &mut Watch<ConfigMap>, events: &[&str]) {
-    for expected in events {
-        assert_eq!(next(watch).await, *expected);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_is_streamed_and_a_watch_that_failed_streams_again() {
-    let api = api_server([
-        changes(&[("ADDED", map("a")), end(), ("MODIFIED", map("a"))]),
-        refusal(403),
-        refusal(403),
-        changes(&[("ADDED", map("b")), end()]),
-    ]);
-    let mut watch = Watch::new(api, None).streamed();
-    expect(&mut watch, &["list begins", "listed a", "synced", "applied a"]).await;
-    expect(&mut watch, &["Forbidden: the message", "Forbidden: the message"]).await;
-    expect(&mut watch, &["list begins", "listed b", "synced", "works"]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_that_cannot_be_streamed_comes_in_pages() {
-    let cut_off = || changes(&[("ADDED", map("a"))]);
-    let broken = || changes(&[("ADDED", map("a")), ("ERROR", status(500, "broken"))]);
-    let pages = ["list begins", "listed b", "synced", "works"];
-    let begun = ["list begins", "listed a"];
-    for (first, before) in [
-        (refusal(422), vec![]),
-        (refusal(400), vec![]),
-        (cut_off(), begun.to_vec()),
-        (broken(), [&begun[..], &["Other: broken"]].concat()),
-    ] {
-        // A stream that was cut off is begun again before its end is seen.
-        let again = (before.len() == begun.len()).then(cut_off);
-        let answers = [Some(first), again, Some(list(&["b"]))];
-        let mut watch = Watch::new(api_server(answers.into_iter().flatten()), None).streamed();
-        expect(&mut watch, &[&before[..], &pages].concat()).await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn one_object_is_seen_as_it_is_and_as_it_becomes() {
     let api = api_server([

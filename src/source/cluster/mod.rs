@@ -113,6 +113,8 @@ impl Cluster {
                 Some(request) = live_requests.recv() => session.read_live(request),
                 Some(pool) = awaited_pools.recv() => session.await_pool(pool),
             }
+            // The MachineConfig that a pool has now comes before the burst is over.
+            session.fetch();
             let burst = Instant::now() + BURST;
             loop {
                 let pause = burst.min(Instant::now() + QUIET);

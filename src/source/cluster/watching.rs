@@ -18,24 +18,22 @@ pub(super) async fn watch(kind: Kind, client: Client, reports: mpsc::Sender<Repo
             version: object.resource_version().unwrap_or_default(),
             json: None,
         };
-        // Hundreds or thousands. Each that has another version than the one in use is fetched: a list may be old.
-        let watch = Watch::new(kind.api(&client), kind.only()).streamed();
-        report(kind, watch, &reports, item).await;
+        report(kind, &client, &reports, item).await;
     } else {
-        let watch = Watch::new(kind.api(&client), kind.only());
-        report(kind, watch, &reports, |object: RawObject| object.into()).await;
+        report(kind, &client, &reports, |object: RawObject| object.into()).await;
     }
 }
 
 async fn report<K>(
     kind: Kind,
-    mut watch: Watch<K>,
+    client: &Client,
     reports: &mpsc::Sender<Report>,
     item: impl Fn(K) -> WatchedObject,
 ) where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
+    let mut watch = Watch::new(kind.api::<K>(client), kind.only());
     let change = |change| Report::Change(kind, change);
     loop {
         let report = match watch.next().await {

@@ -56,7 +56,10 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
 
     let server = site.start(&["--pair-secret", SECRET]);
     wait_for("the pool", || (marker(&server, "worker") == Ok("one".to_owned())).then_some(()));
-    assert_eq!(in_service(&server), (503, "serving certificate: failed\n".to_owned()));
+    // The pool is served before all is read.
+    wait_for("the certificate alone to be missing", || {
+        (in_service(&server) == (503, "serving certificate: failed\n".to_owned())).then_some(())
+    });
     assert_eq!(is_shown(&server, &made), None);
     let secrets = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
     site.cluster.create(&secrets, &secret(&made));

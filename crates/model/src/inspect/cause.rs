@@ -266,6 +266,15 @@ mod tests {
             (Cause::NoAnswer(text()), Retry),
         ] {
             assert_eq!(cause.recovery(), expected, "{cause}");
+            let row = match expected {
+                Retry => "| retries, and boots |",
+                Restart => "| must be booted again |",
+                NewUserData => "| needs new user data, and must be booted again |",
+            };
+            let book = include_str!("../../../../docs/src/runbook/machines.md");
+            let row =
+                book.lines().find(|line| line.starts_with(row)).expect("a row of the runbook");
+            assert!(row.contains(&format!("`{}`", cause.label())), "{cause}: {row}");
             let boots_by_itself = cause.recovery().sentence().contains("retries, and boots");
             assert_eq!(boots_by_itself, expected == Retry, "{cause}");
         }

@@ -72,7 +72,7 @@ impl BootFailure {
         Self::new(&FailureReport { pool, node, stage, image, message }, times, last)
     }
 
-    pub(super) fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let Self { stage, message, .. } = self;
         format!("reports that its first boot failed at stage {stage:?}: {message}")
     }

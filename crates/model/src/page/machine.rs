@@ -4,6 +4,7 @@ use askama::Template;
 use time::OffsetDateTime;
 
 use super::frame::{Frame, pool_path};
+use super::runbook::Advice;
 use super::when::when;
 use crate::ledger::{Failed, Outcome, Severity, Visit, VisitKind};
 use crate::overview::{MachineLine, Server};

@@ -275,6 +275,8 @@ fn a_machines_page_has_each_request_and_no_markup_of_others() {
         "inspect https://mcs.example.com:22623 POOL --as 3.4",
         "<td class=\"number\" data-label=\"Times\">2</td>",
         "Requests to other servers are counted above",
+        "/runbook/machines.html\">A machine does not come up</a>",
+        "The machine retries, and boots when this is done. Runbook: ",
     ] {
         assert!(page.contains(text), "{text} in {page}");
     }

@@ -1,0 +1,213 @@
+//! The runbook for a machine that needs help: the section about its refusal, and what the machine needs after the fix.
+//!
+//! The boot ledger has refusals as text. They are recognised by the texts of the errors themselves, so that another
+//! wording of an error changes both.
+
+use strum::VariantArray as _;
+
+use crate::access::Refusal;
+use crate::inspect::Recovery;
+use crate::ledger::{Failed, Outcome, Severity};
+use crate::overview::MachineLine;
+use crate::render::SelectError;
+
+/// Page of the runbook in the published book. Administrators publish the book elsewhere; alerts lead to the same place.
+const PAGE: &str = "https://docs.example.com/machine-config-server/runbook/machines.html";
+
+/// Place in the runbook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Advice {
+    /// Title of the section, which is also its anchor.
+    pub title: &'static str,
+    /// Way of the machine to its config once the cause is removed, if the ledger alone shows it.
+    pub recovery: Option<Recovery>,
+}
+
+const WHOLE: &str = "A machine does not come up";
+const UNKNOWN: &str = "The pool is unknown";
+const NO_CONFIG: &str = "The pool has no config yet";
+const REFUSED: &str = "The machine is refused";
+const NOT_ALLOWED: &str = "The machine is not allowed to have the config";
+const UNTRUSTED: &str = "The pointer config trusts an old CA";
+const NO_NODE: &str = "The machine has its config and does not join";
+
+impl Advice {
+    /// Advice for a stuck machine.
+    pub fn of(line: &MachineLine) -> Option<Self> {
+        if line.standing.rank != Severity::Stuck {
+            return None;
+        }
+        let machine = &line.machine;
+        if machine.failure.as_ref().is_some_and(|it| it.words() == line.standing.words) {
+            return Some(Self::new(WHOLE, Some(Recovery::Restart)));
+        }
+        let failed = machine.handshakes.as_ref().filter(|handshakes| {
+            machine.requests.as_ref().is_none_or(|requests| requests.last < handshakes.last)
+        });
+        Some(match (failed.map(|it| it.failed), &machine.requests) {
+            (Some(Failed::Untrusted), _) => Self::new(UNTRUSTED, None),
+            (Some(Failed::Tls), _) => Self::new(WHOLE, Some(Recovery::Retry)),
+            (_, None) => Self::new(WHOLE, None),
+            (_, Some(requests)) => match &requests.outcome {
+                Outcome::Served { .. } => Self::new(NO_NODE, None),
+                Outcome::Refused { status, reason } => Self::of_refusal(*status, reason),
+            },
+        })
+    }
+
+    fn new(title: &'static str, recovery: Option<Recovery>) -> Self {
+        Self { title, recovery }
+    }
+
+    fn of_refusal(status: u16, reason: &str) -> Self {
+        if let Some(refusal) = Refusal::VARIANTS.iter().find(|it| it.to_string() == reason) {
+            return Self::new(NOT_ALLOWED, Some(recovery_of(*refusal)));
+        }
+        if status < 500 {
+            return Self::new(REFUSED, Some(Recovery::Restart));
+        }
+        let is = |error: SelectError| error.to_string() == reason;
+        if is(SelectError::UnknownPool) {
+            // It retries if the pool is made, and needs new user data if its URL is wrong.
+            return Self::new(UNKNOWN, None);
+        }
+        let title = if is(SelectError::NotInBootstrap) {
+            UNKNOWN
+        } else if is(SelectError::NoConfiguration) || is_missing_config(reason) {
+            NO_CONFIG
+        } else {
+            WHOLE
+        };
+        Self::new(title, Some(Recovery::Retry))
+    }
+
+    /// Address of the section.
+    pub fn url(self) -> String {
+        if self.title == WHOLE {
+            return PAGE.to_owned();
+        }
+        let anchor = self.title.to_lowercase().replace(' ', "-");
+        format!("{PAGE}#{anchor}")
+    }
+}
+
+/// Way of a machine to its config after a refusal of access. Its pointer config has the token and the port.
+fn recovery_of(refusal: Refusal) -> Recovery {
+    match refusal {
+        Refusal::PlainPort
+        | Refusal::PoolPlainPort
+        | Refusal::Missing
+        | Refusal::Malformed
+        | Refusal::Expired
+        | Refusal::Revoked
+        | Refusal::OtherPool
+        | Refusal::Unsigned => Recovery::NewUserData,
+        Refusal::OtherNetwork | Refusal::Spent => Recovery::Restart,
+        Refusal::Unknown
+        | Refusal::NotYet
+        | Refusal::NotStored
+        | Refusal::MachineMissing
+        | Refusal::TooMany
+        | Refusal::NotRead
+        | Refusal::NoPool
+        | Refusal::OldIgnition
+        | Refusal::NotApproved => Recovery::Retry,
+    }
+}
+
+fn is_missing_config(reason: &str) -> bool {
+    let name = reason.strip_prefix("MachineConfig ").and_then(|it| it.strip_suffix(" not found"));
+    name.is_some_and(|name| SelectError::NoMachineConfig(name.to_owned()).to_string() == reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+    use crate::ledger::{Ledger, Request};
+
+    const BOOK: &str = include_str!("../../../../docs/src/runbook/machines.md");
+
+    type Answer<'a> = Result<(&'a str, &'a str), (u16, &'a str)>;
+
+    fn advice(answer: Answer<'_>) -> Option<Advice> {
+        let noon = datetime!(2026-11-21 12:00 UTC);
+        let ledger = Ledger::default();
+        let request = Request {
+            address: [192, 0, 2, 7].into(),
+            pool: "worker",
+            user_agent: "Ignition/2.14.0",
+            spec: None,
+            without_tls: false,
+            answer,
+            would_be_refused: None,
+        };
+        ledger.asked(&request, noon);
+        let machine = ledger.machines().remove(0);
+        let standing = machine.standing(None, noon);
+        Advice::of(&MachineLine { machine, standing })
+    }
+
+    #[test]
+    fn each_reason_why_a_pool_has_nothing_leads_to_its_section_and_the_machine_retries() {
+        for (error, title) in [
+            (SelectError::NotInBootstrap, UNKNOWN),
+            (SelectError::NoConfiguration, NO_CONFIG),
+            (SelectError::NoMachineConfig("rendered-worker-1".to_owned()), NO_CONFIG),
+            (SelectError::NoControllerConfig, WHOLE),
+            (SelectError::NoKubeconfig, WHOLE),
+        ] {
+            let expected = Advice::new(title, Some(Recovery::Retry));
+            assert_eq!(advice(Err((503, &error.to_string()))), Some(expected), "{error}");
+        }
+        let unknown = advice(Err((503, &SelectError::UnknownPool.to_string())));
+        assert_eq!(unknown, Some(Advice::new(UNKNOWN, None)), "the fix decides");
+    }
+
+    #[test]
+    fn a_machine_that_gave_up_is_not_said_to_retry() {
+        for &refusal in Refusal::VARIANTS {
+            let status = refusal.code().status().as_u16();
+            let found = advice(Err((status, &refusal.to_string()))).expect("a stuck machine");
+            assert_eq!(found.title, NOT_ALLOWED, "{refusal}");
+            if !refusal.may_heal() {
+                assert_ne!(found.recovery, Some(Recovery::Retry), "{refusal}");
+            }
+        }
+        let found = advice(Err((400, "no version can be served"))).expect("a stuck machine");
+        assert_eq!(found, Advice::new(REFUSED, Some(Recovery::Restart)));
+    }
+
+    #[test]
+    fn a_machine_that_boots_needs_no_advice() {
+        assert_eq!(advice(Ok(("rendered-worker-1", "ab"))), None);
+    }
+
+    #[test]
+    fn the_runbook_has_each_refusal_of_access_with_what_the_machine_needs_then() {
+        for refusal in Refusal::VARIANTS {
+            let text = refusal.to_string();
+            let text = text.split(", until").next().unwrap_or_default();
+            let row = BOOK.lines().find(|line| line.starts_with(&format!("| `{text}`")));
+            let row = row.unwrap_or_else(|| panic!("{text} is not in the table"));
+            let then = match recovery_of(*refusal) {
+                Recovery::Retry => "| it retries |",
+                Recovery::Restart => "| boot it again |",
+                Recovery::NewUserData => "| new user data, and boot it again |",
+            };
+            assert!(row.ends_with(then), "{row}");
+        }
+    }
+
+    #[test]
+    fn each_section_is_in_the_runbook() {
+        let book = BOOK;
+        assert!(book.starts_with(&format!("# {WHOLE}\n")));
+        for title in [UNKNOWN, NO_CONFIG, REFUSED, NOT_ALLOWED, UNTRUSTED, NO_NODE] {
+            assert!(book.contains(&format!("\n## {title}\n")), "{title}");
+        }
+        let url = Advice::new(NO_CONFIG, None).url();
+        assert!(url.ends_with("/runbook/machines.html#the-pool-has-no-config-yet"), "{url}");
+    }
+}
