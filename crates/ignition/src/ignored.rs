@@ -74,22 +74,25 @@ pub fn ignored(config: &Value) -> Result<Vec<Ignored>, Error> {
 
 /// Units that are enabled, and have contents without an `[Install]` section, in the unit or a drop-in.
 fn not_enabled(config: &Value) -> Vec<Ignored> {
-    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    let units = list(member(config, "systemd").and_then(|systemd| member(systemd, "units")));
+    fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+        member(value, name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+    fn contents(value: &Value) -> &str {
+        member(value, "contents").and_then(Value::as_str).unwrap_or_default()
+    }
+    let units = member(config, "systemd").map_or(&[][..], |systemd| list(systemd, "units"));
     let fault = |(index, unit): (usize, &Value)| {
         // Spec 2 has both names.
         let mut names = ["enabled", "enable"].into_iter();
         let enabled = names.find(|name| member(unit, name) == Some(&Value::Bool(true)))?;
-        let text = |value: &Value| {
-            member(value, "contents").and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
+        let is_section = |line: &str| line.trim() == "[Install]";
+        let mut texts = list(unit, "dropins").iter().chain([unit]).map(contents);
         // Without contents, the unit is the image's.
-        let own = Some(text(unit)).filter(|text| !text.is_empty())?;
-        let mut texts = list(member(unit, "dropins")).iter().map(text).collect::<Vec<_>>();
-        texts.push(own);
-        let can_be = texts.iter().any(|text| text.lines().any(|line| line.trim() == "[Install]"));
+        if contents(unit).is_empty() || texts.any(|text| text.lines().any(is_section)) {
+            return None;
+        }
         let path = format!("systemd.units[{index}].{enabled}");
-        (!can_be).then_some(Ignored { path, reason: IgnoredReason::NoInstallSection })
+        Some(Ignored { path, reason: IgnoredReason::NoInstallSection })
     };
     units.iter().enumerate().filter_map(fault).collect()
 }

@@ -9,6 +9,7 @@ use kube::Client;
 
 use super::service_manager::{Report, keep_watchdog_fed};
 use super::signals::StopSignals;
+use super::tasks::leave_to_exit;
 use crate::commands::process_name;
 use crate::commands::server::administrators::{self, AdministratorsAddress};
 use crate::controllers::NAMESPACE;
@@ -38,7 +39,7 @@ impl LeaderElected {
     ) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let result = runtime.block_on(self.campaign(work));
-        runtime.shutdown_background();
+        leave_to_exit(runtime);
         result
     }
 

@@ -1,6 +1,7 @@
 //! Background tasks of a process.
 
 use anyhow::anyhow;
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 /// Tasks that run forever. They are aborted when the value is dropped.
@@ -28,6 +29,12 @@ impl Tasks {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Leaves a runtime's tasks to the end of the process. To wait for them would delay it; to shut the runtime down would make
+/// a task that has just read files panic at its next timer, and the process end by that.
+pub(crate) fn leave_to_exit(runtime: Runtime) {
+    std::mem::forget(runtime);
 }
 
 #[cfg(test)]

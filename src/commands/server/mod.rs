@@ -32,7 +32,7 @@ use self::pipeline::{PipelineParts, follow_source, local_state};
 use super::process::progress::Progress;
 use super::process::service_manager::{Report, keep_watchdog_fed};
 use super::process::signals::StopSignals;
-use super::process::tasks::Tasks;
+use super::process::tasks::{Tasks, leave_to_exit};
 use crate::server::administrators::router;
 use crate::server::auth::Authorizer;
 use crate::server::listener::{any_address, processors};
@@ -93,9 +93,7 @@ pub(super) fn block_on(server: impl Future<Output = anyhow::Result<()>>) -> anyh
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let result = runtime.block_on(server);
-    // Aborted connections must not delay the end of the process. A task that has just read files would panic at its next
-    // timer if the runtime were shut down, and the process would end by that: threads end with the process instead.
-    std::mem::forget(runtime);
+    leave_to_exit(runtime);
     result
 }
 

@@ -69,7 +69,7 @@ fn version(signed: &mut Reader<'_>) -> Option<i64> {
     }
     let mut explicit = signed.read(constructed(0))?;
     let version = explicit.integer_64(INTEGER).filter(|_| explicit.is_empty())?;
-    (0..=2).contains(&version).then_some(version + 1)
+    (0..=2).contains(&version).then(|| version + 1)
 }
 
 /// Checks a name of issuer or subject (`parseName`, RFC 5280 section 4.1.2.4).
@@ -103,5 +103,25 @@ fn is_string(tag: u8, value: &[u8]) -> bool {
             rest.is_empty() && units.iter().all(is_character)
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_past_the_third_is_refused_up_to_the_largest_number() {
+        let read = |number: &[u8]| {
+            let length = u8::try_from(number.len()).unwrap();
+            let der = [&[0xa0, length + 2, 2, length], number].concat();
+            version(&mut Reader(&der))
+        };
+        assert_eq!(
+            [&[0], &[1], &[2], &[3], &[0xff]].map(|it| read(it)),
+            [Some(1), Some(2), Some(3), None, None]
+        );
+        assert_eq!(read(&i64::MAX.to_be_bytes()), None);
+        assert_eq!(read(&i64::MIN.to_be_bytes()), None);
     }
 }
