@@ -79,3 +79,4 @@ mod terminal;
 mod unreadable_pairs;
 mod virtual_machine;
 mod without_effect;
+mod workflows;
