@@ -237,10 +237,13 @@ const SERVERS: [(&str, Option<u16>); 6] = [
     ("node-ca", None),
 ];
 
+/// How commands of other programs begin that run until they are stopped.
+const OTHER_SERVERS: [&str; 3] = ["curl -sN ", "dnsmasq ", "python3 -m http.server "];
+
 /// Returns `true` for a command that runs until it is stopped.
 pub(super) fn is_server(command: &str) -> bool {
     let is_of_program = SERVERS.iter().any(|(name, _)| kind(command) == *name);
-    is_of_program || command.starts_with("curl -sN ")
+    is_of_program || OTHER_SERVERS.iter().any(|begins| command.starts_with(begins))
 }
 
 /// The command of this program, otherwise the program.

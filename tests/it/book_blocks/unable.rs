@@ -24,6 +24,7 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("docs/src/how-to/install.md", "./machine", "deploy/check-release does it, with a release"),
     ("docs/src/how-to/image.md", ".ci/full", "builds the release; .ci/full does it"),
     ("docs/src/how-to/image.md", "podman build", "downloads base images, and compiles"),
+    ("docs/src/tutorials/network-boot.md", "apt-get", "installs packages on this machine"),
     ("docs/src/tutorials/virtual-machine.md", "apt-get", "installs a package on this machine"),
     (
         "docs/src/tutorials/virtual-machine.md",
