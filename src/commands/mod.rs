@@ -12,6 +12,7 @@ pub(crate) mod machines;
 pub(crate) mod node_ca;
 pub(crate) mod probe;
 pub(crate) mod process;
+mod remark;
 pub(crate) mod render;
 mod rendering;
 pub(crate) mod serve;
