@@ -6,6 +6,7 @@ pub(crate) mod bootstrap;
 pub(crate) mod certs;
 pub(crate) mod cmp;
 pub(crate) mod controller;
+pub(crate) mod health;
 pub(crate) mod inspect;
 pub(crate) mod issuer;
 pub(crate) mod machines;

@@ -15,7 +15,7 @@ use model::objects::FirstBootMachine;
 use model::render::{MergeBase, fetch_rounds, select, too_new_for_release};
 use model::rendered_pools::LargeConfig;
 use model::table::{Color, TerminalStyle};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::print_json;
 use super::process::terminal;
@@ -58,8 +58,10 @@ struct PoolReport {
     /// Served MachineConfig.
     configuration: Option<String>,
     /// Reason why machines get nothing.
-    #[serde(serialize_with = "as_text")]
-    problem: Option<Cause>,
+    problem: Option<String>,
+    /// Next step of an administrator.
+    #[serde(skip)]
+    fix: &'static str,
 }
 
 /// A problem with the next step of an administrator.
@@ -69,10 +71,6 @@ struct Fixable {
     problem: Problem,
     #[serde(skip)]
     fix: &'static str,
-}
-
-fn as_text<S: Serializer>(cause: &Option<Cause>, serializer: S) -> Result<S::Ok, S::Error> {
-    cause.as_ref().map(Cause::to_string).serialize(serializer)
 }
 
 /// Problems with one next step.
@@ -97,10 +95,14 @@ pub(crate) fn run(settings: ValidateSettings) -> anyhow::Result<ExitCode> {
 
 impl Report {
     pub(in crate::commands) fn of(inputs: &Inputs, is_strict: bool) -> Self {
-        let pool = |pool: &String| PoolReport {
-            name: pool.clone(),
-            configuration: select(inputs, pool).ok().map(|selected| selected.configuration),
-            problem: rendered(inputs, pool, SpecVersion::NEWEST).err(),
+        let pool = |pool: &String| {
+            let cause = rendered(inputs, pool, SpecVersion::NEWEST).err();
+            PoolReport {
+                name: pool.clone(),
+                configuration: select(inputs, pool).ok().map(|selected| selected.configuration),
+                problem: cause.as_ref().map(Cause::to_string),
+                fix: cause.as_ref().map_or("", Cause::remedy),
+            }
         };
         let pools: Vec<_> = inputs.pools.keys().map(pool).collect();
         // What is said of a pool is not said again.
@@ -108,7 +110,7 @@ impl Report {
             let of_pool = problem.place.strip_prefix("MachineConfigPool ");
             let pool = pools.iter().find(|pool| of_pool == Some(&*pool.name));
             pool.and_then(|pool| pool.problem.as_ref())
-                .is_some_and(|it| it.to_string().contains(&problem.reason))
+                .is_some_and(|it| it.contains(&problem.reason))
         };
         let mut problems = problems(inputs);
         problems.retain(|it| !is_said(&it.problem));
@@ -131,10 +133,10 @@ impl Report {
             let fix = "add the MachineConfigPools and their MachineConfigs, or name the directory that has them";
             Remark::new(place, NO_POOL, fix)
         });
-        let pools = self.pools.iter().filter_map(|PoolReport { name, problem, .. }| {
-            let cause = problem.as_ref()?;
+        let pools = self.pools.iter().filter_map(|PoolReport { name, problem, fix, .. }| {
+            let problem = problem.as_ref()?;
             let thing = format!("pool {name}");
-            Some(Remark::new(&thing, format!("{thing}: {cause}"), cause.remedy()))
+            Some(Remark::new(&thing, format!("{thing}: {problem}"), *fix))
         });
         none.into_iter().chain(pools).chain(self.problems.iter().map(Fixable::remark)).collect()
     }
@@ -148,7 +150,7 @@ impl Report {
     fn lines(&self, style: TerminalStyle) -> Vec<String> {
         let line = |ink, text: String| style.paint(ink, &escaped(&text));
         let mut lines = Vec::new();
-        for PoolReport { name, configuration, problem } in &self.pools {
+        for PoolReport { name, configuration, problem, .. } in &self.pools {
             let configuration = configuration.as_deref().unwrap_or_default();
             lines.push(match problem {
                 Some(problem) => line(Color::Bad, format!("pool {name}: {problem}")),

@@ -10,7 +10,7 @@ use crate::pointer_config::Fetch;
 use crate::refusal::RefusalCode;
 
 /// Tolerated difference between clocks.
-const SLACK: Duration = Duration::minutes(5);
+pub const SLACK: Duration = Duration::minutes(5);
 
 /// Observed behaviour of a server for a request of a pool's config.
 #[derive(Debug, Clone, Default)]
