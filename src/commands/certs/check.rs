@@ -3,8 +3,9 @@
 
 use std::fmt;
 
+use model::inspect::{Cause, cause_of};
 use model::pointer_config::{LeftAlone, PointerConfig};
-use pki::{Lockout, NextAction, Policy, Step, Warning, next, reported_lockouts};
+use pki::{Certificate, Lockout, NextAction, Policy, Step, Warning, next, reported_lockouts};
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 
@@ -70,20 +71,22 @@ impl CheckReport {
     ) -> anyhow::Result<Self> {
         let policy = &Policy::default();
         let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
+        // Of one that cannot be served, its own fault is reported.
+        let chain = &seen.chain().unwrap_or_default();
         let mut reported = of_files(seen);
         let mut in_order_until = None;
         let verdict = match next {
             NextAction::Step { step, .. } => {
                 // Only the due step is reported, because other faults may result from it.
                 let lockouts = reported_lockouts(&seen.observed, now).into_iter();
-                let lockouts = lockouts.map(|it| of_warning(&Warning::LockedOut(it), seen));
+                let lockouts = lockouts.map(|it| of_warning(&Warning::LockedOut(it), seen, chain));
                 reported.extend(lockouts);
-                reported.extend(faults(seen, policy, now)?);
+                reported.extend(faults(seen, chain, now)?);
                 Some(of_step(&step, seen))
             }
             NextAction::Settled { attention, .. } if !attention.iter().all(Warning::is_warning) => {
                 let faults = attention.iter().filter(|it| !it.is_warning());
-                reported.extend(faults.map(|it| of_warning(it, seen)));
+                reported.extend(faults.map(|it| of_warning(it, seen, chain)));
                 Some(Verdict::Sum(Warning::verdict(&attention)))
             }
             NextAction::Settled { .. } if seen.observed.serving.is_none() => {
@@ -110,7 +113,7 @@ impl CheckReport {
         });
         Ok(Self {
             exposed: Vec::new(),
-            warnings: pointers.iter().map(|it| of_warning(it, seen)).collect(),
+            warnings: pointers.iter().map(|it| of_warning(it, seen, chain)).collect(),
             in_order_until,
             left_alone: left_alone.collect(),
             faults: reported,
@@ -177,23 +180,33 @@ fn of_step(step: &Step, seen: &ObservedState) -> Verdict {
     Verdict::Fault(Remark::new(thing, text, STEP_FIX))
 }
 
-fn of_warning(warning: &Warning, seen: &ObservedState) -> Remark {
+/// A warning about what serves `chain`.
+fn of_warning(warning: &Warning, seen: &ObservedState, chain: &[Certificate]) -> Remark {
     let [ca, serving] = &seen.files;
     let thing = match warning {
         Warning::LockedOut(Lockout { holder, .. }) => holder,
         warning => warning.object(ca, serving),
     };
-    Remark::new(thing, located(warning, &seen.files), warning.fix())
+    let fix = match warning {
+        // One that trusts the right CA needs no other pointer config.
+        Warning::LockedOut(lockout) => match cause_of(&lockout.reason, chain) {
+            Cause::Refused(_) => warning.fix(),
+            cause => cause.remedy(),
+        },
+        warning => warning.fix(),
+    };
+    Remark::new(thing, located(warning, &seen.files), fix)
 }
 
 /// Unusable pairs that no step repairs.
 fn faults(
     seen: &ObservedState,
-    policy: &Policy,
+    chain: &[Certificate],
     now: OffsetDateTime,
 ) -> anyhow::Result<Vec<Remark>> {
+    let policy = &Policy::default();
     let generate = &mut |_| policy.algorithm.generate();
     let (_, attention) = pki::dry_run(&seen.observed, policy, now, generate)?;
     let is_fault = |it: &&Warning| matches!(it, Warning::Ca(_) | Warning::Serving(_));
-    Ok(attention.iter().filter(is_fault).map(|it| of_warning(it, seen)).collect())
+    Ok(attention.iter().filter(is_fault).map(|it| of_warning(it, seen, chain)).collect())
 }

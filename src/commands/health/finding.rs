@@ -1,6 +1,8 @@
 //! Findings of all sources in one list: each once, the worst first, with its next step.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::Path;
 
 use ignition::secrets::redacted;
@@ -10,8 +12,11 @@ use serde::Serialize;
 
 use crate::commands::remark::Remark;
 
+/// Things of one fault that a line names. JSON has all of them.
+const NAMED: usize = 5;
+
 /// Urgency of a finding, the most urgent first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
     /// Machines do not boot, or soon will not.
@@ -21,7 +26,7 @@ pub(super) enum Level {
 }
 
 /// Source of a finding, those with the most details first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Source {
     /// The directory, the cluster or the server cannot be asked.
     Access,
@@ -43,8 +48,8 @@ pub(super) enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// Object, file, pool, machine or address.
-    pub(super) thing: String,
+    /// Objects, files, pools, machines or addresses with this fault.
+    pub(super) things: Vec<String>,
     /// Fault in one sentence.
     pub(super) what: String,
     /// Next step in one sentence.
@@ -103,24 +108,36 @@ impl Finding {
         let rest = what.strip_prefix(&*thing).map(|rest| rest.trim_start_matches([':', ' ']));
         let what = rest.unwrap_or(&what);
         let what = cut(what, REASON).into_owned();
-        Self { level, what, thing, fix: fix.into(), source }
+        Self { level, what, things: vec![thing], fix: fix.into(), source }
     }
 
     pub(super) fn of_remark(kind: (Source, Level), remark: &Remark) -> Self {
         Self::new(kind, &remark.thing, &remark.text, &*remark.fix)
     }
 
+    /// Last part of the name, which all paths of one file have.
+    fn last_name(&self) -> OsString {
+        let first = self.things.first().map(Path::new);
+        first.map(|it| it.file_name().unwrap_or(it.as_os_str()).to_owned()).unwrap_or_default()
+    }
+
     /// Returns `true` if both are one fault: of one thing, with one text that contains the other.
     fn is_same(&self, other: &Self) -> bool {
         let (own, others) = (self.what.as_str(), other.what.as_str());
-        is_same_thing(&self.thing, &other.thing) && (own.contains(others) || others.contains(own))
+        let is_one = |thing: &String| other.things.iter().any(|it| is_same_thing(thing, it));
+        self.things.iter().any(is_one) && (own.contains(others) || others.contains(own))
+    }
+
+    /// Returns `true` if the first thing begins so.
+    fn names(&self, thing: &str) -> bool {
+        self.things.first().is_some_and(|it| it.starts_with(thing))
     }
 
     /// Order within a level: what concerns all machines, then pools, then single machines.
     fn extent(&self) -> u8 {
         match self.source {
             Source::Machines => 2,
-            _ if self.thing.starts_with("pool ") => 1,
+            _ if self.names("pool ") => 1,
             _ => 0,
         }
     }
@@ -130,12 +147,33 @@ impl Finding {
             Level::Error => ("error  ", Color::Bad),
             Level::Warning => ("warning", Color::Notable),
         };
-        let text = format!("{}: {}", escaped(&self.thing), escaped(&self.what));
+        let named =
+            self.things.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = match self.things.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let text = format!("{}{more}: {}", escaped(&named), escaped(&self.what));
         [
             format!("{}  {text}", style.paint(ink, level)),
             format!("         fix: {}", escaped(&self.fix)),
         ]
     }
+}
+
+/// Findings with one text and one fix as one, with all their things.
+fn grouped(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut groups: Vec<Finding> = Vec::new();
+    let mut known: HashMap<_, usize> = HashMap::new();
+    for finding in findings {
+        let key = (finding.level, finding.source, finding.what.clone(), finding.fix.clone());
+        let at = *known.entry(key).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some(group) => group.things.extend(finding.things),
+            None => groups.push(finding),
+        }
+    }
+    groups
 }
 
 /// Returns `true` for one name, or two paths of one file: a server has the path as it was started.
@@ -155,18 +193,23 @@ impl HealthReport {
             |source| all.iter().any(|it: &Finding| it.source == source && it.level == Level::Error);
         let (is_known, is_shown) = (has_error(Source::Certificates), has_error(Source::Connection));
         let mut findings: Vec<Finding> = Vec::new();
+        let mut by_name: HashMap<OsString, Vec<usize>> = HashMap::new();
         for finding in all {
             // What only counts, or follows from, faults that are listed.
-            let is_sum = finding.source == Source::Readiness && finding.thing == "certificates";
+            let is_sum = finding.source == Source::Readiness && finding.names("certificates");
             let is_consequence = finding.source == Source::Shown && is_known;
             if (is_sum && (is_known || is_shown)) || is_consequence {
                 continue;
             }
-            match findings.iter_mut().find(|known| known.is_same(&finding)) {
-                Some(known) => known.level = known.level.min(finding.level),
-                None => findings.push(finding),
+            let of_name = by_name.entry(finding.last_name()).or_default();
+            if let Some(at) = of_name.iter().find(|at| findings[**at].is_same(&finding)) {
+                findings[*at].level = findings[*at].level.min(finding.level);
+            } else {
+                of_name.push(findings.len());
+                findings.push(finding);
             }
         }
+        let mut findings = grouped(findings);
         findings.sort_by_key(|finding| (finding.level, finding.extent()));
         let errors = findings.iter().filter(|it| it.level == Level::Error).count();
         let warnings = findings.len() - errors;
@@ -281,7 +324,7 @@ mod tests {
     #[test]
     fn a_thing_is_not_repeated_and_foreign_text_stays_in_its_line() {
         let found = finding(Source::Manifests, Level::Warning, "a\n.yaml", "a\n.yaml: x\u{1b}[2J");
-        assert_eq!((&*found.thing, &*found.what), ("a\n.yaml", "x\u{1b}[2J"));
+        assert_eq!((&*found.things[0], &*found.what), ("a\n.yaml", "x\u{1b}[2J"));
         assert_eq!(found.lines(TerminalStyle::PLAIN)[0], "warning  a\\n.yaml: x\\u{1b}[2J");
         let pool = finding(
             Source::Manifests,
@@ -289,9 +332,22 @@ mod tests {
             "MachineConfigPool p",
             "MachineConfigPool p: x",
         );
-        assert_eq!((&*pool.thing, &*pool.what), ("pool p", "x"));
-        let secret = finding(Source::Connection, Level::Error, "x", "https://a:secret@b/ is down");
-        assert!(!secret.what.contains("secret"), "{}", secret.what);
+        assert_eq!((&*pool.things[0], &*pool.what), ("pool p", "x"));
+        let secret = finding(Source::Connection, Level::Error, "x", "https://a:hunter2@b/ is down");
+        assert!(!secret.what.contains("hunter2"), "{}", secret.what);
+    }
+
+    #[test]
+    fn things_with_one_fault_are_one_finding_of_which_a_line_names_five() {
+        let of =
+            |last| finding(Source::Machines, Level::Error, &format!("machine {last}"), "is stuck");
+        let all = report((1..=8).map(of).collect());
+        assert_eq!((all.errors, all.findings[0].things.len()), (1, 8));
+        let line = &all.lines(TerminalStyle::PLAIN)[0];
+        let named = "machine 1, machine 2, machine 3, machine 4, machine 5 and 3 more: is stuck";
+        assert_eq!(*line, format!("error    {named}"));
+        let other = finding(Source::Machines, Level::Error, "machine 9", "is lost");
+        assert_eq!(report(vec![of(1), other]).findings.len(), 2);
     }
 
     #[test]

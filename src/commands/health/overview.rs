@@ -1,7 +1,6 @@
 //! The overview of a server or a controller as findings.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-use ignition::secrets::redacted;
 use model::inspect::SLACK;
 use model::ledger::Severity;
 use model::overview::MachineLine;
@@ -12,9 +11,6 @@ use time::format_description::well_known::Rfc3339;
 
 use super::finding::{Checked, Counts, Finding, Level, Source};
 use super::readiness;
-
-/// Machines of one fault that are named.
-const NAMED: usize = 5;
 
 /// Overview of any version: all that an older server or a controller does not have is empty.
 #[derive(Debug, Deserialize)]
@@ -134,7 +130,8 @@ fn of_pool(pool: &PoolOverview) -> Option<Finding> {
 
 fn of_pointer(pointer: &PointerOverview) -> Option<Finding> {
     let what = format!("cannot boot a machine: {}", pointer.problem.as_ref()?);
-    let fix = "give the machines the newest pointer config";
+    let fix = "run `machine-config-server certs check` for the whole reason; give the machines the newest pointer config, unless \
+        the serving certificate is at fault";
     Some(Finding::new((Source::Shown, Level::Error), &pointer.name, &what, fix))
 }
 
@@ -162,35 +159,19 @@ fn silent(line: &str) -> Finding {
     )
 }
 
-/// Stuck machines, those with one fault together.
-fn stuck(machines: &[MachineLine]) -> Vec<Finding> {
-    let mut faults: Vec<(String, String, Vec<String>)> = Vec::new();
-    for line in machines.iter().filter(|line| line.standing.rank == Severity::Stuck) {
+/// Stuck machines.
+fn stuck(machines: &[MachineLine]) -> impl Iterator<Item = Finding> {
+    let stuck = machines.iter().filter(|line| line.standing.rank == Severity::Stuck);
+    stuck.map(|line| {
         let fix = Advice::of(line).map(|advice| advice.fix(line)).unwrap_or_default();
-        let (words, pool) = (redacted(&line.standing.words), line.machine.requests.as_ref());
-        let words = match pool {
+        let words = &line.standing.words;
+        let what = match &line.machine.requests {
             Some(requests) => format!("{words} (pool {})", requests.pool),
-            None => words.into_owned(),
+            None => words.clone(),
         };
-        let address = line.machine.address.to_string();
-        match faults.iter_mut().find(|(known, its_fix, _)| *known == words && *its_fix == fix) {
-            Some((.., addresses)) => addresses.push(address),
-            None => faults.push((words, fix, vec![address])),
-        }
-    }
-    let finding = |(words, fix, addresses): (String, String, Vec<String>)| {
-        Finding::new((Source::Machines, Level::Error), &named(&addresses), &words, fix)
-    };
-    faults.into_iter().map(finding).collect()
-}
-
-fn named(addresses: &[String]) -> String {
-    let first = addresses.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match addresses.len() {
-        1 => format!("machine {first}"),
-        count if count <= NAMED => format!("machines {first}"),
-        count => format!("machines {first} and {} more", count - NAMED),
-    }
+        let thing = format!("machine {}", line.machine.address);
+        Finding::new((Source::Machines, Level::Error), &thing, &what, fix)
+    })
 }
 
 fn date(time: OffsetDateTime) -> String {
@@ -233,21 +214,9 @@ mod tests {
         let why = "fetched its config 1 h ago, no Node has this address yet";
         let found = checked(json!({"machines": [machine("192.0.2.7", why)]}), NOON);
         let [found] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((found.level, &*found.thing), (Level::Error, "machine 192.0.2.7"));
+        assert_eq!((found.level, &*found.things[0]), (Level::Error, "machine 192.0.2.7"));
         assert_eq!(found.what, format!("{why} (pool worker)"));
         assert!(found.fix.contains("kubectl get csr"), "{}", found.fix);
-    }
-
-    #[test]
-    fn many_machines_with_one_fault_are_one_finding() {
-        let machines: Vec<_> =
-            (1..=8).map(|last| machine(&format!("192.0.2.{last}"), "a")).collect();
-        let found = checked(json!({"machines": machines}), NOON);
-        assert_eq!(found.len(), 1);
-        let named = "machines 192.0.2.1, 192.0.2.2, 192.0.2.3, 192.0.2.4, 192.0.2.5 and 3 more";
-        assert_eq!(found[0].thing, named);
-        let two = json!({"machines": [machine("192.0.2.1", "a"), machine("192.0.2.2", "b")]});
-        assert_eq!(checked(two, NOON).len(), 2);
     }
 
     #[test]
@@ -256,7 +225,7 @@ mod tests {
         for now in [NOON + Duration::minutes(6), NOON - Duration::days(900)] {
             let found = checked(json!({}), now);
             let [found] = &found[..] else { panic!("{found:?}") };
-            assert_eq!(found.thing, "server 192.0.2.1:8797");
+            assert_eq!(found.things[0], "server 192.0.2.1:8797");
             assert!(
                 found.what.starts_with("its clock shows 2026-11-21T12:00:00Z"),
                 "{}",
@@ -288,7 +257,7 @@ mod tests {
             }),
             NOON,
         );
-        let things: Vec<_> = found.iter().map(|it| (it.level, &*it.thing)).collect();
+        let things: Vec<_> = found.iter().map(|it| (it.level, &*it.things[0])).collect();
         assert_eq!(
             things,
             [

@@ -83,7 +83,7 @@ pub(super) async fn reach(targets: Vec<Target>, now: OffsetDateTime) -> Vec<Find
         });
     }
     let mut findings: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
-    findings.sort_by(|a, b| a.thing.cmp(&b.thing));
+    findings.sort_by(|a, b| a.things.cmp(&b.things));
     if left_out > 0 {
         let what = format!("{left_out} more servers in pointer configs are not connected to");
         let fix = "run `machine-config-server inspect --pointer FILE.ign` for the others";

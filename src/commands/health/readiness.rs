@@ -118,10 +118,10 @@ mod tests {
     fn a_line_is_a_thing_with_a_reason() {
         let found = only("pool worker: MachineConfig a: storage: is bad");
         assert_eq!(
-            (&*found.thing, &*found.what),
+            (&*found.things[0], &*found.what),
             ("pool worker", "MachineConfig a: storage: is bad")
         );
-        assert_eq!(only("no pool found").thing, "server");
+        assert_eq!(only("no pool found").things[0], "server");
         let levels = findings(&["a: b".to_owned()], &["c: d".to_owned()]);
         assert_eq!(
             levels.iter().map(|it| it.level).collect::<Vec<_>>(),
