@@ -84,7 +84,9 @@ fn gather(settings: HealthSettings, now: OffsetDateTime) -> Vec<Checked> {
         Some(dir) => Some(Place::Directory(dir, place)),
         None => is_cluster.then_some(Place::Cluster(place)),
     };
-    let progress = Progress::start("checking");
+    // Reading manifests has its own line.
+    let is_short = !matches!(place, Some(Place::Directory(..)));
+    let progress = is_short.then(|| Progress::start("checking"));
     let (sender, receiver) = mpsc::channel();
     let mut awaited = Vec::new();
     if let Some(place) = place {

@@ -33,7 +33,11 @@ pub(super) fn check(place: &Place, now: OffsetDateTime) -> Checked {
         Place::Cluster(state) => of_cluster(&mut checked, state, now),
     };
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => checked.findings.extend(runtime.block_on(reach(targets, now))),
+        Ok(runtime) => {
+            checked.findings.extend(runtime.block_on(reach(targets, now)));
+            // A name lookup in progress is abandoned.
+            runtime.shutdown_background();
+        }
         Err(error) => checked.add_failure("servers", &error.into()),
     }
     checked
