@@ -17,6 +17,7 @@ use crate::commands::stores::location::StateLocationFlags;
 use crate::commands::stores::state_store::{ObservedState, StateStore};
 use crate::commands::validate::Report;
 use crate::kubernetes::ControlError;
+use crate::kubernetes::client::ConnectError;
 
 /// A directory or a cluster.
 #[derive(Debug)]
@@ -121,7 +122,10 @@ impl Checked {
     /// A part that cannot be read.
     fn add_failure(&mut self, thing: &str, error: &anyhow::Error) {
         let what = format!("cannot be read: {error:#}");
-        let fix = if what.contains("forbidden") {
+        let is_api = error.chain().any(|it| it.is::<ControlError>() || it.is::<ConnectError>());
+        let fix = if !is_api {
+            "make what the reason names readable for this user, or restore it from a backup"
+        } else if what.contains("forbidden") {
             "give this account the right that the reason names, or use an administrator's kubeconfig"
         } else {
             "check the kubeconfig and whether the API server answers, such as with `kubectl get --raw /readyz`"
@@ -129,7 +133,7 @@ impl Checked {
         self.findings.push(Finding::new((Source::Access, Level::Error), thing, &what, fix));
     }
 
-    /// What `validate` reports.
+    /// Adds the findings of `validate`.
     fn add_inputs(&mut self, inputs: &Inputs, place: &str) {
         let report = Report::of(inputs, false);
         self.counts.pools = report.pool_count();
@@ -139,7 +143,7 @@ impl Checked {
         self.findings.extend(report.remarks().iter().map(of(Level::Warning)));
     }
 
-    /// What `certs check` reports; the servers in the pointer configs, with the level if they cannot be reached.
+    /// Adds the findings of `certs check`. Returns the servers in the pointer configs, with the level if they cannot be reached.
     fn add_certificates(
         &mut self,
         seen: anyhow::Result<ObservedState>,

@@ -72,7 +72,7 @@ async fn without_overview(from: &str) -> Vec<Finding> {
             std::iter::once(old).chain(found).collect()
         }
         Err(error) => {
-            let what = format!("is no server of this program: {error:#}");
+            let what = format!("is not a server of this program: {error:#}");
             let fix = "check which program listens there, and name the --metrics-address of a server with --from HOST:PORT";
             vec![Finding::new((Source::Access, Level::Error), &thing, &what, fix)]
         }

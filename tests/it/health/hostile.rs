@@ -4,9 +4,12 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use serde_json::json;
 
 use super::{assert_named, health, sound};
 use crate::support::command::Said;
@@ -70,7 +73,7 @@ fn a_server_without_an_overview_is_judged_by_its_readiness() {
     assert_named(&said, "warning", "has no /api/v1/overview", "update the server");
     assert_eq!(said.status, 0, "{said:?}");
     let said = health(&["--from", &answering(|_| http("404 Not Found", "")), "--json"]);
-    assert_named(&said, "error", "is no server of this program", "check which program listens");
+    assert_named(&said, "error", "is not a server of this program", "check which program listens");
     // The port for machines has the same lines without reasons.
     let manifests = sound();
     let server = Server::serve(manifests.path(), &[]);
@@ -105,23 +108,53 @@ fn a_server_that_never_answers_is_given_up_within_the_limit() {
     since.within(Duration::from_secs(30), "the command");
 }
 
-/// A pipe that no one writes to, in place of a file, and the lock of a process that does not end.
 #[test]
-fn a_state_directory_that_does_not_answer_is_given_up_within_the_limit() {
-    let manifests = sound();
-    let pipe = manifests.path().join("pipe.yaml");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
-    let state = tempfile::tempdir().expect("a temporary folder");
-    for name in ["ca.key", "tls.key", "tokens.json"] {
-        let path = state.path().join(name);
-        assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
-    }
+fn an_api_server_that_never_answers_is_given_up_at_the_limit() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let server = format!("http://{}", listener.local_addr().expect("an address"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("kubeconfig");
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "a",
+        "clusters": [{"name": "a", "cluster": {"server": server}}],
+        "users": [{"name": "a", "user": {"token": "a"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+    });
+    fs::write(&path, kubeconfig.to_string()).expect("a file");
     let since = Stopwatch::start();
-    let (manifests, state) =
-        (manifests.path().display().to_string(), state.path().display().to_string());
-    let said = health(&[&manifests, "--state-dir", &state, "--json"]);
-    assert_eq!(said.status, 1, "{said:?}");
+    let said = health(&["--kubeconfig", path.to_str().expect("text"), "--json"]);
+    assert_named(
+        &said,
+        "error",
+        "cluster: does not answer within 30 s",
+        "find out what it waits for",
+    );
     since.within(Duration::from_secs(35), "the command");
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_named_and_not_waited_for() {
+    let manifests = sound();
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let pipe = |path: &Path| {
+        assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+    };
+    pipe(&manifests.path().join("pipe.yaml"));
+    pipe(&state.path().join("tls.key"));
+    let since = Stopwatch::start();
+    let (manifests, path) =
+        (manifests.path().display().to_string(), state.path().display().to_string());
+    let said = health(&[&manifests, "--state-dir", &path, "--json"]);
+    assert_named(
+        &said,
+        "error",
+        "tls.key: is not a regular file",
+        "restore the serving certificate",
+    );
+    pipe(&state.path().join("ca.crt"));
+    let said = health(&[&manifests, "--state-dir", &path, "--json"]);
+    assert_named(&said, "error", "ca.crt: is not a regular file", "readable for this user");
+    since.within(Duration::from_secs(10), "the command");
 }
 
 #[test]
