@@ -52,6 +52,16 @@ pub(super) const ISSUER: &str = "
   # Elsewhere, with the CAs of cluster issuers where cert-manager has them
   machine-config-server issuer --kubeconfig FILE --cluster-resource-namespace cert-manager";
 
+pub(super) const HEALTH: &str = "
+  # On the machine of a server, without and with the files that it serves
+  machine-config-server health
+  machine-config-server health manifests --state-dir /var/lib/machine-config-server
+  # A server elsewhere, for a script
+  machine-config-server health --from mcs.example.com:8797 --json
+  # A cluster, and one of its servers
+  kubectl -n openshift-machine-config-operator port-forward POD 9623:9623 &
+  machine-config-server health --kubeconfig FILE --from 127.0.0.1:9623";
+
 pub(super) const INSPECT: &str = "
   # The config as a machine with this user data fetches it
   machine-config-server inspect --pointer certs/user-data/worker.ign --as 3.4

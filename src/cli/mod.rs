@@ -18,8 +18,8 @@ use time::OffsetDateTime;
 
 use crate::commands::machines::{approve, named, remove};
 use crate::commands::{
-    self, bootstrap, certs, cmp, controller, inspect, issuer, machines, node_ca, render, serve,
-    start, tokens, validate,
+    self, bootstrap, certs, cmp, controller, health, inspect, issuer, machines, node_ca, render,
+    serve, start, tokens, validate,
 };
 use crate::telemetry::{self, LogFormat};
 
@@ -53,6 +53,11 @@ enum Command {
     /// Sign certificates for other services, through cert-manager.
     #[command(after_help = titled(examples::ISSUER))]
     Issuer(issuer::Settings),
+    /// Check a directory, a cluster or a server, and print every fault with its fix, the worst first.
+    ///
+    /// Exits with 1 if machines do not boot, or soon will not.
+    #[command(after_help = titled(examples::HEALTH))]
+    Health(health::HealthSettings),
     /// Show, check or replace the certificates of a state directory or a cluster.
     #[command(subcommand, arg_required_else_help = false, after_help = titled(examples::CERTS))]
     Certs(Certs),
@@ -253,6 +258,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
             Some(Machines::Remove(settings)) => remove::run(&settings, now)?,
         },
         Command::Render(settings) => render::run(&settings)?,
+        Command::Health(settings) => return health::run(settings, now),
         Command::Inspect(settings) => return inspect::run(&settings, now),
         Command::Validate(settings) => return validate::run(settings),
         Command::Completions { shell } => print_completions(shell),

@@ -10,6 +10,7 @@ use ignition::{Form, SpecVersion};
 use model::access::{AccessMode, BootRules, WantedModes};
 use model::escape::escaped;
 use model::inputs::{Inputs, Problem};
+use model::inspect::Cause;
 use model::objects::FirstBootMachine;
 use model::render::{MergeBase, fetch_rounds, select, too_new_for_release};
 use model::rendered_pools::LargeConfig;
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use super::print_json;
 use super::process::terminal;
+use super::remark::Remark;
 use super::rendering::{read_usable, rendered};
 use crate::store::pointer_files::MAX_POOL_BYTES;
 
@@ -33,15 +35,21 @@ pub(crate) struct ValidateSettings {
     json: bool,
 }
 
+/// A line if there is no pool.
+const NO_POOL: &str = "no MachineConfigPool found: nothing would be served";
+/// Next step if a part of an object has no effect.
+const NO_EFFECT: &str = "correct what the line names, or remove it: it has no effect";
+
+/// Result of `validate`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+pub(in crate::commands) struct Report {
     is_valid: bool,
     pools: Vec<PoolReport>,
     /// Files and objects that are unusable as a whole or in part.
-    problems: Vec<Problem>,
+    problems: Vec<Fixable>,
     /// Parts without effect.
-    warnings: Vec<Problem>,
+    warnings: Vec<Fixable>,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,6 +59,26 @@ struct PoolReport {
     configuration: Option<String>,
     /// Reason why machines get nothing.
     problem: Option<String>,
+    /// Next step of an administrator.
+    #[serde(skip)]
+    fix: &'static str,
+}
+
+/// A problem with the next step of an administrator.
+#[derive(Debug, Serialize)]
+struct Fixable {
+    #[serde(flatten)]
+    problem: Problem,
+    #[serde(skip)]
+    fix: &'static str,
+}
+
+/// Problems with one next step.
+fn with_fix(
+    problems: impl IntoIterator<Item = Problem>,
+    fix: &'static str,
+) -> impl Iterator<Item = Fixable> {
+    problems.into_iter().map(move |problem| Fixable { problem, fix })
 }
 
 /// Prints the result. The exit code is 1 if the directory is not valid.
@@ -66,17 +94,17 @@ pub(crate) fn run(settings: ValidateSettings) -> anyhow::Result<ExitCode> {
 }
 
 impl Report {
-    fn of(inputs: &Inputs, is_strict: bool) -> Self {
-        let pool = |pool: &String| PoolReport {
-            name: pool.clone(),
-            configuration: select(inputs, pool).ok().map(|selected| selected.configuration),
-            problem: rendered(inputs, pool, SpecVersion::NEWEST).err().map(|it| it.to_string()),
+    pub(in crate::commands) fn of(inputs: &Inputs, is_strict: bool) -> Self {
+        let pool = |pool: &String| {
+            let cause = rendered(inputs, pool, SpecVersion::NEWEST).err();
+            PoolReport {
+                name: pool.clone(),
+                configuration: select(inputs, pool).ok().map(|selected| selected.configuration),
+                problem: cause.as_ref().map(Cause::to_string),
+                fix: cause.as_ref().map_or("", Cause::remedy),
+            }
         };
         let pools: Vec<_> = inputs.pools.keys().map(pool).collect();
-        let (mut problems, mut warnings) = (inputs.problems.clone(), inputs.warnings.clone());
-        problems.extend(overlay_problems(inputs));
-        problems.extend(long_names(inputs));
-        problems.extend(fetch_rounds(inputs).iter().map(|round| in_a_round(round)));
         // What is said of a pool is not said again.
         let is_said = |problem: &Problem| {
             let of_pool = problem.place.strip_prefix("MachineConfigPool ");
@@ -84,10 +112,9 @@ impl Report {
             pool.and_then(|pool| pool.problem.as_ref())
                 .is_some_and(|it| it.contains(&problem.reason))
         };
-        problems.retain(|problem| !is_said(problem));
-        warnings.extend(annotation_faults(inputs));
-        warnings.extend(too_new_for_release(inputs));
-        warnings.extend(large_configs(inputs));
+        let mut problems = problems(inputs);
+        problems.retain(|it| !is_said(&it.problem));
+        let warnings = warnings(inputs);
         let is_valid = !pools.is_empty()
             && pools.iter().all(|pool| pool.problem.is_none())
             && problems.is_empty()
@@ -95,11 +122,35 @@ impl Report {
         Self { is_valid, pools, problems, warnings }
     }
 
+    /// Number of pools.
+    pub(in crate::commands) fn pool_count(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// Reasons why a pool or a machine gets nothing, or a file cannot be used; `place` is the directory or cluster.
+    pub(in crate::commands) fn faults(&self, place: &str) -> Vec<Remark> {
+        let none = self.pools.is_empty().then(|| {
+            let fix = "add the MachineConfigPools and their MachineConfigs, or name the directory that has them";
+            Remark::new(place, NO_POOL, fix)
+        });
+        let pools = self.pools.iter().filter_map(|PoolReport { name, problem, fix, .. }| {
+            let problem = problem.as_ref()?;
+            let thing = format!("pool {name}");
+            Some(Remark::new(&thing, format!("{thing}: {problem}"), *fix))
+        });
+        none.into_iter().chain(pools).chain(self.problems.iter().map(Fixable::remark)).collect()
+    }
+
+    /// Parts without effect, and what will be a fault later.
+    pub(in crate::commands) fn remarks(&self) -> Vec<Remark> {
+        self.warnings.iter().map(Fixable::remark).collect()
+    }
+
     /// Escaped lines in the style of the output.
     fn lines(&self, style: TerminalStyle) -> Vec<String> {
         let line = |ink, text: String| style.paint(ink, &escaped(&text));
         let mut lines = Vec::new();
-        for PoolReport { name, configuration, problem } in &self.pools {
+        for PoolReport { name, configuration, problem, .. } in &self.pools {
             let configuration = configuration.as_deref().unwrap_or_default();
             lines.push(match problem {
                 Some(problem) => line(Color::Bad, format!("pool {name}: {problem}")),
@@ -107,14 +158,45 @@ impl Report {
             });
         }
         if self.pools.is_empty() {
-            let text = "no MachineConfigPool found: nothing would be served";
-            lines.push(line(Color::Bad, text.to_owned()));
+            lines.push(line(Color::Bad, NO_POOL.to_owned()));
         }
-        lines.extend(self.problems.iter().map(|it| line(Color::Bad, it.to_string())));
+        lines.extend(self.problems.iter().map(|it| line(Color::Bad, it.problem.to_string())));
         let warnings = self.warnings.iter();
-        lines.extend(warnings.map(|it| line(Color::Notable, format!("warning: {it}"))));
+        lines.extend(warnings.map(|it| line(Color::Notable, format!("warning: {}", it.problem))));
         lines
     }
+}
+
+impl Fixable {
+    fn remark(&self) -> Remark {
+        Remark::new(&self.problem.place, self.problem.to_string(), self.fix)
+    }
+}
+
+/// Files and objects that are unusable as a whole or in part.
+fn problems(inputs: &Inputs) -> Vec<Fixable> {
+    let unread =
+        "correct this file or object; until then it is served as it was read last, or not at all";
+    let overlays = "correct the overlay or the pool in the FirstBootMachine";
+    let names = "give the pool a shorter name";
+    let rounds = "remove one of the references between these pools from their Ignition configs";
+    with_fix(inputs.problems.clone(), unread)
+        .chain(with_fix(overlay_problems(inputs), overlays))
+        .chain(with_fix(long_names(inputs), names))
+        .chain(with_fix(fetch_rounds(inputs).iter().map(|round| in_a_round(round)), rounds))
+        .collect()
+}
+
+fn warnings(inputs: &Inputs) -> Vec<Fixable> {
+    let annotations = "correct the annotation, or remove it";
+    let release = "lower the spec of the MachineConfig, or update the cluster first";
+    let large =
+        "make the pool's MachineConfigs smaller, such as by files that machines fetch later";
+    with_fix(inputs.warnings.clone(), NO_EFFECT)
+        .chain(with_fix(annotation_faults(inputs), annotations))
+        .chain(with_fix(too_new_for_release(inputs), release))
+        .chain(with_fix(large_configs(inputs), large))
+        .collect()
 }
 
 /// Pools that fetch each other, beginning and ending with the same one.

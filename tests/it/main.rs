@@ -43,6 +43,7 @@ mod fuzz;
 mod fuzzed;
 mod go_parser;
 mod go_verifier;
+mod health;
 mod host_firewall;
 mod hostile;
 mod hostile_files;

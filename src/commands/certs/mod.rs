@@ -1,23 +1,22 @@
 //! The command `certs`: shows, checks and replaces the certificates of a state directory or a cluster.
 
+pub(in crate::commands) mod check;
 mod pointer;
 mod report;
 mod settings;
 
 use anyhow::bail;
-use model::pointer_config::{LeftAlone, PointerConfig};
+use model::pointer_config::PointerConfig;
 use pki::plan::renewal;
-use pki::{
-    self, Certificate, Host, NextAction, Policy, Step, StoredPair, Warning, next, reported_lockouts,
-};
+use pki::{Certificate, Host, Policy, StoredPair};
 use time::OffsetDateTime;
 
+use self::check::CheckReport;
 use self::pointer::check_pointer;
-use self::report::{CertificateLine, CertificateReport, CheckReport, PointerLine};
+use self::report::{CertificateLine, CertificateReport, PointerLine};
 use super::print_json;
 use super::process::progress::Progress;
-use super::stores::certificate_texts::{date, located};
-use super::stores::exposure::ConfigFindings;
+use super::stores::certificate_texts::date;
 use super::stores::state_store::{ObservedState, unless_forbidden};
 
 pub(crate) use self::settings::{CheckSettings, DistrustSettings, RotateSettings, ShowSettings};
@@ -86,16 +85,11 @@ pub(crate) fn check(settings: &CheckSettings, now: OffsetDateTime) -> anyhow::Re
     let progress = Progress::start("reading the certificates and pointer configs");
     let seen = store.observe(manifests)?;
     progress.at(&format!("checking pointer configs: {}", seen.pointers.len()));
-    let mut checked = check_report(&seen, now)?;
+    let mut checked = CheckReport::of(&seen, now)?;
     // These are remarks, not faults of the certificates.
     let found = unless_forbidden(&*store, store.config_findings(manifests))?;
-    let ConfigFindings { exposed, ignored } = found.unwrap_or_else(|error| {
-        let unknown = format!("cannot determine what unauthenticated clients can read: {error:#}");
-        ConfigFindings { exposed: vec![unknown], ..ConfigFindings::default() }
-    });
-    let ignored_count = ignored.len();
-    checked.exposed = exposed;
-    checked.warnings.extend(ignored);
+    let ignored_count = found.as_ref().map_or(0, |found| found.ignored.len());
+    checked.add(found);
     drop(progress);
     if settings.json {
         print_json(&checked)?;
@@ -121,74 +115,4 @@ pub(crate) fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::
 pub(crate) fn distrust(settings: &DistrustSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let DistrustSettings { named, place, yes, certificates } = settings;
     place.open()?.distrust(named, *yes, &certificates.policy(), now)
-}
-
-/// Judges faults and due steps.
-fn check_report(seen: &ObservedState, now: OffsetDateTime) -> anyhow::Result<CheckReport> {
-    let policy = &Policy::default();
-    let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
-    let mut reported = seen.open_files.clone();
-    reported.extend(seen.unreadable.iter().cloned());
-    let mut in_order_until = None;
-    let verdict = match next {
-        NextAction::Step { step, .. } => {
-            // Only the due step is reported, because other faults may result from it.
-            reported.extend(reported_lockouts(&seen.observed, now).iter().map(ToString::to_string));
-            reported.extend(faults(seen, policy, now)?);
-            Some(match step {
-                Step::Ca(reason) | Step::Store(reason) => {
-                    format!("the signing CA: {reason}")
-                }
-                Step::Bundle(_) => "the trust bundle does not have the expected CAs".to_owned(),
-                Step::Pointers => {
-                    "pointer configs trust other CAs than the trust bundle".to_owned()
-                }
-                Step::Serving(reason, _) => format!("the serving certificate: {reason}"),
-            })
-        }
-        NextAction::Settled { attention, .. } if !attention.iter().all(Warning::is_warning) => {
-            let faults = attention.iter().filter(|it| !it.is_warning());
-            reported.extend(faults.map(|it| located(it, &seen.files)));
-            Some(Warning::verdict(&attention))
-        }
-        NextAction::Settled { .. } if seen.observed.serving.is_none() => {
-            Some("no serving certificate found".to_owned())
-        }
-        NextAction::Settled { .. } if !seen.unreadable.is_empty() => {
-            Some("the server cannot read all its files".to_owned())
-        }
-        NextAction::Settled { .. } if !reported.is_empty() => {
-            Some("other users can read keys or tokens".to_owned())
-        }
-        NextAction::Settled { until, .. } => {
-            in_order_until = Some(date(until)?);
-            None
-        }
-    };
-    let pointers = pki::pointer_warnings(&seen.observed);
-    let left_alone = seen.pointers.iter().filter_map(|(name, text)| {
-        let config = PointerConfig::read(text);
-        let reason = seen.stranger(&config).filter(|it| *it == LeftAlone::NameOnly)?;
-        Some(format!("{name}: not updated: {reason}"))
-    });
-    Ok(CheckReport {
-        exposed: Vec::new(),
-        warnings: pointers.iter().map(ToString::to_string).collect(),
-        in_order_until,
-        left_alone: left_alone.collect(),
-        faults: reported,
-        verdict,
-    })
-}
-
-/// Unusable pairs that no step repairs.
-fn faults(
-    seen: &ObservedState,
-    policy: &Policy,
-    now: OffsetDateTime,
-) -> anyhow::Result<Vec<String>> {
-    let generate = &mut |_| policy.algorithm.generate();
-    let (_, attention) = pki::dry_run(&seen.observed, policy, now, generate)?;
-    let is_fault = |it: &&Warning| matches!(it, Warning::Ca(_) | Warning::Serving(_));
-    Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
 }

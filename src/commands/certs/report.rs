@@ -1,4 +1,4 @@
-//! Output of `certs show` and `certs check`, as lines or JSON.
+//! Output of `certs show`, as lines or JSON.
 
 use model::table::table;
 use serde::Serialize;
@@ -38,23 +38,6 @@ pub(super) struct PointerLine {
     pub(super) says: String,
 }
 
-/// Result of `certs check`.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct CheckReport {
-    /// Time of the next due step, in RFC 3339.
-    pub(super) in_order_until: Option<String>,
-    /// Verdict, if something is wrong.
-    pub(super) verdict: Option<String>,
-    pub(super) faults: Vec<String>,
-    /// Faults on some platforms, and fields without effect.
-    pub(super) warnings: Vec<String>,
-    /// Pointer configs that are not edited.
-    pub(super) left_alone: Vec<String>,
-    /// Secrets that unauthenticated clients can read in configs.
-    pub(super) exposed: Vec<String>,
-}
-
 impl CertificateReport {
     pub(super) fn print_lines(&self) {
         let names = ["WHAT", "SUBJECT", "ISSUER", "KEY", "VALID FROM", "UNTIL", "RENEWAL", "HOSTS"];
@@ -68,22 +51,6 @@ impl CertificateReport {
         terminal::print(&table(&names, &rows, terminal::style()));
         for pointer in &self.pointer_configs {
             print_line(&format!("{}: {}", pointer.name, pointer.says));
-        }
-    }
-}
-
-impl CheckReport {
-    pub(super) fn print_lines(&self) {
-        let Self { in_order_until, faults, warnings, left_alone, exposed, .. } = self;
-        let warnings = warnings.iter().map(|warning| format!("warning: {warning}"));
-        for line in exposed.iter().cloned().chain(warnings) {
-            print_line(&line);
-        }
-        if let Some(until) = in_order_until {
-            print_line(&format!("OK, next check {until}"));
-        }
-        for line in left_alone.iter().chain(faults) {
-            print_line(line);
         }
     }
 }

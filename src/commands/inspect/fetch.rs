@@ -36,17 +36,17 @@ const BODY: Duration = Duration::from_secs(120);
 
 /// A fetch with its judge's inputs.
 #[derive(Debug, Clone)]
-pub(super) struct FetchRequest {
+pub(in crate::commands) struct FetchRequest {
     /// Fetch of the machine, in the spec that it reads.
-    pub(super) fetch: Fetch,
+    pub(in crate::commands) fetch: Fetch,
     /// Source of the machine's trusted CAs; `None` if they are unknown.
-    pub(super) trusted_by: Option<String>,
+    pub(in crate::commands) trusted_by: Option<String>,
     /// Address to connect to instead of the URL's.
-    pub(super) connect: Option<Address>,
+    pub(in crate::commands) connect: Option<Address>,
     /// Time of the machine's clock.
-    pub(super) at: OffsetDateTime,
+    pub(in crate::commands) at: OffsetDateTime,
     /// Time of this machine's clock.
-    pub(super) now: OffsetDateTime,
+    pub(in crate::commands) now: OffsetDateTime,
 }
 
 impl FetchRequest {
@@ -79,6 +79,13 @@ pub(super) async fn fetch(request: &FetchRequest) -> (Trace, Option<Bytes>) {
     (Trace { url: request.fetch.url.to_string(), steps, cause }, body)
 }
 
+/// Connects as the machine does, and judges the certificates: the cause of a failed boot, if it shows by then. No config
+/// is requested, so that the server has no request of a machine that does not exist.
+pub(in crate::commands) async fn shake_hands(request: &FetchRequest) -> Option<Cause> {
+    let mut fetcher = Fetcher { request, steps: Vec::new(), shown: ServerEvidence::default() };
+    fetcher.reach().await.err()
+}
+
 type Stream = Either<TlsStream<TcpStream>, TcpStream>;
 
 struct Fetcher<'a> {
@@ -89,6 +96,12 @@ struct Fetcher<'a> {
 
 impl Fetcher<'_> {
     async fn go(&mut self) -> Result<Bytes, Cause> {
+        let (address, stream) = self.reach().await?;
+        self.ask(address, stream).await
+    }
+
+    /// Name, connection, TLS.
+    async fn reach(&mut self) -> Result<(SocketAddr, Stream), Cause> {
         let addresses = self.resolve().await?;
         let (address, socket) = self.connect(&addresses).await?;
         let stream = if self.request.is_tls() {
@@ -96,7 +109,7 @@ impl Fetcher<'_> {
         } else {
             Either::Right(socket)
         };
-        self.ask(address, stream).await
+        Ok((address, stream))
     }
 
     fn step(&mut self, name: &'static str, seen: Vec<String>, since: Instant) {

@@ -1,7 +1,7 @@
 //! The command `inspect`: shows the machine that a config makes, fetched as a machine would, and the cause if it does
 //! not come up.
 
-mod fetch;
+pub(in crate::commands) mod fetch;
 mod inspection;
 mod settings;
 

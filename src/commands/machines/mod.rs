@@ -117,15 +117,17 @@ fn print_advice(advice: Advice) {
     print_line(&format!("Runbook, \"{}\": {}", advice.title, advice.url()));
 }
 
+/// Nothing listens at the address of a server.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no server listens there: start one, or name the --metrics-address of a running one with --from"
+)]
+pub(super) struct NoServer;
+
 /// Names the next step if nothing listens at the address.
 fn explained(error: anyhow::Error) -> anyhow::Error {
     let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-    if error.downcast_ref().is_some_and(is_refused) {
-        return anyhow!(
-            "no server listens there: start one, or name the --metrics-address of a running one with --from"
-        );
-    }
-    error
+    if error.downcast_ref().is_some_and(is_refused) { NoServer.into() } else { error }
 }
 
 /// Prints the machines, stuck ones first.

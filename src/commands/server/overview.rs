@@ -278,6 +278,7 @@ impl Sources {
         Overview {
             at: now,
             server: self.server(),
+            authority: self.authority.clone(),
             not_ready,
             degraded,
             pools,

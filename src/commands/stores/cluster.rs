@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use kube::Client;
 use model::access::Records;
+use model::inputs::{Inputs, Problem};
+use model::objects::Object;
 use pki::{CertificateState, Policy, RotationRequest};
 use time::OffsetDateTime;
 use tokio::runtime::{Builder, Runtime};
@@ -65,6 +68,25 @@ impl ClusterStore {
             observed: certificates,
         };
         Ok((seen, state))
+    }
+
+    /// The pools with the configs that they serve, without what servers add.
+    pub(in crate::commands) fn inputs(&self) -> Result<Inputs> {
+        let mut inputs = Inputs::default();
+        for (pool, found) in self.runtime.block_on(exposure::served_configs(&self.client))? {
+            match found.map(serde_json::to_value).transpose()?.map(Object::from_value) {
+                Some(Ok(Some(Object::MachineConfig(config)))) => {
+                    inputs.machine_configs.insert(config.name().to_owned(), config);
+                }
+                Some(Err(error)) => {
+                    let place = format!("MachineConfigPool {}", pool.name());
+                    inputs.problems.push(Problem::whole(&place, error.to_string()));
+                }
+                Some(Ok(_)) | None => {}
+            }
+            inputs.pools.insert(pool.name().to_owned(), Arc::new(pool));
+        }
+        Ok(inputs)
     }
 
     /// Reads the state, and writes the request that `decide` returns, if any. After a conflict it reads again.

@@ -7,7 +7,7 @@ use ignition::SpecVersion;
 use ignition::secrets::in_arguments;
 use kube::Client;
 use kube::api::DynamicObject;
-use model::inputs::{ServingMode, served_configuration};
+use model::inputs::{Inputs, ServingMode, served_configuration};
 use model::objects::{MachineConfigPool, ObjectKind};
 use model::render::{exposed, exposed_line};
 
@@ -29,16 +29,23 @@ pub(in crate::commands) fn of_manifests(
     root: &Path,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<ConfigFindings> {
-    let inputs = read_manifests(root.to_owned(), false)?;
+    Ok(of_inputs(&read_manifests(root.to_owned(), false)?, enforced))
+}
+
+/// Checks the configs of inputs.
+pub(in crate::commands) fn of_inputs(
+    inputs: &Inputs,
+    enforced: &BTreeSet<String>,
+) -> ConfigFindings {
     let open = inputs.pools.keys().filter(|pool| !enforced.contains(*pool));
     let exposed = open.filter_map(|pool| {
-        let config = rendered(&inputs, pool, SpecVersion::NEWEST).ok()?;
+        let config = rendered(inputs, pool, SpecVersion::NEWEST).ok()?;
         exposed_line(pool, &exposed(&config).ok()?)
     });
-    Ok(ConfigFindings {
+    ConfigFindings {
         exposed: exposed.collect(),
         ignored: inputs.warnings.iter().map(ToString::to_string).collect(),
-    })
+    }
 }
 
 /// Checks the configs of a cluster, by the MachineConfigs of its pools. Files that servers add, such as the bootstrap
@@ -47,19 +54,12 @@ pub(in crate::commands) async fn of_cluster(
     client: &Client,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<ConfigFindings> {
-    let all = ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", "*");
-    let pools: Vec<DynamicObject> = list_custom(client, &all).await?;
     let mut config_findings = ConfigFindings::default();
     let mut seen = BTreeSet::new();
-    for pool in pools {
-        let pool: MachineConfigPool = serde_json::from_value(serde_json::to_value(pool)?)?;
-        let configuration = served_configuration(ServingMode::Cluster, &pool);
-        if configuration.is_empty() {
-            continue;
-        }
+    for (pool, found) in served_configs(client).await? {
         // The server reports a missing one.
-        let object = ObjectName::new(ObjectKind::MACHINE_CONFIG, "", configuration);
-        let Some(found) = read_custom(client, &object).await? else { continue };
+        let Some(found) = found else { continue };
+        let configuration = served_configuration(ServingMode::Cluster, &pool);
         let config = serde_json::to_string(&found.data["spec"]["config"])?;
         if seen.insert(configuration.to_owned()) {
             let ignored = config_warnings(&config).into_iter();
@@ -78,4 +78,24 @@ pub(in crate::commands) async fn of_cluster(
         config_findings.exposed.extend(exposed_line(pool.name(), &secrets));
     }
     Ok(config_findings)
+}
+
+/// The pools of a cluster, each with the MachineConfig that it serves, if that exists.
+pub(in crate::commands) async fn served_configs(
+    client: &Client,
+) -> anyhow::Result<Vec<(MachineConfigPool, Option<DynamicObject>)>> {
+    let all = ObjectName::new(ObjectKind::MACHINE_CONFIG_POOL, "", "*");
+    let pools: Vec<DynamicObject> = list_custom(client, &all).await?;
+    let mut served = Vec::new();
+    for pool in pools {
+        let pool: MachineConfigPool = serde_json::from_value(serde_json::to_value(pool)?)?;
+        let configuration = served_configuration(ServingMode::Cluster, &pool);
+        let object = ObjectName::new(ObjectKind::MACHINE_CONFIG, "", configuration);
+        let found = match configuration {
+            "" => None,
+            _ => read_custom(client, &object).await?,
+        };
+        served.push((pool, found));
+    }
+    Ok(served)
 }

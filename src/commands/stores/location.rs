@@ -54,6 +54,11 @@ pub(crate) struct StateLocationFlags {
 }
 
 impl StateLocationFlags {
+    /// Connects to the cluster that the flags name.
+    pub(in crate::commands) fn cluster(&self) -> anyhow::Result<ClusterStore> {
+        ClusterStore::connect(self.state.kubeconfig.clone(), &self.user_data_namespace)
+    }
+
     /// Opens the store.
     pub(in crate::commands) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
         Ok(match self.state.cluster(&self.user_data_namespace)? {

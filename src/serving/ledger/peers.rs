@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow};
 use axum::body::Body;
 use bytes::Bytes;
 use http::header::HOST;
@@ -73,21 +73,38 @@ pub(crate) async fn ask(name: &str) -> Answers {
     answers
 }
 
+/// An answer with another status than 200.
+#[derive(Debug, thiserror::Error)]
+#[error("it answers with status {0}")]
+pub(crate) struct UnexpectedStatus(pub(crate) StatusCode);
+
 /// Fetches JSON from a server's listener for administrators.
 pub(crate) async fn get<T: DeserializeOwned>(address: SocketAddr, path: &str) -> anyhow::Result<T> {
-    let answer = tokio::time::timeout(TIMEOUT, exchange(address, path)).await;
-    let bytes = answer.map_err(|_| anyhow!("no answer in time"))??;
+    let (status, bytes) = get_bytes(address, path).await?;
+    if status != StatusCode::OK {
+        return Err(UnexpectedStatus(status).into());
+    }
     let text = str::from_utf8(&bytes).context("its answer is not text")?;
     check_json(text)?;
     Ok(serde_json::from_str(text)?)
 }
 
-async fn exchange(address: SocketAddr, path: &str) -> anyhow::Result<Bytes> {
+/// Fetches an answer of any status from a server's listener for administrators.
+pub(crate) async fn get_bytes(
+    address: SocketAddr,
+    path: &str,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    let answer = tokio::time::timeout(TIMEOUT, exchange(address, path)).await;
+    answer.map_err(|_| anyhow!("no answer in time"))?
+}
+
+async fn exchange(address: SocketAddr, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
     let mut connection = HttpConnection::new(TcpStream::connect(address).await?).await?;
     let request = Request::get(path).header(HOST, address.to_string()).body(Body::empty())?;
     let answer = connection.send(request).await?;
-    ensure!(answer.status() == StatusCode::OK, "it answers with status {}", answer.status());
-    read(answer, MAX_BYTES).await.context("its answer is too large, or cut short")
+    let status = answer.status();
+    let bytes = read(answer, MAX_BYTES).await.context("its answer is too large, or cut short")?;
+    Ok((status, bytes))
 }
 
 #[cfg(test)]

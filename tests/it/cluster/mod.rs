@@ -3,6 +3,7 @@
 mod check_pointer;
 mod components;
 mod controller;
+mod health;
 mod in_service;
 mod monitoring;
 mod node_ca;

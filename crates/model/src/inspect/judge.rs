@@ -10,7 +10,7 @@ use crate::pointer_config::Fetch;
 use crate::refusal::RefusalCode;
 
 /// Tolerated difference between clocks.
-const SLACK: Duration = Duration::minutes(5);
+pub const SLACK: Duration = Duration::minutes(5);
 
 /// Observed behaviour of a server for a request of a pool's config.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +72,7 @@ pub fn judge(fetch: &Fetch, evidence: &ServerEvidence, clocks: Clocks) -> Judgem
         let Clocks { machine, right } = clocks;
         Cause::WrongClock { machine, right, reported: first.to_string() }
     } else {
-        cause(first, chain)
+        cause_of(first, chain)
     };
     Judgement { refusals, voucher: None, cause: Some(cause) }
 }
@@ -101,7 +101,8 @@ fn is_of_time(reason: &LockoutReason) -> bool {
     matches!(reason, Expired { .. } | NotYetValid { .. } | NoValidCa)
 }
 
-fn cause(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
+/// Cause of a failed boot if a machine refuses `chain` for this reason.
+pub fn cause_of(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
     let leaf = chain.first();
     match reason {
         LockoutReason::Host(requested) => {

@@ -21,7 +21,7 @@ mod trace;
 
 pub use cause::{Cause, Recovery};
 pub use diff::{Change, ChangeKind, changes, changes_as_text};
-pub use judge::{Clocks, Judgement, ServerAnswer, ServerEvidence, judge};
+pub use judge::{Clocks, Judgement, SLACK, ServerAnswer, ServerEvidence, cause_of, judge};
 pub use machine::{
     CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, UnitEntry, UserEntry,
 };

@@ -34,6 +34,8 @@ pub struct Overview {
     pub at: OffsetDateTime,
     /// Server that reports the state.
     pub server: Server,
+    /// Host and port with TLS that machines use; the host is `HOST` if it is not known.
+    pub authority: String,
     /// Reasons why the server is not ready, one line each; empty if it is ready.
     pub not_ready: Vec<String>,
     /// Other faults for administrators.

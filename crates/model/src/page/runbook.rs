@@ -6,7 +6,7 @@
 use strum::VariantArray as _;
 
 use crate::access::Refusal;
-use crate::inspect::Recovery;
+use crate::inspect::{Cause, Recovery};
 use crate::ledger::{Failed, Outcome, Severity};
 use crate::overview::MachineLine;
 use crate::render::SelectError;
@@ -81,6 +81,68 @@ impl Advice {
         Self::new(title, Some(Recovery::Retry))
     }
 
+    /// Next step of an administrator for a stuck machine, and what the machine needs then: one sentence without a full
+    /// stop.
+    pub fn fix(self, line: &MachineLine) -> String {
+        let fix = match self.title {
+            UNKNOWN => {
+                "correct the pool at the end of the URL in the machine's pointer config, or make a MachineConfigPool of \
+                 this name"
+                    .to_owned()
+            }
+            NO_CONFIG => Cause::NoConfigYet(String::new()).remedy().to_owned(),
+            REFUSED => {
+                "boot the machine from a newer image, or correct the URL in its pointer config".to_owned()
+            }
+            NOT_ALLOWED => of_access(line).unwrap_or_default().to_owned(),
+            UNTRUSTED => {
+                "give the machine its pool's present pointer config, or set its clock; \
+                 `machine-config-server certs check --pointer FILE.ign --connect HOST:22623` with its file shows which"
+                    .to_owned()
+            }
+            NO_NODE => {
+                "approve its CertificateSigningRequest if `kubectl get csr` shows one as Pending, otherwise read \
+                 `journalctl -u kubelet` or the console of the machine"
+                    .to_owned()
+            }
+            _ => self.of_others(line),
+        };
+        match self.recovery {
+            Some(Recovery::Retry) => format!("{fix}; the machine retries, and boots then"),
+            Some(Recovery::Restart) => format!("{fix}; then boot the machine again"),
+            Some(Recovery::NewUserData) => {
+                format!(
+                    "{fix}; then boot the machine again with the new pointer config as its user data"
+                )
+            }
+            None => fix,
+        }
+    }
+
+    /// The same for what has no section.
+    fn of_others(self, line: &MachineLine) -> String {
+        let machine = &line.machine;
+        if self.recovery == Some(Recovery::Restart) {
+            return "remove the cause that the machine reports, such as a full disk or a registry whose CA it does not \
+                    have; its console has the details"
+                .to_owned();
+        }
+        let refused = machine.requests.as_ref().map(|requests| &requests.outcome);
+        match (refused, machine.handshakes.as_ref().map(|it| it.failed)) {
+            (Some(Outcome::Refused { .. }), _) => {
+                "correct what /readyz of the server names, `machine-config-server validate DIR` checks the result"
+                    .to_owned()
+            }
+            (_, Some(Failed::Tls)) => {
+                "boot the machine from a newer image, or allow what it offers with --tls-min-version and \
+                 --tls-cipher-suites"
+                    .to_owned()
+            }
+            _ => "fetch the config as the machine does, with `machine-config-server inspect --pointer FILE.ign`"
+                .to_owned(),
+        }
+    }
+
     /// Address of the section.
     pub fn url(self) -> String {
         if self.title == WHOLE {
@@ -88,6 +150,58 @@ impl Advice {
         }
         let anchor = self.title.to_lowercase().replace(' ', "-");
         format!("{PAGE}#{anchor}")
+    }
+}
+
+/// Next step after a refusal of access, by the texts of the refusals.
+fn of_access(line: &MachineLine) -> Option<&'static str> {
+    let Outcome::Refused { reason, .. } = &line.machine.requests.as_ref()?.outcome else {
+        return None;
+    };
+    Refusal::VARIANTS.iter().find(|it| it.to_string() == *reason).map(|refusal| remedy_of(*refusal))
+}
+
+fn remedy_of(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Missing | Refusal::Expired | Refusal::Revoked => {
+            "give the machine the pool's present pointer config, which has a valid token"
+        }
+        Refusal::Malformed => {
+            "give the machine the pool's present pointer config, unedited: its token cannot be read"
+        }
+        Refusal::OtherPool => {
+            "give the machine the pointer config of its pool: its token is another pool's"
+        }
+        Refusal::PlainPort | Refusal::PoolPlainPort => {
+            "give the machine a pointer config with https: and the port with TLS"
+        }
+        Refusal::Unsigned => {
+            "compare the token with --access-jwks and the flags next to it, and get one of this issuer"
+        }
+        Refusal::OtherNetwork => {
+            "add the machine's network to --allow-from; behind a balancer also the balancer's to --proxy-from"
+        }
+        Refusal::Spent => "run `machine-config-server machines rearm NAME`",
+        Refusal::NotApproved => "run `machine-config-server machines approve NAME|ADDRESS`",
+        Refusal::Unknown => {
+            "wait a minute; if it stays, boot the machine with the pool's present pointer config: the token is of \
+             another installation, or its record was lost"
+        }
+        Refusal::NotYet => "compare the clocks of this server and of the issuer of tokens",
+        Refusal::NotStored => {
+            "free space in the state directory, or restore access to the API server: /readyz has the reason"
+        }
+        Refusal::MachineMissing => "make the FirstBootMachine of this machine again",
+        Refusal::TooMany => {
+            "wait a minute; find the client at this address, or behind its balancer, that tries tokens"
+        }
+        Refusal::NotRead => "read on the page or in /readyz why the tokens are not known",
+        Refusal::NoPool => {
+            "make a MachineConfigPool of this name, or correct the pool in the URL of the pointer config"
+        }
+        Refusal::OldIgnition => {
+            "boot the machine from a newer image, or change the rule of the pool"
+        }
     }
 }
 
@@ -122,16 +236,17 @@ fn is_missing_config(reason: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use time::Duration;
     use time::macros::datetime;
 
     use super::*;
-    use crate::ledger::{Ledger, Request};
+    use crate::ledger::{Ledger, Nodes, Request};
 
     const BOOK: &str = include_str!("../../../../docs/src/runbook/machines.md");
 
     type Answer<'a> = Result<(&'a str, &'a str), (u16, &'a str)>;
 
-    fn advice(answer: Answer<'_>) -> Option<Advice> {
+    fn line(answer: Answer<'_>) -> MachineLine {
         let noon = datetime!(2026-11-21 12:00 UTC);
         let ledger = Ledger::default();
         let request = Request {
@@ -146,7 +261,11 @@ mod tests {
         ledger.asked(&request, noon);
         let machine = ledger.machines().remove(0);
         let standing = machine.standing(None, noon);
-        Advice::of(&MachineLine { machine, standing })
+        MachineLine { machine, standing }
+    }
+
+    fn advice(answer: Answer<'_>) -> Option<Advice> {
+        Advice::of(&line(answer))
     }
 
     #[test]
@@ -177,6 +296,44 @@ mod tests {
         }
         let found = advice(Err((400, "no version can be served"))).expect("a stuck machine");
         assert_eq!(found, Advice::new(REFUSED, Some(Recovery::Restart)));
+    }
+
+    #[test]
+    fn each_refusal_has_a_fix_that_ends_with_what_the_machine_needs_then() {
+        let fix = |status, reason: &str| {
+            let line = line(Err((status, reason)));
+            Advice::of(&line).expect("a stuck machine").fix(&line)
+        };
+        for &refusal in Refusal::VARIANTS {
+            let status = refusal.code().status().as_u16();
+            let fix = fix(status, &refusal.to_string());
+            let then = match recovery_of(refusal) {
+                Recovery::Retry => "; the machine retries, and boots then",
+                Recovery::Restart => "; then boot the machine again",
+                Recovery::NewUserData => "as its user data",
+            };
+            assert!(fix.starts_with(remedy_of(refusal)) && fix.ends_with(then), "{refusal}: {fix}");
+        }
+        let unknown = fix(503, &SelectError::UnknownPool.to_string());
+        assert!(unknown.starts_with("correct the pool at the end of the URL"), "{unknown}");
+        assert!(fix(503, "something else").starts_with("correct what /readyz"));
+    }
+
+    #[test]
+    fn a_machine_that_does_not_join_or_does_not_trust_is_sent_to_its_own_files() {
+        let noon = datetime!(2026-11-21 12:00 UTC);
+        let mut served = line(Ok(("rendered-worker-1", "ab")));
+        served.standing =
+            served.machine.standing(Some(&Nodes::default()), noon + Duration::hours(1));
+        let fix = Advice::of(&served).expect("a stuck machine").fix(&served);
+        assert!(fix.contains("kubectl get csr"), "{fix}");
+        let ledger = Ledger::default();
+        ledger.handshake_failed([192, 0, 2, 7].into(), Failed::Untrusted, noon);
+        let machine = ledger.machines().remove(0);
+        let standing = machine.standing(None, noon);
+        let untrusting = MachineLine { machine, standing };
+        let fix = Advice::of(&untrusting).expect("a stuck machine").fix(&untrusting);
+        assert!(fix.contains("present pointer config, or set its clock"), "{fix}");
     }
 
     #[test]

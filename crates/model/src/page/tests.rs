@@ -46,6 +46,7 @@ fn overview(machines: u32) -> Overview {
     Overview {
         at: NOON,
         server: Server { version: "1".to_owned(), since: NOON },
+        authority: "HOST:22623".to_owned(),
         not_ready: vec!["pool <i>: broken".to_owned()],
         degraded: Vec::new(),
         pools: vec![Pool {

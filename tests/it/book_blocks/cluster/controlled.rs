@@ -71,10 +71,13 @@ pub(super) const PAGES: &[Page] = &[
         name: "docs/src/runbook/index.md",
         before: &[SERVED],
         between: &[
-            ("curl -s http://127.0.0.1:8797/readyz", DIRECTORY),
+            ("machine-config-server health /etc", DIRECTORY),
             ("curl -sS --cacert ca.crt", BUNDLE),
         ],
-        filled_in: &[("/config/POOL", "/config/worker")],
+        filled_in: &[
+            ("/config/POOL", "/config/worker"),
+            ("health /etc/machine-config-server", "health ignition-fixtures"),
+        ],
         ..PAGE
     },
     Page {

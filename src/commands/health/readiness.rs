@@ -1,0 +1,152 @@
+//! Lines of `/readyz` as findings. A line is a thing and a reason; the next step follows from the reason if any thing can
+//! have it, such as a full disk, otherwise from the thing.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
+
+use super::finding::{Finding, Level, Source};
+
+/// Next steps by a part of the reason.
+const BY_REASON: [(&str, &str); 7] = [
+    (
+        "No space left on device",
+        "free space on the disk of the state directory, which `df -h` shows: nothing is stored until then",
+    ),
+    ("Disk quota exceeded", "raise the quota of the server's user: nothing is stored until then"),
+    (
+        "Read-only file system",
+        "mount the file system writable again, after a look at `dmesg` for the reason",
+    ),
+    (
+        "Permission denied",
+        "give the user that the server runs as access to the path, with `chown` or `chmod`",
+    ),
+    (
+        "forbidden",
+        "give the account that the server runs as the right that the reason names, from deploy/base/rbac.yaml",
+    ),
+    (
+        "unauthenticated clients can read",
+        "enforce tokens for the pool with --access enforce or its annotation, or remove the secret from its \
+         MachineConfigs",
+    ),
+    ("update the boot image", "boot the pool's machines from a newer image"),
+];
+
+/// Next steps by the beginning of the thing.
+const BY_THING: [(&str, &str); 24] = [
+    ("certificates", "run `machine-config-server certs check`, which names each fault"),
+    (
+        "serving certificate",
+        "run `machine-config-server certs check`, which names the fault of the files",
+    ),
+    ("TLS profile", "correct the TLS profile of the cluster, or the flags of the server"),
+    ("inputs", "make the directory of manifests readable for the server, or restore it"),
+    ("last good inputs", "make the state directory writable for the server"),
+    ("boot ledger", "make the state directory writable for the server"),
+    ("cache", "make the directory of --cache-dir writable for the server"),
+    (
+        "use of machines' tokens",
+        "make the state directory writable, or restore access to the API server",
+    ),
+    ("manifests", "put the missing objects back; what is not back after an hour counts as removed"),
+    ("pointer configs", "do what the reason names: mostly, give the pool a shorter name"),
+    ("files with tokens", "run `chmod go= FILE` as the owner of the files"),
+    (
+        "access",
+        "run `machine-config-server tokens list`, which names the pointer configs without a token",
+    ),
+    (
+        "tokens of machines that were copied",
+        "make the named machines again with `machines remove` and `machines add`",
+    ),
+    ("tokens", "run `machine-config-server tokens list`, and do what the reason names"),
+    ("rules about machines", "correct the annotation of the pool that the reason names"),
+    ("machines", "correct the FirstBootMachine or the file that the reason names"),
+    ("overlays", "correct the overlay of the FirstBootMachine that the reason names"),
+    ("approvals", "correct the annotation or the file that the reason names"),
+    ("keys of signed tokens", "correct the file or the URL of --access-jwks"),
+    ("API server", "restore the API server; until then machines get what was read last"),
+    (
+        "cluster",
+        "compare what is not read with the rights of the server's account, and with the CRDs of the cluster",
+    ),
+    ("server", "wait until the server has started again, or start it"),
+    (
+        "pool ",
+        "correct the MachineConfig or field that the reason names; \
+      `machine-config-server validate DIR` checks the result",
+    ),
+    (
+        "no pool found",
+        "make MachineConfigPools, or start the server with the directory that has them",
+    ),
+];
+
+/// Next step for all other lines.
+const OTHERS: &str =
+    "correct what the line names; the server's log has the next step in the field fix";
+
+/// Findings of the lines of a server that is not ready, and of its other lines.
+pub(super) fn findings(not_ready: &[String], degraded: &[String]) -> Vec<Finding> {
+    let of = |level| move |line: &String| finding(level, line);
+    let errors = not_ready.iter().map(of(Level::Error));
+    errors.chain(degraded.iter().map(of(Level::Warning))).collect()
+}
+
+fn finding(level: Level, line: &str) -> Finding {
+    let (thing, what) = line.split_once(": ").unwrap_or(("server", line));
+    Finding::new((Source::Readiness, level), thing, what, fix(line))
+}
+
+fn fix(line: &str) -> &'static str {
+    let line = line
+        .strip_prefix("MachineConfigPool ")
+        .map_or_else(|| line.to_owned(), |it| format!("pool {it}"));
+    let by_reason = BY_REASON.iter().find(|(reason, _)| line.contains(reason));
+    let by_thing = || BY_THING.iter().find(|(thing, _)| line.starts_with(thing));
+    by_reason.or_else(by_thing).map_or(OTHERS, |(_, fix)| fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn only(line: &str) -> Finding {
+        findings(&[line.to_owned()], &[]).remove(0)
+    }
+
+    #[test]
+    fn a_line_is_a_thing_with_a_reason() {
+        let found = only("pool worker: MachineConfig a: storage: is bad");
+        assert_eq!(
+            (&*found.things[0], &*found.what),
+            ("pool worker", "MachineConfig a: storage: is bad")
+        );
+        assert_eq!(only("no pool found").things[0], "server");
+        let levels = findings(&["a: b".to_owned()], &["c: d".to_owned()]);
+        assert_eq!(
+            levels.iter().map(|it| it.level).collect::<Vec<_>>(),
+            [Level::Error, Level::Warning]
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_named_whatever_could_not_be_written() {
+        for thing in ["last good inputs", "boot ledger", "use of machines' tokens", "anything"] {
+            let fix = only(&format!("{thing}: /a/b: No space left on device (os error 28)")).fix;
+            assert!(fix.starts_with("free space on the disk"), "{thing}: {fix}");
+        }
+    }
+
+    #[test]
+    fn the_longest_thing_decides_and_unknown_things_lead_to_the_log() {
+        assert!(only("tokens of machines that were copied: a").fix.contains("machines remove"));
+        assert!(only("tokens: a").fix.contains("tokens list"));
+        assert!(only("MachineConfigPool p: a").fix.starts_with("correct the MachineConfig"));
+        assert_eq!(only("/srv/a.yaml: a").fix, OTHERS);
+        // A thing that begins as an earlier one would never be found.
+        for (at, (thing, _)) in BY_THING.iter().enumerate() {
+            let earlier = BY_THING[..at].iter().find(|(earlier, _)| thing.starts_with(earlier));
+            assert!(earlier.is_none(), "{thing}: {earlier:?}");
+        }
+    }
+}
