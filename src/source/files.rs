@@ -12,7 +12,7 @@ use model::standing::{Loss, RETURNS_WITHIN};
 
 use super::listing::Listing;
 use super::manifest::{self, Manifest};
-use super::object_set::identity;
+use super::object_set::{Objects, identity};
 use super::place::{DirectoryId, Place, TextHash};
 use crate::common::parallel;
 use crate::files::bounded;
@@ -28,7 +28,7 @@ struct File {
     /// clock is so far ahead, that a second change can have the same stamp.
     stamp: Option<FileStamp>,
     digest: Option<u64>,
-    objects: Vec<Object>,
+    objects: Objects,
     /// Last good bytes of a file that is no manifest.
     plain: Option<Bytes>,
     problem: Option<ObjectDefect>,
@@ -115,7 +115,8 @@ impl File {
         if names.is_empty() {
             return;
         }
-        self.objects.retain(|object| !names.iter().any(|name| is_machine(object, name)));
+        let is_left = |object: &&Object| !names.iter().any(|name| is_machine(object, name));
+        self.objects = self.objects.iter().filter(is_left).cloned().collect();
         self.removed.extend(names);
         // The same text says that they are back.
         self.digest = None;
@@ -180,7 +181,7 @@ impl Files {
             self.changed |= file.problem.is_some();
             let loss = listing.loss_of(&path, file.directory).unwrap_or(Loss::Unlinked);
             let place = Place { path, directory: file.directory, text: file.text };
-            self.losses.push(FileLoss { place, objects: file.objects, loss });
+            self.losses.push(FileLoss { place, objects: file.objects.to_vec(), loss });
         }
     }
 
@@ -210,7 +211,7 @@ impl Files {
                     let is_refused = self.is_strict && !warnings.is_empty();
                     let digest = source.unwrap_or_else(|| digest(&bytes));
                     file.digest = Some(digest).filter(|_| !is_refused);
-                    (file.objects, file.warnings) = (objects, warnings);
+                    (file.objects, file.warnings) = (objects.into(), warnings);
                     file.remove_machines(removed);
                 }
                 Err(_) => continue,
@@ -312,6 +313,11 @@ impl Files {
 
     pub(super) fn objects(&self, path: &Path) -> &[Object] {
         self.known.get(path).map_or(&[], |file| &file.objects)
+    }
+
+    /// The objects of all files.
+    pub(super) fn all_objects(&self) -> impl Iterator<Item = (&Path, &Objects)> {
+        self.known.iter().map(|(path, file)| (&**path, &file.objects))
     }
 
     pub(super) fn problems(&self) -> Vec<Problem> {
@@ -452,7 +458,7 @@ impl Files {
                 self.changed |= warnings != file.warnings || file.problem.is_some();
                 let kept: HashSet<_> = objects.iter().map(identity).collect();
                 let others: Vec<_> =
-                    before.into_iter().filter(|it| !kept.contains(&identity(it))).collect();
+                    before.iter().filter(|it| !kept.contains(&identity(it))).cloned().collect();
                 let loss = if is_elsewhere { Loss::WithDirectory } else { Loss::ReadWithout };
                 if !others.is_empty() {
                     let place = place(was_in.or(file.directory));
@@ -461,7 +467,7 @@ impl Files {
                 file.text =
                     text.as_ref().filter(|_| !objects.is_empty()).map(|it| TextHash::of(it));
                 file.unsaved = text.filter(|_| !objects.is_empty());
-                file.objects = objects;
+                file.objects = objects.into();
                 file.removed.clear();
                 file.warnings = warnings;
                 file.problem = None;
@@ -477,7 +483,7 @@ impl Files {
                 // Without a listing nobody takes losses in.
                 if is_blank && !self.directories.is_empty() {
                     let (place, loss) = (place(file.directory), Loss::Emptied);
-                    self.losses.push(FileLoss { place, objects: before, loss });
+                    self.losses.push(FileLoss { place, objects: before.to_vec(), loss });
                     (file.text, file.unsaved) = (None, None);
                     self.is_unsaved = true;
                 } else {

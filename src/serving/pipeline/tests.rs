@@ -273,10 +273,11 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
     };
     Inputs {
         mode: inputs::ServingMode::Cluster,
-        pools: pools.iter().map(pool).collect(),
-        machine_configs: BTreeMap::new(),
+        pools: Arc::new(pools.iter().map(pool).collect()),
+        machine_configs: Arc::default(),
+        sources: Arc::default(),
         missing: Missing::default(),
-        machines: BTreeMap::new(),
+        machines: Arc::default(),
         machine_states: BTreeMap::new(),
         layering: Layering::default(),
         shared: Arc::new(SharedInputs::default()),

@@ -182,8 +182,8 @@ fn node_annotations(inputs: &PoolInputs, machine_config: &MachineConfig) -> Stri
         "machineconfiguration.openshift.io/state": "Done",
     });
     let pre_built = machine_config.annotation(PRE_BUILT_IMAGE).filter(|image| !image.is_empty());
-    if let Some(image) = pre_built.or(inputs.image.as_deref()) {
-        annotations["machineconfiguration.openshift.io/currentImage"] = image.into();
+    if let Some(image) = pre_built.or_else(|| inputs.image.clone()) {
+        annotations["machineconfiguration.openshift.io/currentImage"] = image.as_str().into();
         annotations["machineconfiguration.openshift.io/desiredImage"] = image.into();
     }
     annotations.to_string()
