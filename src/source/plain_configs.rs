@@ -163,7 +163,7 @@ impl PlainConfig {
         is_strict: bool,
     ) -> Result<Self, String> {
         let config = Arc::new(machine_config(root, path, pool, bytes)?);
-        let warnings = config.ignition().map(config_warnings).unwrap_or_default();
+        let warnings = config.ignition().map(|text| config_warnings(&text)).unwrap_or_default();
         match warnings.first() {
             Some(first) if is_strict => Err(first.clone()),
             _ => Ok(Self::new(bytes.clone(), config, warnings)),

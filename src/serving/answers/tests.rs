@@ -335,6 +335,40 @@ async fn pools_whose_machines_asked_last_are_rendered_first() {
 }
 
 #[tokio::test]
+async fn answers_past_the_bound_that_were_asked_for_longest_ago_are_rendered_again() {
+    let answers = Answers::new(true, Arc::default());
+    publish(&answers, &of_pools(&["a", "b", "c"], "one"));
+    for pool in ["b", "a", "c"] {
+        marker(&answers, pool).await.unwrap();
+    }
+    let (asked, never) = (vec![SpecVersion::V3_4], vec![]);
+    let held = || -> usize {
+        let table = answers.table.load_full().unwrap();
+        table.pools.values().map(|pool| pool.held()).sum()
+    };
+    let all = held();
+    answers.drop_oldest(all);
+    assert_eq!(ready(&answers), [asked.clone(), asked.clone(), asked.clone()]);
+    answers.drop_oldest(all - 1);
+    assert_eq!(ready(&answers), [asked.clone(), never.clone(), asked.clone()]);
+    assert_eq!((held(), answers.unready()), (all / 3 * 2, vec![]));
+    answers.refresh();
+    assert_eq!(ready(&answers), [asked.clone(), never.clone(), asked.clone()], "nobody asks");
+    assert_eq!(marker(&answers, "b").await, Ok("one".to_owned()));
+    answers.drop_oldest(0);
+    assert_eq!(ready(&answers), [never.clone(), asked, never], "the last one was asked for now");
+    // The last good config stays.
+    answers.publish(
+        &Inputs { machine_configs: Arc::default(), ..of_pools(&["a", "b", "c"], "two") },
+        SystemTime::UNIX_EPOCH,
+    );
+    assert_eq!(marker(&answers, "a").await, Ok("one".to_owned()));
+    answers.drop_oldest(0);
+    assert_eq!(marker(&answers, "b").await, Ok("one".to_owned()));
+    assert_eq!(marker(&answers, "a").await, Ok("one".to_owned()));
+}
+
+#[tokio::test]
 async fn a_burst_of_configs_that_cannot_be_rendered_leaves_the_last_good_one() {
     let answers = Answers::new(true, Arc::default());
     answers.publish(&inputs(ServingMode::Manifests, "rendered", &good("one")), SystemTime::now());

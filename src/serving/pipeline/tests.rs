@@ -122,6 +122,7 @@ impl Fixture {
         let evident: BTreeSet<_> = old.collect();
         self.evident.extend(&evident);
         self.pipeline.take_inputs(inputs(&self.pools));
+        self.pipeline.finish();
         let pools = &self.pools;
         self.closed.retain(|pool| pools.get(pool) != Some(&"audit"));
         self.check();

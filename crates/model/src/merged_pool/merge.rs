@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::ignition_config::ignition_config;
 use super::parsed::{DEFAULT_KERNEL, KERNEL_DEVEL, ParsedMachineConfig};
 use super::unmergeable::Unmergeable;
-use crate::objects::{ControllerConfig, MachineConfig, MachineConfigSpec, ROLE_LABEL};
+use crate::objects::{ConfigText, ControllerConfig, MachineConfig, MachineConfigSpec, ROLE_LABEL};
 
 const WORKER: &str = "worker";
 /// Annotation of MachineConfigs made by OpenShift's controllers. The images in these are the cluster's own.
@@ -40,7 +40,7 @@ pub fn merge(
     let merged = MachineConfigSpec {
         os_image_url: image(OS_IMAGE, base),
         base_os_extensions_container_image: image(EXTENSIONS_IMAGE, base_extensions),
-        config: Some(config),
+        config: Some(ConfigText::new(&config)),
         kernel_arguments: all(|spec| &spec.kernel_arguments),
         extensions: all(|spec| &spec.extensions),
         fips: sources.iter().any(|source| source.spec().fips),

@@ -26,8 +26,10 @@ struct MergedPool {
 
 impl MergedPool {
     fn is_made_of(&self, selected: &[&Arc<LabelGroup>], images: &[String; 2]) -> bool {
-        let now = selected.iter().map(|group| Arc::as_ptr(group));
-        *self.images == *images && self.selected.iter().map(Arc::as_ptr).eq(now)
+        let is_same = |(before, now): (&Arc<LabelGroup>, &&Arc<LabelGroup>)| before.is_same(now);
+        *self.images == *images
+            && self.selected.len() == selected.len()
+            && self.selected.iter().zip(selected).all(is_same)
     }
 }
 
@@ -86,8 +88,8 @@ impl MergedPools {
     /// Returns those of `pools` that select other or changed MachineConfigs, to be merged and inserted, and removes all
     /// that are not in `pools`.
     ///
-    /// An unchanged group must be the same `Arc`, or merging is repeated. `machine_configs` are those of administrators
-    /// and controllers, without rendered ones.
+    /// An unchanged MachineConfig must be the same `Arc`; groups that are the same are compared at once.
+    /// `machine_configs` are those of administrators and controllers, without rendered ones.
     pub fn update<'a>(
         &mut self,
         pools: impl IntoIterator<Item = &'a MachineConfigPool>,

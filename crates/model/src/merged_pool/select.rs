@@ -31,6 +31,12 @@ impl LabelGroup {
     pub fn machine_configs(&self) -> impl Iterator<Item = &Arc<MachineConfig>> {
         self.machine_configs.values()
     }
+
+    /// Returns `true` if both have the same MachineConfigs.
+    pub(super) fn is_same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let configs = |it: &Self| it.machine_configs().map(Arc::as_ptr).collect::<Vec<_>>();
+        Arc::ptr_eq(self, other) || configs(self) == configs(other)
+    }
 }
 
 impl ByLabels {

@@ -43,7 +43,7 @@ fn merged(configs: &[Arc<MachineConfig>]) -> Result<MachineConfig, Unmergeable> 
 }
 
 fn files(merged: &MachineConfig) -> Value {
-    let config: Value = serde_json::from_str(merged.ignition().unwrap()).unwrap();
+    let config: Value = serde_json::from_str(&merged.ignition().unwrap()).unwrap();
     config["storage"]["files"].clone()
 }
 
@@ -536,6 +536,6 @@ proptest! {
         let again = merged(&configs).unwrap();
         prop_assert_eq!(all.name(), again.name());
         prop_assert_eq!(json!(all), json!(again));
-        prop_assert!(ignition::Config::parse(all.ignition().unwrap()).is_ok());
+        prop_assert!(ignition::Config::parse(&all.ignition().unwrap()).is_ok());
     }
 }

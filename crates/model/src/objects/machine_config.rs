@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::config_text::ConfigText;
 use super::metadata::null_as_default;
 
 const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
@@ -83,11 +83,8 @@ pub struct MachineConfigSpec {
     /// Image with extensions.
     #[serde(rename = "baseOSExtensionsContainerImage", deserialize_with = "null_as_default")]
     pub base_os_extensions_container_image: String,
-    /// Ignition config as JSON text, `None` if there is none.
-    ///
-    /// Text instead of a tree: a cluster has many rendered configs of 200 KB, and a tree needs several times as much
-    /// memory.
-    pub config: Option<Box<RawValue>>,
+    /// Ignition config, `None` if there is none.
+    pub config: Option<ConfigText>,
     /// Kernel arguments in addition to those of the Ignition config. Null and absence are distinguished from an empty
     /// list when the config is written to the machine.
     pub kernel_arguments: Option<Vec<String>>,
@@ -145,7 +142,7 @@ impl MachineConfig {
     }
 
     /// JSON text of the Ignition config, `None` if there is none.
-    pub fn ignition(&self) -> Option<&str> {
-        self.spec.config.as_deref().map(RawValue::get)
+    pub fn ignition(&self) -> Option<Cow<'_, str>> {
+        self.spec.config.as_ref().map(ConfigText::text)
     }
 }

@@ -4,6 +4,7 @@
 //! null has its Go zero value, as in the reference server.
 
 mod cluster;
+mod config_text;
 mod defect;
 mod first_boot_machine;
 mod kind;
@@ -20,6 +21,7 @@ pub use self::defect::ObjectDefect;
 pub use cluster::{
     ApiServer, ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret, TlsProfile,
 };
+pub use config_text::ConfigText;
 pub use first_boot_machine::{
     APPROVED_ANNOTATION, Content, FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES,
     MAX_NETWORKS, REARM_ANNOTATION,

@@ -61,7 +61,7 @@ fn writes(Rendering { machine_config, prepare, set }: &Rendering) -> String {
 fn a_rendered_machine_config_that_cannot_be_stored_is_not_written() {
     let of = |bytes: usize| {
         let config = format!("\"{}\"", "x".repeat(bytes));
-        let config = Some(serde_json::value::RawValue::from_string(config).unwrap());
+        let config = Some(serde_json::from_str(&config).unwrap());
         let spec = MachineConfigSpec { config, ..MachineConfigSpec::default() };
         pool("", Arc::new(MachineConfig::new("new", &BTreeMap::new(), spec)))
     };
