@@ -115,6 +115,16 @@ impl ByLabels {
         sets.into_iter().filter_map(|labels| self.groups.get(labels)).collect()
     }
 
+    /// All MachineConfigs.
+    pub fn machine_configs(&self) -> impl Iterator<Item = &Arc<MachineConfig>> {
+        self.groups.values().flat_map(|group| group.machine_configs())
+    }
+
+    /// Number of all MachineConfigs.
+    pub fn count(&self) -> usize {
+        self.groups.values().map(|group| group.machine_configs.len()).sum()
+    }
+
     /// The group of a MachineConfig.
     pub fn group(&self, config: &MachineConfig) -> Option<&Arc<LabelGroup>> {
         self.groups.get(&config.labels())
