@@ -142,7 +142,7 @@ fn measure_ledger(criterion: &mut Criterion) {
 }
 
 fn measure_convert(criterion: &mut Criterion, inputs: &PoolInputs) -> Result<()> {
-    let text = inputs.machine_config.ignition().context("a machine config without a config")?;
+    let text = &*inputs.machine_config.ignition().context("a machine config without a config")?;
     criterion.bench_function("parse", |bencher| bencher.iter(|| Config::parse(black_box(text))));
     let config = Config::parse(text)?;
     let mut group = criterion.benchmark_group("lower");

@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
     };
     for object in &objects {
         let Object::MachineConfig(config) = object else { continue };
-        let _ = config.ignition().map(Config::parse);
+        let _ = config.ignition().map(|text| Config::parse(&text));
         let written = serde_json::to_vec(&**config).expect("JSON");
         let again = manifest::parse(&written).unwrap_or_else(|error| {
             panic!("{error}: {}", String::from_utf8_lossy(&written));

@@ -8,8 +8,8 @@ use clap::Args;
 use ignition::{POINTER_SPEC, SpecVersion, pointer};
 use model::access::Records;
 use model::access::rotation::{FetchCredential, PointerToken};
-use model::inputs::Inputs;
-use model::merged_pool::{self, Member, Origin, ParsedMachineConfig};
+use model::inputs::{Inputs, ServingMode};
+use model::merged_pool::{self, ByLabels, Member, Origin, ParsedMachineConfig};
 use model::pointer_config::{PointerConfig, carried};
 use model::render::select;
 use model::table::table;
@@ -143,9 +143,17 @@ fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Re
 /// The MachineConfigs that a pool selects.
 fn sources(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<ParsedMachineConfig>> {
     let read = inputs.pools.get(pool).ok_or_else(|| anyhow!("there is no pool {pool}"))?;
-    let selected = merged_pool::select(read, inputs.machine_configs.values())
-        .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
-    Ok(selected.into_iter().map(ParsedMachineConfig::new).collect())
+    let grouped;
+    let all = match inputs.mode {
+        ServingMode::Manifests => &*inputs.sources,
+        ServingMode::Bootstrap | ServingMode::Cluster => {
+            grouped = ByLabels::new(inputs.machine_configs.values());
+            &grouped
+        }
+    };
+    let selected = all.select(read).map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
+    let selected = selected.iter().flat_map(|group| group.machine_configs());
+    Ok(selected.map(ParsedMachineConfig::new).collect())
 }
 
 /// A table of everything in a pool's MachineConfig, with the MachineConfig it comes from, and the overridden ones.

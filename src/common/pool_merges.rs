@@ -12,7 +12,7 @@ use super::parallel;
 pub(crate) fn update<'a>(
     merged: &mut MergedPools,
     pools: impl IntoIterator<Item = &'a MachineConfigPool>,
-    machine_configs: &ByLabels<'_>,
+    machine_configs: &ByLabels,
     controller_config: Option<&ControllerConfig>,
 ) {
     let due = merged.update(pools, machine_configs, controller_config);

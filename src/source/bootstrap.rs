@@ -27,7 +27,7 @@ pub(super) fn scan(
         read(files, &path, being_written);
         let pool = files.objects(&path).iter().find_map(as_kind!(MachineConfigPool));
         let Some(pool) = pool.cloned() else { continue };
-        inputs.pools.insert(name.to_owned(), Arc::clone(&pool));
+        Arc::make_mut(&mut inputs.pools).insert(name.to_owned(), Arc::clone(&pool));
         let config = pool.status_configuration();
         // No object has a slash in its name, which would be a path elsewhere.
         if config.is_empty() || config.contains('/') {
@@ -37,13 +37,13 @@ pub(super) fn scan(
         read(files, &path, being_written);
         let found = files.objects(&path).iter().find_map(as_kind!(MachineConfig));
         if let Some(found) = found.cloned() {
-            inputs.machine_configs.insert(config.to_owned(), found);
+            Arc::make_mut(&mut inputs.machine_configs).insert(config.to_owned(), found);
         }
     }
     let path = base.join("controller-config").join("machine-config-controller.yaml");
     read(files, &path, being_written);
     let controller_config = files.objects(&path).iter().find_map(as_kind!(ControllerConfig));
-    shared.controller_config = controller_config.cloned();
+    shared.controller_config = controller_config.cloned().map(Arc::unwrap_or_clone);
     let mut plain = |path: &Path, check: fn(&[u8]) -> Result<(), String>| {
         let (problem, last_good) = match files.read_plain(path, being_written) {
             Ok(bytes) => match check(&bytes) {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use model::inputs::{Inputs, Problem, SharedInputs};
-use model::objects::{MachineConfigPool, Metadata, Object, Secret, SecretName};
+use model::objects::{ControllerConfig, MachineConfigPool, Metadata, Object, Secret, SecretName};
 use model::registry_ca::{self, RegistryHost};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -24,7 +24,7 @@ use super::listing::{Listing, list};
 use super::lost::LostObjects;
 use super::manifest;
 use super::merged_pools::LocalPools;
-use super::object_set::{ObjectSet, identity};
+use super::object_set::{Layer, ObjectSet, identity};
 use super::place::{Place, TextHash, relative, stored_root};
 use super::plain_configs::{self, PlainConfigs};
 use crate::files::bounded;
@@ -119,6 +119,7 @@ pub struct Directory {
     files: Files,
     shared: Arc<SharedInputs>,
     credentials: SeenCredentials,
+    set: ObjectSet,
     local_pools: LocalPools,
     plain_configs: PlainConfigs,
     lost: LostObjects,
@@ -156,6 +157,7 @@ impl Directory {
             files: Files::new(is_strict),
             shared: Arc::default(),
             credentials: SeenCredentials::new(secret),
+            set: ObjectSet::default(),
             local_pools: LocalPools::default(),
             plain_configs: PlainConfigs::default(),
             lost: LostObjects::default(),
@@ -368,33 +370,36 @@ impl Directory {
         (manifests, plain): (&[PathBuf], &[PathBuf]),
         uptime: Duration,
     ) -> (Inputs, SharedInputs) {
-        let mut gathered = ObjectSet::default();
-        for path in manifests {
-            gathered.add(path, self.files.objects(path));
-        }
+        let Self { set, files, plain_configs, lost, .. } = self;
+        // What is lost is judged by what there is.
+        set.update(Layer::Lost, []);
+        set.update(Layer::Manifests, files.all_objects());
         let present = plain.iter().map(|path| &**path).collect();
-        let is_changed = self.lost.judge(&gathered, &present, uptime);
-        self.lost.gather(&mut gathered);
-        let lost_plain = self.lost.plain().map(Path::to_owned).collect();
-        let ObjectSet { mut inputs, others, .. } = gathered;
-        inputs.missing = self.lost.missing();
-        let (shared, secrets) = share(&others, &mut inputs, &self.shared);
-        let Inputs { pools, machine_configs, problems, .. } = &mut inputs;
-        problems.extend(see_credentials(&mut self.credentials, pools, &secrets));
-        problems.extend(self.files.problems());
-        problems.extend(self.plain_configs.add_to(
-            root,
-            (&present, &lost_plain),
-            (pools, machine_configs),
-        ));
+        let is_changed = lost.judge(set, &present, uptime);
+        let lost_objects = lost.by_file();
+        set.update(Layer::Lost, lost_objects.iter().map(|(path, objects)| (*path, objects)));
+        plain_configs.retain(&present, &lost.plain().map(Path::to_owned).collect());
+        set.update(Layer::Plain, plain_configs.objects());
+
+        let mut inputs = Inputs { missing: lost.missing(), ..Inputs::default() };
+        let (shared, secrets) = share(set, &mut inputs, &self.shared);
+        let problems = &mut inputs.problems;
+        let mut pools = set.pools.clone();
+        problems.extend(see_credentials(&mut self.credentials, &pools, &secrets));
+        problems.extend(files.problems());
+        problems.extend_from_slice(plain_configs.problems());
+        problems.extend(set.problems());
+        plain_configs.add_pools(root, set, &mut pools);
         let controller_config = shared.controller_config.as_ref();
-        let unread = self.files.never_read().filter(|_| !self.is_known);
-        problems.extend(self.local_pools.resolve(
-            pools,
-            machine_configs,
-            controller_config,
-            unread,
-        ));
+        let unread = files.never_read().filter(|_| !self.is_known);
+        let (machine_configs, unmerged) =
+            self.local_pools.resolve(&mut pools, set, controller_config, unread);
+        problems.extend(unmerged);
+        inputs.pools = pools.into();
+        inputs.machine_configs = machine_configs.into();
+        inputs.machines = Arc::clone(&set.machines);
+        inputs.sources = Arc::clone(&set.sources);
+        let problems = &mut inputs.problems;
         problems.extend(listing.problems());
         inputs.warnings = self.tree_warnings(root, manifests);
         if is_changed {
@@ -447,7 +452,8 @@ impl Directory {
     /// Parts of the last read state without effect.
     fn tree_warnings(&self, root: &Path, paths: &[PathBuf]) -> Vec<Problem> {
         let mut warnings = self.files.warnings();
-        warnings.extend(self.plain_configs.warnings(root, &self.local_pools.selected()));
+        let is_selected = self.local_pools.selects(&self.set.sources);
+        warnings.extend(self.plain_configs.warnings(root, is_selected));
         warnings.extend(plain_configs::unread(root, paths));
         let is_file = |name: &str| plain_configs::is_plain(root, &root.join(name));
         warnings.extend(self.local_pools.unselected(is_file));
@@ -462,22 +468,24 @@ pub(crate) fn forget_machine(memory: &Memory, name: &str) -> Result<(), FileErro
 
 /// Sorts the objects that all pools share. Returns them, and the Secrets.
 fn share<'a>(
-    others: &[&'a Object],
+    set: &'a ObjectSet,
     inputs: &mut Inputs,
     before: &SharedInputs,
 ) -> (SharedInputs, BTreeMap<SecretName, &'a Secret>) {
     let mut shared = SharedInputs::default();
     let (mut config_maps, mut secrets, mut image) = (Vec::new(), BTreeMap::new(), None);
-    for &object in others {
+    for object in set.others.values() {
         match object {
-            Object::ControllerConfig(config) => shared.controller_config = Some(config.clone()),
+            Object::ControllerConfig(config) => {
+                shared.controller_config = Some(ControllerConfig::clone(config));
+            }
             Object::Kubeconfig(config) => shared.kubeconfig = Some(config.to_json().into()),
-            Object::ConfigMap(map) => config_maps.push(map),
+            Object::ConfigMap(map) => config_maps.push(&**map),
             Object::Secret(secret) => {
                 let Metadata { namespace, name } = secret.metadata.clone();
-                secrets.insert(SecretName { namespace, name }, secret);
+                secrets.insert(SecretName { namespace, name }, &**secret);
             }
-            Object::ImageConfig(config) => image = Some(config),
+            Object::ImageConfig(config) => image = Some(&**config),
             object => inputs.layering.add(object),
         }
     }
@@ -553,5 +561,54 @@ mod tests {
         is_changed("another text in it", false);
         std::fs::remove_file(path("site.bu")).unwrap();
         is_changed("a file without a config is removed", true);
+    }
+
+    /// A pool with three MachineConfigs of its role.
+    fn pool_of_three(pool: &str, argument: &str) -> String {
+        let selector = format!("{{machineconfiguration.openshift.io/role: {pool}}}");
+        let config = |number: u32| {
+            format!(
+                "---\nkind: MachineConfig\nmetadata: {{name: {number}-{pool}, labels: {selector}}}\n\
+                 spec: {{kernelArguments: [{argument}]}}\n"
+            )
+        };
+        let configs: String = (0..3).map(config).collect();
+        let spec = format!("{{machineConfigSelector: {{matchLabels: {selector}}}}}");
+        format!("kind: MachineConfigPool\nmetadata: {{name: {pool}}}\nspec: {spec}\n{configs}")
+    }
+
+    #[test]
+    fn a_change_of_one_file_among_many_looks_at_its_objects_and_merges_its_pool() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |pool: &str, text: String| {
+            std::fs::write(root.path().join(format!("{pool}.yaml")), text).unwrap();
+        };
+        let pools: Vec<String> = (0..50).map(|number| format!("pool-{number}")).collect();
+        for pool in &pools {
+            write(pool, pool_of_three(pool, "a"));
+        }
+        let layout = Layout::Tree {
+            root: root.path().to_owned(),
+            registry_credentials: None,
+            is_strict: false,
+            memory: None,
+        };
+        let (mut directory, before) = Directory::read(layout).unwrap();
+        assert_eq!((before.pools.len(), before.machine_configs.len()), (50, 50));
+        let work = |it: &Directory| (it.set.looked_at(), it.local_pools.merges());
+        assert_eq!(work(&directory), (200, 50));
+        write("pool-7", pool_of_three("pool-7", "b"));
+        let scan = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false).unwrap();
+        let now = scan.inputs.unwrap();
+        assert_eq!(work(&directory), (204, 51));
+        // Nothing is made again of what is as it was.
+        for pool in &pools {
+            let is_same = Arc::ptr_eq(&before.pools[pool], &now.pools[pool]);
+            assert_eq!(is_same, pool != "pool-7", "{pool}");
+        }
+        std::fs::remove_file(root.path().join("pool-7.yaml")).unwrap();
+        let gone = SystemTime::now() + Duration::from_secs(1);
+        directory.scan(gone, Duration::ZERO, &|_| false).unwrap();
+        assert_eq!(work(&directory).1, 51);
     }
 }

@@ -12,7 +12,7 @@ use model::standing::{Loss, RETURNS_WITHIN};
 
 use super::listing::Listing;
 use super::manifest::{self, Manifest};
-use super::object_set::identity;
+use super::object_set::{Objects, identity};
 use super::place::{DirectoryId, Place, TextHash};
 use crate::common::parallel;
 use crate::files::bounded;
@@ -28,7 +28,9 @@ struct File {
     /// clock is so far ahead, that a second change can have the same stamp.
     stamp: Option<FileStamp>,
     digest: Option<u64>,
-    objects: Vec<Object>,
+    /// Number of the last scan that looked at it.
+    seen_in: u64,
+    objects: Objects,
     /// Last good bytes of a file that is no manifest.
     plain: Option<Bytes>,
     problem: Option<ObjectDefect>,
@@ -89,7 +91,8 @@ pub(super) struct ReadError {
 #[derive(Debug)]
 pub(super) struct Files {
     known: BTreeMap<PathBuf, File>,
-    seen: BTreeSet<PathBuf>,
+    /// Number of the scan.
+    scan: u64,
     now: SystemTime,
     settle: Duration,
     changed: bool,
@@ -115,7 +118,8 @@ impl File {
         if names.is_empty() {
             return;
         }
-        self.objects.retain(|object| !names.iter().any(|name| is_machine(object, name)));
+        let is_left = |object: &&Object| !names.iter().any(|name| is_machine(object, name));
+        self.objects = self.objects.iter().filter(is_left).cloned().collect();
         self.removed.extend(names);
         // The same text says that they are back.
         self.digest = None;
@@ -127,7 +131,7 @@ impl Files {
     pub(super) fn new(is_strict: bool) -> Self {
         Self {
             known: BTreeMap::new(),
-            seen: BTreeSet::new(),
+            scan: 0,
             now: SystemTime::UNIX_EPOCH,
             settle: Duration::ZERO,
             changed: false,
@@ -152,7 +156,7 @@ impl Files {
 
     /// Starts a scan, which skips files that changed within `settle` before `now`.
     pub(super) fn begin(&mut self, now: SystemTime, settle: Duration) {
-        self.seen.clear();
+        self.scan += 1;
         self.now = now;
         self.settle = settle;
         self.changed = false;
@@ -180,7 +184,7 @@ impl Files {
             self.changed |= file.problem.is_some();
             let loss = listing.loss_of(&path, file.directory).unwrap_or(Loss::Unlinked);
             let place = Place { path, directory: file.directory, text: file.text };
-            self.losses.push(FileLoss { place, objects: file.objects, loss });
+            self.losses.push(FileLoss { place, objects: file.objects.to_vec(), loss });
         }
     }
 
@@ -210,7 +214,7 @@ impl Files {
                     let is_refused = self.is_strict && !warnings.is_empty();
                     let digest = source.unwrap_or_else(|| digest(&bytes));
                     file.digest = Some(digest).filter(|_| !is_refused);
-                    (file.objects, file.warnings) = (objects, warnings);
+                    (file.objects, file.warnings) = (objects.into(), warnings);
                     file.remove_machines(removed);
                 }
                 Err(_) => continue,
@@ -261,7 +265,7 @@ impl Files {
     pub(super) fn never_read(&self) -> Option<&Path> {
         let is_unknown =
             |file: &File| file.problem.is_some() && file.plain.is_none() && file.text.is_none();
-        let mut seen = self.known.iter().filter(|(path, _)| self.seen.contains(*path));
+        let mut seen = self.known.iter().filter(|(_, file)| file.seen_in == self.scan);
         seen.find(|(_, file)| is_unknown(file)).map(|(path, _)| &**path)
     }
 
@@ -272,10 +276,10 @@ impl Files {
 
     /// Ends a scan, and forgets files that have been missing for a while. Returns true if anything changed.
     pub(super) fn finish(&mut self) -> bool {
-        let Self { known, seen, now, outcome, .. } = self;
+        let Self { known, scan, now, outcome, .. } = self;
         let before = known.len();
-        known.retain(|path, file| {
-            if seen.contains(path) {
+        known.retain(|_, file| {
+            if file.seen_in == *scan {
                 file.gone_since = None;
                 return true;
             }
@@ -314,17 +318,23 @@ impl Files {
         self.known.get(path).map_or(&[], |file| &file.objects)
     }
 
+    /// The objects of all files.
+    pub(super) fn all_objects(&self) -> impl Iterator<Item = (&Path, &Objects)> {
+        self.known.iter().map(|(path, file)| (&**path, &file.objects))
+    }
+
     pub(super) fn problems(&self) -> Vec<Problem> {
         let problem = |(path, file): (&PathBuf, &File)| {
             let defect = file.problem.clone()?;
-            self.seen.contains(path).then(|| Problem::whole(&path.display().to_string(), defect))
+            let is_seen = file.seen_in == self.scan;
+            is_seen.then(|| Problem::whole(&path.display().to_string(), defect))
         };
         self.known.iter().filter_map(problem).collect()
     }
 
     /// Parts of files in this scan without effect.
     pub(super) fn warnings(&self) -> Vec<Problem> {
-        let files = self.known.iter().filter(|(path, _)| self.seen.contains(*path));
+        let files = self.known.iter().filter(|(_, file)| file.seen_in == self.scan);
         let warnings =
             files.flat_map(|(path, file)| file.warnings.iter().map(move |it| (path, it)));
         warnings.map(|(path, it)| Problem::part(&path.display().to_string(), it)).collect()
@@ -360,7 +370,7 @@ impl Files {
     ) -> Result<Bytes, ReadError> {
         if let Some(NewStamp(stamp)) = self.due(path, being_written) {
             let file = self.known.entry(path.to_owned()).or_default();
-            file.stamp = stamp;
+            (file.stamp, file.seen_in) = (stamp, self.scan);
             match bounded::read(path) {
                 Ok(bytes) => {
                     let is_changed = file.plain.as_deref() != Some(&bytes[..]);
@@ -392,13 +402,16 @@ impl Files {
 
     /// Looks at a file. Returns its stamp if it has changed, unless that was too recently, or it is open for writing.
     fn due(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Option<NewStamp> {
-        self.seen.insert(path.to_owned());
+        let mut known = self.known.get_mut(path);
+        if let Some(file) = &mut known {
+            file.seen_in = self.scan;
+        }
         let Ok(metadata) = std::fs::metadata(path) else {
             // The read returns the error.
             return Some(NewStamp(None));
         };
         let stamp = FileStamp::of(&metadata);
-        if let Some(file) = self.known.get_mut(path).filter(|file| file.stamp == Some(stamp)) {
+        if let Some(file) = known.filter(|file| file.stamp == Some(stamp)) {
             let above = path.parent().and_then(|above| self.directories.get(above));
             let was_in = file.directory;
             file.directory = above.copied().or(was_in);
@@ -422,7 +435,7 @@ impl Files {
     fn insert(&mut self, path: &Path, NewStamp(stamp): NewStamp, contents: Contents) {
         let above = path.parent().and_then(|above| self.directories.get(above)).copied();
         let file = self.known.entry(path.to_owned()).or_default();
-        file.stamp = stamp;
+        (file.stamp, file.seen_in) = (stamp, self.scan);
         let was_in = file.directory;
         file.directory = above.or(was_in);
         self.is_unsaved |= file.directory != was_in;
@@ -452,7 +465,7 @@ impl Files {
                 self.changed |= warnings != file.warnings || file.problem.is_some();
                 let kept: HashSet<_> = objects.iter().map(identity).collect();
                 let others: Vec<_> =
-                    before.into_iter().filter(|it| !kept.contains(&identity(it))).collect();
+                    before.iter().filter(|it| !kept.contains(&identity(it))).cloned().collect();
                 let loss = if is_elsewhere { Loss::WithDirectory } else { Loss::ReadWithout };
                 if !others.is_empty() {
                     let place = place(was_in.or(file.directory));
@@ -461,7 +474,7 @@ impl Files {
                 file.text =
                     text.as_ref().filter(|_| !objects.is_empty()).map(|it| TextHash::of(it));
                 file.unsaved = text.filter(|_| !objects.is_empty());
-                file.objects = objects;
+                file.objects = objects.into();
                 file.removed.clear();
                 file.warnings = warnings;
                 file.problem = None;
@@ -477,7 +490,7 @@ impl Files {
                 // Without a listing nobody takes losses in.
                 if is_blank && !self.directories.is_empty() {
                     let (place, loss) = (place(file.directory), Loss::Emptied);
-                    self.losses.push(FileLoss { place, objects: before, loss });
+                    self.losses.push(FileLoss { place, objects: before.to_vec(), loss });
                     (file.text, file.unsaved) = (None, None);
                     self.is_unsaved = true;
                 } else {

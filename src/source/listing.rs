@@ -86,7 +86,7 @@ impl TreeWalk {
     fn directory(&mut self, directory: &Path, depth: usize) -> io::Result<()> {
         let mut entries = std::fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
         entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
-        entries.sort_by_key(DirEntry::file_name);
+        entries.sort_by_cached_key(DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
             let Ok(metadata) = std::fs::metadata(&path) else {

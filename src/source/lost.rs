@@ -11,7 +11,7 @@ use model::standing::{Kind, Loss, Lost, Standing, note_majorities};
 
 use super::last_good::StoredLoss;
 use super::listing::Listing;
-use super::object_set::{Identity, ObjectSet, identity};
+use super::object_set::{Identity, ObjectSet, Objects, identity};
 use super::place::{DirectoryId, Place, relative};
 
 /// Maximum number of missing objects that a report names.
@@ -115,7 +115,7 @@ impl LostObjects {
     /// Notes that a command has removed a machine.
     pub(super) fn remove_machine(&mut self, name: &str) {
         let is_it = |identity: &Identity, lost: &LostObject| {
-            lost.lost.kind == Kind::Machine && identity.name == name
+            lost.lost.kind == Kind::Machine && *identity.name == *name
         };
         let of_it = self.objects.iter_mut().filter(|(identity, lost)| is_it(identity, lost));
         of_it.for_each(|(_, lost)| lost.lost.confirm());
@@ -138,8 +138,8 @@ impl LostObjects {
                 loss: lost.loss,
                 is_with_most: lost.is_with_most,
                 kind: (*kind).to_owned(),
-                namespace: namespace.clone(),
-                name: name.clone(),
+                namespace: namespace.to_string(),
+                name: name.to_string(),
             })
         };
         manifests.filter_map(stored).collect()
@@ -149,7 +149,7 @@ impl LostObjects {
     /// true if the standing of one has changed.
     pub(super) fn judge(
         &mut self,
-        gathered: &ObjectSet<'_>,
+        gathered: &ObjectSet,
         plain: &BTreeSet<&Path>,
         now: Duration,
     ) -> bool {
@@ -161,8 +161,8 @@ impl LostObjects {
         });
         let mut is_changed = false;
         note_majorities(self.objects.values_mut().map(|it| &mut it.lost), |kind| match kind {
-            Kind::Machine => gathered.inputs.machines.len(),
-            Kind::Pool => gathered.inputs.pools.len() + plain.len(),
+            Kind::Machine => gathered.machines.len(),
+            Kind::Pool => gathered.pools.len() + plain.len(),
             Kind::Other => 0,
         });
         self.objects.retain(|identity, object| {
@@ -179,13 +179,15 @@ impl LostObjects {
         is_changed
     }
 
-    /// Adds what is not removed to `gathered`.
-    pub(super) fn gather<'a>(&'a self, gathered: &mut ObjectSet<'a>) {
+    /// The objects of manifests that are not removed, by the file that had them.
+    pub(super) fn by_file(&self) -> BTreeMap<&Path, Objects> {
+        let mut files: BTreeMap<&Path, Vec<Object>> = BTreeMap::new();
         for LostObject { object, place, .. } in self.objects.values() {
             if let Some(object) = object {
-                gathered.add(&place.path, std::slice::from_ref(object));
+                files.entry(&place.path).or_default().push(object.clone());
             }
         }
+        files.into_iter().map(|(path, objects)| (path, objects.into())).collect()
     }
 
     /// The missing objects, with a report for each kind and cause.
@@ -197,7 +199,7 @@ impl LostObjects {
                 continue;
             }
             if object.lost.kind == Kind::Machine {
-                missing.machines.insert(identity.name.clone());
+                missing.machines.insert(identity.name.to_string());
             }
             // What an administrator has removed before a restart is no fault.
             if object.lost.is_meant() {
@@ -226,7 +228,7 @@ impl LostObjects {
 }
 
 fn report(identity: &Identity, LostObject { place, lost, standing, .. }: &LostObject) {
-    let (kind, name) = (identity.kind, &identity.name);
+    let (kind, name) = (identity.kind, &*identity.name);
     // Missing ones are reported together.
     if *standing == Standing::Removed {
         let path = place.path.display();
@@ -260,6 +262,7 @@ fn effect(kind: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::manifest;
+    use super::super::object_set::Layer;
     use super::super::place::TextHash;
     use super::*;
 
@@ -278,9 +281,8 @@ mod tests {
 
     fn judge(lost: &mut LostObjects, present: &[Vec<Object>], now: Duration) {
         let mut gathered = ObjectSet::default();
-        for objects in present {
-            gathered.add(Path::new("/site/m.yaml"), objects);
-        }
+        let objects = present.concat().into();
+        gathered.update(Layer::Manifests, [(Path::new("/site/m.yaml"), &objects)]);
         lost.judge(&gathered, &BTreeSet::new(), now);
     }
 

@@ -1,6 +1,6 @@
 //! Pools of a directory without a rendered config: merges the MachineConfigs that they select.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use model::merged_pool::{ByLabels, GENERATED_BY, MergedPools, Unmergeable};
 use model::objects::{
     ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool, ROLE_LABEL,
 };
-use serde_json::Map;
 
+use super::object_set::ObjectSet;
 use crate::common::pool_merges;
 
 pub(super) type Pools = BTreeMap<String, Arc<MachineConfigPool>>;
@@ -20,47 +20,71 @@ pub(super) type MachineConfigs = BTreeMap<String, Arc<MachineConfig>>;
 #[derive(Debug, Default)]
 pub(super) struct LocalPools {
     merged: MergedPools,
-    /// Last MachineConfig of each pool that could be merged.
-    served: MachineConfigs,
+    served: BTreeMap<String, ServedPool>,
     unselected: Vec<String>,
     /// MachineConfigs that count as rendered ones, though nothing shows that the render controller made them.
     taken_as_rendered: Vec<String>,
 }
 
+/// A pool that could be merged.
+#[derive(Debug)]
+struct ServedPool {
+    /// Its last MachineConfig.
+    config: Arc<MachineConfig>,
+    pool: Arc<MachineConfigPool>,
+    /// The pool with the name of the MachineConfig.
+    resolved: Arc<MachineConfigPool>,
+}
+
+impl ServedPool {
+    fn new(config: &Arc<MachineConfig>, pool: &Arc<MachineConfigPool>, last: Option<Self>) -> Self {
+        let is_same = |it: &Self| Arc::ptr_eq(&it.config, config) && Arc::ptr_eq(&it.pool, pool);
+        last.filter(is_same).unwrap_or_else(|| Self {
+            config: Arc::clone(config),
+            pool: Arc::clone(pool),
+            resolved: Arc::new(pool.with_configuration(config.name())),
+        })
+    }
+}
+
+fn is_merged(pool: &MachineConfigPool) -> bool {
+    pool.spec_configuration().is_empty() && pool.status_configuration().is_empty()
+}
+
 impl LocalPools {
-    /// Merges the pools that name no configuration, and inserts the results. A failure is a problem of the pool, and
-    /// its last result stays. A pool without one is not merged while the file `unread` may have a part of it.
+    /// Merges the pools that name no configuration, and names the results in them. Returns the MachineConfigs that pools
+    /// name. A failure is a problem of the pool, and its last result stays. A pool without one is not merged while the
+    /// file `unread` may have a part of it.
     pub(super) fn resolve(
         &mut self,
         pools: &mut Pools,
-        machine_configs: &mut MachineConfigs,
+        set: &ObjectSet,
         controller_config: Option<&ControllerConfig>,
         unread: Option<&Path>,
-    ) -> Vec<Problem> {
-        let names_none = |pool: &&Arc<MachineConfigPool>| {
-            pool.spec_configuration().is_empty() && pool.status_configuration().is_empty()
-        };
-        let unnamed: Vec<_> = pools.values().filter(names_none).cloned().collect();
-        let local = unnamed.iter().map(|pool| &**pool);
-        let all = machine_configs.values();
-        let (rendered, sources): (Vec<_>, Vec<_>) = all.partition(|config| is_rendered(config));
-        let sources = ByLabels::new(sources);
-        pool_merges::update(&mut self.merged, local, &sources, controller_config);
-        (self.unselected, self.taken_as_rendered) = if unnamed.is_empty() {
-            (Vec::new(), Vec::new())
-        } else {
-            let unselected = sources.unselected(pools.values().map(|pool| &**pool));
+    ) -> (MachineConfigs, Vec<Problem>) {
+        let all = || pools.values().map(|pool| &**pool);
+        let merged = all().filter(|pool| is_merged(pool));
+        pool_merges::update(&mut self.merged, merged, &set.sources, controller_config);
+        (self.unselected, self.taken_as_rendered) = if all().any(is_merged) {
+            let unselected = set.sources.unselected(all());
             let unselected = unselected.into_iter().map(str::to_owned).collect();
-            (unselected, without_evidence(pools, &rendered))
+            (unselected, without_evidence(pools, set))
+        } else {
+            (Vec::new(), Vec::new())
         };
         let mut before = std::mem::take(&mut self.served);
-        let mut problems = Vec::new();
-        for pool in unnamed {
-            let name = pool.name().to_owned();
-            let last = before.remove(&name);
-            let served = match self.merged.get(&name) {
+        let (mut machine_configs, mut problems) = (MachineConfigs::new(), Vec::new());
+        for (name, pool) in pools {
+            if !is_merged(pool) {
+                let named = [pool.spec_configuration(), pool.status_configuration()];
+                let found = named.into_iter().filter_map(|name| set.machine_config(name));
+                machine_configs.extend(found.map(|it| (it.name().to_owned(), Arc::clone(it))));
+                continue;
+            }
+            let last = before.remove(name);
+            let served = match self.merged.get(name) {
                 Some(Ok(merged)) => match unread.filter(|_| last.is_none()) {
-                    None => Some(Arc::clone(merged)),
+                    None => Some(ServedPool::new(merged, pool, last)),
                     Some(file) => {
                         let place = format!("MachineConfigPool {name}");
                         let file = file.file_name().unwrap_or_default().to_string_lossy();
@@ -75,15 +99,16 @@ impl LocalPools {
                 Some(Err(error)) => {
                     let place = format!("MachineConfigPool {name}");
                     problems.push(Problem::part(&place, &error.to_string()));
-                    last
+                    last.map(|last| ServedPool::new(&Arc::clone(&last.config), pool, Some(last)))
                 }
             };
             let Some(served) = served else { continue };
-            pools.insert(name.clone(), Arc::new(pool.with_configuration(served.name())));
-            machine_configs.insert(served.name().to_owned(), Arc::clone(&served));
-            self.served.insert(name, served);
+            *pool = Arc::clone(&served.resolved);
+            let config = &served.config;
+            machine_configs.insert(config.name().to_owned(), Arc::clone(config));
+            self.served.insert(name.clone(), served);
         }
-        problems
+        (machine_configs, problems)
     }
 
     /// MachineConfigs of manifests that are part of no pool, in a directory with pools that are merged.
@@ -100,25 +125,30 @@ impl LocalPools {
             .collect()
     }
 
-    /// The names of the MachineConfigs that the pools are made of.
-    pub(super) fn selected(&self) -> BTreeSet<&str> {
-        self.merged.selected().collect()
+    /// A check if pools are made of a MachineConfig.
+    pub(super) fn selects<'a>(
+        &self,
+        sources: &'a ByLabels,
+    ) -> impl Fn(&MachineConfig) -> bool + 'a {
+        let selected: HashSet<_> = self.merged.selected().map(Arc::as_ptr).collect();
+        move |config| sources.group(config).is_some_and(|it| selected.contains(&Arc::as_ptr(it)))
+    }
+
+    /// How many times a pool was merged.
+    #[cfg(test)]
+    pub(super) fn merges(&self) -> u64 {
+        self.merged.merges()
     }
 }
 
 /// Rendered MachineConfigs that no pool names, and that no controller has signed.
-fn without_evidence(pools: &Pools, rendered: &[&Arc<MachineConfig>]) -> Vec<String> {
+fn without_evidence(pools: &Pools, set: &ObjectSet) -> Vec<String> {
     let named: BTreeSet<&str> = pools
         .values()
         .flat_map(|pool| [pool.spec_configuration(), pool.status_configuration()])
         .collect();
     let is_signed = |config: &MachineConfig| config.annotation(GENERATED_BY).is_some();
-    let left = rendered.iter().filter(|it| !named.contains(it.name()) && !is_signed(it));
+    let rendered = set.rendered.values();
+    let left = rendered.filter(|it| !named.contains(it.name()) && !is_signed(it));
     left.map(|config| config.name().to_owned()).collect()
-}
-
-/// Returns `true` for a result of the render controller, which is no source of another one. It has no labels; with
-/// labels, a MachineConfig is selected by them whatever its name is, as by the render controller.
-fn is_rendered(config: &MachineConfig) -> bool {
-    config.name().starts_with("rendered-") && config.labels().is_none_or(Map::is_empty)
 }

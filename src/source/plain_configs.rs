@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::inputs::Problem;
-use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL, is_object_name};
+use model::objects::{MachineConfig, MachineConfigPool, Object, ROLE_LABEL, is_object_name};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::files::{Files, ReadError};
 use super::manifest::{check_unique_keys, config_warnings};
-use super::merged_pools::{MachineConfigs, Pools};
+use super::merged_pools::Pools;
+use super::object_set::{ObjectSet, Objects};
 
 /// Directory of `serve`'s pointer configs, in its state directory.
 const POINTERS: &str = "user-data";
@@ -37,6 +38,8 @@ pub(super) struct PlainConfigs {
 struct PlainConfig {
     bytes: Bytes,
     config: Arc<MachineConfig>,
+    /// The config, as the only object of its file.
+    objects: Objects,
     /// Parts of it without effect.
     warnings: Vec<String>,
 }
@@ -82,29 +85,31 @@ impl PlainConfigs {
         }
     }
 
-    /// Inserts the configs of the files that are `present` or `lost`, and creates missing pools. Those of others are
-    /// forgotten. Returns what is wrong with them.
-    pub(super) fn add_to(
-        &mut self,
-        root: &Path,
-        (present, lost): (&BTreeSet<&Path>, &BTreeSet<PathBuf>),
-        (pools, machine_configs): (&mut Pools, &mut MachineConfigs),
-    ) -> Vec<Problem> {
+    /// Forgets the configs of files that are neither `present` nor `lost`.
+    pub(super) fn retain(&mut self, present: &BTreeSet<&Path>, lost: &BTreeSet<PathBuf>) {
         self.configs.retain(|path, _| present.contains(&**path) || lost.contains(path));
-        let mut problems = self.problems.clone();
+    }
+
+    /// The configs as the objects of their files.
+    pub(super) fn objects(&self) -> impl Iterator<Item = (&Path, &Objects)> {
+        self.configs.iter().map(|(path, plain)| (&**path, &plain.objects))
+    }
+
+    /// Creates the pools of the configs that are missing. Configs that `set` does not use make none.
+    pub(super) fn add_pools(&self, root: &Path, set: &ObjectSet, pools: &mut Pools) {
         for (path, plain) in &self.configs {
-            let Some(pool) = pool_of(root, path) else { continue };
-            let name = plain.config.name();
-            if machine_configs.contains_key(name) {
-                let reason = format!("MachineConfig {name} has the same name; rename one of them");
-                problems.push(Problem::part(&path.display().to_string(), &reason));
-                continue;
+            let used = set.machine_config(plain.config.name());
+            let is_used = used.is_some_and(|used| Arc::ptr_eq(used, &plain.config));
+            if let Some(pool) = pool_of(root, path).filter(|_| is_used) {
+                let of_role = || Arc::new(MachineConfigPool::of_role(pool));
+                pools.entry(pool.to_owned()).or_insert_with(of_role);
             }
-            machine_configs.insert(name.to_owned(), Arc::clone(&plain.config));
-            let of_role = || Arc::new(MachineConfigPool::of_role(pool));
-            pools.entry(pool.to_owned()).or_insert_with(of_role);
         }
-        problems
+    }
+
+    /// Faults of files at the last look.
+    pub(super) fn problems(&self) -> &[Problem] {
+        &self.problems
     }
 
     /// Files with a config, with its last good bytes.
@@ -122,11 +127,13 @@ impl PlainConfigs {
         }
     }
 
-    /// Parts of files without effect, and files whose configs are part of no pool, by the names of the MachineConfigs
-    /// that pools are made of.
-    pub(super) fn warnings(&self, root: &Path, selected: &BTreeSet<&str>) -> Vec<Problem> {
-        let unused =
-            self.configs.iter().filter(|(_, plain)| !selected.contains(plain.config.name()));
+    /// Parts of files without effect, and files whose configs are part of no pool.
+    pub(super) fn warnings(
+        &self,
+        root: &Path,
+        is_selected: impl Fn(&MachineConfig) -> bool,
+    ) -> Vec<Problem> {
+        let unused = self.configs.iter().filter(|(_, plain)| !is_selected(&plain.config));
         let warning = |(path, _): (&PathBuf, _)| {
             let pool = pool_of(root, path)?;
             let reason = format!(
@@ -143,6 +150,11 @@ impl PlainConfigs {
 }
 
 impl PlainConfig {
+    fn new(bytes: Bytes, config: Arc<MachineConfig>, warnings: Vec<String>) -> Self {
+        let objects = [Object::MachineConfig(Arc::clone(&config))].into();
+        Self { bytes, config, objects, warnings }
+    }
+
     fn read(
         root: &Path,
         path: &Path,
@@ -151,10 +163,10 @@ impl PlainConfig {
         is_strict: bool,
     ) -> Result<Self, String> {
         let config = Arc::new(machine_config(root, path, pool, bytes)?);
-        let warnings = config.ignition().map(config_warnings).unwrap_or_default();
+        let warnings = config.ignition().map(|text| config_warnings(&text)).unwrap_or_default();
         match warnings.first() {
             Some(first) if is_strict => Err(first.clone()),
-            _ => Ok(Self { bytes: bytes.clone(), config, warnings }),
+            _ => Ok(Self::new(bytes.clone(), config, warnings)),
         }
     }
 
@@ -162,7 +174,7 @@ impl PlainConfig {
     fn unreadable(root: &Path, path: &Path, pool: &str) -> Option<Self> {
         let unreadable = RawValue::from_string(r#""unreadable""#.to_owned()).ok()?;
         let config = Arc::new(of_role(root, path, pool, &unreadable).ok()?);
-        Some(Self { bytes: Bytes::new(), config, warnings: Vec::new() })
+        Some(Self::new(Bytes::new(), config, Vec::new()))
     }
 }
 
@@ -261,11 +273,7 @@ mod tests {
         for _ in 0..2 {
             files.begin(std::time::SystemTime::now(), std::time::Duration::ZERO);
             configs.read(root.path(), std::slice::from_ref(&path), (&mut files, &|_| false));
-            let problems = configs.add_to(
-                root.path(),
-                (&[&*path].into(), &BTreeSet::new()),
-                (&mut Pools::new(), &mut MachineConfigs::new()),
-            );
+            let problems = configs.problems();
             assert!(problems[0].place.ends_with("edge.ign"), "{problems:?}");
         }
     }
@@ -281,6 +289,6 @@ mod tests {
         assert!(twice.starts_with("the key \"storage\" appears twice"), "{twice}");
         let config = read(br#"{"ignition": {"version": "3.4.0"}}"#).unwrap();
         assert_eq!(config.name(), "worker.ign");
-        assert_eq!(config.labels().unwrap()[ROLE_LABEL], "worker");
+        assert_eq!(config.labels().unwrap()[ROLE_LABEL].as_deref(), Some("worker"));
     }
 }

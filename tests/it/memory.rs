@@ -1,4 +1,5 @@
-//! What the answers of many pools hold in memory: a pool's config in several specs is nearly the same.
+//! What many pools hold in memory: a pool's config in several specs is nearly the same, and most of a directory's text
+//! is read seldom.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::changes::large_machine_config;
 use crate::support::contract::{VERSIONS, config, config_for_ignition};
-use crate::support::manifests::{pool, write};
+use crate::support::manifests::{machine_config, pool, with_files, write};
 use crate::support::server::Server;
 use crate::support::wait_for;
 
@@ -47,4 +48,43 @@ fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_i
     let used =
         wait_for("memory to be freed", || Some(server.anonymous_bytes()).filter(|it| *it <= LIMIT));
     println!("{bytes} bytes of answers in {} KiB, of {} before", used >> 10, before >> 10);
+}
+
+/// A pool's manifest with twenty MachineConfigs of 1 KB.
+fn pool_of_twenty(pool: &str) -> String {
+    let role = json!({"machineconfiguration.openshift.io/role": pool});
+    let selector = json!({"machineConfigSelector": {"matchLabels": role}});
+    let mut objects = vec![json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": pool}, "spec": selector,
+    })];
+    objects.extend((0..20).map(|number| {
+        let path = format!("/etc/{pool}-{number}");
+        let text = format!("{path} has a line\n").repeat(40);
+        let mut config =
+            machine_config(&format!("{number:02}-{pool}"), &with_files(&[(&path, &text)]));
+        config["metadata"]["labels"] = role.clone();
+        config
+    }));
+    json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
+}
+
+/// The texts of manifests are not held, and those of MachineConfigs and of what is merged of them are packed.
+#[test]
+fn a_directory_of_many_pools_holds_less_than_the_text_of_its_manifests() {
+    const POOLS: usize = 200;
+    const EMPTY: u64 = 8 << 20;
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let mut bytes = 0;
+    for number in 0..POOLS {
+        let text = pool_of_twenty(&format!("pool-{number}"));
+        bytes += text.len() as u64;
+        write(directory.path(), &format!("pool-{number}.json"), text);
+    }
+    let server = Server::serve(directory.path(), &[]).until_ready();
+    // What reading took for a moment goes back to the system within seconds.
+    let limit = EMPTY + bytes * 3 / 2;
+    let held =
+        wait_for("memory to be freed", || Some(server.anonymous_bytes()).filter(|it| *it <= limit));
+    println!("{bytes} bytes of manifests in {} KiB", held >> 10);
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::access::machine::MachineState;
 use crate::escape::{REASON, cut, escaped};
+use crate::merged_pool::ByLabels;
 use crate::objects::{
     ControllerConfig, FirstBootMachine, MachineConfig, MachineConfigPool, MachineOsBuild,
     MachineOsConfig, Object, ObjectDefect, REGISTRY_NAMESPACE, TlsProfile,
@@ -37,13 +38,15 @@ pub struct Inputs {
     /// Rules for choosing and rendering configs.
     pub mode: ServingMode,
     /// MachineConfigPools by name.
-    pub pools: BTreeMap<String, Arc<MachineConfigPool>>,
+    pub pools: Arc<BTreeMap<String, Arc<MachineConfigPool>>>,
     /// True if there may be other pools, which have not been read yet.
     pub is_partial: bool,
-    /// MachineConfigs by name.
-    pub machine_configs: BTreeMap<String, Arc<MachineConfig>>,
+    /// MachineConfigs that pools may serve, by name.
+    pub machine_configs: Arc<BTreeMap<String, Arc<MachineConfig>>>,
+    /// MachineConfigs of a directory that pools can be made of.
+    pub sources: Arc<ByLabels>,
     /// Machines with a name, by it.
-    pub machines: BTreeMap<String, Arc<FirstBootMachine>>,
+    pub machines: Arc<BTreeMap<String, Arc<FirstBootMachine>>>,
     /// Objects that are missing from a directory; their last state is in the other fields.
     pub missing: Missing,
     /// States of their objects in a cluster, which has their tokens. Empty for a directory.
@@ -101,10 +104,12 @@ impl Layering {
     pub fn add(&mut self, object: &Object) {
         match object {
             Object::MachineOsConfig(config) => {
-                self.os_configs.insert(config.metadata.name.clone(), config.clone());
+                let config = MachineOsConfig::clone(config);
+                self.os_configs.insert(config.metadata.name.clone(), config);
             }
             Object::MachineOsBuild(build) => {
-                self.os_builds.insert(build.metadata.name.clone(), build.clone());
+                let build = MachineOsBuild::clone(build);
+                self.os_builds.insert(build.metadata.name.clone(), build);
             }
             Object::Service(service) if service.metadata.namespace == REGISTRY_NAMESPACE => {
                 self.registry_hosts.insert(service.registry_host());

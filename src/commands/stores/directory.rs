@@ -100,7 +100,7 @@ fn open_files(state: &StateDirectory) -> Vec<String> {
 impl StateStore for DirectoryStore {
     fn observe(&self, manifests: Option<&Path>) -> Result<ObservedState> {
         let inputs = manifests.map(|root| read_manifests(root.to_owned(), false)).transpose()?;
-        let pools = inputs.map(|inputs| Arc::new(inputs.pools.into_keys().collect()));
+        let pools = inputs.map(|inputs| Arc::new(inputs.pools.keys().cloned().collect()));
         let state = self.0.clone().with_pools(pools);
         let pointers = state.pointers()?;
         let of_machines = pointers.iter().filter(|file| state.is_of_machine(&file.path));

@@ -10,7 +10,6 @@ use kube::Client;
 use kube::api::DynamicObject;
 use model::merged_pool::has_contents_of_name;
 use model::objects::{ControllerConfig, LabelSelector, MachineConfig, ObjectKind};
-use serde_json::Map;
 
 use super::objects::{Pool, config_object, is_own, is_source, machine_config, pool, pool_object};
 use crate::controllers::NAMESPACE;
@@ -159,8 +158,8 @@ impl Sources {
         let unread = self.0.iter().filter_map(|(name, (_, it))| Some((name, it.as_ref().err()?)));
         let mut selected = unread.filter(|(name, _)| {
             let labels = all.get(*name).and_then(|metadata| metadata.labels.clone());
-            let labels = labels.unwrap_or_default().into_iter().map(|(key, it)| (key, it.into()));
-            selector.check().is_ok() && selector.matches(Some(&labels.collect::<Map<_, _>>()))
+            let labels = labels.unwrap_or_default().into_iter().map(|(key, it)| (key, Some(it)));
+            selector.check().is_ok() && selector.matches(Some(&labels.collect()))
         });
         selected.next().map(|(name, reason)| format!("MachineConfig {name}: {reason}"))
     }

@@ -29,6 +29,10 @@ pub(crate) use self::pool::{PoolConfigs, PoolState};
 use crate::common::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
 
+/// Maximum size in bytes of the answers in memory. Past it, those of the pools that were asked for longest ago are dropped,
+/// and rendered again for the next machine.
+const MAX_HELD: usize = 48 << 20;
+
 /// Present answers of all pools.
 #[derive(Debug)]
 pub struct Answers {
@@ -39,7 +43,7 @@ pub struct Answers {
     metrics: Arc<Metrics>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Table {
     mode: ServingMode,
     pools: HashMap<Arc<str>, Arc<Pool>>,
@@ -76,7 +80,40 @@ impl Answers {
             }
             Arc::clone(pool)
         };
-        pool.first_answer(variant).await
+        let answer = pool.first_answer(variant).await;
+        self.drop_oldest(MAX_HELD);
+        answer
+    }
+
+    /// Drops answers if there are more than `most` bytes of them, down to three quarters of it.
+    fn drop_oldest(&self, most: usize) {
+        let Some(table) = self.table.load_full() else { return };
+        let mut total: usize = table.pools.values().map(|pool| pool.held()).sum();
+        if total <= most {
+            return;
+        }
+        let mut pools: Vec<_> = table.pools.values().filter(|pool| pool.held() > 0).collect();
+        pools.sort_by_key(|pool| pool.last_request());
+        // The last one was just asked for.
+        pools.pop();
+        let oldest = pools.into_iter().take_while(|pool| {
+            let is_over = total > most / 4 * 3;
+            total = total.saturating_sub(pool.held());
+            is_over
+        });
+        let dropped: Vec<_> = oldest.map(|pool| (pool, pool.without_answers())).collect();
+        // Pools that have changed meanwhile stay as they are.
+        self.table.rcu(|table| {
+            let mut table = Table::clone(table.as_ref()?);
+            for (before, now) in &dropped {
+                if let Some(pool) = table.pools.get_mut(&before.name)
+                    && Arc::ptr_eq(pool, before)
+                {
+                    *pool = Arc::clone(now);
+                }
+            }
+            Some(Arc::new(table))
+        });
     }
 
     /// Label of a pool in metrics, which is common to all unknown names.

@@ -44,7 +44,7 @@ pub(super) struct Pool {
 }
 
 /// Facts about inputs that render.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct RenderCheck {
     /// Secrets in the rendered config.
     pub(super) secrets: Vec<Secret>,
@@ -135,6 +135,28 @@ impl Pool {
             pool.good_before().for_each(drop);
         }
         Arc::new(pool)
+    }
+
+    /// Bytes of the answers in memory.
+    pub(super) fn held(&self) -> usize {
+        self.pieces.held()
+    }
+
+    /// The same state without answers, which the next requests render.
+    pub(super) fn without_answers(&self) -> Arc<Self> {
+        Arc::new(Self {
+            name: Arc::clone(&self.name),
+            inputs: self.inputs.clone(),
+            before: self.before.clone(),
+            was_failing: self.was_failing,
+            was_ready: self.is_ready(),
+            asked: Vec::new(),
+            last_request: Arc::clone(&self.last_request),
+            outcomes: <_>::default(),
+            pieces: SharedSegments::default(),
+            check: self.check.clone(),
+            metrics: Arc::clone(&self.metrics),
+        })
     }
 
     /// Inputs that the next state may need: each may render in versions in which those ahead of it do not.

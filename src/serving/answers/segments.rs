@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -22,13 +23,17 @@ const MIN_SHARED: usize = 4 << 10;
 
 /// Pieces of a pool's bodies.
 #[derive(Debug, Default)]
-pub(super) struct SharedSegments(Mutex<Vec<Bytes>>);
+pub(super) struct SharedSegments {
+    bases: Mutex<Vec<Bytes>>,
+    /// Bytes of all pieces.
+    held: AtomicUsize,
+}
 
 impl SharedSegments {
     /// Splits `body` into pieces, and shares those in earlier ones.
     pub(super) fn segments(&self, body: &Bytes) -> Segments {
         let mut pieces = Vec::new();
-        let mut bases = lock(&self.0);
+        let mut bases = lock(&self.bases);
         let known = bases.clone();
         let mut own = |range: Range<usize>| {
             if range.is_empty() {
@@ -36,6 +41,7 @@ impl SharedSegments {
             }
             // A slice of `body` would keep all of it in memory.
             let all = range.len() == body.len();
+            self.held.fetch_add(range.len(), Ordering::Relaxed);
             let piece = if all { body.clone() } else { Bytes::copy_from_slice(&body[range]) };
             if piece.len() >= MIN_SHARED {
                 bases.push(piece.clone());
@@ -50,6 +56,11 @@ impl SharedSegments {
         }
         pieces.extend(own(end..body.len()));
         Segments { pieces: pieces.into(), len: body.len() }
+    }
+
+    /// Bytes in memory of all bodies together.
+    pub(super) fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
     }
 }
 
@@ -196,12 +207,14 @@ mod tests {
         for (segments, body) in segments.iter().zip(bodies) {
             assert_eq!((&segments.to_bytes(), segments.len()), (body, body.len()));
         }
-        let bases = shared.0.into_inner().unwrap();
+        let counted = shared.held();
+        let bases = shared.bases.into_inner().unwrap();
         let is_own = |piece: &&Bytes| {
             !bases.iter().any(|base| base.as_ptr_range().contains(&piece.as_ptr()))
         };
         let small = segments.iter().flat_map(|it| it.pieces.iter()).filter(is_own).map(Bytes::len);
         let held = bases.iter().map(Bytes::len).sum::<usize>() + small.sum::<usize>();
+        assert_eq!(counted, held);
         (segments, held)
     }
 

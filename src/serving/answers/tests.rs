@@ -25,11 +25,14 @@ pub(crate) fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -
     let config = Arc::new(serde_json::from_value(config).unwrap());
     Inputs {
         mode,
-        pools: [("worker".to_owned(), Arc::new(serde_json::from_value(pool).unwrap()))].into(),
+        pools: Arc::new(
+            [("worker".to_owned(), Arc::new(serde_json::from_value(pool).unwrap()))].into(),
+        ),
         is_partial: false,
-        machine_configs: [("rendered".to_owned(), config)].into(),
+        machine_configs: Arc::new([("rendered".to_owned(), config)].into()),
+        sources: Arc::default(),
         missing: Missing::default(),
-        machines: BTreeMap::new(),
+        machines: Arc::default(),
         machine_states: BTreeMap::new(),
         layering: Layering::default(),
         shared: Arc::new(SharedInputs::default()),
@@ -78,7 +81,7 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
             Some("the pool has no rendered config yet"),
         ),
         (
-            Inputs { pools: [].into(), ..manifests("rendered", &good("two")) },
+            Inputs { pools: Arc::default(), ..manifests("rendered", &good("two")) },
             Err(Refusal::Unselected(SelectError::UnknownPool)),
             Some("no pool found"),
         ),
@@ -185,7 +188,7 @@ async fn the_last_good_config_is_served_whether_or_not_a_machine_asked_before() 
     let named = |name: &str, ignition: &Value| {
         let mut inputs = inputs(ServingMode::Manifests, name, ignition);
         let config = inputs.machine_configs["rendered"].clone();
-        inputs.machine_configs.insert(name.to_owned(), config);
+        Arc::make_mut(&mut inputs.machine_configs).insert(name.to_owned(), config);
         inputs
     };
     // A check after each change, or one after all of them, as in a burst.
@@ -216,7 +219,7 @@ async fn the_last_good_config_is_served_whether_or_not_a_machine_asked_before() 
 
         publish(&answers, &{
             let mut inputs = named("d", &good("two"));
-            inputs.machine_configs.remove("d");
+            Arc::make_mut(&mut inputs.machine_configs).remove("d");
             inputs
         });
         assert_eq!(marker(&answers, "worker").await, Ok("one".to_owned()), "it may come");
@@ -254,7 +257,7 @@ async fn a_version_gets_the_newest_config_that_it_can_express_whoever_asked_when
         for (number, (name, ignition, served)) in changes.iter().enumerate() {
             let mut inputs = inputs(ServingMode::Manifests, name, ignition);
             let config = inputs.machine_configs["rendered"].clone();
-            inputs.machine_configs.insert((*name).to_owned(), config);
+            Arc::make_mut(&mut inputs.machine_configs).insert((*name).to_owned(), config);
             publish(&answers, &inputs);
             let is_last = number == 3;
             for version in if is_last { &versions[..] } else { asked } {
@@ -284,7 +287,7 @@ pub(crate) fn of_pools(names: &[&str], marker: &str) -> Inputs {
         let pool = json!({"metadata": {"name": name}, "status": status});
         ((*name).to_owned(), Arc::new(serde_json::from_value(pool).unwrap()))
     };
-    let pools = names.iter().map(pool).collect();
+    let pools = Arc::new(names.iter().map(pool).collect());
     Inputs { pools, ..inputs(ServingMode::Manifests, "rendered", &good(marker)) }
 }
 
@@ -329,6 +332,40 @@ async fn pools_whose_machines_asked_last_are_rendered_first() {
         Some(pool.name.to_string())
     });
     assert_eq!(refreshed.collect::<Vec<_>>(), ["a", "c", "b"]);
+}
+
+#[tokio::test]
+async fn answers_past_the_bound_that_were_asked_for_longest_ago_are_rendered_again() {
+    let answers = Answers::new(true, Arc::default());
+    publish(&answers, &of_pools(&["a", "b", "c"], "one"));
+    for pool in ["b", "a", "c"] {
+        marker(&answers, pool).await.unwrap();
+    }
+    let (asked, never) = (vec![SpecVersion::V3_4], vec![]);
+    let held = || -> usize {
+        let table = answers.table.load_full().unwrap();
+        table.pools.values().map(|pool| pool.held()).sum()
+    };
+    let all = held();
+    answers.drop_oldest(all);
+    assert_eq!(ready(&answers), [asked.clone(), asked.clone(), asked.clone()]);
+    answers.drop_oldest(all - 1);
+    assert_eq!(ready(&answers), [asked.clone(), never.clone(), asked.clone()]);
+    assert_eq!((held(), answers.unready()), (all / 3 * 2, vec![]));
+    answers.refresh();
+    assert_eq!(ready(&answers), [asked.clone(), never.clone(), asked.clone()], "nobody asks");
+    assert_eq!(marker(&answers, "b").await, Ok("one".to_owned()));
+    answers.drop_oldest(0);
+    assert_eq!(ready(&answers), [never.clone(), asked, never], "the last one was asked for now");
+    // The last good config stays.
+    answers.publish(
+        &Inputs { machine_configs: Arc::default(), ..of_pools(&["a", "b", "c"], "two") },
+        SystemTime::UNIX_EPOCH,
+    );
+    assert_eq!(marker(&answers, "a").await, Ok("one".to_owned()));
+    answers.drop_oldest(0);
+    assert_eq!(marker(&answers, "b").await, Ok("one".to_owned()));
+    assert_eq!(marker(&answers, "a").await, Ok("one".to_owned()));
 }
 
 #[tokio::test]

@@ -40,6 +40,8 @@ pub(crate) struct Pipeline {
     policy: Arc<ArcSwap<Policy>>,
     needs_tokens: watch::Sender<bool>,
     known_tokens: watch::Sender<Option<Records>>,
+    /// True if a change was published, and not finished.
+    is_unfinished: bool,
 }
 
 /// State that this process manages: approvals, the contents of a state directory, and those of a cluster's machines.
@@ -73,6 +75,7 @@ impl Pipeline {
             policy,
             needs_tokens: watch::Sender::new(false),
             known_tokens: watch::Sender::default(),
+            is_unfinished: false,
         }
     }
 
@@ -84,6 +87,7 @@ impl Pipeline {
         mut keys: watch::Receiver<Option<SignedTokens>>,
     ) {
         loop {
+            tokio::task::block_in_place(|| self.finish());
             let LocalState { approvals, tokens, pointers, machines, .. } = &mut self.local;
             let pointers_at = pointers.as_ref().and_then(|pointers| pointers.retry_at);
             // A sender that is gone sends nothing more.
@@ -120,7 +124,8 @@ impl Pipeline {
         }
     }
 
-    /// Serves `inputs` from this call on.
+    /// Serves `inputs` from this call on. Their pointer configs are written once the pipeline runs: a restart with a
+    /// thousand pools answers first.
     pub(crate) fn take_inputs(&mut self, inputs: Inputs) {
         self.report_missing(&inputs.missing);
         self.known.inputs = Some(inputs);
@@ -250,10 +255,15 @@ impl Pipeline {
         let is_changed = is_new && self.publisher.publish(&snapshot.inputs);
         self.policy.store(Arc::new(snapshot.policy));
         self.known.inputs = Some(snapshot.inputs.clone());
-        if is_changed {
-            let pointer_configs = self.write_pointers();
-            self.publisher.notify(ServedInputs { inputs: snapshot.inputs, pointer_configs });
-        }
+        self.is_unfinished |= is_changed;
+    }
+
+    /// Does what a change leaves for later: writes pointer configs, and tells subscribers.
+    fn finish(&mut self) {
+        let Some(inputs) = self.known.inputs.clone().filter(|_| self.is_unfinished) else { return };
+        self.is_unfinished = false;
+        let pointer_configs = self.write_pointers();
+        self.publisher.notify(ServedInputs { inputs, pointer_configs });
     }
 
     /// Writes missing pointer configs of served pools, if this process does so.

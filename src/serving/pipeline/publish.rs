@@ -81,6 +81,7 @@ impl Publisher {
                         pools = inputs.pools.len(),
                         partial = inputs.is_partial.then_some(true),
                         machine_configs = inputs.machine_configs.len(),
+                        sources = Some(inputs.sources.count()).filter(|it| *it > 0),
                         problems = inputs.problems.len() + answers.failing(),
                         "read the inputs"
                     );

@@ -122,6 +122,7 @@ impl Fixture {
         let evident: BTreeSet<_> = old.collect();
         self.evident.extend(&evident);
         self.pipeline.take_inputs(inputs(&self.pools));
+        self.pipeline.finish();
         let pools = &self.pools;
         self.closed.retain(|pool| pools.get(pool) != Some(&"audit"));
         self.check();
@@ -273,10 +274,11 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
     };
     Inputs {
         mode: inputs::ServingMode::Cluster,
-        pools: pools.iter().map(pool).collect(),
-        machine_configs: BTreeMap::new(),
+        pools: Arc::new(pools.iter().map(pool).collect()),
+        machine_configs: Arc::default(),
+        sources: Arc::default(),
         missing: Missing::default(),
-        machines: BTreeMap::new(),
+        machines: Arc::default(),
         machine_states: BTreeMap::new(),
         layering: Layering::default(),
         shared: Arc::new(SharedInputs::default()),

@@ -132,7 +132,8 @@ impl Configs {
         match serde_json::from_str(json.get()) {
             Ok(object) => {
                 let object: MachineConfig = object;
-                config.warnings = object.ignition().map(config_warnings).unwrap_or_default();
+                config.warnings =
+                    object.ignition().map(|text| config_warnings(&text)).unwrap_or_default();
                 config.object = Some(Arc::new(object));
             }
             Err(error) => config.problem = Some(error.to_string()),

@@ -1,5 +1,7 @@
 //! Follows the merged ConfigMap of registry CAs.
 
+use std::sync::Arc;
+
 use kube::Client;
 use model::objects::{ConfigMap, Object};
 use model::registry_ca::MERGED_MAP;
@@ -42,7 +44,7 @@ impl RegistryCaMap {
 
 fn read(raw: &RawObject) -> Result<ConfigMap, String> {
     let reason = match Kind::RegistryCas.decode(&raw.json) {
-        Ok(Object::ConfigMap(map)) => return Ok(map),
+        Ok(Object::ConfigMap(map)) => return Ok(Arc::unwrap_or_clone(map)),
         Ok(_) => "not a ConfigMap".to_owned(),
         Err(error) => error.defect().reason,
     };

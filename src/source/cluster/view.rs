@@ -262,7 +262,7 @@ impl ClusterView {
         let controller_config =
             self.objects(Kind::ControllerConfig).find_map(as_kind!(ControllerConfig));
         let shared = SharedInputs {
-            controller_config: controller_config.cloned(),
+            controller_config: controller_config.cloned().map(Arc::unwrap_or_clone),
             kubeconfig: kubeconfig.cloned(),
             registry_cas: self.registries.cas.clone(),
         };
@@ -275,10 +275,11 @@ impl ClusterView {
         }
         let inputs = Inputs {
             mode: ServingMode::Cluster,
-            pools,
+            pools: pools.into(),
             is_partial: !self.is_complete,
-            machine_configs,
-            machines: self.machines(),
+            machine_configs: machine_configs.into(),
+            sources: Arc::default(),
+            machines: self.machines().into(),
             missing: Missing::default(),
             machine_states: self.machine_states(),
             layering,
@@ -327,7 +328,7 @@ impl ClusterView {
 
     fn read_registries(&mut self) {
         let map = self.objects(Kind::RegistryCas).find_map(as_kind!(ConfigMap));
-        let entries = map.map(registry_ca::read).unwrap_or_default();
+        let entries = map.map(|map| registry_ca::read(map)).unwrap_or_default();
         let cas = entries.or_last_good(&self.registries.cas);
         self.registries = Registries { cas, refused: entries.refused };
     }

@@ -359,6 +359,6 @@ mod tests {
         let text = "kind: MachineConfig\nmetadata: {name: a}\nspec: {config: {mode: 0644}}\n";
         let objects = parse(text.as_bytes()).unwrap();
         let [Object::MachineConfig(config)] = &objects[..] else { panic!("{objects:?}") };
-        assert_eq!(config.ignition(), Some(r#"{"mode":420}"#));
+        assert_eq!(config.ignition().as_deref(), Some(r#"{"mode":420}"#));
     }
 }

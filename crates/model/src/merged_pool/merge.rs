@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::ignition_config::ignition_config;
 use super::parsed::{DEFAULT_KERNEL, KERNEL_DEVEL, ParsedMachineConfig};
 use super::unmergeable::Unmergeable;
-use crate::objects::{ControllerConfig, MachineConfig, MachineConfigSpec, ROLE_LABEL};
+use crate::objects::{ConfigText, ControllerConfig, MachineConfig, MachineConfigSpec, ROLE_LABEL};
 
 const WORKER: &str = "worker";
 /// Annotation of MachineConfigs made by OpenShift's controllers. The images in these are the cluster's own.
@@ -41,7 +40,7 @@ pub fn merge(
     let merged = MachineConfigSpec {
         os_image_url: image(OS_IMAGE, base),
         base_os_extensions_container_image: image(EXTENSIONS_IMAGE, base_extensions),
-        config: Some(config),
+        config: Some(ConfigText::new(&config)),
         kernel_arguments: all(|spec| &spec.kernel_arguments),
         extensions: all(|spec| &spec.extensions),
         fips: sources.iter().any(|source| source.spec().fips),
@@ -50,8 +49,9 @@ pub fn merge(
     let digest = digest(&merged)?;
     let is_overridden = merged.os_image_url != base;
     let annotations = is_overridden.then(|| (IMAGE_OVERRIDDEN.to_owned(), "true".to_owned()));
+    let annotations = annotations.into_iter().collect();
     let name = format!("rendered-{pool}-{digest}");
-    let merged = MachineConfig::new(&name, annotations.into_iter().collect(), merged);
+    let merged = MachineConfig::new(&name, &annotations, merged);
     match conflict {
         Some((names, conflict)) => {
             Err(Unmergeable::Conflict { names, conflict, merged: Arc::new(merged) })
@@ -69,7 +69,7 @@ pub(super) fn ordered<'a>(
     for source in sources {
         let labels = source.machine_config().labels();
         let labels = labels.ok_or_else(|| Unmergeable::NoLabels(source.name().to_owned()))?;
-        let is_worker = labels.get(ROLE_LABEL).and_then(Value::as_str) == Some(WORKER);
+        let is_worker = labels.get(ROLE_LABEL).and_then(Option::as_deref) == Some(WORKER);
         keyed.push(((!is_worker, source.name()), *source));
     }
     keyed.sort_by_key(|(key, _)| *key);
@@ -104,7 +104,7 @@ pub(super) fn chosen<'a>(
 ) -> impl DoubleEndedIterator<Item = &'a ParsedMachineConfig> {
     sources.iter().copied().filter(move |source| {
         let generated_by = source.machine_config().annotation(GENERATED_BY);
-        generated_by.is_none_or(str::is_empty) && !image(source.spec()).is_empty()
+        generated_by.is_none_or(|it| it.is_empty()) && !image(source.spec()).is_empty()
     })
 }
 

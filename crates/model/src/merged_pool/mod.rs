@@ -29,7 +29,7 @@ pub use merge::{GENERATED_BY, has_contents_of_name, merge};
 pub use origins::{Member, Origin, origins};
 pub use parsed::ParsedMachineConfig;
 pub use pools::{DueMerge, MergedPools, ParsedMachineConfigs, shared_sources};
-pub use select::{ByLabels, select};
+pub use select::{ByLabels, LabelGroup};
 pub use unmergeable::{Conflict, MachineConfigFault, Unmergeable};
 
 #[cfg(test)]

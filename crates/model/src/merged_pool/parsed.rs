@@ -82,7 +82,7 @@ fn part(machine_config: &MachineConfig) -> Result<Option<MergeInput>, MachineCon
     }
     let Some(text) = machine_config.ignition() else { return Ok(None) };
     let refused = |error| MachineConfigFault::Ignition(Arc::new(error));
-    let mut config = Config::parse(text).map_err(refused)?;
+    let mut config = Config::parse(&text).map_err(refused)?;
     let has_special_bits =
         |mode: Option<i64>| mode.is_some_and(|mode| !(0..=PERMISSIONS).contains(&mode));
     let mut modes = config.body().storage.files.iter().map(|file| file.mode);

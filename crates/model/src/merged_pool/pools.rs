@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::merge::merge;
 use super::parsed::ParsedMachineConfig;
-use super::select::ByLabels;
+use super::select::{ByLabels, LabelGroup};
 use super::unmergeable::Unmergeable;
 use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
 
@@ -19,15 +19,17 @@ pub struct MergedPools {
 /// A pool's configuration with its inputs.
 #[derive(Debug)]
 struct MergedPool {
-    selected: Vec<Arc<MachineConfig>>,
-    images: [String; 2],
+    selected: Vec<Arc<LabelGroup>>,
+    images: Arc<[String; 2]>,
     outcome: Result<Arc<MachineConfig>, Unmergeable>,
 }
 
 impl MergedPool {
-    fn is_made_of(&self, selected: &[&Arc<MachineConfig>], images: &[String; 2]) -> bool {
-        let now = selected.iter().map(|config| Arc::as_ptr(config));
-        self.images == *images && self.selected.iter().map(Arc::as_ptr).eq(now)
+    fn is_made_of(&self, selected: &[&Arc<LabelGroup>], images: &[String; 2]) -> bool {
+        let is_same = |(before, now): (&Arc<LabelGroup>, &&Arc<LabelGroup>)| before.is_same(now);
+        *self.images == *images
+            && self.selected.len() == selected.len()
+            && self.selected.iter().zip(selected).all(is_same)
     }
 }
 
@@ -35,8 +37,8 @@ impl MergedPool {
 #[derive(Debug)]
 pub struct DueMerge {
     pool: String,
-    selected: Vec<Arc<MachineConfig>>,
-    images: [String; 2],
+    selected: Vec<Arc<LabelGroup>>,
+    images: Arc<[String; 2]>,
     /// Its configuration before.
     last: Option<Arc<MachineConfig>>,
 }
@@ -47,7 +49,7 @@ pub type ParsedMachineConfigs<'a> = HashMap<&'a str, ParsedMachineConfig>;
 /// The MachineConfigs that several of these pools select, to be parsed once for all of them.
 pub fn shared_sources(due: &[DueMerge]) -> Vec<&Arc<MachineConfig>> {
     let (mut seen, mut shared) = (HashSet::new(), BTreeMap::new());
-    for config in due.iter().flat_map(|due| &due.selected) {
+    for config in due.iter().flat_map(DueMerge::sources) {
         if !seen.insert(config.name()) {
             shared.insert(config.name(), config);
         }
@@ -56,6 +58,10 @@ pub fn shared_sources(due: &[DueMerge]) -> Vec<&Arc<MachineConfig>> {
 }
 
 impl DueMerge {
+    fn sources(&self) -> impl Iterator<Item = &Arc<MachineConfig>> {
+        self.selected.iter().flat_map(|group| group.machine_configs())
+    }
+
     /// Merges the pool. MachineConfigs that are not among `shared` are parsed.
     ///
     /// # Errors
@@ -65,9 +71,9 @@ impl DueMerge {
         shared: &ParsedMachineConfigs<'_>,
         controller_config: Option<&ControllerConfig>,
     ) -> Result<Arc<MachineConfig>, Unmergeable> {
-        let others = self.selected.iter().filter(|it| !shared.contains_key(it.name()));
+        let others = self.sources().filter(|it| !shared.contains_key(it.name()));
         let others: Vec<_> = others.map(ParsedMachineConfig::new).collect();
-        let of_shared = self.selected.iter().filter_map(|it| shared.get(it.name()));
+        let of_shared = self.sources().filter_map(|it| shared.get(it.name()));
         let sources: Vec<_> = of_shared.chain(&others).collect();
         let merged = merge(&self.pool, &sources, controller_config)?;
         // The name contains a hash of the contents.
@@ -82,23 +88,24 @@ impl MergedPools {
     /// Returns those of `pools` that select other or changed MachineConfigs, to be merged and inserted, and removes all
     /// that are not in `pools`.
     ///
-    /// An unchanged MachineConfig must be the same `Arc`. `machine_configs` are those of administrators and
-    /// controllers, without rendered ones.
+    /// An unchanged MachineConfig must be the same `Arc`; groups that are the same are compared at once.
+    /// `machine_configs` are those of administrators and controllers, without rendered ones.
     pub fn update<'a>(
         &mut self,
         pools: impl IntoIterator<Item = &'a MachineConfigPool>,
-        machine_configs: &ByLabels<'_>,
+        machine_configs: &ByLabels,
         controller_config: Option<&ControllerConfig>,
     ) -> Vec<DueMerge> {
         let images = controller_config.map_or_else(Default::default, |config| {
             [config.spec.base_os_image.clone(), config.spec.base_os_extensions_image.clone()]
         });
+        let images = Arc::new(images);
         let mut before = std::mem::take(&mut self.pools);
         let mut due = Vec::new();
         for pool in pools {
             let name = pool.name().to_owned();
             let last = before.remove(&name);
-            let (images, selected) = (images.clone(), machine_configs.select(pool));
+            let (images, selected) = (Arc::clone(&images), machine_configs.select(pool));
             match (selected, last) {
                 (Err(error), _) => {
                     let merged = MergedPool { selected: Vec::new(), images, outcome: Err(error) };
@@ -128,10 +135,9 @@ impl MergedPools {
         }
     }
 
-    /// Names of the MachineConfigs that pools are made of, once for each of their pools.
-    pub fn selected(&self) -> impl Iterator<Item = &str> {
-        let selected = self.pools.values().flat_map(|pool| &pool.selected);
-        selected.map(|config| config.name())
+    /// The groups that pools are made of, once for each of their pools.
+    pub fn selected(&self) -> impl Iterator<Item = &Arc<LabelGroup>> {
+        self.pools.values().flat_map(|pool| &pool.selected)
     }
 
     /// A pool's configuration, or the reason why it has none; `None` for a pool that was not in the last update. An
@@ -142,8 +148,8 @@ impl MergedPools {
 
     /// The names of the MachineConfigs that a pool is made of, sorted.
     pub fn sources(&self, pool: &str) -> BTreeSet<&str> {
-        let selected = self.pools.get(pool).map(|pool| &pool.selected);
-        selected.into_iter().flatten().map(|config| config.name()).collect()
+        let selected = self.pools.get(pool).into_iter().flat_map(|pool| &pool.selected);
+        selected.flat_map(|group| group.machine_configs()).map(|config| config.name()).collect()
     }
 
     /// How many times a pool was merged, by all updates together.

@@ -1,107 +1,150 @@
 //! Selects the MachineConfigs of a pool by their labels.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::unmergeable::Unmergeable;
-use crate::objects::{LabelSelector, MachineConfig, MachineConfigPool};
-
-/// The MachineConfigs that `pool` selects, at least one.
-pub fn select<'a>(
-    pool: &MachineConfigPool,
-    machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>,
-) -> Result<Vec<&'a Arc<MachineConfig>>, Unmergeable> {
-    ByLabels::new(machine_configs).select(pool)
-}
+use crate::objects::{LabelSelector, Labels, MachineConfig, MachineConfigPool};
 
 /// MachineConfigs grouped by their labels, for many pools: thousands of MachineConfigs have a few dozen sets of labels,
 /// or one for each pool. A pool checks the sets that have a label that it requires, each once.
-pub struct ByLabels<'a> {
-    groups: Vec<LabelGroup<'a>>,
-    /// Indices of groups by their labels.
-    by_label: HashMap<(&'a str, &'a str), Vec<usize>>,
+///
+/// A copy shares the groups. A change replaces the group that it concerns, so that comparing pointers shows the pools
+/// that select something new.
+#[derive(Debug, Clone, Default)]
+pub struct ByLabels {
+    groups: BTreeMap<Arc<LabelSet>, Arc<LabelGroup>>,
+    /// Labels of groups by a name and value that they have.
+    by_label: HashMap<String, HashMap<String, Vec<Arc<LabelSet>>>>,
 }
 
-type LabelSet<'a> = Option<Vec<(&'a str, Option<&'a str>)>>;
+type LabelSet = Option<Labels>;
 
-struct LabelGroup<'a> {
-    labels: Option<&'a Map<String, Value>>,
-    machine_configs: Vec<&'a Arc<MachineConfig>>,
+/// MachineConfigs with the same labels, by name.
+#[derive(Debug, Clone, Default)]
+pub struct LabelGroup {
+    machine_configs: BTreeMap<Arc<str>, Arc<MachineConfig>>,
 }
 
-impl<'a> ByLabels<'a> {
+impl LabelGroup {
+    /// The MachineConfigs in the order of their names.
+    pub fn machine_configs(&self) -> impl Iterator<Item = &Arc<MachineConfig>> {
+        self.machine_configs.values()
+    }
+
+    /// Returns `true` if both have the same MachineConfigs.
+    pub(super) fn is_same(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let configs = |it: &Self| it.machine_configs().map(Arc::as_ptr).collect::<Vec<_>>();
+        Arc::ptr_eq(self, other) || configs(self) == configs(other)
+    }
+}
+
+impl ByLabels {
     /// Groups MachineConfigs.
-    pub fn new(machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>) -> Self {
-        let mut grouped = Self { groups: Vec::new(), by_label: HashMap::new() };
-        let mut indices: HashMap<LabelSet<'_>, usize> = HashMap::new();
-        for config in machine_configs {
-            let labels = config.labels();
-            let texts = |(name, value): (&'a String, &'a Value)| (name.as_str(), value.as_str());
-            let set: LabelSet<'_> = labels.map(|labels| labels.iter().map(texts).collect());
-            let index = *indices.entry(set).or_insert_with(|| grouped.add_group(labels));
-            grouped.groups[index].machine_configs.push(config);
-        }
+    pub fn new<'a>(machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>) -> Self {
+        let mut grouped = Self::default();
+        machine_configs.into_iter().for_each(|config| grouped.insert(config));
         grouped
     }
 
-    fn add_group(&mut self, labels: Option<&'a Map<String, Value>>) -> usize {
-        let index = self.groups.len();
-        for (name, value) in labels.into_iter().flatten() {
-            if let Some(value) = value.as_str() {
-                self.by_label.entry((name, value)).or_default().push(index);
+    /// Adds a MachineConfig, in place of one with its name and labels.
+    pub fn insert(&mut self, config: &Arc<MachineConfig>) {
+        let labels = Arc::new(config.labels());
+        if !self.groups.contains_key(&labels) {
+            for (name, value) in labels.iter().flatten() {
+                if let Some(value) = value {
+                    let values = self.by_label.entry(name.clone()).or_default();
+                    values.entry(value.clone()).or_default().push(Arc::clone(&labels));
+                }
             }
         }
-        self.groups.push(LabelGroup { labels, machine_configs: Vec::new() });
-        index
+        let group = Arc::make_mut(self.groups.entry(labels).or_default());
+        group.machine_configs.insert(Arc::clone(config.shared_name()), Arc::clone(config));
     }
 
-    /// The MachineConfigs that `pool` selects, at least one.
+    /// Removes a MachineConfig.
+    pub fn remove(&mut self, config: &MachineConfig) {
+        let labels = config.labels();
+        let Some(group) = self.groups.get_mut(&labels).map(Arc::make_mut) else { return };
+        group.machine_configs.remove(config.name());
+        if !group.machine_configs.is_empty() {
+            return;
+        }
+        self.groups.remove(&labels);
+        for (name, value) in labels.iter().flatten() {
+            let Some(values) = self.by_label.get_mut(name) else { continue };
+            let Some(sets) = value.as_ref().and_then(|value| values.get_mut(value)) else {
+                continue;
+            };
+            sets.retain(|set| **set != labels);
+            if sets.is_empty() {
+                values.retain(|_, sets| !sets.is_empty());
+            }
+            if values.is_empty() {
+                self.by_label.remove(name);
+            }
+        }
+    }
+
+    /// The groups that `pool` selects, at least one.
     ///
     /// # Errors
     /// The selector is invalid, or selects none.
-    pub fn select(
-        &self,
-        pool: &MachineConfigPool,
-    ) -> Result<Vec<&'a Arc<MachineConfig>>, Unmergeable> {
+    pub fn select(&self, pool: &MachineConfigPool) -> Result<Vec<&Arc<LabelGroup>>, Unmergeable> {
         let selector = &pool.spec.machine_config_selector;
         selector.check()?;
-        let groups = self.matching(selector).into_iter().map(|index| &self.groups[index]);
-        let selected: Vec<_> = groups.flat_map(|it| it.machine_configs.iter().copied()).collect();
+        let selected = self.matching(selector);
         if selected.is_empty() { Err(Unmergeable::NoneSelected) } else { Ok(selected) }
     }
 
-    /// Indices of the groups that a valid selector selects, in their order.
-    fn matching(&self, selector: &LabelSelector) -> Vec<usize> {
-        let mut found: Vec<usize> = match selector.required_labels() {
-            Some(labels) => {
-                let groups = labels.iter().filter_map(|label| self.by_label.get(label));
-                groups.flatten().copied().collect()
-            }
-            None => (0..self.groups.len()).collect(),
+    /// The groups that a valid selector selects, in their order.
+    fn matching(&self, selector: &LabelSelector) -> Vec<&Arc<LabelGroup>> {
+        let Some(required) = selector.required_labels() else {
+            let groups = self.groups.iter();
+            let matching = groups.filter(|(labels, _)| selector.matches((***labels).as_ref()));
+            return matching.map(|(_, group)| group).collect();
         };
-        found.retain(|index| selector.matches(self.groups[*index].labels));
-        found.sort_unstable();
-        found.dedup();
-        found
+        let sets =
+            required.iter().filter_map(|(name, value)| self.by_label.get(*name)?.get(*value));
+        let mut sets: Vec<_> =
+            sets.flatten().filter(|labels| selector.matches((***labels).as_ref())).collect();
+        if sets.len() > 1 {
+            sets.sort_unstable();
+            sets.dedup();
+        }
+        sets.into_iter().filter_map(|labels| self.groups.get(labels)).collect()
+    }
+
+    /// All MachineConfigs.
+    pub fn machine_configs(&self) -> impl Iterator<Item = &Arc<MachineConfig>> {
+        self.groups.values().flat_map(|group| group.machine_configs())
+    }
+
+    /// Number of all MachineConfigs.
+    pub fn count(&self) -> usize {
+        self.groups.values().map(|group| group.machine_configs.len()).sum()
+    }
+
+    /// The group of a MachineConfig.
+    pub fn group(&self, config: &MachineConfig) -> Option<&Arc<LabelGroup>> {
+        self.groups.get(&config.labels())
     }
 
     /// The names of the MachineConfigs that none of these pools selects or names, sorted.
     pub fn unselected<'p>(
         &self,
         pools: impl IntoIterator<Item = &'p MachineConfigPool>,
-    ) -> Vec<&'a str> {
+    ) -> Vec<&str> {
         let (mut selected, mut referred) = (HashSet::new(), HashSet::new());
         for pool in pools {
             let selector = &pool.spec.machine_config_selector;
             if selector.check().is_ok() {
-                selected.extend(self.matching(selector));
+                selected.extend(self.matching(selector).into_iter().map(Arc::as_ptr));
             }
             referred.extend([pool.spec_configuration(), pool.status_configuration()]);
         }
-        let left = self.groups.iter().enumerate().filter(|(index, _)| !selected.contains(index));
-        let names = left.flat_map(|(_, it)| it.machine_configs.iter().map(|config| config.name()));
+        let left = self.groups.values().filter(|group| !selected.contains(&Arc::as_ptr(group)));
+        let names = left.flat_map(|group| group.machine_configs().map(|config| config.name()));
         let mut names: Vec<_> = names.filter(|name| !referred.contains(name)).collect();
         names.sort_unstable();
         names

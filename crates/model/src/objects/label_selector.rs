@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
+use super::machine_config::Labels;
 use super::metadata::null_as_default;
 use super::object_name::is_object_name;
 
@@ -89,8 +89,8 @@ impl LabelSelector {
     }
 
     /// Returns `true` if an object with these labels is selected. [`Self::check`] must have accepted the selector.
-    pub fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
-        let label = |key: &String| labels?.get(key)?.as_str();
+    pub fn matches(&self, labels: Option<&Labels>) -> bool {
+        let label = |key: &String| labels?.get(key)?.as_deref();
         let has_labels = self.match_labels.iter().all(|(key, value)| label(key) == Some(value));
         has_labels
             && self.match_expressions.iter().all(|Requirement { key, operator, values }| {
@@ -132,7 +132,7 @@ fn is_label_value(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn all_requirements_have_to_be_met() {
-        let labels = json!({"role": "infra", "tier": ""});
+        let labels = [("role", "infra"), ("tier", "")];
+        let labels: Labels =
+            labels.map(|(key, value)| (key.to_owned(), Some(value.to_owned()))).into();
         let expression = |operator: &str, key: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
         for (requirements, is_met) in [
             (json!({"matchLabels": {"role": "infra"}}), true),
@@ -166,7 +168,7 @@ mod tests {
         ] {
             let selector = selector(&requirements);
             assert_eq!(selector.check(), Ok(()), "{requirements}");
-            assert_eq!(selector.matches(labels.as_object()), is_met, "{requirements}");
+            assert_eq!(selector.matches(Some(&labels)), is_met, "{requirements}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! null has its Go zero value, as in the reference server.
 
 mod cluster;
+mod config_text;
 mod defect;
 mod first_boot_machine;
 mod kind;
@@ -20,6 +21,7 @@ pub use self::defect::ObjectDefect;
 pub use cluster::{
     ApiServer, ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret, TlsProfile,
 };
+pub use config_text::ConfigText;
 pub use first_boot_machine::{
     APPROVED_ANNOTATION, Content, FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, MAX_NAME_BYTES,
     MAX_NETWORKS, REARM_ANNOTATION,
@@ -27,7 +29,7 @@ pub use first_boot_machine::{
 pub use kind::ObjectKind;
 pub use label_selector::{InvalidSelector, LabelSelector};
 pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, Service};
-pub use machine_config::{MachineConfig, MachineConfigSpec};
+pub use machine_config::{Labels, MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::{MachineConfigPool, ROLE_LABEL};
 pub use metadata::Metadata;
 pub use object_name::{InvalidName, SecretName, is_object_name};
@@ -42,7 +44,7 @@ use serde_json::Value;
 /// Namespace of OpenShift's machine-config-operator, and of this project's servers, controller and objects.
 pub const OPERATOR_NAMESPACE: &str = "openshift-machine-config-operator";
 
-/// An object of one of the kinds that are read. Large ones are shared with the inputs.
+/// An object of one of the kinds that are read. A copy shares its contents.
 #[derive(Debug, Clone)]
 pub enum Object {
     /// `machineconfiguration.openshift.io/v1 MachineConfigPool`
@@ -50,25 +52,25 @@ pub enum Object {
     /// `machineconfiguration.openshift.io/v1 MachineConfig`
     MachineConfig(Arc<MachineConfig>),
     /// `machineconfiguration.openshift.io/v1 ControllerConfig`
-    ControllerConfig(ControllerConfig),
+    ControllerConfig(Arc<ControllerConfig>),
     /// `v1 ConfigMap`
-    ConfigMap(ConfigMap),
+    ConfigMap(Arc<ConfigMap>),
     /// `v1 Secret`
-    Secret(Secret),
+    Secret(Arc<Secret>),
     /// `v1 Config`, a kubeconfig
-    Kubeconfig(Kubeconfig),
+    Kubeconfig(Arc<Kubeconfig>),
     /// `config.openshift.io/v1 APIServer`
-    ApiServer(ApiServer),
+    ApiServer(Arc<ApiServer>),
     /// `config.openshift.io/v1 Image`
-    ImageConfig(ImageConfig),
+    ImageConfig(Arc<ImageConfig>),
     /// `machineconfiguration.openshift.io/v1 MachineOSConfig`
-    MachineOsConfig(MachineOsConfig),
+    MachineOsConfig(Arc<MachineOsConfig>),
     /// `machineconfiguration.openshift.io/v1 MachineOSBuild`
-    MachineOsBuild(MachineOsBuild),
+    MachineOsBuild(Arc<MachineOsBuild>),
     /// `v1 Service`
-    Service(Service),
+    Service(Arc<Service>),
     /// `route.openshift.io/v1 Route`
-    Route(Route),
+    Route(Arc<Route>),
     /// `machine-config-server.io/v1alpha1 FirstBootMachine`
     FirstBootMachine(Arc<FirstBootMachine>),
 }
@@ -125,12 +127,31 @@ impl Object {
         })
     }
 
+    /// Address of the contents, which copies share: while an object is held, no other one has it.
+    pub fn address(&self) -> *const () {
+        match self {
+            Self::MachineConfigPool(it) => Arc::as_ptr(it).cast(),
+            Self::MachineConfig(it) => Arc::as_ptr(it).cast(),
+            Self::ControllerConfig(it) => Arc::as_ptr(it).cast(),
+            Self::ConfigMap(it) => Arc::as_ptr(it).cast(),
+            Self::Secret(it) => Arc::as_ptr(it).cast(),
+            Self::Kubeconfig(it) => Arc::as_ptr(it).cast(),
+            Self::ApiServer(it) => Arc::as_ptr(it).cast(),
+            Self::ImageConfig(it) => Arc::as_ptr(it).cast(),
+            Self::MachineOsConfig(it) => Arc::as_ptr(it).cast(),
+            Self::MachineOsBuild(it) => Arc::as_ptr(it).cast(),
+            Self::Service(it) => Arc::as_ptr(it).cast(),
+            Self::Route(it) => Arc::as_ptr(it).cast(),
+            Self::FirstBootMachine(it) => Arc::as_ptr(it).cast(),
+        }
+    }
+
     fn of_kind(kind: &str, api_version: &str, value: Value) -> Result<Option<Self>, ObjectDefect> {
         let is_core = api_version == "v1";
         let is_of = |group: &str| api_version.starts_with(group);
         Ok(Some(match kind {
-            "MachineConfigPool" => Self::MachineConfigPool(Arc::new(decode(kind, value)?)),
-            "MachineConfig" => Self::MachineConfig(Arc::new(decode(kind, value)?)),
+            "MachineConfigPool" => Self::MachineConfigPool(decode(kind, value)?),
+            "MachineConfig" => Self::MachineConfig(decode(kind, value)?),
             "ControllerConfig" => Self::ControllerConfig(decode(kind, value)?),
             "MachineOSConfig" => Self::MachineOsConfig(decode(kind, value)?),
             "MachineOSBuild" => Self::MachineOsBuild(decode(kind, value)?),
@@ -139,8 +160,9 @@ impl Object {
             "Route" if is_of("route.openshift.io/") => Self::Route(decode(kind, value)?),
             "FirstBootMachine" if api_version == FIRST_BOOT_MACHINE_VERSION => {
                 let content = Content::of(&value["spec"]);
-                let machine: FirstBootMachine = decode(kind, value)?;
-                Self::FirstBootMachine(Arc::new(machine.with_content(content)))
+                let machine: Arc<FirstBootMachine> = decode(kind, value)?;
+                let machine = Arc::unwrap_or_clone(machine).with_content(content);
+                Self::FirstBootMachine(Arc::new(machine))
             }
             "FirstBootMachine" if is_of("machine-config-server.io/") => {
                 return Err(format!("apiVersion: expected {FIRST_BOOT_MACHINE_VERSION}").into());
@@ -154,7 +176,7 @@ impl Object {
     }
 }
 
-fn decode<T: DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectDefect> {
+fn decode<T: DeserializeOwned>(kind: &str, value: Value) -> Result<Arc<T>, ObjectDefect> {
     let name = value.pointer("/metadata/name").unwrap_or(&Value::Null);
     // YAML takes `n`, `on` and `1e3` for other things than texts.
     if name.is_boolean() || name.is_number() {
@@ -172,7 +194,8 @@ fn decode<T: DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectDefe
     }
     // Values of a Secret are never shown.
     let is_secret = kind == "Secret";
-    defect::read(value).map_err(|it| if is_secret { it.without_values() } else { it })
+    let read = defect::read(value).map(Arc::new);
+    read.map_err(|it| if is_secret { it.without_values() } else { it })
 }
 
 fn type_name(value: &Value) -> &'static str {

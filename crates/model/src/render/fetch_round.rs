@@ -22,7 +22,7 @@ fn fetched(inputs: &Inputs, pool: &str) -> Vec<String> {
     let text = selected.as_ref().and_then(|it| it.machine_config.ignition());
     // Parsing all configs takes long, and nearly none has such a URL.
     let text = text.filter(|text| text.contains("/config/"));
-    let config: Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let config: Value = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let referred = &config["ignition"]["config"];
     let merged = ["merge", "append"].map(|list| referred[list].as_array());
     let all = merged.into_iter().flatten().flatten().chain([&referred["replace"]]);

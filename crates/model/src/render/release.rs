@@ -18,7 +18,7 @@ pub fn too_new_for_release(inputs: &Inputs) -> Vec<Problem> {
     };
     let warning = |pool: &String| {
         let selected = select(inputs, pool).ok()?;
-        let config = Config::parse(selected.machine_config.ignition()?).ok()?;
+        let config = Config::parse(&selected.machine_config.ignition()?).ok()?;
         let declared = config.declared();
         let reason = format!(
             "MachineConfig {} has spec {declared}, which the machine config operator of OpenShift {release} cannot read; \

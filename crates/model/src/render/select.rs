@@ -145,9 +145,10 @@ mod tests {
         Inputs {
             mode,
             is_partial: false,
-            pools: [(pool.name().to_owned(), Arc::new(pool))].into(),
-            machine_configs: ["old", "new"].map(machine_config).into(),
-            machines: std::collections::BTreeMap::new(),
+            pools: Arc::new([(pool.name().to_owned(), Arc::new(pool))].into()),
+            machine_configs: Arc::new(["old", "new"].map(machine_config).into()),
+            sources: Arc::default(),
+            machines: Arc::default(),
             missing: crate::inputs::Missing::default(),
             machine_states: std::collections::BTreeMap::new(),
             layering: Layering::default(),

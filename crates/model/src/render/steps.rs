@@ -12,7 +12,7 @@ use super::compact::CompressedContents;
 use super::credentials::add_credentials;
 use super::select::PoolInputs;
 use crate::inputs::ServingMode;
-use crate::objects::MachineConfig;
+use crate::objects::{ConfigText, MachineConfig};
 use crate::registry_credentials::{self, Unmergeable};
 
 const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
@@ -96,7 +96,7 @@ pub(super) fn prepare(
 
     let text =
         inputs.machine_config.ignition().ok_or_else(|| RenderError::NoIgnition(name.clone()))?;
-    let mut config = Config::parse(text).map_err(ignition)?;
+    let mut config = Config::parse(&text).map_err(ignition)?;
     let mut machine_config = MachineConfig::clone(&inputs.machine_config);
 
     // Specs before 3.3 have no kernel arguments. machine-config-daemon applies those of the MachineConfig at the first
@@ -182,8 +182,8 @@ fn node_annotations(inputs: &PoolInputs, machine_config: &MachineConfig) -> Stri
         "machineconfiguration.openshift.io/state": "Done",
     });
     let pre_built = machine_config.annotation(PRE_BUILT_IMAGE).filter(|image| !image.is_empty());
-    if let Some(image) = pre_built.or(inputs.image.as_deref()) {
-        annotations["machineconfiguration.openshift.io/currentImage"] = image.into();
+    if let Some(image) = pre_built.or_else(|| inputs.image.clone()) {
+        annotations["machineconfiguration.openshift.io/currentImage"] = image.as_str().into();
         annotations["machineconfiguration.openshift.io/desiredImage"] = image.into();
     }
     annotations.to_string()
@@ -210,6 +210,6 @@ fn encapsulate(
         ServingMode::Cluster | ServingMode::Manifests => version.min(NEWEST_ENCAPSULATED),
     };
     let empty = json!({"ignition": {"version": version.as_str()}});
-    machine_config.spec.config = Some(RawValue::from_string(empty.to_string())?);
+    machine_config.spec.config = Some(ConfigText::new(&RawValue::from_string(empty.to_string())?));
     serde_json::to_vec(&machine_config)
 }

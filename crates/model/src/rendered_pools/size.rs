@@ -30,7 +30,7 @@ impl LargeConfig {
     /// Judges a MachineConfig; `None` if its size is of no concern.
     pub fn of(config: &MachineConfig) -> Option<Self> {
         // An Ignition config takes nearly all of it, and most are far smaller.
-        let config_bytes = config.ignition().map_or(0, str::len);
+        let config_bytes = config.ignition().map_or(0, |text| text.len());
         if config_bytes < MAX_STORED_BYTES / 2 {
             return None;
         }

@@ -7,7 +7,7 @@ use super::*;
 use crate::objects::{MachineConfig, MachineConfigSpec};
 
 fn merged(name: &str) -> Arc<MachineConfig> {
-    Arc::new(MachineConfig::new(name, BTreeMap::new(), MachineConfigSpec::default()))
+    Arc::new(MachineConfig::new(name, &BTreeMap::new(), MachineConfigSpec::default()))
 }
 
 fn pool(spec: &str, merged: Arc<MachineConfig>) -> PoolState {
@@ -61,9 +61,9 @@ fn writes(Rendering { machine_config, prepare, set }: &Rendering) -> String {
 fn a_rendered_machine_config_that_cannot_be_stored_is_not_written() {
     let of = |bytes: usize| {
         let config = format!("\"{}\"", "x".repeat(bytes));
-        let config = Some(serde_json::value::RawValue::from_string(config).unwrap());
+        let config = Some(serde_json::from_str(&config).unwrap());
         let spec = MachineConfigSpec { config, ..MachineConfigSpec::default() };
-        pool("", Arc::new(MachineConfig::new("new", BTreeMap::new(), spec)))
+        pool("", Arc::new(MachineConfig::new("new", &BTreeMap::new(), spec)))
     };
     let none = configs([]);
     assert_eq!(told(&plan(&of(MAX_STORED_BYTES - 1_000), &none)), "new: Create(1), Spec");

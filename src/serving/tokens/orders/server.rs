@@ -136,7 +136,7 @@ impl Server {
 
     /// The object as it is served.
     pub(super) fn served(&self, id: Id) -> Option<Content> {
-        let Inputs { pools, machines, machine_configs, .. } = &self.inputs;
+        let Inputs { pools, machines, sources, .. } = &self.inputs;
         if is_machine(id) {
             let machine = machines.get(id)?;
             let pools: BTreeSet<Id> = ["p-x", "p-y"].into();
@@ -148,7 +148,8 @@ impl Server {
         let revision = if id.starts_with("p-") {
             pools.get(id)?.spec_configuration().strip_prefix("r-")?.parse().ok()
         } else {
-            let text = machine_configs.get(id)?.ignition()?;
+            let config = sources.machine_configs().find(|config| config.name() == id)?;
+            let text = config.ignition()?;
             let at = text.find("data:,")? + "data:,".len();
             text[at..].split('"').next()?.parse().ok()
         };

@@ -54,7 +54,7 @@ fn parsed(data: &Path, configs: &[Value]) -> Vec<ParsedMachineConfig> {
 fn is_newer(parsed: &[ParsedMachineConfig]) -> bool {
     let texts = parsed.iter().filter_map(|it| it.machine_config().ignition());
     texts
-        .filter_map(|text| serde_json::from_str::<Value>(text).ok())
+        .filter_map(|text| serde_json::from_str::<Value>(&text).ok())
         .any(|config| config.pointer("/ignition/version").and_then(Value::as_str) == Some("3.6.0"))
 }
 
