@@ -1,6 +1,6 @@
 //! A cluster as a store for commands: rotations are requested by annotations, which its controller handles.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,21 +72,23 @@ impl ClusterStore {
 
     /// The pools with the configs that they serve, without what servers add.
     pub(in crate::commands) fn inputs(&self) -> Result<Inputs> {
-        let mut inputs = Inputs::default();
+        let (mut pools, mut machine_configs) = (BTreeMap::new(), BTreeMap::new());
+        let mut problems = Vec::new();
         for (pool, found) in self.runtime.block_on(exposure::served_configs(&self.client))? {
             match found.map(serde_json::to_value).transpose()?.map(Object::from_value) {
                 Some(Ok(Some(Object::MachineConfig(config)))) => {
-                    inputs.machine_configs.insert(config.name().to_owned(), config);
+                    machine_configs.insert(config.name().to_owned(), config);
                 }
                 Some(Err(error)) => {
                     let place = format!("MachineConfigPool {}", pool.name());
-                    inputs.problems.push(Problem::whole(&place, error.to_string()));
+                    problems.push(Problem::whole(&place, error.to_string()));
                 }
                 Some(Ok(_)) | None => {}
             }
-            inputs.pools.insert(pool.name().to_owned(), Arc::new(pool));
+            pools.insert(pool.name().to_owned(), Arc::new(pool));
         }
-        Ok(inputs)
+        let (pools, machine_configs) = (Arc::new(pools), Arc::new(machine_configs));
+        Ok(Inputs { pools, machine_configs, problems, ..Inputs::default() })
     }
 
     /// Reads the state, and writes the request that `decide` returns, if any. After a conflict it reads again.
