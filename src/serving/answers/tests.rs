@@ -353,7 +353,7 @@ async fn answers_past_the_bound_that_were_asked_for_longest_ago_are_rendered_aga
     assert_eq!(ready(&answers), [asked.clone(), never.clone(), asked.clone()]);
     assert_eq!((held(), answers.unready()), (all / 3 * 2, vec![]));
     answers.refresh();
-    assert_eq!(ready(&answers), [asked.clone(), never.clone(), asked.clone()], "nobody asks");
+    assert_eq!(ready(&answers), [asked.clone(), never.clone(), asked.clone()], "no machine asks");
     assert_eq!(marker(&answers, "b").await, Ok("one".to_owned()));
     answers.drop_oldest(0);
     assert_eq!(ready(&answers), [never.clone(), asked, never], "the last one was asked for now");
