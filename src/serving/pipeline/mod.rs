@@ -87,7 +87,9 @@ impl Pipeline {
         mut keys: watch::Receiver<Option<SignedTokens>>,
     ) {
         loop {
-            tokio::task::block_in_place(|| self.finish());
+            if self.is_unfinished {
+                tokio::task::block_in_place(|| self.finish());
+            }
             let LocalState { approvals, tokens, pointers, machines, .. } = &mut self.local;
             let pointers_at = pointers.as_ref().and_then(|pointers| pointers.retry_at);
             // A sender that is gone sends nothing more.
@@ -260,8 +262,8 @@ impl Pipeline {
 
     /// Does what a change leaves for later: writes pointer configs, and tells subscribers.
     fn finish(&mut self) {
-        let Some(inputs) = self.known.inputs.clone().filter(|_| self.is_unfinished) else { return };
         self.is_unfinished = false;
+        let Some(inputs) = self.known.inputs.clone() else { return };
         let pointer_configs = self.write_pointers();
         self.publisher.notify(ServedInputs { inputs, pointer_configs });
     }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::health::{assert_named, findings};
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::command::{Said, Store};
 use crate::support::manifests::{machine_config, pool, with_files};
@@ -14,22 +15,6 @@ use crate::support::server::{Server, binary};
 use crate::support::stopwatch::Stopwatch;
 
 const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
-
-/// The findings with a text in their things or words.
-fn findings(said: &Said, part: &str) -> Vec<Value> {
-    let report = said.json();
-    let all = report["findings"].as_array().expect("a list");
-    let has = |it: &&Value| format!("{} {}", it["things"], it["what"]).contains(part);
-    all.iter().filter(has).cloned().collect()
-}
-
-#[track_caller]
-fn assert_named(said: &Said, level: &str, part: &str, fix: &str) {
-    let found = findings(said, part);
-    let [one] = &found[..] else { panic!("{part}: {} of {}", found.len(), said.output) };
-    assert_eq!(one["level"], level, "{one}");
-    assert!(one["fix"].as_str().expect("a fix").contains(fix), "{fix}: {one}");
-}
 
 /// A pool with a config, one without, and a serving certificate with its pointer config.
 fn filled(cluster: &Cluster, server: &Server) {

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::process::Command;
 use std::thread;
 
 use serde_json::json;
@@ -79,18 +78,11 @@ fn a_machine_that_refuses_the_certificate_is_named_with_its_ca_and_its_clock() {
 #[test]
 fn a_serving_certificate_that_has_expired_is_named_once() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let mut made = Command::new("openssl");
-    set_clock(&mut made, "@2020-01-01 00:00:00");
-    made.args(["req", "-x509", "-newkey", "ec", "-nodes"]);
-    made.args(["-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=old", "-days", "366"]);
-    made.args(["-addext", "subjectAltName=DNS:localhost", "-keyout", "tls.key", "-out", "tls.crt"]);
-    let made = made.current_dir(directory.path()).output().expect("openssl");
-    assert!(made.status.success(), "{made:?}");
+    let old = Pair::expired(directory.path(), "old");
     let base = bootstrap_directory();
     let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
     let flags = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("text")];
-    let path = |name: &str| directory.path().join(name);
-    let server = Server::bootstrap(base.path(), &path("tls.crt"), &path("tls.key"), &flags);
+    let server = Server::bootstrap(base.path(), &old.certificate, &old.key, &flags);
     let said = health_from(&server);
     assert_named(&said, "error", "expired at 2021-01-01T00:00:", "certs rotate");
     assert_eq!(said.status, 1);

@@ -41,7 +41,7 @@ fn health_from(server: &Server) -> Said {
 }
 
 /// The findings with a text in their thing or their words.
-fn findings(said: &Said, part: &str) -> Vec<Value> {
+pub(crate) fn findings(said: &Said, part: &str) -> Vec<Value> {
     let report = said.json();
     let all = report["findings"].as_array().expect("a list");
     let text = |it: &Value| {
@@ -55,7 +55,7 @@ fn findings(said: &Said, part: &str) -> Vec<Value> {
 
 /// Asserts that exactly one finding has this text, and that its level and its fix are these.
 #[track_caller]
-fn assert_named(said: &Said, level: &str, part: &str, fix: &str) {
+pub(crate) fn assert_named(said: &Said, level: &str, part: &str, fix: &str) {
     let found = findings(said, part);
     let [one] = &found[..] else { panic!("{part}: {} of {}", found.len(), said.output) };
     assert_eq!(one["level"], level, "{one}");

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
@@ -15,6 +14,7 @@ use super::{SOON, Said, assert_cause, empty, fixtures, inspect, pointer, url};
 use crate::support::clock::set_clock;
 use crate::support::in_repository;
 use crate::support::manifests::machine_config;
+use crate::support::pair::Pair;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::wait_for;
 
@@ -173,22 +173,15 @@ fn a_name_that_is_not_in_the_certificate_is_named() {
 #[test]
 fn a_serving_pair_that_has_expired_is_named() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let mut made = Command::new("openssl");
-    set_clock(&mut made, "@2020-01-01 00:00:00");
-    made.args(["req", "-x509", "-newkey", "ec", "-nodes"]);
-    made.args(["-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=old", "-days", "366"]);
-    made.args(["-addext", "subjectAltName=DNS:localhost", "-keyout", "tls.key", "-out", "tls.crt"]);
-    let made = made.current_dir(directory.path()).output().expect("openssl");
-    assert!(made.status.success(), "{made:?}");
-    let (certificate, key) = (directory.path().join("tls.crt"), directory.path().join("tls.key"));
+    let old = Pair::expired(directory.path(), "old");
     let base = directory.path().join("base");
     for name in ["machine-pools", "machine-configs", "controller-config"] {
         fs::create_dir_all(base.join(name)).expect("a folder");
     }
     let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
     let flags = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("text")];
-    let server = Server::bootstrap(&base, &certificate, &key, &flags);
-    let ca = certificate.display().to_string();
+    let server = Server::bootstrap(&base, &old.certificate, &old.key, &flags);
+    let ca = old.certificate.display().to_string();
     let words = "the serving certificate \"old\" expired at 2021-01-01T00:00:";
     let arguments = [&url(server.secure())[..], "master", "--ca", &ca];
     assert_cause(&arguments, "serving-pair-expired", words);
