@@ -4,8 +4,16 @@
 
 use super::finding::{Finding, Level, Source};
 
+/// Reason of a pool that was read a moment ago. A machine that asks for it renders it first.
+const RENDERING: &str = "is being rendered";
+
 /// Next steps by a part of the reason.
-const BY_REASON: [(&str, &str); 7] = [
+const BY_REASON: [(&str, &str); 9] = [
+    (RENDERING, "wait a moment: a machine that asks now gets its config as soon as it is rendered"),
+    (
+        "the inputs have not been read yet",
+        "wait until the server has read them; if that takes longer than a minute, its log has the reason",
+    ),
     (
         "No space left on device",
         "free space on the disk of the state directory, which `df -h` shows: nothing is stored until then",
@@ -94,6 +102,7 @@ pub(super) fn findings(not_ready: &[String], degraded: &[String]) -> Vec<Finding
 
 fn finding(level: Level, line: &str) -> Finding {
     let (thing, what) = line.split_once(": ").unwrap_or(("server", line));
+    let level = if what == RENDERING { Level::Warning } else { level };
     Finding::new((Source::Readiness, level), thing, what, fix(line))
 }
 
@@ -127,6 +136,17 @@ mod tests {
             levels.iter().map(|it| it.level).collect::<Vec<_>>(),
             [Level::Error, Level::Warning]
         );
+    }
+
+    #[test]
+    fn a_server_that_has_just_started_is_waited_for() {
+        let rendering = only("pool worker: is being rendered");
+        assert_eq!(rendering.level, Level::Warning);
+        let unread = only("the inputs have not been read yet");
+        assert_eq!(unread.level, Level::Error);
+        for found in [rendering, unread] {
+            assert!(found.fix.starts_with("wait "), "{}", found.fix);
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::support::command::Said;
 use crate::support::http::{IGNITION, loopback};
 use crate::support::manifests::{machine_config, pool, with_files, write};
 use crate::support::server::{Server, binary};
+use crate::support::wait_for;
 
 /// A directory with a pool that can be served, and has no secret.
 fn sound() -> TempDir {
@@ -32,12 +33,19 @@ fn health_of(manifests: &Path, server: &Server) -> Said {
     let from = server.metrics().address().to_string();
     let (manifests, state) =
         (manifests.display().to_string(), server.state().display().to_string());
-    health(&[&manifests, "--state-dir", &state, "--from", &from, "--json"])
+    once_rendered(&[&manifests, "--state-dir", &state, "--from", &from, "--json"])
 }
 
 /// The findings that a server by its address gives.
 fn health_from(server: &Server) -> Said {
-    health(&["--from", &server.metrics().address().to_string(), "--json"])
+    once_rendered(&["--from", &server.metrics().address().to_string(), "--json"])
+}
+
+/// The findings of a server that has rendered its pools, which follows its start.
+fn once_rendered(arguments: &[&str]) -> Said {
+    wait_for("pools to be rendered", || {
+        Some(health(arguments)).filter(|said| !said.output.contains("is being rendered"))
+    })
 }
 
 /// The findings with a text in their thing or their words.
