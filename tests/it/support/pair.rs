@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
+use time::OffsetDateTime;
 
 /// A self-signed pair for `localhost`, in files.
 pub(crate) struct Pair {
@@ -16,22 +17,22 @@ pub(crate) struct Pair {
 impl Pair {
     /// Makes `tls.crt` and `tls.key` in `folder`, and replaces older ones atomically.
     pub(crate) fn make(directory: &Path, common_name: &str) -> Self {
-        Self::valid_until(directory, common_name, 2119)
+        Self::valid_until(directory, common_name, date_time_ymd(2119, 12, 31))
     }
 
     /// Makes them with a certificate that expired with the year 2020.
     pub(crate) fn expired(directory: &Path, common_name: &str) -> Self {
-        Self::valid_until(directory, common_name, 2021)
+        Self::valid_until(directory, common_name, date_time_ymd(2021, 1, 1))
     }
 
-    /// Valid from 2020 until the first day of a year.
-    fn valid_until(directory: &Path, common_name: &str, year: i32) -> Self {
+    /// Valid from 2020 on.
+    fn valid_until(directory: &Path, common_name: &str, until: OffsetDateTime) -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut params =
             CertificateParams::new(["localhost".to_owned()]).expect("a subject alternative name");
         params.distinguished_name.push(DnType::CommonName, common_name);
         params.not_before = date_time_ymd(2020, 1, 1);
-        params.not_after = date_time_ymd(year, 1, 1);
+        params.not_after = until;
         params.use_authority_key_identifier_extension = true;
         let pem = params.self_signed(&key).expect("a certificate").pem();
         let pair =
