@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind};
 use kube::{Api, Client, Resource};
 use model::objects::ObjectKind;
@@ -27,6 +27,20 @@ pub enum ConnectError {
 /// Creates a client from a kubeconfig, `None` for the pod's service account. It sends no request. Must be called within
 /// a runtime.
 pub(crate) async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
+    Client::try_from(config(kubeconfig).await?).map_err(ConnectError::Client)
+}
+
+/// Creates a client like [`connect`], which has this token in place of other credentials.
+pub(crate) async fn connect_by_token(
+    kubeconfig: Option<PathBuf>,
+    token: String,
+) -> Result<Client, ConnectError> {
+    let mut config = config(kubeconfig).await?;
+    config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
+    Client::try_from(config).map_err(ConnectError::Client)
+}
+
+async fn config(kubeconfig: Option<PathBuf>) -> Result<kube::Config, ConnectError> {
     // An empty path means none, as in the reference.
     let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => {
@@ -42,7 +56,7 @@ pub(crate) async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, Conne
     config.reset_reader_on_write = true;
     // Failures are reported at once, and callers retry.
     config.default_retry = false;
-    Client::try_from(config).map_err(ConnectError::Client)
+    Ok(config)
 }
 
 /// The objects of a kind in a namespace, or in the whole cluster if that is empty.

@@ -21,7 +21,7 @@ use crate::support::http::{Client, loopback};
 use crate::support::registry::Registry;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::stopwatch::Stopwatch;
-use crate::support::virtual_machine::{HOST, VirtualMachine, program};
+use crate::support::virtual_machine::{self, HOST, VirtualMachine, program};
 use crate::support::{in_repository, manifests, wait_for};
 
 /// A pool whose machines report and turn themselves off, and a registry that they can pull from.
@@ -122,29 +122,15 @@ fn push(registry: &Registry) -> String {
     let (root, layout) = (directory.path().join("root"), directory.path().join("layout"));
     fs::create_dir(&root).expect("a new folder");
     fs::write(root.join("file"), "of the image\n").expect("a writable folder");
-    let digest = must(
+    let digest = virtual_machine::must(
         Command::new(in_repository("deploy/oci-layout"))
             .args([&root, &layout])
             .args(["sample:1", "{}"])
             .env("SOURCE_DATE_EPOCH", "0"),
     );
-    must(
-        program("skopeo")
-            .args(["--insecure-policy", "copy", "--dest-creds", &Registry::credentials()])
-            .arg("--dest-cert-dir")
-            .arg(registry.cas())
-            .arg(format!("oci:{}:1", layout.display()))
-            .arg(format!("docker://{}", image(registry).replace(HOST, "127.0.0.1"))),
-    );
+    let layout = format!("oci:{}:1", layout.display());
+    virtual_machine::push(registry, &layout, &image(registry).replace(HOST, "127.0.0.1"));
     digest.trim().to_owned()
-}
-
-/// What a command prints that has to succeed.
-fn must(command: &mut Command) -> String {
-    let output = command.output().expect("a program that is there");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {errors}");
-    String::from_utf8(output.stdout).expect("text")
 }
 
 /// What the unit runs: only what the config brought tells it what to say and whom to trust.

@@ -116,7 +116,7 @@ impl Server {
             Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
         let (source, first, reads) =
             open(settings.source, cluster.read_live_after, &publisher).await?;
-        let (ledger, nodes) = (Ledger::default(), follow_nodes(&mut tasks, &source, &reporting));
+        let (ledger, nodes) = open_ledger(&mut tasks, &source, &reporting);
         let ledger_file = store_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = flags.failure_reports.is_on().then(|| take_reports(&mut tasks, &source));
         let pair = follow_pair(&mut tasks, pair, cluster.pair_secret, &source, &reporting);
@@ -219,16 +219,20 @@ async fn open(
     Ok((source, first, SourceReads { live, awaited: Some(awaited) }))
 }
 
-/// Follows the cluster's nodes and who asks to become one, if there is a cluster. Returns their index.
-fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> NodeIndex {
-    let index = NodeIndex::default();
+/// Creates the boot ledger, and the index of the cluster's nodes, if there is a cluster: follows them, who asks to become one,
+/// and whether machines can.
+fn open_ledger(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> (Ledger, NodeIndex) {
+    let (ledger, index) = <(Ledger, NodeIndex)>::default();
     if let Some(cluster) = source.cluster() {
         let follow = nodes::follow(cluster.client(), index.clone(), reporting.clone());
         tasks.spawn("the task that follows nodes", follow);
         let follow = join_requests::follow(cluster.client(), index.clone(), reporting.clone());
         tasks.spawn("the task that follows who asks to join", follow);
+        let degraded = reporting.status.degraded.clone();
+        let follow = cluster.token_check().follow(ledger.clone(), index.clone(), degraded);
+        tasks.spawn("the task that checks the bootstrap token", follow);
     }
-    index
+    (ledger, index)
 }
 
 /// Publishes reports of failed first boots, if there is a cluster. Returns their receiver.

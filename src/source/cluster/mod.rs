@@ -27,6 +27,7 @@ mod secrets;
 mod session;
 mod settings;
 mod token;
+pub(crate) mod token_check;
 mod view;
 mod watching;
 
@@ -42,6 +43,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::cluster::cache::Cache;
 use super::cluster::session::Session;
 use super::cluster::token::TokenFiles;
+use super::cluster::token_check::TokenCheck;
 use crate::kubernetes::client::{self, ConnectError};
 use crate::telemetry::Reporting;
 
@@ -81,6 +83,12 @@ impl Cluster {
     /// The records of uses of machines' tokens, if machines with names are served. `identity` is the name of this process.
     pub fn machine_records(&self, identity: &str) -> Option<MachineRecords> {
         self.settings.machines.then(|| MachineRecords::new(self.client.clone(), identity))
+    }
+
+    /// The check whether machines can join by the bootstrap token.
+    pub(crate) fn token_check(&self) -> TokenCheck {
+        let Settings { kubeconfig, token_dir, .. } = self.settings.clone();
+        TokenCheck { kubeconfig, token_dir }
     }
 
     /// Directory of what outlives the process, if there is one.

@@ -71,7 +71,8 @@ impl TokenFiles {
     }
 }
 
-fn read(directory: &Path) -> Result<Token, String> {
+/// Reads the token in a directory.
+pub(super) fn read(directory: &Path) -> Result<Token, String> {
     let path = directory.join("token");
     let problem = |reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     let token = bounded::read_text(&path).map_err(|error| problem(&error))?;

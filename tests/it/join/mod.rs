@@ -5,8 +5,13 @@
 //! API server, etcd, controller manager, kubelet and containerd are the real ones. `tests/machine/install` says when these
 //! tests run.
 
+mod cannot_join;
 mod control_plane;
 mod network;
+mod outages;
+mod own_token;
+mod registry;
+mod rotation;
 mod site;
 
 use serde_json::json;
@@ -17,6 +22,9 @@ use crate::support::command::Store as _;
 use crate::support::server::Server;
 use crate::support::wait_for;
 
+/// The image that the machine has.
+const PAUSE: &str = "registry.k8s.io/pause:3.10";
+
 #[test]
 fn a_machine_becomes_a_node_that_runs_a_pod() {
     apart(|| {
@@ -24,14 +32,10 @@ fn a_machine_becomes_a_node_that_runs_a_pod() {
         let place = Place(11);
         let mut machine = Site::boot(&site.user_data("worker"), &place);
         site.joined(&mut machine, &place.node());
-        run_pod(&site, &place.node());
+        site.run_pod(&place.node(), &json!({"image": PAUSE, "imagePullPolicy": "Never"}));
         let address = place.address().to_string();
         let words = format!("joined as Node {}, ", place.node());
-        wait_for("the ledger to say so", || {
-            let machine = site.machine(&place)?;
-            let is_joined = machine["standing"] == "joined";
-            (is_joined && machine["why"].as_str()?.starts_with(&words)).then_some(())
-        });
+        site.shows(&mut machine, &place, "joined", &words);
         assert!(site.server().page("/").contains(&words));
         let listed = site.server().run(&["machines"]).done().output;
         assert!(listed.contains(&address) && listed.contains("joined"), "{listed}");
@@ -65,27 +69,5 @@ fn a_machine_without_a_bootstrap_kubeconfig_is_refused_with_that_reason_until_th
             let machine = site.machine(&place)?;
             machine["why"].as_str()?.starts_with("fetched its config ").then_some(())
         });
-    });
-}
-
-/// Runs a pod of the image that the machine has.
-fn run_pod(site: &Site, node: &str) {
-    let pods = "/api/v1/namespaces/default/pods";
-    wait_for("the account of pods", || {
-        site.plane.cluster.get("/api/v1/namespaces/default/serviceaccounts/default")
-    });
-    let pod = json!({
-        "metadata": {"name": "first"},
-        "spec": {
-            "nodeName": node,
-            "containers": [{
-                "name": "pause", "image": "registry.k8s.io/pause:3.10", "imagePullPolicy": "Never",
-            }],
-        },
-    });
-    site.plane.cluster.create(pods, &pod);
-    wait_for("the pod to run", || {
-        let pod = site.plane.cluster.get(&format!("{pods}/first"))?;
-        (pod["status"]["phase"] == "Running").then_some(())
     });
 }

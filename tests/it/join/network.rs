@@ -25,6 +25,9 @@ ip address add $0/24 dev machines
 ip link set machines up
 ";
 
+/// A quarter of a minute for half a megabyte.
+const SLOW: &str = "tc qdisc add dev $0 root tbf rate 300kbit burst 16kb latency 20s";
+
 /// Runs a closure in a network of machines.
 pub(super) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let work = || {
@@ -41,6 +44,10 @@ pub(super) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 /// The address of a machine's network card.
 fn hardware(last: u8) -> String {
     format!("02:00:0a:4d:00:{last:02x}")
+}
+
+fn interface(last: u8) -> String {
+    format!("machine{last}")
 }
 
 fn shell(script: &str, arguments: &[&str]) {
@@ -93,13 +100,23 @@ impl Network {
 
     /// QEMU's values of `-netdev` and `-device` for a machine that gets the address with this last number.
     pub(super) fn place(last: u8) -> (String, String) {
-        let interface = format!("machine{last}");
+        let interface = interface(last);
         let script = "ip tuntap add $0 mode tap && ip link set $0 master machines up";
         shell(script, &[&interface]);
         (
             format!("tap,id=host,ifname={interface},script=no,downscript=no"),
             format!("virtio-net-pci,netdev=host,romfile=,mac={}", hardware(last)),
         )
+    }
+
+    /// Lets what a machine is sent take its time.
+    pub(super) fn slow_down(last: u8) {
+        shell(&format!("PATH=$PATH:/sbin {SLOW}"), &[&interface(last)]);
+    }
+
+    /// Ends that.
+    pub(super) fn speed_up(last: u8) {
+        shell("PATH=$PATH:/sbin tc qdisc delete dev $0 root", &[&interface(last)]);
     }
 
     fn file(&self, name: &str) -> PathBuf {

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::control_plane::{ControlPlane, apply_text};
 use super::network::{HOST, Network};
 use crate::support::cluster::NAMESPACE;
+use crate::support::http::Client;
 use crate::support::logged::Logged;
+use crate::support::rendered::POOLS;
 use crate::support::server::{Server, binary};
 use crate::support::virtual_machine::VirtualMachine;
 use crate::support::wait_for;
@@ -74,10 +76,11 @@ impl Site {
         let mut command = binary();
         command.arg("controller").arg("--kubeconfig").arg(kubeconfig);
         command.args(["--host", &HOST.to_string(), "--render-pools"]);
+        command.args(["--access", "audit", "--first-boot-machines"]);
         let controller = Logged::observed("the controller", &mut command);
         let directory = tempfile::tempdir().expect("a temporary folder");
         let site = Self { servers: Vec::new(), _controller: controller, plane, network, directory };
-        site.mount("tls", "machine-config-server-tls", ["tls.key", "tls.crt"]);
+        site.mount_pair();
         site
     }
 
@@ -86,7 +89,8 @@ impl Site {
         let cluster = &self.plane.cluster;
         let mut command = binary();
         command
-            .args(["start", "--apiserver-url", &self.plane.url(), "--kubeconfig"])
+            .args(["start", "--access", "audit", "--first-boot-machines", "--registry-auth"])
+            .args(["--apiserver-url", &self.plane.url(), "--kubeconfig"])
             .arg(cluster.account_kubeconfig(cluster.address()))
             .arg("--bootstrap-token-dir")
             .arg(self.mounted("token"))
@@ -102,8 +106,45 @@ impl Site {
 
     /// Leads machines to the servers that run.
     pub(super) fn balance(&self) {
-        let servers: Vec<_> = self.servers.iter().map(Server::secure).collect();
+        self.balance_to(&self.servers);
+    }
+
+    /// Leads machines to these servers.
+    pub(super) fn balance_to(&self, servers: &[Server]) {
+        let servers: Vec<_> = servers.iter().map(Server::secure).collect();
         self.network.balance(&servers);
+    }
+
+    /// Applies an object, as an administrator does.
+    pub(super) fn apply(&self, text: &str) {
+        apply_text(&self.plane.cluster, text);
+    }
+
+    /// The certificate that each server shows.
+    pub(super) fn shown_certificates(&self) -> Vec<Vec<u8>> {
+        let shown = |server: &Server| self.client(server).shown_certificate().expect("a handshake");
+        self.servers.iter().map(shown).collect()
+    }
+
+    fn client(&self, server: &Server) -> Client {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/machine-config-server-ca");
+        let bundle = self.plane.cluster.get(&path).expect("the CAs");
+        let bundle = bundle["data"]["ca-bundle.crt"].as_str().expect("PEM");
+        Client::tls(server.secure(), bundle.as_bytes())
+    }
+
+    /// Waits until all servers have a file in the config that they give to who has the pool's token.
+    pub(super) fn serves(&self, path: &str) {
+        let pointer = fs::read(self.user_data("worker")).expect("user data");
+        let pointer: Value = serde_json::from_slice(&pointer).expect("JSON");
+        let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
+        let headers = [("Authorization", header.as_str().expect("a token"))];
+        wait_for(path, || {
+            let has_file = |server: &Server| {
+                self.client(server).request("GET", "/config/worker", &headers).text().contains(path)
+            };
+            self.servers.iter().all(has_file).then_some(())
+        });
     }
 
     /// The last server, which shows the machines of all.
@@ -118,6 +159,16 @@ impl Site {
     /// Writes the token that machines join with where servers read it.
     pub(super) fn mount_token(&self) {
         self.mount("token", "node-bootstrapper-token", ["ca.crt", "token"]);
+    }
+
+    /// Replaces that token by one that the API server does not know.
+    pub(super) fn mount_wrong_token(&self) {
+        replace(&self.mounted("token/token"), b"no.token.of-this-cluster");
+    }
+
+    /// Writes the serving pair where servers read it.
+    pub(super) fn mount_pair(&self) {
+        self.mount("tls", "machine-config-server-tls", ["tls.key", "tls.crt"]);
     }
 
     /// Writes a Secret that servers have mounted, as kubelet does, once it is there.
@@ -139,17 +190,73 @@ impl Site {
 
     /// The user data of a pool's machines, in a file.
     pub(super) fn user_data(&self, pool: &str) -> PathBuf {
-        let secret =
-            format!("/api/v1/namespaces/openshift-machine-api/secrets/{pool}-user-data-managed");
-        let path = self.mounted(&format!("{pool}.ign"));
+        self.user_data_in("openshift-machine-api", pool)
+    }
+
+    /// The user data of a machine with a name, in a file.
+    pub(super) fn own_user_data(&self, name: &str) -> PathBuf {
+        self.user_data_in(NAMESPACE, name)
+    }
+
+    fn user_data_in(&self, namespace: &str, name: &str) -> PathBuf {
+        let secret = format!("/api/v1/namespaces/{namespace}/secrets/{name}-user-data-managed");
+        let path = self.mounted(&format!("{name}.ign"));
         replace(&path, &self.value(&secret, "userData"));
         path
     }
 
+    /// Opens the pool to those who have a token only.
+    pub(super) fn enforce(&self) {
+        let mode = json!({"machineconfiguration.openshift.io/access": "enforce"});
+        let pool = format!("{POOLS}/worker");
+        self.plane.cluster.patch(&pool, &json!({"metadata": {"annotations": mode}}));
+        wait_for("no config without a token", || {
+            let is_closed = |server: &Server| server.plain().get("/config/worker").status == 401;
+            self.servers.iter().all(is_closed).then_some(())
+        });
+    }
+
+    /// Waits until a server shows this of a machine.
+    pub(super) fn shows(
+        &self,
+        machine: &mut VirtualMachine,
+        place: &Place,
+        rank: &str,
+        words: &str,
+    ) {
+        machine.wait_for(&format!("the ledger to say {rank}: {words}"), |_| {
+            let shown = self.machine(place)?;
+            (shown["standing"] == rank && shown["why"].as_str()?.contains(words)).then_some(())
+        });
+    }
+
     /// Turns a machine on that was never booted, with nothing but this user data and a console.
     pub(super) fn boot(user_data: &Path, place: &Place) -> VirtualMachine {
+        Self::boot_with(user_data, place, &[])
+    }
+
+    /// The same, with further flags of QEMU.
+    pub(super) fn boot_with(user_data: &Path, place: &Place, flags: &[&str]) -> VirtualMachine {
         let (network, device) = Network::place(place.0);
-        VirtualMachine::boot_with(user_data, &["-netdev", &network, "-device", &device])
+        let network = ["-netdev", &network, "-device", &device];
+        VirtualMachine::boot_with(user_data, &[&network, flags].concat())
+    }
+
+    /// Runs a pod with this container on a node.
+    pub(super) fn run_pod(&self, node: &str, container: &Value) {
+        let pods = "/api/v1/namespaces/default/pods";
+        let cluster = &self.plane.cluster;
+        wait_for("the account of pods", || {
+            cluster.get("/api/v1/namespaces/default/serviceaccounts/default")
+        });
+        let mut container = container.clone();
+        container["name"] = json!("pause");
+        let spec = json!({"nodeName": node, "containers": [container]});
+        cluster.create(pods, &json!({"metadata": {"name": "first"}, "spec": spec}));
+        wait_for("the pod to run", || {
+            let pod = cluster.get(&format!("{pods}/first"))?;
+            (pod["status"]["phase"] == "Running").then_some(())
+        });
     }
 
     /// The ledger's entry of a machine.

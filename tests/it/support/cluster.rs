@@ -288,13 +288,17 @@ impl Cluster {
         namespace: &str,
         address: SocketAddr,
     ) -> PathBuf {
+        self.write_kubeconfig(account, &self.token_of(account, namespace), address);
+        self.kubeconfig(account)
+    }
+
+    /// A token of a service account.
+    pub(crate) fn token_of(&self, account: &str, namespace: &str) -> String {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
         let asked =
             json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
         let made = self.expect("POST", &path, "application/json", &asked).whole_json();
-        let token = made["status"]["token"].as_str().expect("a token");
-        self.write_kubeconfig(account, token, address);
-        self.kubeconfig(account)
+        made["status"]["token"].as_str().expect("a token").to_owned()
     }
 
     /// An object, `None` if it does not exist.

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::registry::Registry;
+
 /// The host's loopback interface, as QEMU's network shows it to the machine.
 pub(crate) const HOST: &str = "10.0.2.2";
 /// A machine whose processor is emulated takes a minute or two.
@@ -26,6 +28,26 @@ pub(crate) fn program(name: &str) -> Command {
     let folders = ["usr/bin", "usr/sbin"].map(|folder| root.join(folder).join(name));
     command.arg(folders.iter().find(|path| path.exists()).expect("a program of that name"));
     command
+}
+
+/// Copies an image to a registry.
+pub(crate) fn push(registry: &Registry, from: &str, to: &str) {
+    must(
+        program("skopeo")
+            .args(["--insecure-policy", "copy", "--dest-creds", &Registry::credentials()])
+            .arg("--dest-cert-dir")
+            .arg(registry.cas())
+            .arg(from)
+            .arg(format!("docker://{to}")),
+    );
+}
+
+/// What a command prints that has to succeed.
+pub(crate) fn must(command: &mut Command) -> String {
+    let output = command.output().expect("a program that is there");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
 }
 
 /// What runs a machine's instructions: this machine's processor, where it has virtual machines of its own. Without that,

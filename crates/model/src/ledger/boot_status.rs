@@ -12,6 +12,9 @@ use super::span::span;
 /// of an hour on slow hardware. A machine that has no Node after it is stuck; if nodes are unknown, it counts as served.
 const JOINS_WITHIN: Duration = Duration::minutes(20);
 
+/// Time before which no machine has started kubelet.
+const BOOTS_FOR: Duration = Duration::minutes(1);
+
 const NO_NODE: &str = "no Node has this address yet";
 const NO_NODES: &str = "this server knows no nodes";
 
@@ -97,7 +100,8 @@ impl Machine {
                     (Some(node), _) => joined(node, requests),
                     (None, Some(nodes)) => {
                         let (rank, words) = waiting(requests, (Severity::Stuck, NO_NODE), now);
-                        let joining = nodes.joining(requests.since, now).into_iter();
+                        let rank = if nodes.can_join() { rank } else { Severity::Stuck };
+                        let joining = nodes.joining(requests.since, now);
                         (rank, [words].into_iter().chain(joining).collect::<Vec<_>>().join("; "))
                     }
                     (None, None) => waiting(requests, (Severity::Served, NO_NODES), now),
@@ -107,6 +111,18 @@ impl Machine {
             (None, None) => (Severity::Visitor, "requested nothing".to_owned()),
         };
         BootStatus { rank, words }
+    }
+}
+
+impl Machine {
+    /// True if it has its config for long enough to have started kubelet, and has not joined.
+    pub(super) fn should_join(&self, nodes: &Nodes, now: OffsetDateTime) -> bool {
+        let served =
+            self.requests.as_ref().filter(|it| matches!(it.outcome, Outcome::Served { .. }));
+        let ago = served.map(|requests| now - requests.last);
+        self.is_ignition()
+            && nodes.at(self.address).is_none()
+            && ago.is_some_and(|ago| (BOOTS_FOR..=JOINS_WITHIN).contains(&ago))
     }
 }
 
@@ -247,6 +263,35 @@ mod tests {
         assert!(why().contains("worker-7 waits for"), "its Node was deleted");
         index.set(nodes("192.0.2.7", after(5)));
         assert_eq!(why(), "joined as Node worker-7, 5 min after its first request");
+    }
+
+    #[test]
+    fn a_machine_whose_token_the_api_server_refuses_is_stuck_with_that_reason_until_it_is_a_node() {
+        let served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
+        let index = NodeIndex::default();
+        index.set_token_problem(Some("the token is refused".to_owned()));
+        let stands = || index.look(|nodes| served.standing(nodes, after(5)));
+        assert_eq!(stands().rank, Severity::Booting, "no nodes are known yet");
+        index.set(Nodes::default());
+        let words =
+            "fetched its config 5 min ago, no Node has this address yet; the token is refused";
+        assert_eq!(stands(), BootStatus { rank: Severity::Stuck, words: words.to_owned() });
+        index.set(nodes("192.0.2.7", after(5)));
+        assert_eq!(stands().rank, Severity::Joined);
+        index.set(Nodes::default());
+        index.set_token_problem(None);
+        assert_eq!(stands().rank, Severity::Booting);
+    }
+
+    #[test]
+    fn a_machine_should_join_once_it_has_had_time_to_boot_and_until_it_is_late() {
+        let served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
+        let should_join = |minutes| served.should_join(&Nodes::default(), after(minutes));
+        assert_eq!([0, 1, 20, 21].map(should_join), [false, true, true, false]);
+        assert!(!served.should_join(&nodes("192.0.2.7", after(1)), after(2)), "it has joined");
+        let refused = machine("Ignition/2.14.0", Err((503, "no pool has this name")));
+        let curl = machine("curl/8.0.0", Ok(("rendered-worker-1", "ab")));
+        assert!(![refused, curl].iter().any(|it| it.should_join(&Nodes::default(), after(2))));
     }
 
     #[test]

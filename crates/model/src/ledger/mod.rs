@@ -148,6 +148,11 @@ impl Ledger {
         counts
     }
 
+    /// True if a machine has had its config for a minute, and has not joined. False if no nodes are known.
+    pub fn awaits_join(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> bool {
+        nodes.is_some_and(|nodes| self.noted().machines.iter().any(|it| it.should_join(nodes, now)))
+    }
+
     /// A counter of changes.
     pub fn changes(&self) -> u64 {
         self.noted().changes

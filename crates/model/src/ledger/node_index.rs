@@ -25,6 +25,7 @@ pub struct Nodes {
     by_name: BTreeMap<String, Node>,
     by_address: HashMap<IpAddr, String>,
     joining: JoinRequests,
+    token_problem: Option<String>,
 }
 
 impl Nodes {
@@ -48,9 +49,19 @@ impl Nodes {
         self.by_name.get(self.by_address.get(&address.to_canonical())?)
     }
 
-    /// Describes who asked to join since a time and has not joined.
-    pub(super) fn joining(&self, since: OffsetDateTime, now: OffsetDateTime) -> Option<String> {
-        self.joining.words(since, |name| self.by_name.contains_key(name), now)
+    /// False if no machine can join by the token that machines get.
+    pub(super) fn can_join(&self) -> bool {
+        self.token_problem.is_none()
+    }
+
+    /// Describes what is known of machines that have not joined: why none can, and who asked to since a time.
+    pub(super) fn joining(
+        &self,
+        since: OffsetDateTime,
+        now: OffsetDateTime,
+    ) -> impl Iterator<Item = String> {
+        let asked = self.joining.words(since, |name| self.by_name.contains_key(name), now);
+        self.token_problem.clone().into_iter().chain(asked)
     }
 }
 
@@ -66,13 +77,27 @@ struct NodeIndexState {
 }
 
 impl NodeIndex {
-    /// Replaces all nodes, and leaves who asks to join.
+    /// Replaces all nodes, and leaves who asks to join and why none can.
     pub fn set(&self, nodes: Nodes) {
         let mut seen = self.seen();
         seen.changes += 1;
-        let joining = std::mem::take(&mut seen.nodes.joining);
-        seen.nodes = Nodes { joining, ..nodes };
+        let Nodes { joining, token_problem, .. } = std::mem::take(&mut seen.nodes);
+        seen.nodes = Nodes { joining, token_problem, ..nodes };
         seen.are_known = true;
+    }
+
+    /// Changes why no machine can join by the token that machines get; `None` if they can.
+    pub fn set_token_problem(&self, problem: Option<String>) {
+        let mut seen = self.seen();
+        if seen.nodes.token_problem != problem {
+            seen.changes += 1;
+            seen.nodes.token_problem = problem;
+        }
+    }
+
+    /// True if no machine can join by the token that machines get.
+    pub fn has_token_problem(&self) -> bool {
+        !self.seen().nodes.can_join()
     }
 
     /// Changes who asks to join.

@@ -7,12 +7,13 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{ServedCluster, in_order, pointer, reported};
-use crate::support::cluster::{MANAGED, NAMESPACE};
+use crate::support::clock::follow_clock;
+use crate::support::cluster::{ACCOUNT, MANAGED, NAMESPACE};
 use crate::support::contract::{SOON, served, served_soon};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::rendered::POOLS;
-use crate::support::server::Server;
+use crate::support::server::{Server, binary};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
 
@@ -20,6 +21,48 @@ use crate::support::wait_for;
 fn kubeconfig(server: &Server) -> Value {
     let text = served(server, "worker", "/etc/kubernetes/kubeconfig").expect("the file");
     serde_saphyr::from_str(&text).expect("YAML")
+}
+
+#[test]
+fn a_token_that_the_api_server_refuses_is_shown_with_the_machine_that_has_it_and_reported() {
+    let site = ServedCluster::with_worker();
+    let clock = site.directory.path().join("clock");
+    fs::write(&clock, "+0").expect("a writable folder");
+    let mut command = binary();
+    command.args(["start", "--apiserver-url", "https://api-int.example.com:6443", "--kubeconfig"]);
+    command.arg(site.cluster.account_kubeconfig(site.cluster.address()));
+    command.arg("--bootstrap-token-dir").arg(site.token());
+    command.arg("--cert").arg(&site.pair.certificate).arg("--key").arg(&site.pair.key);
+    follow_clock(&mut command, &clock);
+    let server = Server::prepared(command).until_ready();
+    let agent = [("User-Agent", "Ignition/2.14.0")];
+    assert_eq!(server.plain().request("GET", "/config/worker", &agent).status, 200);
+    let stands = |rank: &str, words: &str| {
+        wait_for(words, || {
+            let machine = server.machine(1);
+            (machine["standing"] == rank && machine["why"].as_str()?.contains(words)).then_some(())
+        });
+    };
+    stands("booting", "no Node has this address yet");
+
+    // No machine starts kubelet within a minute.
+    fs::write(&clock, "+90").expect("a writable folder");
+    let refused = "the API server refuses the bootstrap token that machines get: Unauthorized";
+    stands("stuck", refused);
+    wait_for("the report", || {
+        let line = format!("bootstrap token at the API server: {refused}");
+        server.degraded().contains(&line).then_some(())
+    });
+
+    let token = site.cluster.token_of(ACCOUNT, NAMESPACE);
+    site.write_token(&token);
+    stands("stuck", "the account of the bootstrap token that machines get must not create");
+    let user = format!("--serviceaccount={NAMESPACE}:{ACCOUNT}");
+    let role = "--clusterrole=system:node-bootstrapper";
+    site.cluster.kubectl(&["create", "clusterrolebinding", "joins", role, &user]);
+    stands("booting", "no Node has this address yet");
+    assert!(!server.degraded().contains("bootstrap token"), "{}", server.degraded());
+    assert!(!server.log().contains(&token), "a token is a secret");
 }
 
 #[test]
