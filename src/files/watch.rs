@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_noticed_at_once_and_by_whoever_waits_next() {
+    async fn a_change_is_noticed_at_once_and_by_the_next_wait() {
         let directory = tempfile::tempdir().unwrap();
         let mut watch = settled(directory.path());
         std::fs::write(directory.path().join("a"), "b").unwrap();

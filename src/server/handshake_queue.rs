@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_leaves_holds_up_nobody() {
+    async fn a_handshake_that_is_given_up_delays_no_other() {
         let handshakes = HandshakeQueue::new(1);
         let first = handshakes.try_acquire().unwrap();
         assert!(handshakes.try_acquire().is_none(), "there is one");

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn somebodys_request_is_taken_by_every_kind_of_key_that_has_signed_it() {
+    fn a_request_is_accepted_with_every_kind_of_key_that_signs_it() {
         let mut params = CertificateParams::new(vec!["a.example.com".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "a");
         let ed25519 = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();

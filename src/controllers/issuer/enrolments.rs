@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_it_is_woken_and_told_what_the_trouble_is() {
+    async fn a_waiting_task_is_woken_with_the_reason_of_the_fault() {
         let progress = shared();
         progress.set(Outcome::InTrouble(EnrolError::NoRandomness.to_string()));
         progress.wake.notified().await;

@@ -257,7 +257,7 @@ fn a_client_with_all_it_may_have_gets_no_more_through_a_balancer() {
 }
 
 #[tokio::test]
-async fn whoever_loses_a_place_after_it_was_passed_on_is_ended() {
+async fn a_connection_that_loses_its_place_after_it_was_passed_on_is_ended() {
     let limiter = limiter(1, None);
     let (activity, now) = at(Phase::Idle, 1);
     let (permit, _) =
@@ -272,7 +272,7 @@ async fn whoever_loses_a_place_after_it_was_passed_on_is_ended() {
 }
 
 #[tokio::test]
-async fn whoever_loses_a_place_is_ended() {
+async fn a_connection_that_loses_its_place_is_ended() {
     let limiter = limiter(1, None);
     let take = |last, (activity, now)| limiter.acquire(source(last), Transport::Tls, activity, now);
     let (permit, _) = take(1, at(Phase::Idle, 1)).unwrap();
@@ -348,7 +348,7 @@ fn by_looking_at_each(slots: &Slots, now: Instant) -> Option<Instant> {
 
 proptest! {
     #[test]
-    fn the_index_finds_whom_a_look_at_each_finds(steps in proptest::collection::vec(step(), 1..200)) {
+    fn the_index_finds_the_same_as_a_look_at_each_entry(steps in proptest::collection::vec(step(), 1..200)) {
         let limiter = ConnectionLimiter::new(ConnectionLimits { all: 12, source: None, bytes: 1 << 40 });
         let mut now = Instant::now();
         let mut held: Vec<(Permit, Activity)> = Vec::new();

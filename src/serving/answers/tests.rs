@@ -242,7 +242,7 @@ fn with_luks(marker: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_version_gets_the_newest_config_that_it_can_express_whoever_asked_when() {
+async fn a_version_gets_the_newest_config_that_it_can_express_whatever_was_asked_for_before() {
     let versions = [SpecVersion::V2_2, SpecVersion::V3_1, SpecVersion::V3_2, SpecVersion::V3_4];
     let changes = [
         ("a", good("one"), ["a", "a", "a", "a"]),

@@ -40,13 +40,9 @@ fn virtual_machines_boot_as_the_tutorials_say() {
     fs::write(&path, script).expect("a writable folder");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a file of this test");
 
-    let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| {
-        let home = std::env::var("HOME").unwrap_or_default();
-        format!("{home}/.cache")
-    });
     let variables = [
         ("REPOSITORY", in_repository("").display().to_string()),
-        ("XDG_CACHE_HOME", cache),
+        ("XDG_CACHE_HOME", virtual_machine::cache()),
         // As on a terminal.
         ("PYTHONUNBUFFERED", "1".to_owned()),
     ];

@@ -17,6 +17,7 @@
 mod cluster;
 mod directory;
 mod image;
+mod join;
 mod machine;
 mod release;
 mod shell;
@@ -35,6 +36,7 @@ fn walked() -> impl Iterator<Item = &'static Page> {
         .iter()
         .chain(image::PAGES)
         .chain(machine::PAGES)
+        .chain(join::PAGES)
         .chain(cluster::pages())
         .chain(release::PAGES)
 }

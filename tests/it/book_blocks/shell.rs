@@ -48,6 +48,9 @@ echo "127.0.0.1 $NAMES" >/etc/hosts
 /// A virtual machine whose processor is emulated takes a minute or two.
 const LONGEST_BOOT: Duration = Duration::from_secs(560);
 
+/// Parts of commands that wait for one.
+const OF_BOOTS: [&str; 3] = ["/qemu ", "until ", "kubectl wait "];
+
 /// Runs a closure in a network with a loopback interface and [`ADDRESS`].
 pub(super) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let work = || {
@@ -142,7 +145,8 @@ impl Shell {
             code.display()
         );
         self.type_in(&ends);
-        let limit = if command.contains("/qemu ") { LONGEST_BOOT } else { DEADLINE };
+        let is_boot = OF_BOOTS.iter().any(|part| command.contains(part));
+        let limit = if is_boot { LONGEST_BOOT } else { DEADLINE };
         let started = Instant::now();
         let code = loop {
             if let Some(code) = ended(&code) {
@@ -238,7 +242,8 @@ const SERVERS: [(&str, Option<u16>); 6] = [
 ];
 
 /// How commands of other programs begin that run until they are stopped.
-const OTHER_SERVERS: [&str; 3] = ["curl -sN ", "dnsmasq ", "python3 -m http.server "];
+const OTHER_SERVERS: [&str; 4] =
+    ["curl -sN ", "dnsmasq ", "python3 -m http.server ", "$machine/qemu -name "];
 
 /// Returns `true` for a command that runs until it is stopped.
 pub(super) fn is_server(command: &str) -> bool {

@@ -57,9 +57,9 @@ impl ClusterCa {
 }
 
 /// An API server with a controller manager. Both end with this value.
-pub(super) struct ControlPlane {
+pub(crate) struct ControlPlane {
     _manager: Logged,
-    pub(super) cluster: Cluster,
+    pub(crate) cluster: Cluster,
     _ca: ClusterCa,
 }
 
@@ -85,6 +85,17 @@ impl ControlPlane {
         );
         let manager = manager(&cluster, &ca);
         Self { _manager: manager, cluster, _ca: ca }
+    }
+
+    /// Lets the controller manager approve what the holders of the bootstrap token ask for, as an administrator chooses.
+    pub(super) fn approve_all(&self) {
+        self.cluster.kubectl(&[
+            "create",
+            "clusterrolebinding",
+            "approved-machines",
+            "--clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+            "--serviceaccount=openshift-machine-config-operator:node-bootstrapper",
+        ]);
     }
 
     /// Address of the API server for machines.
@@ -138,14 +149,6 @@ fn prepare(cluster: &Cluster) {
         "apiVersion": "config.openshift.io/v1", "kind": "Image", "metadata": {"name": "cluster"},
     });
     cluster.create("/apis/config.openshift.io/v1/images", &image);
-    // Who approves is the administrator's choice: here the controller manager does.
-    cluster.kubectl(&[
-        "create",
-        "clusterrolebinding",
-        "approved-machines",
-        "--clusterrole=system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-        "--serviceaccount=openshift-machine-config-operator:node-bootstrapper",
-    ]);
 }
 
 /// `kubectl apply -f` of a text.

@@ -16,8 +16,10 @@ mod site;
 
 use serde_json::json;
 
-use self::network::apart;
-use self::site::{Place, Site};
+pub(crate) use self::network::apart;
+use self::site::Place;
+pub(crate) use self::site::Site;
+use crate::support::browser::Browser;
 use crate::support::command::Store as _;
 use crate::support::server::Server;
 use crate::support::wait_for;
@@ -28,15 +30,23 @@ const PAUSE: &str = "registry.k8s.io/pause:3.10";
 #[test]
 fn a_machine_becomes_a_node_that_runs_a_pod() {
     apart(|| {
-        let site = Site::start();
+        let site = Site::without_approval();
         let place = Place(11);
         let mut machine = Site::boot(&site.user_data("worker"), &place);
+        let command = "kubectl certificate approve csr-";
+        site.shows(&mut machine, &place, "booting", command);
+        picture(&site, &place, "join-booting");
+        let shown = site.machine(&place).expect("a machine");
+        let why = shown["why"].as_str().expect("words");
+        let command = why.split_once("kubectl ").expect("a command").1;
+        site.plane.cluster.kubectl(&command.split(' ').collect::<Vec<_>>());
         site.joined(&mut machine, &place.node());
         site.run_pod(&place.node(), &json!({"image": PAUSE, "imagePullPolicy": "Never"}));
         let address = place.address().to_string();
         let words = format!("joined as Node {}, ", place.node());
         site.shows(&mut machine, &place, "joined", &words);
         assert!(site.server().page("/").contains(&words));
+        picture(&site, &place, "join-joined");
         let listed = site.server().run(&["machines"]).done().output;
         assert!(listed.contains(&address) && listed.contains("joined"), "{listed}");
         let count = |server: &Server| server.metric("mcs_machines{state=\"joined\"}");
@@ -70,4 +80,10 @@ fn a_machine_without_a_bootstrap_kubeconfig_is_refused_with_that_reason_until_th
             machine["why"].as_str()?.starts_with("fetched its config ").then_some(())
         });
     });
+}
+
+/// Takes a picture of a machine's page, for the book.
+fn picture(site: &Site, place: &Place, name: &str) {
+    let path = format!("/machines/{}", place.address());
+    Browser::start().photograph(site.server().metrics().address(), &path, 480, name);
 }

@@ -29,7 +29,7 @@ ip link set machines up
 const SLOW: &str = "tc qdisc add dev $0 root tbf rate 300kbit burst 16kb latency 20s";
 
 /// Runs a closure in a network of machines.
-pub(super) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let work = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("root, as tests/run is");
         shell(WIRES, &[&HOST.to_string()]);
@@ -77,21 +77,28 @@ impl Network {
         Self { _addresses: Logged::start("dnsmasq", &mut command), directory }
     }
 
-    /// Leads the machines to these servers in turn, by what they see as one address. Servers see the machines' own addresses.
+    /// Leads the machines, and commands on this host, to these servers in turn, by what they see as one address. Servers see the machines' own addresses.
     pub(super) fn balance(&self, servers: &[SocketAddr]) {
         let ports = servers.iter().enumerate();
         let ports: Vec<_> = ports.map(|(index, at)| format!("{index} : {}", at.port())).collect();
+        let leads = format!(
+            "ip daddr {HOST} tcp dport {PORT} redirect to :numgen inc mod {} map {{ {} }}",
+            ports.len(),
+            ports.join(", ")
+        );
         let rules = format!(
             "table ip machines\n\
              delete table ip machines\n\
              table ip machines {{\n\
              chain servers {{\n\
              type nat hook prerouting priority dstnat\n\
-             ip daddr {HOST} tcp dport {PORT} redirect to :numgen inc mod {} map {{ {} }}\n\
+             {leads}\n\
              }}\n\
-             }}\n",
-            ports.len(),
-            ports.join(", ")
+             chain commands {{\n\
+             type nat hook output priority dstnat\n\
+             {leads}\n\
+             }}\n\
+             }}\n"
         );
         let file = self.file("rules.nft");
         fs::write(&file, rules).expect("a writable folder");

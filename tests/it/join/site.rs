@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::control_plane::{ControlPlane, apply_text};
 use super::network::{HOST, Network};
+use crate::support::book::example;
 use crate::support::cluster::NAMESPACE;
 use crate::support::http::Client;
 use crate::support::logged::Logged;
@@ -20,6 +21,7 @@ use crate::support::server::{Server, binary};
 use crate::support::virtual_machine::VirtualMachine;
 use crate::support::wait_for;
 
+pub(super) const TUTORIAL: &str = "tutorials/join.md";
 const CONTROLLER: &str = "machine-config-server-controller";
 
 /// Where a machine of a test is in its network: its hardware's last number, by which it is given an address.
@@ -37,17 +39,24 @@ impl Place {
 }
 
 /// Such a cluster. What runs in it ends with this value.
-pub(super) struct Site {
+pub(crate) struct Site {
     pub(super) servers: Vec<Server>,
     _controller: Logged,
-    pub(super) plane: ControlPlane,
+    pub(crate) plane: ControlPlane,
     pub(super) network: Network,
     pub(super) directory: TempDir,
 }
 
 impl Site {
-    /// Starts it with the pool of `pool.yaml`, in a thread that is apart.
+    /// Starts it with the tutorial's pool, in a thread that is apart. All machines are approved.
     pub(super) fn start() -> Self {
+        let site = Self::without_approval();
+        site.plane.approve_all();
+        site
+    }
+
+    /// Starts it like [`Self::start`], and approves no machine.
+    pub(crate) fn without_approval() -> Self {
         let mut site = Self::without_servers();
         site.mount_token();
         for _ in 0..2 {
@@ -70,7 +79,7 @@ impl Site {
     fn without_servers() -> Self {
         let network = Network::start();
         let plane = ControlPlane::start();
-        apply_text(&plane.cluster, include_str!("pool.yaml"));
+        apply_text(&plane.cluster, &example(TUTORIAL, "name: 50-kubelet"));
         let kubeconfig =
             plane.cluster.kubeconfig_of(CONTROLLER, NAMESPACE, plane.cluster.address());
         let mut command = binary();
@@ -148,7 +157,7 @@ impl Site {
     }
 
     /// The last server, which shows the machines of all.
-    pub(super) fn server(&self) -> &Server {
+    pub(crate) fn server(&self) -> &Server {
         self.servers.last().expect("a server")
     }
 

@@ -1,22 +1,15 @@
 //! How the pages look: at all widths, in light and dark, by keyboard, to screen readers, and in the book.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use time::{Duration, OffsetDateTime};
 
 use super::{open, sample_cluster};
-use crate::support::browser::Browser;
+use crate::support::browser::{Browser, pictures};
 use crate::support::http::loopback;
 use crate::support::in_repository;
 use crate::support::server::Server;
 use crate::support::wait_for;
-
-/// Where pictures of the page are left for anyone who wants to look.
-fn pictures() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("page")
-}
 
 /// Widths from a small phone to a large screen.
 const WIDTHS: [u32; 5] = [320, 768, 1136, 1280, 2560];
@@ -122,13 +115,7 @@ fn the_pictures_of_the_book_can_be_taken() {
         ("page-pool", "/pools/worker", 900),
         ("page-trust", "/#trust-section", 560),
     ] {
-        browser.look_at(1280, height, "light");
-        browser.open(&format!("http://{}{path}", server.metrics().address()));
-        wait_for("the stream", || {
-            let status = browser.evaluate("document.getElementById('connection').textContent");
-            status.as_str().is_some_and(|text| text.starts_with("Live")).then_some(())
-        });
-        browser.picture_of_window(&pictures().join(format!("{name}.png")));
+        browser.photograph(server.metrics().address(), path, height, name);
     }
 }
 

@@ -2,13 +2,16 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use base64::Engine as _;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use super::wait_for;
 
 const CHROMIUM: &str = "/usr/lib/chromium/chromium";
 /// Flags that disable background requests and the sandbox.
@@ -23,6 +26,11 @@ const FLAGS: [&str; 9] = [
     "--disable-sync",
     "--remote-debugging-pipe",
 ];
+
+/// Where pictures of the page are left for anyone who wants to look.
+pub(crate) fn pictures() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("page")
+}
 
 /// A browser with one page, which ends when the value is dropped.
 pub(crate) struct Browser {
@@ -148,14 +156,20 @@ impl Browser {
         self.ask("Emulation.setEmulatedMedia", &feature);
     }
 
+    /// Takes a picture for the book, of the window at a page of the server that follows changes.
+    pub(crate) fn photograph(&mut self, address: SocketAddr, path: &str, height: u32, name: &str) {
+        self.look_at(1280, height, "light");
+        self.open(&format!("http://{address}{path}"));
+        wait_for("the stream", || {
+            let status = self.evaluate("document.getElementById('connection').textContent");
+            status.as_str().is_some_and(|text| text.starts_with("Live")).then_some(())
+        });
+        self.picture_with(&pictures().join(format!("{name}.png")), false);
+    }
+
     /// Takes a screenshot of the page into `path`.
     pub(crate) fn picture(&mut self, path: &Path) {
         self.picture_with(path, true);
-    }
-
-    /// The same of what is in the window.
-    pub(crate) fn picture_of_window(&mut self, path: &Path) {
-        self.picture_with(path, false);
     }
 
     fn picture_with(&mut self, path: &Path, is_beyond: bool) {

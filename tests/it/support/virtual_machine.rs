@@ -20,6 +20,14 @@ pub(crate) fn assets() -> PathBuf {
     directory.expect("VIRTUAL_MACHINE names no folder with a machine's parts: run tests/run").into()
 }
 
+/// The folder of caches that the scripts use, for commands with another home.
+pub(crate) fn cache() -> String {
+    std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| {
+        let home = std::env::var("HOME").unwrap_or_default();
+        format!("{home}/.cache")
+    })
+}
+
 /// A program of the machine's file system, with the libraries of that.
 pub(crate) fn program(name: &str) -> Command {
     let root = assets().join("root");

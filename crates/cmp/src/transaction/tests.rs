@@ -99,7 +99,7 @@ fn every_kind_of_key_signs_requests_and_answers() {
 }
 
 #[test]
-fn a_signature_in_place_of_a_password_counts_by_whom_it_may_be() {
+fn a_signature_in_place_of_a_password_counts_if_its_signer_is_allowed() {
     let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
     let by = Credential::Certificate {
         chain: vec![ca.certificate.clone()],

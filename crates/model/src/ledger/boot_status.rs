@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_whether_the_port_is_open_is_no_machine() {
+    fn a_client_that_looks_whether_the_port_is_open_is_no_machine() {
         let mut prober = Machine::new("192.0.2.1".parse().unwrap(), NOON);
         for failed in [Failed::Connection, Failed::Timeout] {
             prober.handshake_failed(failed, NOON);

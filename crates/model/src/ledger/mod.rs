@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_not_asked_for_longest_goes() {
+    fn the_machine_that_has_not_asked_for_longest_is_forgotten() {
         let ledger = Ledger::of(NonZeroUsize::new(3).unwrap());
         for number in [1, 2, 3, 1, 4] {
             ledger.asked(&request(number), NOON);

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_somebody_elses_is_told_apart() {
+    fn other_authorization_headers_are_told_apart() {
         let authorization = |headers: &str| {
             let text = format!(
                 r#"{{"ignition":{{"version":"3.1.0","config":{{"replace":{{"source":"{URL}","httpHeaders":{headers}}}}}}}}}"#

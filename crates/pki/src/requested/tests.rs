@@ -72,7 +72,7 @@ fn own(certificates: &str, key: &KeyPair, roots: &str) -> Result<OwnCa, OwnCaFau
 }
 
 #[test]
-fn a_ca_of_somebody_s_own_signs_where_its_roots_vouch_for_it() {
+fn an_external_ca_signs_where_its_roots_vouch_for_it() {
     let (root, other, ca) = (Root::new(), Root::new(), Root::new());
     let below = ca.below(&root).to_pem();
     let names = request(&["a.example.com"]);

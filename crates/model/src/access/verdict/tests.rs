@@ -300,7 +300,7 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
 }
 
 #[test]
-fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
+fn refusals_that_another_server_or_time_may_lift_are_503() {
     let may_heal: Vec<_> =
         Refusal::VARIANTS.iter().copied().filter(|refusal| refusal.may_heal()).collect();
     let expected = [

@@ -142,7 +142,7 @@ fn weak_intermediates() -> Vec<(Certificate, Weakness)> {
 }
 
 #[test]
-fn a_pair_that_somebody_else_makes_is_not_served_with_a_weak_key_anywhere_in_it() {
+fn a_pair_of_another_tool_is_not_served_with_a_weak_key_anywhere_in_it() {
     let ca = Ca::new();
     let fault = |pair| {
         let trust = ca.certificate.to_pem().into_bytes();
@@ -161,7 +161,7 @@ fn a_pair_that_somebody_else_makes_is_not_served_with_a_weak_key_anywhere_in_it(
 }
 
 #[test]
-fn a_ca_of_somebody_s_own_signs_with_no_weak_key_and_sends_none() {
+fn an_external_ca_signs_with_no_weak_key_and_sends_none() {
     let read = |ca: &Ca, above: &[Certificate]| {
         let own = [std::slice::from_ref(&ca.certificate), above].concat();
         OwnCa::read(&stored(&own, &ca.key), b"", NOW).err()
