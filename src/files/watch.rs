@@ -5,7 +5,7 @@
 //! out of the watched one). Directories are watched instead of files, because replaced files, and symbolic links that
 //! kubelet swaps, leave a watched file behind.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -31,16 +31,22 @@ const SAFETY: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(700);
 /// Silence after which a writer is assumed to have ended.
 const WRITER_GONE: Duration = Duration::from_secs(10);
+/// Maximum number of directories outside that are watched. Of what is in others only scans notice changes.
+const MAX_OUTSIDE: usize = 1_000;
 /// Types of file systems on which other machines make changes without notifications: NFS, SMB under three names, 9p,
 /// Ceph, FUSE.
 const SILENT: [i64; 7] =
     [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997, 0x00c3_6400, 0x6573_5546];
 
+/// Files and directories outside of the watched ones that links lead to, each with the directory that is notified of it:
+/// paths without links.
+pub(crate) type Targets = BTreeMap<PathBuf, PathBuf>;
+
 /// When the next scan is due without a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scanned {
-    /// True if part of what was read is outside of the watched directories, without notifications.
-    pub(crate) suspects_wrong_directory: bool,
+    /// What was read outside of the watched directories.
+    pub(crate) outside: Targets,
     /// True if files were skipped of which nobody knows when they are written whole.
     pub(crate) is_unsettled: bool,
     /// Wait for files that are not old enough yet.
@@ -49,8 +55,9 @@ pub(crate) struct Scanned {
 
 impl Scanned {
     pub(crate) const SETTLED: Self =
-        Self { suspects_wrong_directory: false, is_unsettled: false, again_in: None };
-    pub(crate) const UNSETTLED: Self = Self { is_unsettled: true, ..Self::SETTLED };
+        Self { outside: Targets::new(), is_unsettled: false, again_in: None };
+    pub(crate) const UNSETTLED: Self =
+        Self { outside: Targets::new(), is_unsettled: true, again_in: None };
 
     /// Asks for another scan after `wait` at the latest.
     pub(crate) fn again_in(&mut self, wait: Duration) {
@@ -65,6 +72,9 @@ pub(crate) struct DirectoryWatch {
     /// `None` if the kernel provides no notifications.
     watcher: Option<RecommendedWatcher>,
     notices: UnboundedReceiver<notify::Event>,
+    /// What links lead to, and the directories that are watched for it, if they are.
+    outside: Targets,
+    watched_outside: BTreeMap<PathBuf, Option<(u64, u64)>>,
     /// Files that are open for writing, with the time of the last notification.
     writers: HashMap<PathBuf, Instant>,
     /// True if a change was noticed since the last scan.
@@ -116,6 +126,8 @@ impl DirectoryWatch {
             directories: directories.into_iter().map(directory).collect(),
             watcher: watcher.ok(),
             notices,
+            outside: Targets::new(),
+            watched_outside: BTreeMap::new(),
             writers: HashMap::new(),
             is_noticed: false,
             scan_at: Instant::now() + POLL,
@@ -151,9 +163,14 @@ impl DirectoryWatch {
         let started = Instant::now();
         self.writers.retain(|_, last| started.duration_since(*last) < WRITER_GONE);
         self.watch_directories();
-        let writers = &self.writers;
-        let is_being_written =
-            |path: &Path| !writers.is_empty() && writers.contains_key(&absolute(path));
+        let (writers, leads_out) = (&self.writers, !self.outside.is_empty());
+        let is_target = |path: &Path| {
+            let target = || std::fs::canonicalize(path).ok();
+            leads_out && target().is_some_and(|target| writers.contains_key(&target))
+        };
+        let is_being_written = |path: &Path| {
+            !writers.is_empty() && (writers.contains_key(&absolute(path)) || is_target(path))
+        };
         let found = scan(&is_being_written);
         let took = started.elapsed();
         let mut wait = if found.is_unsettled {
@@ -162,7 +179,8 @@ impl DirectoryWatch {
             wait.max(took)
         } else {
             self.unsettled = UNSETTLED;
-            let is_reported = !found.suspects_wrong_directory && self.is_reported();
+            // Another link on the way there may change.
+            let is_reported = found.outside.is_empty() && self.is_reported();
             if is_reported { SAFETY.max(took * 1000) } else { POLL.max(took * 100) }
         };
         // A file settles by itself, however often others change.
@@ -170,6 +188,7 @@ impl DirectoryWatch {
             wait = wait.min(settled.max(took * 4));
         }
         self.scan_at = Instant::now() + wait;
+        self.watch_outside(found.outside);
     }
 
     /// Scans after each change, forever. `scan` may block.
@@ -196,7 +215,10 @@ impl DirectoryWatch {
         let is_writing = matches!(event.kind, EventKind::Modify(ModifyKind::Data(_)));
         for path in event.paths {
             // The parent directory can have unrelated files.
-            if !self.directories.iter().any(|directory| path.starts_with(&directory.path)) {
+            let is_within = |directory: &Directory| path.starts_with(&directory.path);
+            let is_target = self.outside.contains_key(&path)
+                || path.parent().is_some_and(|above| self.outside.contains_key(above));
+            if !is_target && !self.directories.iter().any(is_within) {
                 continue;
             }
             self.is_noticed = true;
@@ -206,6 +228,29 @@ impl DirectoryWatch {
                 self.writers.remove(&path);
             }
         }
+    }
+
+    /// Watches what links lead to, so that it is known who writes there.
+    fn watch_outside(&mut self, outside: Targets) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let is_above = |path: &PathBuf| {
+            self.directories.iter().any(|directory| directory.path.parent() == Some(path))
+        };
+        let directories = outside.values().filter(|path| !is_above(path));
+        let directories: BTreeSet<_> = directories.take(MAX_OUTSIDE).collect();
+        self.watched_outside.retain(|directory, _| {
+            let is_wanted = directories.contains(directory);
+            if !is_wanted {
+                // It may be deleted, and its watch with it.
+                let _ = watcher.unwatch(directory);
+            }
+            is_wanted
+        });
+        for directory in directories {
+            let present = self.watched_outside.entry(directory.clone()).or_default();
+            watch(watcher, directory, RecursiveMode::NonRecursive, present);
+        }
+        self.outside = outside;
     }
 
     /// Watches directories that are not watched yet, or have been replaced.
@@ -427,6 +472,45 @@ mod tests {
                 Scanned::SETTLED
             });
         }
+    }
+
+    #[tokio::test]
+    async fn a_file_behind_a_link_that_a_program_has_open_to_write_is_named() {
+        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let target = std::fs::canonicalize(outside.path()).unwrap().join("a");
+        let link = inside.path().join("a");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let mut watch = settled(inside.path());
+        let found = |targets: &[&PathBuf]| {
+            let targets = targets.iter().map(|it| ((*it).clone(), it.parent().unwrap().to_owned()));
+            Scanned { outside: targets.collect(), ..Scanned::SETTLED }
+        };
+        watch.scan(|_| found(&[&target]));
+        std::fs::write(outside.path().join("beside"), "b").unwrap();
+        let mut file = std::fs::File::create(&target).unwrap();
+        file.write_all(b"half").unwrap();
+        let mut is_being_written = false;
+        while !is_being_written {
+            changed(&mut watch).await;
+            watch.scan(|names| {
+                is_being_written = names(&link);
+                found(&[&target])
+            });
+        }
+        assert_eq!(
+            watch.writers.keys().collect::<Vec<_>>(),
+            [&target],
+            "of files beside it is no word"
+        );
+        drop(file);
+        while is_being_written {
+            changed(&mut watch).await;
+            watch.scan(|names| {
+                is_being_written = names(&link);
+                found(&[])
+            });
+        }
+        assert_eq!(watch.watched_outside.len(), 0, "the link is gone");
     }
 
     #[tokio::test(start_paused = true)]

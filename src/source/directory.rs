@@ -340,9 +340,7 @@ impl Directory {
     ) -> Result<Option<(Inputs, SharedInputs)>, FileError> {
         let uptime = self.started.elapsed();
         let (listing, unlisted) = self.list(root)?;
-        if listing.leads_out {
-            self.files.leads_elsewhere();
-        }
+        self.files.leads_outside(&listing.outside);
         let (plain, manifests): (Vec<_>, Vec<_>) =
             listing.paths.iter().cloned().partition(|path| plain_configs::is_plain(root, path));
         self.files.take_directories(&listing);

@@ -17,7 +17,7 @@ use super::place::{DirectoryId, Place, TextHash};
 use crate::common::parallel;
 use crate::files::bounded;
 use crate::files::stamp::FileStamp;
-use crate::files::watch::Scanned;
+use crate::files::watch::{Scanned, Targets};
 
 /// Problem of a file without contents.
 const EMPTY: &str = "is empty; delete the file to remove its objects";
@@ -293,15 +293,15 @@ impl Files {
         self.changed || self.known.len() != before
     }
 
-    /// Notes that part of what was read is elsewhere, so that its changes are not seen by a watch of the files.
-    pub(super) fn leads_elsewhere(&mut self) {
-        self.outcome.suspects_wrong_directory = true;
+    /// Notes where links lead, so that a watch of the files follows them.
+    pub(super) fn leads_outside(&mut self, targets: &Targets) {
+        self.outcome.outside.clone_from(targets);
     }
 
     /// The outcome of the scan for the next one's time. It is unsettled if files need another look.
     pub(super) fn scanned(&self) -> Scanned {
         let is_unsettled = |file: &File| file.stamp.is_none() && file.gone_since.is_none();
-        Scanned { is_unsettled: self.known.values().any(is_unsettled), ..self.outcome }
+        Scanned { is_unsettled: self.known.values().any(is_unsettled), ..self.outcome.clone() }
     }
 
     /// Notes a change that is in no file.

@@ -11,6 +11,7 @@ use model::standing::Loss;
 
 use super::place::DirectoryId;
 use crate::files::lock::is_state_directory;
+use crate::files::watch::Targets;
 
 /// Maximum depth of directories that are read. Deeper ones are reported.
 const MAX_DEPTH: usize = 32;
@@ -22,8 +23,8 @@ pub(super) struct Listing {
     pub(super) directories: HashMap<PathBuf, DirectoryId>,
     /// Links that lead nowhere.
     dangling: HashSet<PathBuf>,
-    /// True if a link leads out of the tree, where only scans notice changes.
-    pub(super) leads_out: bool,
+    /// Where links lead out of the tree.
+    pub(super) outside: Targets,
     /// Directories that are too deep to be read.
     too_deep: Vec<PathBuf>,
     /// Directories that cannot be listed, with the reason.
@@ -83,7 +84,22 @@ struct TreeWalk {
 }
 
 impl TreeWalk {
+    /// Notes where a link leads, or a directory beyond one, if that is outside of the tree.
+    fn note_target(&mut self, path: &Path, is_directory: bool) {
+        let Some(target) = self.target(path) else { return };
+        let directory = if is_directory { Some(&*target) } else { target.parent() };
+        if let Some(directory) = directory.map(Path::to_owned) {
+            self.found.outside.insert(target, directory);
+        }
+    }
+
+    /// Where a path leads, if that is outside of the tree.
+    fn target(&self, path: &Path) -> Option<PathBuf> {
+        std::fs::canonicalize(path).ok().filter(|target| !target.starts_with(&self.root))
+    }
+
     fn directory(&mut self, directory: &Path, depth: usize) -> io::Result<()> {
+        let is_outside = !self.found.outside.is_empty() && self.target(directory).is_some();
         let mut entries = std::fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
         entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
         entries.sort_by_cached_key(DirEntry::file_name);
@@ -96,10 +112,9 @@ impl TreeWalk {
                 }
                 continue;
             };
-            if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-                let is_within =
-                    std::fs::canonicalize(&path).is_ok_and(|path| path.starts_with(&self.root));
-                self.found.leads_out |= !is_within;
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            if is_link || (is_outside && metadata.is_dir()) {
+                self.note_target(&path, metadata.is_dir());
             }
             let is_directory = metadata.is_dir() && !is_state_directory(&path);
             if metadata.is_file() {
@@ -163,10 +178,11 @@ mod tests {
         ] {
             std::os::unix::fs::symlink(target, root.join(link)).unwrap();
         }
-        let Listing { paths, leads_out, too_deep, .. } = list(&root).unwrap();
+        let Listing { paths, outside, too_deep, .. } = list(&root).unwrap();
         assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
         assert!(too_deep.is_empty());
-        assert!(leads_out, "one leads to the folder above");
+        let above_all = std::fs::canonicalize(above.path()).unwrap();
+        assert_eq!(outside, Targets::from([(above_all.clone(), above_all)]));
         // The top directory can be a link.
         std::os::unix::fs::symlink(&root, above.path().join("link")).unwrap();
         assert_eq!(list(&above.path().join("link")).unwrap().paths.len(), 2);

@@ -4,11 +4,13 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::support::command::Said;
 use crate::support::contract::{SOON, accept, config, marker, marker_soon};
@@ -26,7 +28,7 @@ fn machine_config(name: &str, marker: &str) -> String {
 }
 
 /// One pool `worker` at config `a`, whose marker is `one`.
-fn cluster() -> (tempfile::TempDir, Server) {
+fn cluster() -> (TempDir, Server) {
     let directory = tempfile::tempdir().expect("a temporary folder");
     write(directory.path(), "pool.yaml", pool("worker", "a"));
     write(directory.path(), "a.yaml", machine_config("a", "one"));
@@ -105,9 +107,27 @@ fn a_directory_that_is_replaced_whole_is_followed() {
 #[test]
 fn a_file_is_not_read_while_a_program_still_writes_it() {
     let (directory, server) = cluster();
+    written_with_pauses(&directory, &directory.path().join("a.yaml"), &server);
+}
+
+#[test]
+fn a_file_behind_a_link_that_leads_out_is_not_read_while_a_program_still_writes_it() {
+    let (directory, server) = cluster();
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    let target = elsewhere.path().join("a.yaml");
+    write(elsewhere.path(), "a.yaml", machine_config("a", "linked"));
+    fs::remove_file(directory.path().join("a.yaml")).expect("the file");
+    symlink(&target, directory.path().join("a.yaml")).expect("a link");
+    marker_soon(&server, "worker", Ok("linked"));
+    written_with_pauses(&directory, &target, &server);
+}
+
+/// Writes the MachineConfig of pool `worker` to a file, with pauses, and checks that no half of it is served.
+fn written_with_pauses(directory: &TempDir, path: &Path, server: &Server) {
+    let before = marker(server, "worker");
     // Cut in the middle it is still YAML, with a shorter marker.
     let text = "kind: MachineConfig\nmetadata: {name: a}\nspec:\n  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - path: /etc/marker\n        contents:\n          source: data:,half";
-    let mut file = File::create(directory.path().join("a.yaml")).expect("a file");
+    let mut file = File::create(path).expect("a file");
     file.write_all(text.as_bytes()).expect("a write");
     file.sync_all().expect("a sync");
     // Another change shows that the folder was looked at meanwhile.
@@ -118,12 +138,12 @@ fn a_file_is_not_read_while_a_program_still_writes_it() {
     wait_for("the other pool", || {
         file.write_all(b"x").expect("a write");
         more.push('x');
-        (marker(&server, "other").as_deref() == Ok("b")).then_some(())
+        (marker(server, "other").as_deref() == Ok("b")).then_some(())
     });
-    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+    assert_eq!(marker(server, "worker"), before);
     file.write_all(b"-and-whole\n").expect("a write");
     drop(file);
-    marker_soon(&server, "worker", Ok(&format!("half{more}-and-whole")));
+    marker_soon(server, "worker", Ok(&format!("half{more}-and-whole")));
 }
 
 #[test]
@@ -338,7 +358,7 @@ fn bootstrap_texts() -> [String; 5] {
 }
 
 /// Puts something else in the place of a file.
-fn spoil(path: &std::path::Path, how: &str) {
+fn spoil(path: &Path, how: &str) {
     let text = fs::read_to_string(path).expect("a file");
     fs::remove_file(path).expect("a file");
     match how {

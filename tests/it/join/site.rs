@@ -139,7 +139,7 @@ impl Site {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/machine-config-server-ca");
         let bundle = self.plane.cluster.get(&path).expect("the CAs");
         let bundle = bundle["data"]["ca-bundle.crt"].as_str().expect("PEM");
-        Client::tls(server.secure(), bundle.as_bytes())
+        Client::tls(server.secure(), bundle.as_bytes()).named(&HOST.to_string())
     }
 
     /// Waits until all servers have a file in the config that they give to who has the pool's token.
