@@ -1,5 +1,5 @@
-//! Asks the API server whether machines can join by the bootstrap token, while one has had its config for a minute and has not
-//! joined.
+//! Asks the API server whether machines can join by the bootstrap token: now and then, and at once while one has had its config
+//! for a minute and has not joined.
 //!
 //! The token can have expired, or be of another cluster. Otherwise only the machine's kubelet sees that, on a machine that
 //! nobody can log in to.
@@ -13,13 +13,16 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::PostParams;
 use kube::{Api, Client};
 use model::ledger::{Ledger, NodeIndex};
+use tokio::time::Instant;
 
 use super::token;
 use crate::kubernetes::client::connect_by_token;
 use crate::telemetry::conditions::{Condition, Conditions};
 
-/// Interval between checks.
-const PERIOD: Duration = Duration::from_secs(5);
+/// Interval between checks while a machine is about to join, or none can.
+const SHORT: Duration = Duration::from_secs(5);
+/// Interval between checks otherwise. The machine can have its config from another server.
+const LONG: Duration = Duration::from_secs(120);
 
 /// Where the API server and the token are.
 #[derive(Debug, Clone)]
@@ -29,16 +32,18 @@ pub(crate) struct TokenCheck {
 }
 
 impl TokenCheck {
-    /// Checks the token while a machine of `ledger` is about to join, forever. Its problem is reported, and shown with such
-    /// machines by `index`.
+    /// Checks the token, forever, more often while a machine of `ledger` is about to join. Its problem is reported, and shown
+    /// with such machines by `index`.
     pub(crate) async fn follow(self, ledger: Ledger, index: NodeIndex, degraded: Conditions) {
+        let mut due = Instant::now() + LONG;
         loop {
-            tokio::time::sleep(PERIOD).await;
+            tokio::time::sleep(SHORT).await;
             let now = SystemTime::now().into();
             let is_awaited = index.look(|nodes| ledger.awaits_join(nodes, now));
-            if !is_awaited && !index.has_token_problem() {
+            if !is_awaited && !index.has_token_problem() && Instant::now() < due {
                 continue;
             }
+            due = Instant::now() + LONG;
             let Some(verdict) = self.check().await else { continue };
             let problem = verdict.err();
             index.set_token_problem(problem.clone());

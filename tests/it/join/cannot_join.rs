@@ -8,7 +8,10 @@ use crate::support::wait_for;
 #[test]
 fn a_machine_whose_bootstrap_token_is_wrong_is_shown_with_that_reason() {
     apart(|| {
-        let site = Site::start();
+        let mut site = Site::start();
+        // The other one learns of it later.
+        site.servers.remove(0);
+        site.balance();
         site.mount_wrong_token();
         let place = Place(11);
         let mut machine = Site::boot(&site.user_data("worker"), &place);
