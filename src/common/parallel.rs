@@ -8,9 +8,21 @@ use std::sync::{Mutex, PoisonError};
 
 use super::sync::lock;
 
+/// Number of threads that wait for the disk.
+const WRITERS: usize = 16;
+
 /// Applies `work` to all `jobs` on as many threads as there are processors; the results are in the order of `jobs`.
 pub(crate) fn map<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    map_on(std::thread::available_parallelism().map_or(1, usize::from), jobs, work)
+}
+
+/// The same for work that waits for the disk, which writes several files at once.
+pub(crate) fn map_writes<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+    map_on(WRITERS, jobs, work)
+}
+
+fn map_on<J: Sync, R: Send>(threads: usize, jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+    let threads = threads.min(jobs.len());
     if threads < 2 {
         return jobs.iter().map(work).collect();
     }

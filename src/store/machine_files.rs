@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use model::access::MachineToken;
 use model::access::machine::RearmRequests;
-use model::objects::is_object_name;
+use model::objects::{FirstBootMachine, is_object_name};
 use model::pointer_config::{Authorization, PointerConfig, WrittenFetch};
 use pki::Host;
 use time::OffsetDateTime;
@@ -20,6 +20,7 @@ use time::OffsetDateTime;
 use super::pointer_files::DuePointer;
 use super::state_directory::StateDirectory;
 use super::state_error::StateError;
+use crate::common::parallel;
 use crate::files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
 use crate::files::error::FileError;
 use crate::files::replace::{self, PRIVATE};
@@ -35,6 +36,12 @@ pub(crate) struct WantedMachine<'a> {
     pub pool: &'a str,
     /// Value of its annotation to arm the token.
     pub rearm: Option<&'a str>,
+}
+
+impl<'a> WantedMachine<'a> {
+    pub(crate) fn of(machine: &'a FirstBootMachine) -> Self {
+        Self { name: machine.name(), pool: &machine.spec.pool, rearm: machine.rearm() }
+    }
 }
 
 /// Directory of requests to remove machines, in the state directory `state`.
@@ -167,12 +174,36 @@ impl StateDirectory {
         &self,
         wanted: WantedMachine<'_>,
         known: Option<&MachineToken>,
+        place: (&Host, u16),
+        now: OffsetDateTime,
+    ) -> Result<MachineToken, StateError> {
+        let _lock = self.lock()?;
+        self.store_locked(wanted, known, place, now)
+    }
+
+    /// The same for many machines of which the caller knows no token.
+    ///
+    /// # Errors
+    /// The directory cannot be locked.
+    pub(crate) fn store_machines(
+        &self,
+        wanted: &[WantedMachine<'_>],
+        place: (&Host, u16),
+        now: OffsetDateTime,
+    ) -> Result<Vec<Result<MachineToken, StateError>>, StateError> {
+        let _lock = self.lock()?;
+        Ok(parallel::map_writes(wanted, |wanted| self.store_locked(*wanted, None, place, now)))
+    }
+
+    fn store_locked(
+        &self,
+        wanted: WantedMachine<'_>,
+        known: Option<&MachineToken>,
         (host, port): (&Host, u16),
         now: OffsetDateTime,
     ) -> Result<MachineToken, StateError> {
         let WantedMachine { name, pool, rearm } = wanted;
         let url = format!("https://{host}:{port}/config/{pool}");
-        let _lock = self.lock()?;
         let command = self.requested_arming(name)?;
         let asked = RearmRequests { annotation: rearm.map(str::to_owned), command };
         let stored = self.machine_token(name)?;

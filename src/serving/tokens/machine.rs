@@ -117,10 +117,12 @@ impl MachineTokens {
         Ok(())
     }
 
-    /// Adds the tokens that an earlier process has stored.
-    pub(in crate::serving) fn load(&self, tokens: BTreeMap<String, MachineToken>) {
-        let entries = tokens.into_iter().map(|(name, token)| Entry::keyed(name.into(), token));
-        self.set.entries.store(Arc::new(entries.collect()));
+    /// Adds the stored tokens of machines that have none here.
+    pub(in crate::serving) fn add(&self, tokens: impl IntoIterator<Item = (String, MachineToken)>) {
+        let mut entries = Entries::clone(&self.set.entries.load());
+        let added = tokens.into_iter().map(|(name, token)| Entry::keyed(name.into(), token));
+        entries.extend(added);
+        self.set.entries.store(Arc::new(entries));
     }
 
     /// Checks that a machine's token is open. A token that has just been found spent is stored as spent; it may block.

@@ -22,7 +22,7 @@ use crate::store::state_directory::StateDirectory;
 use crate::store::state_error::StateError;
 
 /// Maximum number of machines that get a token at once, each with some writes: other changes wait meanwhile.
-const MAX_AT_ONCE: usize = 50;
+const MAX_AT_ONCE: usize = 200;
 /// Wait after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -112,7 +112,7 @@ impl MachineReconciler {
             self.state.expect_removals()?;
         }
         let found = tokens.into_iter().map(|(name, token)| (name, token.found()));
-        self.tokens.load(found.collect());
+        self.tokens.add(found);
         Ok(())
     }
 
@@ -169,37 +169,82 @@ impl MachineReconciler {
     }
 
     fn reconcile_present(&mut self, machines: &Machines, missing: &Missing) -> Vec<String> {
-        let mut attention = Vec::new();
-        let mut left = MAX_AT_ONCE;
-        for (name, machine) in machines {
-            if missing.machines.contains(name) {
-                continue;
-            }
+        let present = machines.iter().filter(|(name, _)| !missing.machines.contains(*name));
+        let (mut new, mut known) = (Vec::new(), Vec::new());
+        for (name, machine) in present {
             self.unseen.remove(name);
             if self.unreadable.contains_key(name) || self.is_kept(name, machine) {
                 continue;
             }
-            if left == 0 {
+            if new.len() + known.len() == MAX_AT_ONCE {
                 self.retry_at = Some(Instant::now());
                 break;
             }
-            left -= 1;
-            match self.reconcile_one(machine) {
-                Ok(()) => {
-                    self.kept.insert(name.clone(), Arc::clone(machine));
-                }
-                Err(error) => {
-                    self.kept.remove(name);
-                    self.retry_at = Some(Instant::now() + RETRY);
-                    attention.push(format!("machine {name}: {error}"));
-                    // The others would wait as long.
-                    if matches!(error, StateError::Lock(_)) {
-                        break;
-                    }
-                }
+            let is_new = self.tokens.get(name).is_none();
+            if is_new { &mut new } else { &mut known }.push(machine);
+        }
+        let mut attention = Vec::new();
+        for (machine, made) in self.make_new(&new) {
+            self.note(machine, made, &mut attention);
+        }
+        for machine in known {
+            let made = self.reconcile_one(machine);
+            // The others would wait as long.
+            let is_locked = matches!(made, Err(StateError::Lock(_)));
+            self.note(machine, made, &mut attention);
+            if is_locked {
+                break;
             }
         }
         attention
+    }
+
+    /// Notes that a machine is up to date, or why it is not.
+    fn note(
+        &mut self,
+        machine: &Arc<FirstBootMachine>,
+        made: Result<(), StateError>,
+        attention: &mut Vec<String>,
+    ) {
+        let name = machine.name();
+        match made {
+            Ok(()) => drop(self.kept.insert(name.to_owned(), Arc::clone(machine))),
+            Err(error) => {
+                self.kept.remove(name);
+                self.retry_at = Some(Instant::now() + RETRY);
+                attention.push(format!("machine {name}: {error}"));
+            }
+        }
+    }
+
+    /// Makes the tokens of machines that have none. Returns the outcome of each; of the first one only, if all fail alike.
+    fn make_new<'a>(
+        &self,
+        machines: &[&'a Arc<FirstBootMachine>],
+    ) -> Vec<(&'a Arc<FirstBootMachine>, Result<(), StateError>)> {
+        let Some(first) = machines.first() else { return Vec::new() };
+        let wanted: Vec<_> = machines.iter().map(|machine| WantedMachine::of(machine)).collect();
+        let now = self.tokens.set.now().wall;
+        let made = match self.state.store_machines(&wanted, (&self.host, self.port), now) {
+            Ok(made) => made,
+            Err(error) => return vec![(first, Err(error))],
+        };
+        let mut tokens = Vec::new();
+        let outcomes = machines.iter().zip(made).map(|(machine, made)| {
+            let name = machine.name();
+            let made = made.map(|token| {
+                tracing::info!(
+                    machine = name,
+                    pointer = %self.state.machine_pointer_path(name).display(),
+                    "made a token for a machine"
+                );
+                tokens.push((name.to_owned(), token));
+            });
+            (*machine, made)
+        });
+        let outcomes = outcomes.collect();
+        self.tokens.add(tokens);
+        outcomes
     }
 
     /// Returns `true` if nothing of a machine can have changed since it was kept.
@@ -215,17 +260,12 @@ impl MachineReconciler {
 
     fn reconcile_one(&self, machine: &FirstBootMachine) -> Result<(), StateError> {
         let name = machine.name();
-        let wanted = WantedMachine { name, pool: &machine.spec.pool, rearm: machine.rearm() };
+        let wanted = WantedMachine::of(machine);
         let place = (&self.host, self.port);
         let now = self.tokens.set.now().wall;
         self.tokens.change(name, |known| {
             let token = self.state.store_machine(wanted, known, place, now)?;
             match known {
-                None => tracing::info!(
-                    machine = name,
-                    pointer = %self.state.machine_pointer_path(name).display(),
-                    "made a token for a machine"
-                ),
                 Some(known) if known.token != token.token => {
                     tracing::info!(machine = name, "replaced the token of a machine");
                 }
@@ -238,7 +278,7 @@ impl MachineReconciler {
                 Some(known) if known.armed != token.armed => {
                     tracing::info!(machine = name, "armed the token of a machine again");
                 }
-                Some(_) => {}
+                Some(_) | None => {}
             }
             Ok(Some(token))
         })

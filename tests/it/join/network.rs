@@ -95,7 +95,7 @@ impl Network {
              {leads}\n\
              }}\n\
              chain commands {{\n\
-             type nat hook output priority dstnat\n\
+             type nat hook output priority -100\n\
              {leads}\n\
              }}\n\
              }}\n"

@@ -22,7 +22,7 @@ fn a_pod_runs_of_an_image_that_only_the_ca_and_the_credentials_of_the_config_let
         let registry = Registry::start(program("docker-registry"), everywhere, &HOST.to_string());
         let image = format!("{}/pause:1", registry.name());
         let archive = assets().join("root/usr/share/pause.tar");
-        push(&registry, &format!("docker-archive:{}", archive.display()), &image);
+        push(&registry, &format!("oci-archive:{}", archive.display()), &image);
         add(&site, &registry);
         site.enforce();
         site.serves("/etc/docker/certs.d/");
