@@ -16,7 +16,7 @@ pub(super) const PAGES: &[Page] = &[Page {
 }];
 
 /// What a reader waits for on the status page.
-const ASKED: &str = "until [ -n \"$(kubectl get csr -o name)\" ]; do sleep 0.1; done";
+const ASKED: &str = "until [ -n \"$(kubectl get csr -o name)\" ]; do sleep 1; done";
 
 #[test]
 fn a_machine_joins_as_the_tutorial_says() {
