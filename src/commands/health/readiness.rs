@@ -40,7 +40,7 @@ const BY_REASON: [(&str, &str); 9] = [
 ];
 
 /// Next steps by the beginning of the thing.
-const BY_THING: [(&str, &str); 24] = [
+const BY_THING: [(&str, &str); 26] = [
     ("certificates", "run `machine-config-server certs check`, which names each fault"),
     (
         "serving certificate",
@@ -72,6 +72,15 @@ const BY_THING: [(&str, &str); 24] = [
     ("overlays", "correct the overlay of the FirstBootMachine that the reason names"),
     ("approvals", "correct the annotation or the file that the reason names"),
     ("keys of signed tokens", "correct the file or the URL of --access-jwks"),
+    (
+        "bootstrap token at the API server",
+        "make Secret node-bootstrapper-token again, or bind its account to ClusterRole system:node-bootstrapper; then \
+         boot the machines again that are stuck",
+    ),
+    (
+        "bootstrap token",
+        "correct the files of --bootstrap-token-dir: new machines cannot join without the token",
+    ),
     ("API server", "restore the API server; until then machines get what was read last"),
     (
         "cluster",
