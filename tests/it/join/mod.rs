@@ -33,7 +33,7 @@ fn a_machine_becomes_a_node_that_runs_a_pod() {
         let site = Site::without_approval();
         let place = Place(11);
         let mut machine = Site::boot(&site.user_data("worker"), &place);
-        let command = "kubectl certificate approve csr-";
+        let command = "kubectl certificate approve node-csr-";
         site.shows(&mut machine, &place, "booting", command);
         picture(&site, &place, "join-booting");
         let shown = site.machine(&place).expect("a machine");

@@ -137,9 +137,10 @@ impl JoinRequests {
 
 /// True of what needs no quotes in a shell, and is no option.
 fn is_plain(name: &str) -> bool {
-    let is_of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_inner = |byte: u8| is_of_name(byte) || matches!(byte, b'-' | b'.' | b'_');
-    name.len() <= NAME && name.bytes().next().is_some_and(is_of_name) && name.bytes().all(is_inner)
+    // Kubelet's first request is called `node-csr-` and a hash in base64.
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let begins = name.starts_with(|first: char| first.is_ascii_alphanumeric());
+    name.len() <= NAME && begins && name.bytes().all(is_inner)
 }
 
 #[cfg(test)]
@@ -179,6 +180,9 @@ mod tests {
         };
         let expected = request("csr-x", "worker-7", 0, Verdict::Pending);
         assert_eq!(read("csr-x", BOOTSTRAPPER, &of_node), Some(expected));
+        // The name that kubelet gives its first request, if it waits for the certificate.
+        let own = "node-csr-JAJ_h6jzKxxMHKMEIYOjeoHyH099LWrRh8nJD0frql8";
+        assert!(read(own, BOOTSTRAPPER, &of_node).is_some());
         assert_eq!(read("csr-x", "system:node:worker-7", &of_node), None, "a renewal");
         assert_eq!(read("csr-x", BOOTSTRAPPER, &pem("worker-7")), None, "no node");
         assert_eq!(read("csr-x", BOOTSTRAPPER, "worker-7"), None, "no request");
