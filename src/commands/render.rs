@@ -9,7 +9,7 @@ use ignition::{POINTER_SPEC, SpecVersion, pointer};
 use model::access::Records;
 use model::access::rotation::{FetchCredential, PointerToken};
 use model::inputs::{Inputs, ServingMode};
-use model::merged_pool::{self, ByLabels, Member, Origin, ParsedMachineConfig};
+use model::merged_pool::{self, ArgumentSetter, ByLabels, Member, Origin, ParsedMachineConfig};
 use model::pointer_config::{PointerConfig, carried};
 use model::render::select;
 use model::table::table;
@@ -131,13 +131,21 @@ fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Re
     let sources = sources(inputs, pool).map_err(|_| anyhow!("pool {pool}: {reason}"))?;
     let sources: Vec<_> = sources.iter().collect();
     let controller_config = inputs.shared.controller_config.as_ref();
-    let Err(error) = merged_pool::merge(pool, &sources, controller_config) else {
+    let Err(error) = merged_pool::merge(pool, &sources, controller_config, setter(inputs, pool)?)
+    else {
         bail!("pool {pool}: {reason}");
     };
     let Some(merged) = error.merged() else { bail!("pool {pool}: {error}") };
     // The merge of the MachineConfigs, from which no machine boots.
     print_stderr(&format!("warning: pool {pool} does not get this config: {error}"));
     Ok(serde_json::to_vec_pretty(&**merged)?)
+}
+
+/// Setter of the kernel arguments of a pool's MachineConfigs.
+fn setter(inputs: &Inputs, pool: &str) -> anyhow::Result<ArgumentSetter> {
+    let setter = inputs.pools.get(pool).map(|pool| ArgumentSetter::of(pool)).transpose();
+    let setter = setter.map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
+    Ok(setter.flatten().unwrap_or_default())
 }
 
 /// The MachineConfigs that a pool selects.
@@ -159,7 +167,7 @@ fn sources(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<ParsedMachineConfi
 /// A table of everything in a pool's MachineConfig, with the MachineConfig it comes from, and the overridden ones.
 fn explained(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<u8>> {
     let sources = sources(inputs, pool)?;
-    let origins = merged_pool::origins(&sources.iter().collect::<Vec<_>>())
+    let origins = merged_pool::origins(&sources.iter().collect::<Vec<_>>(), setter(inputs, pool)?)
         .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
     let said = |origin: &&Origin| !origin.members.is_empty() || !origin.covered.is_empty();
     let rows: Vec<_> = origins.iter().filter(said).map(origin_row).collect();

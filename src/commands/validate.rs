@@ -6,16 +6,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use ignition::secrets::redacted;
 use ignition::{Form, SpecVersion};
 use model::access::{AccessMode, BootRules, WantedModes};
 use model::escape::escaped;
 use model::inputs::{Inputs, Problem};
-use model::inspect::Cause;
-use model::objects::FirstBootMachine;
+use model::inspect::{Cause, KernelArguments};
+use model::merged_pool::{ArgumentSetter, has_contents_of_name};
+use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool};
 use model::render::{MergeBase, fetch_rounds, select, too_new_for_release};
 use model::rendered_pools::LargeConfig;
 use model::table::{Color, TerminalStyle};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::print_json;
 use super::process::terminal;
@@ -40,6 +42,13 @@ const NO_POOL: &str = "no MachineConfigPool found: nothing would be served";
 /// Next step if a part of an object has no effect.
 const NO_EFFECT: &str = "correct what the line names, or remove it: it has no effect";
 
+/// Note on a pool whose kernel arguments a machine may ignore.
+const WITHOUT_DAEMON: &str = "a machine without machine-config-daemon ignores spec.kernelArguments; for Ignition to set \
+                              them, annotate the pool with machine-config-server.io/kernel-arguments: ignition";
+/// Note on a pool whose kernel arguments an old Ignition does not know.
+const BEFORE_3_3: &str = "an Ignition that asks for a spec before 3.3 does not set kernel arguments; hold it with the \
+                          annotation machine-config-server.io/min-ignition-version: 2.11.0:hold";
+
 /// Result of `validate`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -53,12 +62,19 @@ pub(in crate::commands) struct Report {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct PoolReport {
     name: String,
     /// Served MachineConfig.
     configuration: Option<String>,
     /// Reason why machines get nothing.
     problem: Option<String>,
+    /// Kernel arguments, without secrets, by who sets them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_arguments: Option<KernelArguments>,
+    /// Remark about them, which is no fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     /// Next step of an administrator.
     #[serde(skip)]
     fix: &'static str,
@@ -95,16 +111,23 @@ pub(crate) fn run(settings: ValidateSettings) -> anyhow::Result<ExitCode> {
 
 impl Report {
     pub(in crate::commands) fn of(inputs: &Inputs, is_strict: bool) -> Self {
-        let pool = |pool: &String| {
-            let cause = rendered(inputs, pool, SpecVersion::NEWEST).err();
+        let pool = |(name, pool): (&String, &Arc<MachineConfigPool>)| {
+            let rendered = rendered(inputs, name, SpecVersion::NEWEST);
+            let selected = select(inputs, name).ok();
+            let (config, cause) = (rendered.as_ref().ok(), rendered.as_ref().err());
+            let served = config.zip(selected.as_ref());
+            let arguments = served.and_then(|(config, it)| arguments(config, &it.machine_config));
+            let note = served.zip(arguments.as_ref());
             PoolReport {
-                name: pool.clone(),
-                configuration: select(inputs, pool).ok().map(|selected| selected.configuration),
-                problem: cause.as_ref().map(Cause::to_string),
-                fix: cause.as_ref().map_or("", Cause::remedy),
+                name: name.clone(),
+                problem: cause.map(Cause::to_string),
+                note: note.and_then(|((_, it), found)| note_on(pool, &it.machine_config, found)),
+                kernel_arguments: arguments,
+                fix: cause.map_or("", Cause::remedy),
+                configuration: selected.map(|selected| selected.configuration),
             }
         };
-        let pools: Vec<_> = inputs.pools.keys().map(pool).collect();
+        let pools: Vec<_> = inputs.pools.iter().map(pool).collect();
         // What is said of a pool is not said again.
         let is_said = |problem: &Problem| {
             let of_pool = problem.place.strip_prefix("MachineConfigPool ");
@@ -150,12 +173,16 @@ impl Report {
     fn lines(&self, style: TerminalStyle) -> Vec<String> {
         let line = |ink, text: String| style.paint(ink, &escaped(&text));
         let mut lines = Vec::new();
-        for PoolReport { name, configuration, problem, .. } in &self.pools {
+        for PoolReport { name, configuration, problem, kernel_arguments, note, .. } in &self.pools {
             let configuration = configuration.as_deref().unwrap_or_default();
             lines.push(match problem {
                 Some(problem) => line(Color::Bad, format!("pool {name}: {problem}")),
                 None => line(Color::Good, format!("pool {name}: OK, serves {configuration}")),
             });
+            let arguments = kernel_arguments.iter().filter_map(KernelArguments::in_words);
+            let arguments = arguments.map(|it| format!("pool {name}: kernel arguments {it}"));
+            let notes = note.iter().map(|note| format!("note: pool {name}: {note}"));
+            lines.extend(arguments.chain(notes).map(|text| escaped(&text).into_owned()));
         }
         if self.pools.is_empty() {
             lines.push(line(Color::Bad, NO_POOL.to_owned()));
@@ -164,6 +191,48 @@ impl Report {
         let warnings = self.warnings.iter();
         lines.extend(warnings.map(|it| line(Color::Notable, format!("warning: {}", it.problem))));
         lines
+    }
+}
+
+/// Kernel arguments of a pool's machines, by its config in the newest spec; `None` without any.
+fn arguments(config: &[u8], machine_config: &MachineConfig) -> Option<KernelArguments> {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Own {
+        should_exist: Vec<String>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Config {
+        #[serde(default)]
+        kernel_arguments: Own,
+    }
+    // A rendered config is one that can be read.
+    let ignition = serde_json::from_slice::<Config>(config).ok()?.kernel_arguments.should_exist;
+    let daemon = machine_config.spec.kernel_arguments.iter().flatten();
+    let shown = |argument: &String| redacted(argument).into_owned();
+    let found = KernelArguments {
+        ignition: ignition.iter().map(shown).collect(),
+        machine_config_daemon: daemon.map(shown).collect(),
+    };
+    (found != KernelArguments::default()).then_some(found)
+}
+
+/// Remark about the kernel arguments of a pool that is merged here, where its annotation decides who sets them.
+///
+/// It is no warning: nothing in a directory shows whether machines have machine-config-daemon.
+fn note_on(
+    pool: &MachineConfigPool,
+    machine_config: &MachineConfig,
+    found: &KernelArguments,
+) -> Option<&'static str> {
+    if !has_contents_of_name(machine_config) {
+        return None;
+    }
+    match ArgumentSetter::of(pool).ok()? {
+        None if !found.machine_config_daemon.is_empty() => Some(WITHOUT_DAEMON),
+        Some(ArgumentSetter::Ignition) if !found.ignition.is_empty() => Some(BEFORE_3_3),
+        _ => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode, SharedInputs};
+use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode, SharedInputs, unused_setters};
 use model::objects::Object;
 use model::registry_ca::{self, RegistryHost};
 
@@ -63,6 +63,8 @@ pub(super) fn scan(
     }
     inputs.problems.extend(files.problems());
     inputs.warnings = files.warnings();
+    let unused = unused_setters(inputs.mode, &inputs.pools, &inputs.machine_configs);
+    inputs.warnings.extend(unused);
     // Each file has one object, whose name tells nothing: another one in its place is a change.
     drop(files.take_losses());
     Ok((inputs, shared))

@@ -400,6 +400,7 @@ impl Directory {
         let problems = &mut inputs.problems;
         problems.extend(listing.problems());
         inputs.warnings = self.tree_warnings(root, manifests);
+        inputs.warnings.extend(self.local_pools.unused_annotations(&inputs.pools));
         if is_changed {
             self.files.note_change();
         }

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use model::inputs::Problem;
-use model::merged_pool::{ByLabels, GENERATED_BY, MergedPools, Unmergeable};
+use model::merged_pool::{
+    ByLabels, GENERATED_BY, KERNEL_ARGUMENTS_ANNOTATION, MergedPools, Unmergeable,
+};
 use model::objects::{
     ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool, ROLE_LABEL,
 };
@@ -109,6 +111,21 @@ impl LocalPools {
             self.served.insert(name.clone(), served);
         }
         (machine_configs, problems)
+    }
+
+    /// Annotations about merging of pools that are not merged.
+    pub(super) fn unused_annotations(&self, pools: &Pools) -> Vec<Problem> {
+        let is_unused = |pool: &&Arc<MachineConfigPool>| {
+            pool.annotation_or_empty(KERNEL_ARGUMENTS_ANNOTATION).is_some()
+                && self.merged.get(pool.name()).is_none()
+        };
+        let reason = format!(
+            "metadata.annotations: {KERNEL_ARGUMENTS_ANNOTATION}: no effect: the pool names its configuration"
+        );
+        let unused = pools.values().filter(is_unused);
+        unused
+            .map(|pool| Problem::part(&format!("MachineConfigPool {}", pool.name()), &reason))
+            .collect()
     }
 
     /// MachineConfigs of manifests that are part of no pool, in a directory with pools that are merged.

@@ -52,6 +52,7 @@ mod ignition_properties;
 mod image;
 mod inspect;
 mod join;
+mod kernel_arguments;
 mod last_good;
 mod layers;
 mod lockout_cases;

@@ -5,6 +5,8 @@
 //! What [`crate::first_boot`] does in a second with Ignition alone takes minutes here: `tests/machine/install`
 //! says when these tests run.
 
+mod kernel_arguments;
+
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::access::machine::MachineState;
 use crate::escape::{REASON, cut, escaped};
-use crate::merged_pool::ByLabels;
+use crate::merged_pool::{ByLabels, unused_setter};
 use crate::objects::{
     ControllerConfig, FirstBootMachine, MachineConfig, MachineConfigPool, MachineOsBuild,
     MachineOsConfig, Object, ObjectDefect, REGISTRY_NAMESPACE, TlsProfile,
@@ -163,6 +163,20 @@ pub fn served_configuration(mode: ServingMode, pool: &MachineConfigPool) -> &str
         }
         _ => pool.status_configuration(),
     }
+}
+
+/// Annotations about merging of pools that name MachineConfigs which were not merged by them.
+pub fn unused_setters(
+    mode: ServingMode,
+    pools: &BTreeMap<String, Arc<MachineConfigPool>>,
+    machine_configs: &BTreeMap<String, Arc<MachineConfig>>,
+) -> Vec<Problem> {
+    let unused = pools.values().filter_map(|pool| {
+        let served = machine_configs.get(served_configuration(mode, pool))?;
+        let reason = unused_setter(pool, served)?;
+        Some(Problem::part(&format!("MachineConfigPool {}", pool.name()), &reason))
+    });
+    unused.collect()
 }
 
 /// A fault of a file or object.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use model::access::machine::MachineState;
 use model::inputs::{
     Inputs, Layering, Missing, Problem, ServingMode, SharedInputs, served_configuration,
+    unused_setters,
 };
 use model::objects::{
     FirstBootMachine, MachineConfig, MachineConfigPool, Object, ObjectDefect, SecretName,
@@ -273,6 +274,8 @@ impl ClusterView {
         for kind in [Kind::MachineOsConfig, Kind::MachineOsBuild, Kind::Service, Kind::Route] {
             self.objects(kind).for_each(|object| layering.add(object));
         }
+        let mut warnings = self.configs.warnings();
+        warnings.extend(unused_setters(ServingMode::Cluster, &pools, &machine_configs));
         let inputs = Inputs {
             mode: ServingMode::Cluster,
             pools: pools.into(),
@@ -295,7 +298,7 @@ impl ClusterView {
             },
             registry_credentials: self.credentials.auth(),
             problems: self.problems(),
-            warnings: self.configs.warnings(),
+            warnings,
         };
         self.published = Some(inputs.clone());
         Some(inputs)

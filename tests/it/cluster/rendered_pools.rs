@@ -1,6 +1,7 @@
 //! `controller --render-pools` in a cluster without a machine config operator, with the rights that
 //! `deploy/components/render-pools` gives it.
 
+mod kernel_arguments;
 mod many;
 mod others;
 mod repairs;

@@ -133,6 +133,13 @@ impl VirtualMachine {
         }
     }
 
+    /// Waits until it restarts, which turns it off: a machine starts with other kernel arguments only as another value.
+    pub(crate) fn restarts(mut self) {
+        let ended: ExitStatus = self
+            .wait_for("it to restart", |it| it.qemu.try_wait().expect("a child of this process"));
+        assert!(ended.success(), "{ended}:\n{}", self.console());
+    }
+
     /// Waits until it has turned itself off, and returns what its unit reported.
     pub(crate) fn report(mut self) -> Vec<String> {
         let ended: ExitStatus = self.wait_for("it to turn itself off", |it| {

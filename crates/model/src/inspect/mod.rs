@@ -12,6 +12,7 @@
 mod cause;
 mod diff;
 mod judge;
+mod kernel_arguments;
 mod kind;
 mod machine;
 mod read;
@@ -22,6 +23,7 @@ mod trace;
 pub use cause::{Cause, Recovery};
 pub use diff::{Change, ChangeKind, changes, changes_as_text};
 pub use judge::{Clocks, Judgement, SLACK, ServerAnswer, ServerEvidence, cause_of, judge};
+pub use kernel_arguments::KernelArguments;
 pub use machine::{
     CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, UnitEntry, UserEntry,
 };

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::cause::date;
+use super::kernel_arguments::KernelArguments;
 use super::kind::kind;
 use super::machine::{
     CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, UnitEntry, UserEntry,
@@ -345,6 +346,7 @@ fn facts(
     let mut add = |name: &str, value: Value| {
         let is_empty = matches!(&value, Value::String(text) if text.is_empty())
             || matches!(&value, Value::Array(items) if items.is_empty())
+            || matches!(&value, Value::Object(members) if members.is_empty())
             || value == Value::Bool(false);
         if !is_empty {
             facts.insert(name.to_owned(), value);
@@ -360,9 +362,12 @@ fn facts(
     add("machineConfig", machine_config.map_or("", MachineConfig::name).into());
     add("ignition", config.declared().as_str().into());
     add("osImage", spec.os_image_url[..].into());
-    let own = spec.kernel_arguments.iter().flatten();
-    let arguments: Vec<_> = body.kernel_arguments.should_exist.iter().chain(own).collect();
-    add("kernelArguments", json!(arguments));
+    let arguments = KernelArguments {
+        ignition: body.kernel_arguments.should_exist.clone(),
+        machine_config_daemon: spec.kernel_arguments.clone().unwrap_or_default(),
+    };
+    add("kernelArguments", json!(arguments.all()));
+    add("kernelArgumentsSetBy", json!(arguments));
     add("kernelArgumentsRemoved", json!(body.kernel_arguments.should_not_exist));
     add("kernelType", spec.kernel_type[..].into());
     add("extensions", json!(spec.extensions.as_deref().unwrap_or_default()));

@@ -1,17 +1,20 @@
 //! Lists facts and parts of a machine, for a terminal and for the page alike.
 
 use ignition::secrets::redacted;
+use serde::Deserialize as _;
 use serde_json::Value;
 use time::OffsetDateTime;
 
+use super::kernel_arguments::KernelArguments;
 use super::machine::{FileEntry, Machine, NamedEntry, UnitEntry, UserEntry};
 
 /// Headings of facts, in their order.
-const FACTS: [(&str, &str); 9] = [
+const FACTS: [(&str, &str); 10] = [
     ("machineConfig", "MachineConfig"),
     ("ignition", "Ignition spec"),
     ("osImage", "System image"),
     ("kernelArguments", "Kernel arguments"),
+    ("kernelArgumentsSetBy", "Set by"),
     ("kernelArgumentsRemoved", "Without"),
     ("kernelType", "Kernel"),
     ("extensions", "Extensions"),
@@ -46,8 +49,15 @@ pub(super) fn fact_as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        Value::Object(_) => setters_as_text(value),
         other => other.to_string(),
     }
+}
+
+/// Setters of the kernel arguments, the one fact that is an object.
+fn setters_as_text(arguments: &Value) -> String {
+    let arguments = KernelArguments::deserialize(arguments).unwrap_or_default();
+    arguments.set_by().unwrap_or_default()
 }
 
 /// Lists the parts of a machine that are not empty. `now` decides which certificates are shown as expired.

@@ -6,6 +6,8 @@ use ignition::{Config, MergeInput, Merged, SpecVersion};
 use percent_encoding::percent_decode_str;
 use serde_json::value::RawValue;
 
+use super::argument_setter::ArgumentSetter;
+use super::kernel_arguments::arguments_for_ignition;
 use super::parsed::ParsedMachineConfig;
 use super::unmergeable::{Conflict, Unmergeable};
 
@@ -15,12 +17,15 @@ const SPEC: SpecVersion = SpecVersion::V3_5;
 /// A fault that keeps machines from booting, with the names of the MachineConfigs that cause it.
 type NamedConflict = (Vec<String>, Conflict);
 
-/// Merges the Ignition configs of a pool's MachineConfigs, given in their order.
+/// Merges the Ignition configs of a pool's MachineConfigs, given in their order, with the kernel arguments that
+/// Ignition sets.
 pub(super) fn ignition_config(
     pool: &str,
     sources: &[&ParsedMachineConfig],
+    setter: ArgumentSetter,
 ) -> Result<(Box<RawValue>, Option<NamedConflict>), Unmergeable> {
-    let (sources, parts) = parts(sources)?;
+    let arguments = arguments_for_ignition(sources, setter)?;
+    let (sources, parts) = parts(sources, &arguments)?;
     let mut config = merged(&parts).config()?;
     let conflict =
         if conflict(pool, &config).is_some() { fewest(pool, sources, parts) } else { None };
@@ -58,9 +63,10 @@ fn fewest(
     Some((names, found(&parts)?))
 }
 
-/// The sources that have an Ignition config, with these.
+/// The sources that have an Ignition config, with these, and then those with kernel arguments for Ignition.
 pub(super) fn parts<'a>(
     sources: &[&'a ParsedMachineConfig],
+    arguments: &'a [(&'a ParsedMachineConfig, MergeInput)],
 ) -> Result<(Vec<&'a ParsedMachineConfig>, Vec<&'a MergeInput>), Unmergeable> {
     let mut found = (Vec::new(), Vec::new());
     for source in sources {
@@ -68,6 +74,10 @@ pub(super) fn parts<'a>(
             found.0.push(*source);
             found.1.push(part);
         }
+    }
+    for (source, part) in arguments {
+        found.0.push(*source);
+        found.1.push(part);
     }
     Ok(found)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
+use super::argument_setter::ArgumentSetter;
 use super::ignition_config::ignition_config;
 use super::parsed::{DEFAULT_KERNEL, KERNEL_DEVEL, ParsedMachineConfig};
 use super::unmergeable::Unmergeable;
@@ -18,17 +19,18 @@ const IMAGE_OVERRIDDEN: &str = "machineconfiguration.openshift.io/os-image-url-o
 
 /// Merges MachineConfigs, given in any order, into one that is named after `pool` and its own contents.
 ///
-/// Kernel arguments and extensions are concatenated; FIPS is on if one MachineConfig has it; the last kernel type that
+/// Kernel arguments and extensions are concatenated, or the arguments are in the Ignition config, by `setter`; FIPS is on if one MachineConfig has it; the last kernel type that
 /// is not the default wins. Images are those of the last MachineConfig of an administrator, otherwise the
 /// ControllerConfig's.
 pub fn merge(
     pool: &str,
     sources: &[&ParsedMachineConfig],
     controller_config: Option<&ControllerConfig>,
+    setter: ArgumentSetter,
 ) -> Result<MachineConfig, Unmergeable> {
     let sources = ordered(sources)?;
     let kernel_type = kernel_type(&sources)?.to_owned();
-    let (config, conflict) = ignition_config(pool, &sources)?;
+    let (config, conflict) = ignition_config(pool, &sources, setter)?;
     let base = controller_config.map_or("", |it| &it.spec.base_os_image);
     let base_extensions = controller_config.map_or("", |it| &it.spec.base_os_extensions_image);
     let image = |image: Image, base: &str| {
@@ -41,7 +43,10 @@ pub fn merge(
         os_image_url: image(OS_IMAGE, base),
         base_os_extensions_container_image: image(EXTENSIONS_IMAGE, base_extensions),
         config: Some(ConfigText::new(&config)),
-        kernel_arguments: all(|spec| &spec.kernel_arguments),
+        kernel_arguments: match setter {
+            ArgumentSetter::Daemon => all(|spec| &spec.kernel_arguments),
+            ArgumentSetter::Ignition => Some(Vec::new()),
+        },
         extensions: all(|spec| &spec.extensions),
         fips: sources.iter().any(|source| source.spec().fips),
         kernel_type,

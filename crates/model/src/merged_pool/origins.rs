@@ -1,6 +1,8 @@
 //! Origins of merged values: the MachineConfig that each comes from, and those that it overrides.
 
+use super::argument_setter::ArgumentSetter;
 use super::ignition_config::{merged, parts};
+use super::kernel_arguments::arguments_for_ignition;
 use super::merge::{EXTENSIONS_IMAGE, Image, OS_IMAGE, chosen, ordered};
 use super::parsed::ParsedMachineConfig;
 use super::unmergeable::Unmergeable;
@@ -31,10 +33,15 @@ pub struct Member {
 
 /// Origins of everything that [`super::merge()`] makes of these MachineConfigs: first in the Ignition config, then the
 /// rest.
-pub fn origins(sources: &[&ParsedMachineConfig]) -> Result<Vec<Origin>, Unmergeable> {
+pub fn origins(
+    sources: &[&ParsedMachineConfig],
+    setter: ArgumentSetter,
+) -> Result<Vec<Origin>, Unmergeable> {
     let sources = ordered(sources)?;
-    let mut origins = in_ignition(&sources)?;
-    origins.extend(items(&sources, "spec.kernelArguments", |spec| &spec.kernel_arguments));
+    let mut origins = in_ignition(&sources, setter)?;
+    if setter == ArgumentSetter::Daemon {
+        origins.extend(items(&sources, "spec.kernelArguments", |spec| &spec.kernel_arguments));
+    }
     origins.extend(items(&sources, "spec.extensions", |spec| &spec.extensions));
     let fips: Vec<_> = sources.iter().filter(|source| source.spec().fips).collect();
     if !fips.is_empty() {
@@ -53,8 +60,12 @@ pub fn origins(sources: &[&ParsedMachineConfig]) -> Result<Vec<Origin>, Unmergea
     Ok(origins)
 }
 
-fn in_ignition(sources: &[&ParsedMachineConfig]) -> Result<Vec<Origin>, Unmergeable> {
-    let (sources, parts) = parts(sources)?;
+fn in_ignition(
+    sources: &[&ParsedMachineConfig],
+    setter: ArgumentSetter,
+) -> Result<Vec<Origin>, Unmergeable> {
+    let arguments = arguments_for_ignition(sources, setter)?;
+    let (sources, parts) = parts(sources, &arguments)?;
     let named = |index: usize| sources.get(index).copied().map(named).unwrap_or_default();
     let origins = merged(&parts).origins().into_iter().map(|origin| Origin {
         place: origin.place,

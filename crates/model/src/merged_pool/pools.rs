@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::argument_setter::ArgumentSetter;
 use super::merge::merge;
 use super::parsed::ParsedMachineConfig;
 use super::select::{ByLabels, LabelGroup};
@@ -16,18 +17,28 @@ pub struct MergedPools {
     merges: u64,
 }
 
+type Selected<'a> = Vec<&'a Arc<LabelGroup>>;
+
 /// A pool's configuration with its inputs.
 #[derive(Debug)]
 struct MergedPool {
     selected: Vec<Arc<LabelGroup>>,
     images: Arc<[String; 2]>,
+    /// `None` if the pool's annotation names none.
+    setter: Option<ArgumentSetter>,
     outcome: Result<Arc<MachineConfig>, Unmergeable>,
 }
 
 impl MergedPool {
-    fn is_made_of(&self, selected: &[&Arc<LabelGroup>], images: &[String; 2]) -> bool {
+    fn is_made_of(
+        &self,
+        selected: &[&Arc<LabelGroup>],
+        images: &[String; 2],
+        setter: ArgumentSetter,
+    ) -> bool {
         let is_same = |(before, now): (&Arc<LabelGroup>, &&Arc<LabelGroup>)| before.is_same(now);
         *self.images == *images
+            && self.setter == Some(setter)
             && self.selected.len() == selected.len()
             && self.selected.iter().zip(selected).all(is_same)
     }
@@ -39,6 +50,7 @@ pub struct DueMerge {
     pool: String,
     selected: Vec<Arc<LabelGroup>>,
     images: Arc<[String; 2]>,
+    setter: ArgumentSetter,
     /// Its configuration before.
     last: Option<Arc<MachineConfig>>,
 }
@@ -75,13 +87,29 @@ impl DueMerge {
         let others: Vec<_> = others.map(ParsedMachineConfig::new).collect();
         let of_shared = self.sources().filter_map(|it| shared.get(it.name()));
         let sources: Vec<_> = of_shared.chain(&others).collect();
-        let merged = merge(&self.pool, &sources, controller_config)?;
+        let merged = merge(&self.pool, &sources, controller_config, self.setter)?;
         // The name contains a hash of the contents.
         Ok(match &self.last {
             Some(last) if last.same_metadata(&merged) => Arc::clone(last),
             _ => Arc::new(merged),
         })
     }
+}
+
+/// The MachineConfigs that a pool selects, and who sets their kernel arguments; or why it cannot be merged.
+fn inputs<'a>(
+    pool: &MachineConfigPool,
+    machine_configs: &'a ByLabels,
+) -> Result<(Selected<'a>, ArgumentSetter), (Selected<'a>, Unmergeable)> {
+    let selected = machine_configs.select(pool).map_err(|error| (Vec::new(), error))?;
+    match ArgumentSetter::of(pool) {
+        Ok(setter) => Ok((selected, setter.unwrap_or_default())),
+        Err(error) => Err((selected, error.into())),
+    }
+}
+
+fn shared(selected: Selected<'_>) -> Vec<Arc<LabelGroup>> {
+    selected.into_iter().cloned().collect()
 }
 
 impl MergedPools {
@@ -105,19 +133,24 @@ impl MergedPools {
         for pool in pools {
             let name = pool.name().to_owned();
             let last = before.remove(&name);
-            let (images, selected) = (Arc::clone(&images), machine_configs.select(pool));
-            match (selected, last) {
-                (Err(error), _) => {
-                    let merged = MergedPool { selected: Vec::new(), images, outcome: Err(error) };
+            let images = Arc::clone(&images);
+            let (selected, setter) = match inputs(pool, machine_configs) {
+                Ok(inputs) => inputs,
+                Err((selected, error)) => {
+                    let (selected, outcome) = (shared(selected), Err(error));
+                    let merged = MergedPool { selected, images, setter: None, outcome };
                     self.pools.insert(name, merged);
+                    continue;
                 }
-                (Ok(selected), Some(last)) if last.is_made_of(&selected, &images) => {
+            };
+            match last {
+                Some(last) if last.is_made_of(&selected, &images, setter) => {
                     self.pools.insert(name, last);
                 }
-                (Ok(selected), last) => {
-                    let selected = selected.into_iter().cloned().collect();
+                last => {
                     let last = last.and_then(|last| last.outcome.ok());
-                    due.push(DueMerge { pool: name, selected, images, last });
+                    let selected = shared(selected);
+                    due.push(DueMerge { pool: name, selected, images, setter, last });
                 }
             }
         }
@@ -129,9 +162,10 @@ impl MergedPools {
         &mut self,
         merged: impl IntoIterator<Item = (DueMerge, Result<Arc<MachineConfig>, Unmergeable>)>,
     ) {
-        for (DueMerge { pool, selected, images, .. }, outcome) in merged {
+        for (DueMerge { pool, selected, images, setter, .. }, outcome) in merged {
             self.merges += 1;
-            self.pools.insert(pool, MergedPool { selected, images, outcome });
+            let setter = Some(setter);
+            self.pools.insert(pool, MergedPool { selected, images, setter, outcome });
         }
     }
 

@@ -1,4 +1,5 @@
 mod beside_reference;
+mod kernel_arguments;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ fn merged(configs: &[Arc<MachineConfig>]) -> Result<MachineConfig, Unmergeable> 
         json!({"spec": {"baseOSContainerImage": "os", "baseOSExtensionsContainerImage": "ext"}});
     let base: ControllerConfig = serde_json::from_value(base).unwrap();
     let parsed: Vec<_> = configs.iter().map(ParsedMachineConfig::new).collect();
-    merge("pool", &parsed.iter().collect::<Vec<_>>(), Some(&base))
+    merge("pool", &parsed.iter().collect::<Vec<_>>(), Some(&base), ArgumentSetter::Daemon)
 }
 
 fn files(merged: &MachineConfig) -> Value {
@@ -252,7 +253,8 @@ fn what_is_wrong_names_the_machine_configs_and_the_place() {
 fn the_name_is_by_pool_and_contents() {
     let name = |pool: &str, configs: &[Arc<MachineConfig>]| {
         let parsed: Vec<_> = configs.iter().map(ParsedMachineConfig::new).collect();
-        let merged = merge(pool, &parsed.iter().collect::<Vec<_>>(), None).unwrap();
+        let merged =
+            merge(pool, &parsed.iter().collect::<Vec<_>>(), None, ArgumentSetter::Daemon).unwrap();
         merged.name().to_owned()
     };
     let a = file("a", json!({"path": "/a", "contents": {"source": "data:,a"}}));
@@ -269,7 +271,8 @@ fn the_name_is_by_pool_and_contents() {
 fn a_name_tells_whether_the_contents_were_changed_but_for_the_order_of_fields() {
     let a = file("a", json!({"path": "/a", "mode": 420, "contents": {"source": "data:,a"}}));
     let a = ParsedMachineConfig::new(&a);
-    let merged = serde_json::to_value(merge("p", &[&a], None).unwrap()).unwrap();
+    let merged =
+        serde_json::to_value(merge("p", &[&a], None, ArgumentSetter::Daemon).unwrap()).unwrap();
     let is_intact = |config: Value| has_contents_of_name(&serde_json::from_value(config).unwrap());
     let mut sorted = merged.clone();
     sorted.sort_all_objects();
@@ -307,7 +310,7 @@ fn everything_is_reported_with_the_machine_configs_that_it_is_of() {
         ),
     ];
     let parsed: Vec<_> = configs.iter().map(ParsedMachineConfig::new).collect();
-    let origins = origins(&parsed.iter().collect::<Vec<_>>()).unwrap();
+    let origins = origins(&parsed.iter().collect::<Vec<_>>(), ArgumentSetter::Daemon).unwrap();
     let reported: Vec<_> = origins
         .iter()
         .map(|origin| {

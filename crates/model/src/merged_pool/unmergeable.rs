@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ignition::Unwritable;
 
+use super::argument_setter::UnknownSetter;
 use crate::objects::{InvalidSelector, MachineConfig};
 
 /// Reasons why a pool has no merged configuration, with the names of the MachineConfigs.
@@ -28,6 +29,16 @@ pub enum Unmergeable {
         names = .0.join(", ")
     )]
     KernelDevel(Vec<String>, String),
+    /// The pool's annotation names no setter of kernel arguments.
+    #[error("{0}")]
+    ArgumentSetter(#[from] UnknownSetter),
+    /// MachineConfigs repeat this kernel argument, which belongs to the one before it, and Ignition sets it once.
+    #[error(
+        "MachineConfigs {names}: spec.kernelArguments: {1} is repeated, and Ignition sets it once: write each size of \
+         huge pages and its number as one entry, such as \"hugepagesz=1G hugepages=4\"",
+        names = .0.join(", ")
+    )]
+    RepeatedArgument(Vec<String>, String),
     /// A value has no JSON form.
     #[error("cannot be written as JSON: {0}")]
     Json(Arc<ignition::Error>),
@@ -60,6 +71,9 @@ pub enum MachineConfigFault {
     /// The extension is unknown.
     #[error("spec.extensions: {0:?} is not an extension of the operating system")]
     Extension(String),
+    /// The kernel argument with this index cannot be in one line.
+    #[error("spec.kernelArguments[{0}]: it has a control character, such as the end of a line")]
+    ControlCharacter(usize),
 }
 
 /// Faults of a merged config.

@@ -68,9 +68,9 @@ fn every_case_is_merged_as_by_the_reference_in_any_order() {
     for Case { id, configs, expected } in &cases.cases {
         let parsed = parsed(&data, configs);
         let mut sources: Vec<_> = parsed.iter().collect();
-        let merged = merge("p", &sources, Some(&controller_config));
+        let merged = merge("p", &sources, Some(&controller_config), ArgumentSetter::Daemon);
         sources.reverse();
-        let backwards = merge("p", &sources, Some(&controller_config));
+        let backwards = merge("p", &sources, Some(&controller_config), ArgumentSetter::Daemon);
         let answer = |merged: &Result<MachineConfig, Unmergeable>| match merged {
             Ok(merged) => json!(merged.spec),
             // What is refused here for what MachineConfigs say together.
@@ -91,7 +91,7 @@ fn every_case_is_merged_as_by_the_reference_in_any_order() {
         assert_eq!(answer(&merged), answer(&backwards), "{id}");
         if let Ok(merged) = merged {
             assert_eq!(merged.name(), backwards.unwrap().name(), "{id}");
-            assert!(!origins(&sources).unwrap().is_empty(), "{id}");
+            assert!(!origins(&sources, ArgumentSetter::Daemon).unwrap().is_empty(), "{id}");
         }
     }
     assert!(different.is_empty(), "{}", different.join("\n"));
