@@ -148,7 +148,9 @@ impl Cause {
             Self::ServingPairExpired(_) => {
                 "renew the serving certificate with `certs rotate`; if that fails, run `certs check` for the reason"
             }
-            Self::WrongClock { .. } => "set the machine's clock",
+            Self::WrongClock { .. } => {
+                "compare the machine's clock and the server's with a third one, and set the wrong one"
+            }
             Self::Refused(_) => "run `certs check --pointer FILE --connect HOST:PORT` for details",
             Self::AccessRefused(_) => {
                 "allow the machine's network, or give it a token for this pool"
