@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use ignition::{Config, SpecVersion};
+use ignition::SpecVersion;
 use pki::{Certificate, Host, TrustHolder};
 
 use super::fault::{Fault, Warning};
 use super::fetch::Fetch;
-use super::json_text::find;
+use super::fields::{fields, is_butane};
 use super::walk::IgnitionWalk;
 use super::written::{MAX_BYTES, WrittenConfig};
 
@@ -166,26 +166,6 @@ fn parse(user_data: &[u8]) -> Result<(SpecVersion, serde_json::Value), Fault> {
         return Err(Fault::Base64);
     }
     fields(user_data)
-}
-
-/// The fields of a config, or what it is instead.
-pub(super) fn fields(text: &[u8]) -> Result<(SpecVersion, serde_json::Value), Fault> {
-    Config::fields(text)
-        .map_err(|error| if is_butane(text) { Fault::Butane } else { Fault::Invalid(error) })
-}
-
-/// Returns `true` if a text that is no Ignition config has what each Butane config begins with: a variant, in YAML or in
-/// JSON.
-fn is_butane(text: &[u8]) -> bool {
-    let Ok(text) = core::str::from_utf8(text) else { return false };
-    let is_variant = |line: &str| {
-        let key = line.split_once(':').map(|(key, _)| key.trim_end());
-        key.is_some_and(|key| ["variant", "\"variant\"", "'variant'"].contains(&key))
-    };
-    if text.trim_start().starts_with('{') {
-        return find(text, &["variant"]).is_some();
-    }
-    text.trim_start_matches('\u{feff}').lines().any(is_variant)
 }
 
 /// Returns `true` if a text is the base64 of a JSON object.

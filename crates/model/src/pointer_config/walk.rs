@@ -8,9 +8,9 @@ use pki::Certificate;
 use serde_json::Value;
 
 use super::ca::{CaFault, ContentsFault, certificates, contents};
-use super::config::fields;
 use super::fault::{Fault, Warning};
 use super::fetch::{Fetch, fetch, is_of_server};
+use super::fields::fields;
 
 const MAX_NESTED: usize = 32;
 
