@@ -61,7 +61,7 @@ fn lines<T: ToString>(findings: &[T]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
-/// What is reported of Butane.
+/// Fault of a Butane file.
 const BUTANE: &str = "Butane, which Ignition reads from 2.27 on, and no earlier one: convert it with `butane --strict`, \
                       so that each machine boots";
 
