@@ -208,7 +208,8 @@ fn zsh_completes_commands_to_the_last_level_and_values_of_flags() {
         ("cer", "machine-config-server certs"),
         ("certs ro", "certs rotate"),
         ("certs rotate --forc", "rotate --force"),
-        ("machines app", "machines approve"),
+        // The address that can stand there too can be any word.
+        ("machines app", "approve"),
         ("machines approve --in", "approve --in-cluster"),
         ("serve x --access ", "audit*enforce*off"),
         ("controller --access e", "--access enforce"),
