@@ -20,6 +20,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use criterion::{BatchSize, Criterion};
 use ignition::{Config, Form, SpecVersion, negotiate};
+use machine_config_server::source::Butane;
 use machine_config_server::source::directory::{Directory, Layout};
 use model::access::{
     self, AccessMode, Credential, KnownTokens, Modes, Policy, Record, Records, Token, decide,
@@ -180,6 +181,7 @@ fn inputs() -> Result<PoolInputs> {
         registry_credentials: None,
         is_strict: false,
         memory: None,
+        butane: Butane::default(),
     })?;
     Ok(select(&inputs, "master")?)
 }

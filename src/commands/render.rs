@@ -19,7 +19,7 @@ use time::OffsetDateTime;
 use super::print_stderr;
 use super::probe::Address;
 use super::process::terminal;
-use super::rendering::{read_cluster, read_manifests, rendered};
+use super::rendering::{ManifestFlags, read_cluster, read_manifests, rendered};
 use super::stores::location::StateLocationFlags;
 use crate::common::flags::{spec, url};
 use crate::source::cluster;
@@ -45,6 +45,8 @@ pub(crate) struct RenderSettings {
     /// Refuse manifests with a field without effect: an unknown one, or one that is newer than the config's spec
     #[arg(long, conflicts_with = "pointer")]
     strict: bool,
+    #[command(flatten)]
+    manifests: ManifestFlags,
     /// Print the MachineConfig behind the config, as JSON; if the pool names none, the result of merging the
     /// MachineConfigs that it selects
     #[arg(long, conflicts_with_all = ["pointer", "spec", "strict"])]
@@ -72,7 +74,7 @@ pub(crate) struct RenderSettings {
 impl RenderSettings {
     fn inputs(&self) -> anyhow::Result<Inputs> {
         if let Some(directory) = &self.dir {
-            return read_manifests(directory.clone(), self.strict);
+            return read_manifests(directory.clone(), self.manifests.butane(), self.strict);
         }
         let state = &self.place.state;
         ensure!(state.is_cluster(), "missing DIR, --kubeconfig or --in-cluster; see --help");

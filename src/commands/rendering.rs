@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
+use clap::Args;
 use ignition::{self, Form, SpecVersion};
 use model::inputs::Inputs;
 use model::inspect::Cause;
@@ -16,24 +17,44 @@ use tokio_util::task::AbortOnDropHandle;
 use super::process::progress::Progress;
 use crate::source::cluster;
 use crate::source::directory::{Directory, Layout};
-use crate::source::{Settings, Source};
+use crate::source::{Butane, Settings, Source};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Status;
 
 /// Maximum time to read a cluster.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Flags about the files of a directory.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ManifestFlags {
+    /// Program that converts Butane files, POOL.bu; the one in the PATH by default, `off` for none
+    #[arg(long, value_name = "PROGRAM", default_value = "butane", hide_default_value = true)]
+    butane: PathBuf,
+}
+
+impl ManifestFlags {
+    pub(super) fn butane(&self) -> Butane {
+        self.butane.clone().into()
+    }
+}
+
 /// Reads a tree of manifests.
-pub(super) fn read_manifests(root: PathBuf, is_strict: bool) -> anyhow::Result<Inputs> {
+pub(super) fn read_manifests(
+    root: PathBuf,
+    butane: Butane,
+    is_strict: bool,
+) -> anyhow::Result<Inputs> {
     let _progress = reading(&root);
-    Ok(Directory::open(Layout::Tree { root, registry_credentials: None, is_strict, memory: None })?
-        .1)
+    let (registry_credentials, memory) = (None, None);
+    let layout = Layout::Tree { root, registry_credentials, is_strict, memory, butane };
+    Ok(Directory::open(layout)?.1)
 }
 
 /// Reads a tree of manifests as far as it is usable; problems are in the inputs.
-pub(super) fn read_usable(root: PathBuf) -> anyhow::Result<Inputs> {
+pub(super) fn read_usable(root: PathBuf, butane: Butane) -> anyhow::Result<Inputs> {
     let _progress = reading(&root);
-    let layout = Layout::Tree { root, registry_credentials: None, is_strict: false, memory: None };
+    let (registry_credentials, is_strict, memory) = (None, false, None);
+    let layout = Layout::Tree { root, registry_credentials, is_strict, memory, butane };
     Ok(Directory::read(layout)?.1)
 }
 

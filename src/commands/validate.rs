@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::print_json;
 use super::process::terminal;
 use super::remark::Remark;
-use super::rendering::{read_usable, rendered};
+use super::rendering::{ManifestFlags, read_usable, rendered};
 use crate::store::pointer_files::MAX_POOL_BYTES;
 
 #[derive(Debug, Args)]
@@ -32,6 +32,8 @@ pub(crate) struct ValidateSettings {
     /// Exit with 1 if a field has no effect: an unknown one, or one that is newer than the config's spec
     #[arg(long)]
     strict: bool,
+    #[command(flatten)]
+    manifests: ManifestFlags,
     /// Print JSON, for scripts
     #[arg(long)]
     json: bool,
@@ -99,8 +101,8 @@ fn with_fix(
 
 /// Prints the result. The exit code is 1 if the directory is not valid.
 pub(crate) fn run(settings: ValidateSettings) -> anyhow::Result<ExitCode> {
-    let ValidateSettings { dir, strict, json } = settings;
-    let report = Report::of(&read_usable(dir)?, strict);
+    let ValidateSettings { dir, strict, manifests, json } = settings;
+    let report = Report::of(&read_usable(dir, manifests.butane())?, strict);
     if json {
         print_json(&report)?;
     } else {

@@ -14,6 +14,7 @@ use axum::routing::post;
 use http::header::{ALLOW, AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use model::escape::{NAME, cut_escaped};
+use model::inspect::Recovery;
 use model::ledger::FailureReport;
 use time::OffsetDateTime;
 use tokio::time::{Instant, timeout};
@@ -103,7 +104,7 @@ fn record(machines: &Machines, peer: Peer, report: FailureReport, now: OffsetDat
         stage = short(&report.stage, NAME),
         image = short(&report.image, NAME),
         reason = short(&report.message, LOGGED),
-        fix = "look at the machine's console and journal",
+        fix = Recovery::Restart.after("remove the cause: the machine's console and journal have the details"),
         "a machine reports that its first boot failed"
     );
     // While earlier ones wait for the API server, this one has no Event.

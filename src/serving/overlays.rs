@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use ignition::{Form, SpecVersion};
 use lru::LruCache;
+use model::inspect::Recovery;
 use model::objects::FirstBootMachine;
 use tokio::sync::Semaphore;
 
@@ -121,7 +122,7 @@ impl Overlays {
             tracing::error!(
                 machine,
                 reason,
-                fix = "change the overlay of the FirstBootMachine",
+                fix = Recovery::Retry.after("change the overlay of the FirstBootMachine"),
                 "the overlay of a machine cannot be merged into its pool's config; it gets 503 until then"
             );
         }

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::bootstrap;
+use super::butane::Butane;
 use super::credentials::SeenCredentials;
 use super::files::{FileLoss, Files, GoodText, RestoredFile};
 use super::last_good::{Index, LastGood, StoredFile, StoredLoss};
@@ -49,6 +50,8 @@ pub enum Layout {
         is_strict: bool,
         /// State that outlives the process, if any.
         memory: Option<Memory>,
+        /// Program that converts Butane files.
+        butane: Butane,
     },
     /// The reference server's `bootstrap` layout: `machine-pools/NAME.yaml`,
     /// `machine-configs/NAME.yaml` and `controller-config/machine-config-controller.yaml`.
@@ -146,11 +149,11 @@ impl Directory {
 
     /// Reads a directory for the first time. Problems are only in the inputs.
     pub fn read(layout: Layout) -> Result<(Self, Inputs), FileError> {
-        let (secret, is_strict, memory) = match &layout {
-            Layout::Tree { registry_credentials, is_strict, memory, .. } => {
-                (registry_credentials.clone(), *is_strict, memory.clone())
+        let (secret, is_strict, memory, butane) = match &layout {
+            Layout::Tree { registry_credentials, is_strict, memory, butane, .. } => {
+                (registry_credentials.clone(), *is_strict, memory.clone(), butane.clone())
             }
-            Layout::Bootstrap { is_strict, .. } => (None, *is_strict, None),
+            Layout::Bootstrap { is_strict, .. } => (None, *is_strict, None, Butane::default()),
         };
         let mut directory = Self {
             layout,
@@ -159,7 +162,7 @@ impl Directory {
             credentials: SeenCredentials::new(secret),
             set: ObjectSet::default(),
             local_pools: LocalPools::default(),
-            plain_configs: PlainConfigs::default(),
+            plain_configs: PlainConfigs::new(butane),
             lost: LostObjects::default(),
             is_known: false,
             last_good: memory.as_ref().map(|memory| LastGood::new(memory.last_good.clone())),
@@ -525,6 +528,7 @@ mod tests {
             registry_credentials: None,
             is_strict: false,
             memory: None,
+            butane: PathBuf::from("off").into(),
         };
         let (mut directory, _) = Directory::read(layout).unwrap();
         let mut is_changed = |why: &str, expected: bool| {
@@ -591,6 +595,7 @@ mod tests {
             registry_credentials: None,
             is_strict: false,
             memory: None,
+            butane: PathBuf::from("off").into(),
         };
         let (mut directory, before) = Directory::read(layout).unwrap();
         assert_eq!((before.pools.len(), before.machine_configs.len()), (50, 50));

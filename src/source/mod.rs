@@ -11,7 +11,9 @@ macro_rules! as_kind {
 }
 
 mod bootstrap;
+mod butane;
 pub mod cluster;
+mod conversions;
 mod credentials;
 pub mod directory;
 mod files;
@@ -27,6 +29,7 @@ mod plain_configs;
 use model::inputs::Inputs;
 use tokio::sync::watch;
 
+pub use self::butane::Butane;
 use self::cluster::Cluster;
 use self::directory::{Directory, Layout};
 use crate::telemetry::Reporting;

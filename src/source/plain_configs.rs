@@ -1,7 +1,9 @@
-//! Ignition configs without manifests: `POOL.ign` and `POOL/*.ign` at the top of a directory.
+//! Configs without manifests: `POOL.ign` and `POOL/*.ign` at the top of a directory, and `*.bu` in their place, which
+//! Butane converts.
 //!
 //! Each is a MachineConfig of that pool, and the pool needs no object. Directories named `user-data` are skipped:
-//! `serve` can keep its pointer configs there.
+//! `serve` can keep its pointer configs there. A Butane file with a converted one next to it is the source of that one, and
+//! is not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,16 +15,15 @@ use model::objects::{MachineConfig, MachineConfigPool, Object, ROLE_LABEL, is_ob
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::butane::{Butane, NotConverted};
+use super::conversions::Conversions;
 use super::files::{Files, ReadError};
-use super::manifest::{check_unique_keys, config_warnings};
+use super::manifest::{self, Manifest, check_unique_keys, config_warnings};
 use super::merged_pools::Pools;
 use super::object_set::{ObjectSet, Objects};
 
 /// Directory of `serve`'s pointer configs, in its state directory.
 const POINTERS: &str = "user-data";
-/// Problem of a Butane file.
-const BUTANE: &str =
-    "is Butane, which is not read: convert it to a file *.ign with `butane --strict`";
 /// Extensions of what a Butane file is converted to.
 const CONVERTED: [&str; 4] = ["ign", "yaml", "yml", "json"];
 
@@ -30,6 +31,8 @@ const CONVERTED: [&str; 4] = ["ign", "yaml", "yml", "json"];
 #[derive(Debug, Default)]
 pub(super) struct PlainConfigs {
     configs: BTreeMap<PathBuf, PlainConfig>,
+    butane: Butane,
+    conversions: Conversions,
     /// Faults of files at the last look.
     problems: Vec<Problem>,
 }
@@ -45,6 +48,11 @@ struct PlainConfig {
 }
 
 impl PlainConfigs {
+    /// Creates a set without files, whose Butane files are converted by this program.
+    pub(super) fn new(butane: Butane) -> Self {
+        Self { butane, ..Self::default() }
+    }
+
     /// Reads those of the files `paths` that changed. An unreadable file without a last good config becomes a config that
     /// cannot be merged: a machine must not get the rest of its pool's files alone.
     pub(super) fn read(
@@ -54,19 +62,37 @@ impl PlainConfigs {
         (files, being_written): (&mut Files, &dyn Fn(&Path) -> bool),
     ) {
         self.problems.clear();
+        let is_source = |path: &Path| {
+            has_extension(path, "bu")
+                && CONVERTED.iter().any(|it| paths.contains(&path.with_extension(it)))
+        };
+        let mut texts = Vec::new();
+        let mut butane = Vec::new();
         for path in paths {
-            let Some(pool) = pool_of(root, path) else { continue };
-            let place = path.display().to_string();
-            if has_extension(path, "bu") {
-                if !CONVERTED.iter().any(|it| paths.contains(&path.with_extension(it))) {
-                    self.problems.push(Problem::part(&place, BUTANE));
-                }
+            if is_source(path) {
+                self.configs.remove(path);
                 continue;
             }
+            let read = files.read_plain(path, being_written);
+            let text = read.map_err(|ReadError { reason, .. }| reason);
+            if let (Ok(text), true) = (&text, has_extension(path, "bu")) {
+                butane.push((path.clone(), text.clone()));
+            }
+            texts.push((path, text));
+        }
+        self.convert(&butane, files);
+        for (path, text) in texts {
+            let Some(pool) = pool_of(root, path) else { continue };
+            let place = path.display().to_string();
+            let text = text.and_then(|text| match self.conversions.of(path) {
+                None => Ok(text),
+                Some(Ok(converted)) => Ok(converted.config.clone()),
+                Some(Err(error)) => Err(error.reason().to_owned()),
+            });
+            let is_unconverted =
+                matches!(self.conversions.of(path), Some(Err(NotConverted::Absent(_))));
             let last = self.configs.get(path);
-            let read = files
-                .read_plain(path, being_written)
-                .map_err(|ReadError { reason, .. }| reason)
+            let read = text
                 .and_then(|bytes| match last {
                     // One that never was readable has no bytes, like an empty file.
                     Some(last) if last.bytes == bytes && !bytes.is_empty() => Ok(last.clone()),
@@ -77,11 +103,26 @@ impl PlainConfigs {
             if !files.was_read(path) {
                 continue;
             }
-            let unreadable = || PlainConfig::unreadable(root, path, pool);
+            // Without Butane, the file is none of the pool's.
+            let unreadable =
+                || (!is_unconverted).then(|| PlainConfig::unreadable(root, path, pool)).flatten();
             let plain = read.ok().or_else(|| last.cloned()).or_else(unreadable);
             if let Some(plain) = plain {
                 self.configs.insert(path.clone(), plain);
             }
+        }
+    }
+
+    /// Converts the Butane files among those that were read.
+    fn convert(&mut self, butane: &[(PathBuf, Bytes)], files: &mut Files) {
+        self.conversions.retain(|path| butane.iter().any(|(it, _)| it == path));
+        let looked = self.conversions.look(&self.butane, butane);
+        if looked.is_changed {
+            files.note_change();
+            files.is_unsaved = true;
+        }
+        if let Some(wait) = looked.again_in {
+            files.again_in(wait);
         }
     }
 
@@ -142,9 +183,13 @@ impl PlainConfigs {
             );
             Some(Problem::whole(&path.display().to_string(), reason))
         };
-        let parts = self.configs.iter().flat_map(|(path, plain)| {
-            plain.warnings.iter().map(|it| Problem::part(&path.display().to_string(), it))
-        });
+        let of_configs = self
+            .configs
+            .iter()
+            .flat_map(|(path, plain)| plain.warnings.iter().map(|it| (&**path, &**it)));
+        let parts = of_configs
+            .chain(self.conversions.messages())
+            .map(|(path, it)| Problem::part(&path.display().to_string(), it));
         unused.filter_map(warning).chain(parts).collect()
     }
 }
@@ -162,8 +207,13 @@ impl PlainConfig {
         bytes: &Bytes,
         is_strict: bool,
     ) -> Result<Self, String> {
-        let config = Arc::new(machine_config(root, path, pool, bytes)?);
-        let warnings = config.ignition().map(|text| config_warnings(&text)).unwrap_or_default();
+        let (config, warnings) = if is_converted_manifest(path, bytes) {
+            converted_manifest(pool, bytes)?
+        } else {
+            let config = Arc::new(machine_config(root, path, pool, bytes)?);
+            let warnings = config.ignition().map(|text| config_warnings(&text)).unwrap_or_default();
+            (config, warnings)
+        };
         match warnings.first() {
             Some(first) if is_strict => Err(first.clone()),
             _ => Ok(Self::new(bytes.clone(), config, warnings)),
@@ -210,6 +260,31 @@ fn pool_of<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
 
 fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+}
+
+/// Returns `true` for the manifest of a MachineConfig, which Butane makes of its variant `openshift`.
+fn is_converted_manifest(path: &Path, bytes: &[u8]) -> bool {
+    has_extension(path, "bu") && !bytes.trim_ascii_start().starts_with(b"{")
+}
+
+/// The MachineConfig that Butane has made, with its parts without effect. It must be of the pool of its file.
+fn converted_manifest(
+    pool: &str,
+    bytes: &[u8],
+) -> Result<(Arc<MachineConfig>, Vec<String>), String> {
+    let Manifest { objects, warnings, .. } =
+        manifest::read(bytes).map_err(|error| error.to_string())?;
+    let Some(Object::MachineConfig(config)) = objects.into_iter().next() else {
+        return Err("Butane made neither an Ignition config nor a MachineConfig of it".to_owned());
+    };
+    let labels = config.labels().unwrap_or_default();
+    let role = labels.get(ROLE_LABEL).and_then(Option::as_deref).unwrap_or_default();
+    if role != pool {
+        return Err(format!(
+            "its label {ROLE_LABEL} is {role:?}, and the file is of pool {pool}: write {pool}, or move the file"
+        ));
+    }
+    Ok((config, warnings))
 }
 
 /// Makes a MachineConfig of the pool's role, named after the file's path below `root`.

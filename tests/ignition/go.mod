@@ -1,5 +1,5 @@
 module ignition
 
-go 1.24.0
+go 1.25.0
 
-require github.com/coreos/ignition/v2 v2.26.0
+require github.com/coreos/ignition/v2 v2.27.0

@@ -96,6 +96,22 @@ fn a_terminal_gets_the_same_as_a_table_at_its_width() {
 }
 
 #[test]
+fn an_administrator_at_a_machines_address_changes_nothing_of_its_row() {
+    let server = Server::sample_cluster(&[]);
+    let machine = server.plain().from(loopback(2));
+    machine.request("GET", "/config/gpu", &[IGNITION, ACCEPT]);
+    let before = server.machine(2);
+    assert_eq!((&before["standing"], &before["recovery"]), (&json!("stuck"), &Value::Null));
+    assert!(before["fix"].as_str().is_some_and(|it| it.contains("MachineConfigPool")), "{before}");
+    for user_agent in ["curl/8.0.0", "machine-config-server"] {
+        machine.request("GET", "/config/worker", &[("User-Agent", user_agent)]);
+        assert_eq!(server.machine(2), before, "{user_agent}");
+    }
+    let page = server.metrics().get("/machines/127.0.0.2").text();
+    assert!(page.contains("curl/8.0.0"), "{page}");
+}
+
+#[test]
 fn a_machine_that_does_not_trust_the_certificate_is_reported() {
     let server = Server::sample_cluster(&[]);
     let directory = tempfile::tempdir().expect("a temporary folder");

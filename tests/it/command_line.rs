@@ -166,6 +166,64 @@ fn bash_completes_commands_to_the_last_level_and_values_of_flags() {
 }
 
 #[test]
+fn fish_completes_commands_to_the_last_level_and_values_of_flags() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let script = directory.path().join("completions.fish");
+    let printed = Said::by(binary().args(["completions", "fish"])).done().output;
+    std::fs::write(&script, printed).expect("a writable folder");
+    for (line, expected) in [
+        ("cer", &["certs"][..]),
+        ("certs ro", &["rotate"]),
+        ("certs rotate --forc", &["--force"]),
+        ("machines app", &["approve"]),
+        ("machines approve --in", &["--in-cluster"]),
+        ("node-ca --layout c", &["containerd", "crio"]),
+        ("serve x --access ", &["audit", "enforce", "off"]),
+        ("inspect --as 3.5", &["3.5"]),
+    ] {
+        let mut fish = Command::new("fish");
+        fish.args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"]).arg(&script);
+        fish.arg(format!("machine-config-server {line}")).env("HOME", directory.path());
+        let said = Said::by(&mut fish).done().output;
+        let words: Vec<_> = said.lines().filter_map(|line| line.split('\t').next()).collect();
+        assert_eq!(words, expected, "{line}");
+    }
+}
+
+#[test]
+fn zsh_completes_commands_to_the_last_level_and_values_of_flags() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let printed = Said::by(binary().args(["completions", "zsh"])).done().output;
+    std::fs::write(directory.path().join("_machine-config-server"), printed).expect("it");
+    // Someone at a terminal who presses Tab, and waits for what has to appear.
+    let press_tab = r#"
+        zmodload zsh/zpty
+        zpty shell zsh -f -i
+        zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -d $1/dump; echo REA''DY"
+        zpty -r -m shell seen '*READY*'
+        zpty -w -n shell "machine-config-server $2"$'\t'
+        zpty -r -m shell seen "*$3*"
+    "#;
+    for (line, expected) in [
+        ("cer", "machine-config-server certs"),
+        ("certs ro", "certs rotate"),
+        ("certs rotate --forc", "rotate --force"),
+        // The address that can stand there too can be any word.
+        ("machines app", "approve"),
+        ("machines approve --in", "approve --in-cluster"),
+        ("serve x --access ", "audit*enforce*off"),
+        ("controller --access e", "--access enforce"),
+        ("completions z", "completions zsh"),
+    ] {
+        let mut zsh = Command::new("timeout");
+        zsh.args(["60", "zsh", "-f", "-c", press_tab, "zsh"]).arg(directory.path());
+        zsh.args([line, expected]).env("HOME", directory.path()).env("TERM", "xterm");
+        let said = Said::by(&mut zsh);
+        assert_eq!(said.status, 0, "{line}: {}", said.text());
+    }
+}
+
+#[test]
 fn the_program_prints_and_writes_its_manual_pages() {
     let page = Said::by(binary().args(["man", "certs", "check"])).done().output;
     assert!(page.contains(".TH machine-config-server-certs-check 8"), "{page}");

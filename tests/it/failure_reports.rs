@@ -52,7 +52,14 @@ fn a_machine_that_got_its_config_is_heard_and_shown_with_its_own_words() {
         why.starts_with("reports that its first boot failed at stage \"pull\": no route"),
         "{why}"
     );
+    // All that name the fault say what the machine needs: here a new boot.
+    assert_eq!(machine["recovery"], "restart");
+    let fix = machine["fix"].as_str().expect("text");
+    assert!(fix.starts_with("remove the cause") && fix.ends_with("then boot the machine again"));
+    let listed = server.run(&["machines", "--json"]).json();
+    assert_eq!([&listed[0]["recovery"], &listed[0]["fix"]], [&machine["recovery"], &json!(fix)]);
     let page = server.metrics().get("/machines/127.0.0.7").text();
+    assert!(page.contains(&format!("To fix it: {fix}. Runbook: ")), "{page}");
     assert!(page.contains("image quay.example.com/os:1: no route to host"), "{page}");
     let printed = server.run(&["machines"]).output;
     assert!(printed.contains("reports that its first boot failed") && !printed.contains('\u{1b}'));
@@ -62,7 +69,11 @@ fn a_machine_that_got_its_config_is_heard_and_shown_with_its_own_words() {
         "{metrics}"
     );
     wait_for("the line", || {
-        server.log().contains("a machine reports that its first boot failed").then_some(())
+        let log = server.log();
+        let line =
+            log.lines().find(|it| it.contains("a machine reports that its first boot failed"))?;
+        assert!(line.contains("; then boot the machine again\""), "{line}");
+        Some(())
     });
     // What it asks for next is newer.
     fetch(&server, 7);

@@ -5,7 +5,7 @@
 //! etcd, which `tests/run` provides: `--skip cluster::` leaves them out, `cluster::` takes only them.
 //! Those in [`node`] need a kubelet and what goes with it besides, where a machine can run one. Those in
 //! [`go_verifier`] need a program that it builds with Go, those in [`alert_rules`] promtool, those in [`chart`]
-//! helm, those in [`pointer_corpus`] a current Ignition, those in [`cert_manager`] cert-manager's controllers, those in `cluster::controller::bundles` trust-manager's.
+//! helm, those in [`pointer_corpus`] a current Ignition, those in [`butane`] Butane, those in [`cert_manager`] cert-manager's controllers, those in `cluster::controller::bundles` trust-manager's.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod access;
@@ -19,6 +19,7 @@ mod bad_input;
 mod book;
 mod book_blocks;
 mod boot_ledger;
+mod butane;
 mod cert_manager;
 mod certificates;
 mod changes;

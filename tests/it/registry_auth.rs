@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ignition::{Form, SpecVersion};
 use machine_config_server::source::directory::Layout;
-use machine_config_server::source::{Settings, Source};
+use machine_config_server::source::{Butane, Settings, Source};
 use machine_config_server::telemetry::Reporting;
 use machine_config_server::telemetry::conditions::Status;
 use model::inputs::{Inputs, Problem};
@@ -150,6 +150,7 @@ fn settings(directory: &Path, secret: Option<&str>) -> Settings {
         registry_credentials: registry_auth,
         is_strict: false,
         memory: None,
+        butane: Butane::default(),
     })
 }
 

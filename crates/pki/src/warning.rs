@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::chain::MAX_CHAIN_BYTES;
-use super::holder::{Lockout, date};
+use super::holder::{Lockout, LockoutReason, date};
 use super::issuer::IssuedCaFault;
 use super::reason::{IssueError, Reason, Unusable};
 use super::weak_key::Weakness;
@@ -283,6 +283,10 @@ impl Warning {
                 with --force"
             }
             Self::Issuer { .. } => "check the issuer and its CertificateRequest",
+            Self::LockedOut(Lockout { reason: LockoutReason::NotYetValid { .. }, .. }) => {
+                "set the wrong clock, of this machine or of the server that made the certificate; \
+                `certs distrust` removes a CA from the future"
+            }
             Self::LockedOut(_) => "give the machines the newest pointer config",
             Self::Trust { .. } | Self::TrustUnread { .. } => "correct the list of CAs",
             Self::OutOfReach { .. } => "write the pointer config again before its CAs expire",

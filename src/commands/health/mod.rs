@@ -24,6 +24,7 @@ use self::server::ServerAddress;
 use super::print_json;
 use super::process::progress::Progress;
 use super::process::terminal;
+use super::rendering::ManifestFlags;
 use super::stores::location::StateLocationFlags;
 use crate::common::flags::host_and_port;
 
@@ -47,6 +48,8 @@ pub(crate) struct HealthSettings {
     from: Option<String>,
     #[command(flatten)]
     place: StateLocationFlags,
+    #[command(flatten)]
+    manifests: ManifestFlags,
     /// Print JSON, for scripts
     #[arg(long)]
     json: bool,
@@ -66,7 +69,7 @@ pub(crate) fn run(settings: HealthSettings, now: OffsetDateTime) -> anyhow::Resu
 
 /// Results of all sources, each in a thread: a file system or a server that does not answer delays no other one.
 fn gather(settings: HealthSettings, now: OffsetDateTime) -> Vec<Checked> {
-    let HealthSettings { dir, from, place, .. } = settings;
+    let HealthSettings { dir, from, place, manifests, .. } = settings;
     let is_cluster = place.state.is_cluster();
     let server = match (&from, is_cluster) {
         (None, true) => None,
@@ -81,7 +84,7 @@ fn gather(settings: HealthSettings, now: OffsetDateTime) -> Vec<Checked> {
         results.push(unasked());
     }
     let place = match dir {
-        Some(dir) => Some(Place::Directory(dir, place)),
+        Some(dir) => Some(Place::Directory(dir, manifests.butane(), place)),
         None => is_cluster.then_some(Place::Cluster(place)),
     };
     // Reading manifests has its own line.
@@ -91,7 +94,7 @@ fn gather(settings: HealthSettings, now: OffsetDateTime) -> Vec<Checked> {
     let mut awaited = Vec::new();
     if let Some(place) = place {
         let name = match &place {
-            Place::Directory(dir, _) => dir.display().to_string(),
+            Place::Directory(dir, ..) => dir.display().to_string(),
             Place::Cluster(_) => "cluster".to_owned(),
         };
         start(&mut awaited, &sender, name, move || place::check(&place, now));

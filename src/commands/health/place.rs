@@ -18,11 +18,12 @@ use crate::commands::stores::state_store::{ObservedState, StateStore};
 use crate::commands::validate::Report;
 use crate::kubernetes::ControlError;
 use crate::kubernetes::client::ConnectError;
+use crate::source::Butane;
 
 /// A directory or a cluster.
 #[derive(Debug)]
 pub(super) enum Place {
-    Directory(PathBuf, StateLocationFlags),
+    Directory(PathBuf, Butane, StateLocationFlags),
     Cluster(StateLocationFlags),
 }
 
@@ -30,7 +31,9 @@ pub(super) enum Place {
 pub(super) fn check(place: &Place, now: OffsetDateTime) -> Checked {
     let mut checked = Checked::default();
     let targets = match place {
-        Place::Directory(directory, state) => of_directory(&mut checked, directory, state, now),
+        Place::Directory(directory, butane, state) => {
+            of_directory(&mut checked, (directory, butane), state, now)
+        }
         Place::Cluster(state) => of_cluster(&mut checked, state, now),
     };
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -46,12 +49,12 @@ pub(super) fn check(place: &Place, now: OffsetDateTime) -> Checked {
 
 fn of_directory(
     checked: &mut Checked,
-    directory: &Path,
+    (directory, butane): (&Path, &Butane),
     state: &StateLocationFlags,
     now: OffsetDateTime,
 ) -> Vec<Target> {
     let place = directory.display().to_string();
-    let inputs = read_usable(directory.to_owned()).map_err(|error| {
+    let inputs = read_usable(directory.to_owned(), butane.clone()).map_err(|error| {
         let fix = "name the directory of manifests that `serve` reads, and make it readable";
         let what = format!("{error:#}");
         checked.findings.push(Finding::new((Source::Access, Level::Error), &place, &what, fix));

@@ -29,6 +29,7 @@ use super::process::progress::Progress;
 use super::rendering::{read_manifests, rendered};
 use super::stores::certificate_texts::read_certificates;
 use crate::files::bounded;
+use crate::source::Butane;
 use crate::source::manifest::{self, Manifest};
 
 /// Runs the command. The exit code is 1 if the machine does not come up, or two differ.
@@ -46,7 +47,8 @@ fn inspect(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Ex
         (&settings.diff, &subject.place, &subject.pool)
         && let Some(ConfigSource::Manifests(after)) = ConfigSource::read(other)
     {
-        return differences(before, &after, subject.spec)?.show(settings.json);
+        return differences([before, &after], &settings.manifests.butane(), subject.spec)?
+            .show(settings.json);
     }
     let got = get(settings, subject, now)?;
     if let Some(path) = &settings.file {
@@ -62,8 +64,12 @@ fn inspect(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Ex
 }
 
 /// Differences of each pool in two directories. A pool in only one of them is compared with nothing.
-fn differences(before: &Path, after: &Path, spec: SpecVersion) -> anyhow::Result<Difference> {
-    let read = |directory: &Path| read_manifests(directory.to_owned(), false);
+fn differences(
+    [before, after]: [&Path; 2],
+    butane: &Butane,
+    spec: SpecVersion,
+) -> anyhow::Result<Difference> {
+    let read = |directory: &Path| read_manifests(directory.to_owned(), butane.clone(), false);
     let inputs = [read(before)?, read(after)?];
     let pools: BTreeSet<_> = inputs.iter().flat_map(|it| it.pools.keys()).collect();
     let mut all = Difference { is_any: false, json: json!({}), lines: Vec::new() };
@@ -137,7 +143,7 @@ fn get(
             let pool = pool.ok_or_else(|| {
                 anyhow!("{0}: POOL is missing: write it after {0}", directory.display())
             })?;
-            let inputs = read_manifests(directory.clone(), false)?;
+            let inputs = read_manifests(directory.clone(), settings.manifests.butane(), false)?;
             Ok(by_inputs(&inputs, directory, pool, subject.spec))
         }
         ConfigSource::Server(url) => {

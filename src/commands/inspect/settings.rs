@@ -9,6 +9,7 @@ use ignition::SpecVersion;
 use time::OffsetDateTime;
 
 use crate::commands::probe::Address;
+use crate::commands::rendering::ManifestFlags;
 use crate::common::flags::{date_or_time, spec};
 
 /// Default URL of a server.
@@ -49,6 +50,8 @@ pub(crate) struct InspectSettings {
     /// Exit with 1 if a field has no effect: an unknown one, or one that is newer than the config's spec
     #[arg(long, conflicts_with_all = ["file", "diff"])]
     pub(super) strict: bool,
+    #[command(flatten)]
+    pub(super) manifests: ManifestFlags,
     /// Print JSON, for scripts
     #[arg(long)]
     pub(super) json: bool,

@@ -16,7 +16,7 @@ use model::overview::{
     APPROVED_COLUMNS, ApprovedMachine, MACHINE_COLUMNS, MachineLine, NAMED_COLUMNS, NamedMachine,
     WAITING_COLUMNS, WaitingMachine, approved_row, machine_row, named_row, waiting_row,
 };
-use model::page::Advice;
+use model::page::{Advice, AdvisedMachine};
 use model::table::{Color, table, table_with_word};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -153,7 +153,8 @@ pub(crate) fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
         }
     }
     if settings.json {
-        print_json(machines)?;
+        let advised = machines.iter().cloned().map(AdvisedMachine::from);
+        print_json(&advised.collect::<Vec<_>>())?;
     } else if machines.is_empty() {
         print_line("no machine has requested a config yet");
     } else {

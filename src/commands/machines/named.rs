@@ -25,6 +25,7 @@ use crate::controllers::NAMESPACE;
 use crate::files::bounded;
 use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE, PUBLIC};
+use crate::source::Butane;
 use crate::store::machine_files::WantedMachine;
 use crate::store::state_directory::StateDirectory;
 
@@ -82,7 +83,7 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
     ensure!(manifests.is_dir(), "--manifests {}: directory not found", manifests.display());
     let manifest = manifests.join(format!("machine-{name}.yaml"));
     ensure!(!manifest.exists(), "{}: the machine exists already", manifest.display());
-    let known = read_usable(manifests.to_owned())?.machines;
+    let known = read_usable(manifests.to_owned(), Butane::default())?.machines;
     ensure!(
         !known.contains_key(name),
         "--manifests {}: another manifest has FirstBootMachine {name} already",

@@ -14,6 +14,7 @@ use crate::commands::serve::memory;
 use crate::commands::stores::location::StateFlags;
 use crate::controllers::NAMESPACE;
 use crate::files::bounded::remove_if_there;
+use crate::source::Butane;
 use crate::source::directory::forget_machine;
 use crate::store::state_directory::StateDirectory;
 
@@ -59,7 +60,9 @@ pub(crate) fn run(settings: &RemoveSettings, now: OffsetDateTime) -> anyhow::Res
     if is_there {
         print_line(&format!("removed {}", manifest.display()));
     }
-    if manifests.is_dir() && read_usable(manifests.to_owned())?.machines.contains_key(name) {
+    if manifests.is_dir()
+        && read_usable(manifests.to_owned(), Butane::default())?.machines.contains_key(name)
+    {
         state.note_removed(name)?;
         bail!(
             "{}: another file has FirstBootMachine {name}; remove it there first",

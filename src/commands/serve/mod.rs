@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use self::start_block::StartBlock;
 use super::process::terminal;
+use super::rendering::ManifestFlags;
 use super::server::access_flags::AccessFlags;
 use super::server::flags::ServingFlags;
 use super::server::overview::{PointerVerdicts, pointer_verdicts};
@@ -56,6 +57,8 @@ pub(crate) struct ServeSettings {
     /// Refuse manifests with a field without effect: an unknown one, or one that is newer than the config's spec
     #[arg(long)]
     strict: bool,
+    #[command(flatten)]
+    manifests: ManifestFlags,
     #[command(flatten)]
     access: AccessFlags,
     #[command(flatten)]
@@ -140,6 +143,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
             registry_credentials,
             is_strict: settings.strict,
             memory: Some(memory),
+            butane: settings.manifests.butane(),
         }),
         serving,
         policy,

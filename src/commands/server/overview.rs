@@ -18,7 +18,9 @@ use model::overview::{
     Certificate, History, MachineLine, Overview, PointerStatus, Pool, PoolMachines, RegistryInUse,
     Server, TrustMap, WaitingMachine, merged, sort,
 };
-use model::page::{MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page};
+use model::page::{
+    AdvisedMachine, MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page,
+};
 use model::render::registries_without_ca;
 use pki::plan::renewal;
 use pki::{self, Host, Policy, locked_out};
@@ -192,9 +194,11 @@ async fn overview(State(sources): State<Arc<Sources>>) -> Json<Overview> {
 }
 
 /// The machines that asked any of the servers, those that are stuck first
-#[utoipa::path(get, path = "/api/v1/machines", responses((status = 200, body = Vec<MachineLine>)))]
+#[utoipa::path(get, path = "/api/v1/machines", responses((status = 200, body = Vec<AdvisedMachine>)))]
 async fn machines(State(sources): State<Arc<Sources>>) -> Response {
-    Json(sources.machines().await.lines.as_slice()).into_response()
+    let lines = Arc::clone(&sources.machines().await.lines);
+    let advised: Vec<_> = lines.iter().cloned().map(AdvisedMachine::from).collect();
+    Json(advised).into_response()
 }
 
 /// The machine at an address
@@ -203,7 +207,7 @@ async fn machines(State(sources): State<Arc<Sources>>) -> Response {
     path = "/api/v1/machines/{address}",
     params(("address" = String, Path, description = "Its IP address")),
     responses(
-        (status = 200, body = MachineLine),
+        (status = 200, body = AdvisedMachine),
         (status = 400, description = "This is not an IP address"),
         (status = 404, description = "No request from this address"),
     ),
@@ -211,8 +215,8 @@ async fn machines(State(sources): State<Arc<Sources>>) -> Response {
 async fn machine(
     State(sources): State<Arc<Sources>>,
     Path(address): Path<String>,
-) -> Result<Json<MachineLine>, Response> {
-    sources.find(&address).await.map(Json)
+) -> Result<Json<AdvisedMachine>, Response> {
+    sources.find(&address).await.map(|line| Json(line.into()))
 }
 
 async fn description() -> Response {

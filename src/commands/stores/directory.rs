@@ -17,6 +17,7 @@ use super::exposure::{self, ConfigFindings};
 use super::state_store::{ChangeTokens, ObservedState, StateStore};
 use crate::commands::rendering::read_manifests;
 use crate::commands::{print_line, print_stderr};
+use crate::source::Butane;
 use crate::store::state_directory::{Reconciled, StateDirectory};
 
 /// Opens an existing state directory.
@@ -99,7 +100,9 @@ fn open_files(state: &StateDirectory) -> Vec<String> {
 
 impl StateStore for DirectoryStore {
     fn observe(&self, manifests: Option<&Path>) -> Result<ObservedState> {
-        let inputs = manifests.map(|root| read_manifests(root.to_owned(), false)).transpose()?;
+        let inputs = manifests
+            .map(|root| read_manifests(root.to_owned(), Butane::default(), false))
+            .transpose()?;
         let pools = inputs.map(|inputs| Arc::new(inputs.pools.keys().cloned().collect()));
         let state = self.0.clone().with_pools(pools);
         let pointers = state.pointers()?;

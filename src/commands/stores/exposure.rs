@@ -14,6 +14,7 @@ use model::render::{exposed, exposed_line};
 use crate::commands::rendering::{read_manifests, rendered};
 use crate::kubernetes::ObjectName;
 use crate::kubernetes::apply::{list_custom, read_custom};
+use crate::source::Butane;
 use crate::source::manifest::config_warnings;
 
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ pub(in crate::commands) fn of_manifests(
     root: &Path,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<ConfigFindings> {
-    Ok(of_inputs(&read_manifests(root.to_owned(), false)?, enforced))
+    Ok(of_inputs(&read_manifests(root.to_owned(), Butane::default(), false)?, enforced))
 }
 
 /// Checks the configs of inputs.

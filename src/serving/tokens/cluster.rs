@@ -21,6 +21,7 @@ use model::access::machine::{
     ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
 };
 use model::access::{KnownMachines, Refusal, ShownToken, TokenHash};
+use model::inspect::Recovery;
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;
@@ -367,8 +368,9 @@ impl ClusterTokens {
             tracing::error!(
                 machine = name,
                 reason,
-                fix =
-                    "grant the service account get of firstbootmachines and patch of their status",
+                fix = Recovery::Retry.after(
+                    "grant the service account get of firstbootmachines and patch of their status"
+                ),
                 "cannot record the use of a machine's token; its machine gets 503 until then"
             );
         });

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use model::access::approval::ApprovedObject;
 use model::access::machine::{ClockReading, Usage, UsageChange, Window};
 use model::access::{MachineToken, Refusal, ShownToken, TokenHash};
+use model::inspect::Recovery;
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 
@@ -189,7 +190,7 @@ impl MachineTokens {
                 tracing::error!(
                     machine = name,
                     reason,
-                    fix = "free space on the disk, or make the state directory writable for this server",
+                    fix = Recovery::Retry.after("free space on the disk, or make the state directory writable for this server"),
                     "cannot store the use of a machine's token; its machine gets 503 until then"
                 );
             },

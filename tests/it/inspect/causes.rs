@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{SOON, Said, assert_cause, empty, fixtures, inspect, pointer, url};
+use crate::support::book;
 use crate::support::clock::set_clock;
+use crate::support::command::Store;
 use crate::support::in_repository;
 use crate::support::manifests::machine_config;
 use crate::support::pair::Pair;
@@ -186,6 +188,35 @@ fn a_serving_pair_that_has_expired_is_named() {
     let arguments = [&url(server.secure())[..], "master", "--ca", &ca];
     assert_cause(&arguments, "serving-pair-expired", words);
     assert_cause(&arguments[..2], "serving-pair-expired", words);
+}
+
+#[test]
+fn the_way_from_a_server_whose_clock_is_ahead_ends_at_its_clock() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let (pools, state) = (directory.path().join("pools"), directory.path().join("state"));
+    fs::create_dir(&pools).expect("a folder");
+    fs::write(pools.join("edge.ign"), r#"{"ignition": {"version": "3.4.0"}}"#).expect("it");
+    let mut command = binary();
+    set_clock(&mut command, "+48h");
+    command.arg("serve").arg(&pools).arg("--state-dir").arg(&state).args(["--host", "localhost"]);
+    let server = Server::prepared(command).until_ready();
+    // Of two clocks alone, nobody can say which is wrong.
+    let ca = state.join("ca.crt").display().to_string();
+    let said = inspect(&[&url(server.secure()), "edge", "--ca", &ca]).output;
+    let step =
+        "compare the machine's clock and the server's with a third one, and set the wrong one";
+    assert!(said.contains("the machine's clock is wrong") && said.contains(step), "{said}");
+    let checked = state.run(&["certs", "check"]);
+    let quoted = ["is not valid before", ": check the clock"];
+    assert!(checked.status == 1 && quoted.iter().all(|it| checked.output.contains(it)));
+    // The page that it leads to quotes what is printed, and what it says to do helps.
+    let page = book::page("runbook/machines.md");
+    assert!(page.contains("is not valid before …: check the clock"));
+    let behind = checked.output.split_once("the clock is behind: \"").expect("the CA").1;
+    let name = behind.split_once('"').expect("its name").0;
+    drop(server);
+    state.run(&["certs", "distrust", name, "--yes"]).done();
+    state.run(&["certs", "check"]).done();
 }
 
 #[test]

@@ -34,6 +34,11 @@ const DIFFERENT: &[&str] = &[
     "the right hash of the pool's config",
     // A newer Go takes an address in brackets alone.
     "URL: brackets",
+    // From 2.27 on, Ignition converts it.
+    "Butane",
+    "Butane: after a comment",
+    "Butane: in JSON",
+    "Butane: in a data URL",
 ];
 
 /// Cases that boot and are refused all the same: what they do is not to be relied on.
@@ -206,4 +211,32 @@ fn the_real_ignitions_and_the_check_agree_on_mutations() {
     let Outcome { booted, refused, .. } = agree(&site, &cases);
     let (booted, refused) = (booted.into_inner(), refused.into_inner());
     assert!(booted > 5 && refused > 20, "{booted} booted, {refused} did not");
+}
+
+#[test]
+fn a_config_of_the_image_takes_the_place_of_the_user_data() {
+    let site = PointerServer::start();
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let (file, own) = (directory.path().join("pointer.ign"), directory.path().join("own"));
+    fs::write(&file, site.config.to_string()).expect("a writable folder");
+    fs::create_dir(&own).expect("a folder");
+    fs::write(own.join("user.ign"), r#"{"ignition": {"version": "3.1.0"}}"#).expect("it");
+    let arguments = directory.path().join("cmdline");
+    fs::write(&arguments, "ro ignition.config.device=config\n").expect("it");
+    assert!(site.verdict(&file).0, "the file itself is fine");
+    let boots = |ignition: &Ignition, image: &[(&str, &Path)]| {
+        ignition.boots_in(&file, directory.path(), image).boots
+    };
+    let [older, newer] = Ignition::all();
+    for (place, of_older) in [
+        ("IGNITION_SYSTEM_RUNTIME_CONFIG_DIR", true),
+        ("IGNITION_SYSTEM_LOCAL_CONFIG_DIR", true),
+        ("IGNITION_SYSTEM_CONFIG_DIR", false),
+    ] {
+        let image = [(place, &*own)];
+        assert_eq!([boots(&older, &image), boots(&newer, &image)], [of_older, false], "{place}");
+    }
+    // Without a path on the device, Ignition gives up.
+    let image = [("IGNITION_KERNEL_CMDLINE_PATH", &*arguments)];
+    assert_eq!([boots(&older, &image), boots(&newer, &image)], [true, false]);
 }

@@ -35,7 +35,7 @@ impl Ignition {
             .expect("IGNITION: run tests/run, or set it to what tests/ignition/install prints");
         [
             Self { name: "2.14", program: IGNITION.into(), newest: 3 },
-            Self { name: "2.26", program: built.into(), newest: 6 },
+            Self { name: "2.27", program: built.into(), newest: 6 },
         ]
     }
 
@@ -49,6 +49,16 @@ impl Ignition {
 
     /// Whether a machine boots from `file`.
     pub(super) fn boots(&self, file: &Path, directory: &Path) -> Answer {
+        self.boots_in(file, directory, &[])
+    }
+
+    /// Whether a machine boots from `file` whose image has other files in the place of these.
+    pub(super) fn boots_in(
+        &self,
+        file: &Path,
+        directory: &Path,
+        image: &[(&str, &Path)],
+    ) -> Answer {
         let at = directory.join(self.name);
         fs::create_dir_all(at.join("root")).expect("a folder");
         let (log, cache) = (at.join("log"), at.join("config.json"));
@@ -65,6 +75,7 @@ impl Ignition {
             .arg(at.join("neednet"))
             .env("IGNITION_CONFIG_FILE", file)
             .env("GOMAXPROCS", "1")
+            .envs(image.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone().expect("a second handle"))
             .stderr(output)

@@ -2,9 +2,11 @@
 
 use ignition::SpecVersion;
 use pki::Host;
+use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use utoipa::ToSchema;
 
 use crate::objects::is_misspelt;
 
@@ -146,7 +148,9 @@ impl Cause {
             Self::ServingPairExpired(_) => {
                 "renew the serving certificate with `certs rotate`; if that fails, run `certs check` for the reason"
             }
-            Self::WrongClock { .. } => "set the machine's clock",
+            Self::WrongClock { .. } => {
+                "compare the machine's clock and the server's with a third one, and set the wrong one"
+            }
             Self::Refused(_) => "run `certs check --pointer FILE --connect HOST:PORT` for details",
             Self::AccessRefused(_) => {
                 "allow the machine's network, or give it a token for this pool"
@@ -178,8 +182,9 @@ fn named(names: &[String]) -> String {
 }
 
 /// Way of a machine to its config once the cause is removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, Serialize, ToSchema)]
 #[strum(serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Recovery {
     /// It retries, and boots.
     Retry,
@@ -190,6 +195,19 @@ pub enum Recovery {
 }
 
 impl Recovery {
+    /// An administrator's next step, and what the machine needs then: one sentence without a full stop.
+    pub fn after(self, fix: &str) -> String {
+        match self {
+            Self::Retry => format!("{fix}; the machine retries, and boots then"),
+            Self::Restart => format!("{fix}; then boot the machine again"),
+            Self::NewUserData => {
+                format!(
+                    "{fix}; then boot the machine again with the new pointer config as its user data"
+                )
+            }
+        }
+    }
+
     /// A sentence for after the remedy.
     pub fn sentence(self) -> &'static str {
         match self {

@@ -351,6 +351,34 @@ mod tests {
     }
 
     #[test]
+    fn a_person_at_a_machines_address_changes_nothing_of_the_machine() {
+        let request = |user_agent, answer| Request {
+            address: "192.0.2.1".parse().unwrap(),
+            pool: "worker",
+            user_agent,
+            spec: None,
+            without_tls: false,
+            answer,
+            would_be_refused: None,
+        };
+        let served = Ok(("rendered-worker-1", "ab"));
+        for (answer, rank) in
+            [(served, Severity::Booting), (Err((503, "no such pool")), Severity::Stuck)]
+        {
+            let ledger = super::super::Ledger::default();
+            ledger.asked(&request("Ignition/2.14.0", answer), NOON);
+            let before = ledger.machines();
+            for user_agent in ["curl/8.0.0", "machine-config-server", ""] {
+                ledger.asked(&request(user_agent, served), after(1));
+                assert_eq!(ledger.machines(), before, "{user_agent}");
+            }
+            assert_eq!(before[0].standing(None, after(1)).rank, rank);
+            // They are among its visits all the same.
+            assert_eq!(ledger.visits(before[0].address).len(), 4);
+        }
+    }
+
+    #[test]
     fn people_are_visitors() {
         let words = |machine: &Machine| machine.standing(None, NOON).words;
         let read = machine("curl/8.0.0", Ok(("rendered-worker-1", "ab")));

@@ -148,7 +148,14 @@ impl Machine {
 
     /// Returns `true` unless the user agent is another program than Ignition.
     pub fn is_ignition(&self) -> bool {
-        self.requests.as_ref().is_none_or(|requests| requests.user_agent.starts_with("Ignition/"))
+        self.requests.as_ref().is_none_or(Requests::is_ignitions)
+    }
+
+    /// Returns `true` if a request says nothing about the machine: Ignition has asked from its address, and the request
+    /// is another program's, such as `curl` or `certs check` of an administrator.
+    pub(super) fn is_visit(&self, request: &Request<'_>) -> bool {
+        self.requests.as_ref().is_some_and(Requests::is_ignitions)
+            && !is_ignition(request.user_agent)
     }
 
     /// Version of its Ignition; `None` of another program.
@@ -193,6 +200,12 @@ impl Machine {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
         self.requests = later(self.requests.take(), other.requests, |own, other| {
+            // What another program got at one server changes nothing of the machine at the other one.
+            match (own.is_ignitions(), other.is_ignitions()) {
+                (true, false) => return own,
+                (false, true) => return other,
+                _ => {}
+            }
             let (times, since) = (own.times + other.times, own.since.min(other.since));
             let last = if other.last > own.last { other } else { own };
             let since = if last.last - since > PAUSE { last.since } else { since };
@@ -210,8 +223,12 @@ impl Machine {
     }
 }
 
+fn is_ignition(user_agent: &str) -> bool {
+    user_agent.starts_with("Ignition/")
+}
+
 impl Requests {
-    fn first(request: &Request<'_>, now: OffsetDateTime) -> Self {
+    pub(super) fn first(request: &Request<'_>, now: OffsetDateTime) -> Self {
         Self {
             pool: cut(request.pool, NAME).into_owned(),
             user_agent: cut(request.user_agent, USER_AGENT).into_owned(),
@@ -225,9 +242,14 @@ impl Requests {
         }
     }
 
+    fn is_ignitions(&self) -> bool {
+        is_ignition(&self.user_agent)
+    }
+
     /// Most requests repeat the one before, so unchanged texts are not written again.
     fn note(&mut self, request: &Request<'_>, now: OffsetDateTime) {
-        if now - self.last > PAUSE {
+        // The boot does not begin with another program's request.
+        if now - self.last > PAUSE || !self.is_ignitions() && is_ignition(request.user_agent) {
             self.since = now;
         }
         self.times += 1;
@@ -344,6 +366,32 @@ mod tests {
         assert_eq!((requests.times, requests.since), (3, NOON + Duration::days(3)));
         assert!(matches!(requests.outcome, Outcome::Refused { status: 503, .. }));
         assert_eq!((machine.first, machine.last), (NOON, NOON + Duration::days(3)));
+    }
+
+    #[test]
+    fn a_boot_begins_with_ignitions_first_request() {
+        let mut machine = Machine::new(REFUSED.address, NOON);
+        machine.asked(&Request { user_agent: "curl/8.0.0", ..REFUSED }, NOON);
+        let later = NOON + Duration::minutes(50);
+        machine.asked(&REFUSED, later);
+        let requests = machine.requests.unwrap();
+        assert_eq!((&*requests.user_agent, requests.since), ("Ignition/2.14.0", later));
+    }
+
+    #[test]
+    fn of_two_servers_records_that_of_ignition_counts() {
+        let record = |user_agent, minutes| {
+            let now = NOON + Duration::minutes(minutes);
+            let mut machine = Machine::new(REFUSED.address, now);
+            machine.asked(&Request { user_agent, ..REFUSED }, now);
+            machine
+        };
+        let ignition = record("Ignition/2.14.0", 0);
+        let curl = record("curl/8.0.0", 5);
+        for (mut own, other) in [(ignition.clone(), curl.clone()), (curl, ignition.clone())] {
+            own.absorb(other);
+            assert_eq!(own.requests, ignition.requests);
+        }
     }
 
     #[test]

@@ -69,28 +69,33 @@ impl Ledger {
         })))
     }
 
-    /// Records a request for a config with its answer.
+    /// Records a request for a config with its answer. That of another program leaves the entry of a machine whose
+    /// Ignition has asked as it is, and is one of the visits.
     pub fn asked(&self, request: &Request<'_>, now: OffsetDateTime) {
-        self.entry(request.address, now, |machine| {
+        self.entry(request.address, now, |machine, visits| {
+            if machine.is_visit(request) {
+                let visit = Requests::first(request, now.truncate_to_second());
+                visits.note(machine.address, NewVisit::Request(&visit), now);
+                return;
+            }
             machine.asked(request, now);
-            machine.requests.as_ref().map(NewVisit::Request)
+            if let Some(requests) = &machine.requests {
+                visits.note(machine.address, NewVisit::Request(requests), now);
+            }
         });
     }
 
     /// Records a failed handshake.
     pub fn handshake_failed(&self, address: IpAddr, failed: Failed, now: OffsetDateTime) {
-        self.entry(address, now, |machine| {
+        self.entry(address, now, |machine, visits| {
             machine.handshake_failed(failed, now);
-            Some(NewVisit::Handshake(failed))
+            visits.note(machine.address, NewVisit::Handshake(failed), now);
         });
     }
 
     /// Records a failed first boot that the machine reports.
     pub fn failed(&self, address: IpAddr, report: &FailureReport, now: OffsetDateTime) {
-        self.entry(address, now, |machine| {
-            machine.failed(report, now);
-            None
-        });
+        self.entry(address, now, |machine, _| machine.failed(report, now));
     }
 
     /// True if the last request from the address got a config, within a day before `now`.
@@ -164,23 +169,19 @@ impl Ledger {
         self.noted().machines.forgotten
     }
 
-    /// Changes a machine's entry, and records the visit that `note` returns.
+    /// Changes a machine's entry and the visits.
     fn entry(
         &self,
         address: IpAddr,
         now: OffsetDateTime,
-        note: impl FnOnce(&mut Machine) -> Option<NewVisit<'_>>,
+        note: impl FnOnce(&mut Machine, &mut Visits),
     ) {
         // An IPv4 client of a dual-stack socket has a mapped address.
         let address = address.to_canonical();
         let mut noted = self.noted();
         let LedgerState { machines, visits, changes } = &mut *noted;
         *changes += 1;
-        machines.note(address, now, |machine| {
-            if let Some(seen) = note(machine) {
-                visits.note(address, seen, now);
-            }
-        });
+        machines.note(address, now, |machine| note(machine, visits));
     }
 
     fn noted(&self) -> MutexGuard<'_, LedgerState> {

@@ -18,7 +18,7 @@ pub use self::machine::{MachineView, machine_page};
 pub use self::machine_query::MachineQuery;
 pub use self::overview_page::{controller_page, counts, overview_page};
 pub use self::pool::{PoolView, pool_page};
-pub use self::runbook::Advice;
+pub use self::runbook::{Advice, AdvisedMachine};
 
 /// The page's style sheet.
 pub const STYLE: &str = include_str!("style.css");

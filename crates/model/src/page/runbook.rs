@@ -3,7 +3,9 @@
 //! The boot ledger has refusals as text. They are recognised by the texts of the errors themselves, so that another
 //! wording of an error changes both.
 
+use serde::Serialize;
 use strum::VariantArray as _;
+use utoipa::ToSchema;
 
 use crate::access::Refusal;
 use crate::inspect::{Cause, Recovery};
@@ -21,6 +23,28 @@ pub struct Advice {
     pub title: &'static str,
     /// Way of the machine to its config once the cause is removed, if the ledger alone shows it.
     pub recovery: Option<Recovery>,
+}
+
+/// A machine for programs, with what a stuck one needs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AdvisedMachine {
+    /// The machine.
+    #[serde(flatten)]
+    pub line: MachineLine,
+    /// Next step for a stuck machine, and what it needs then: one sentence without a full stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+    /// Way of a stuck machine to its config after that step, if it is the same for each such machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
+}
+
+impl From<MachineLine> for AdvisedMachine {
+    fn from(line: MachineLine) -> Self {
+        let advice = Advice::of(&line);
+        let fix = advice.map(|advice| advice.fix(&line));
+        Self { line, fix, recovery: advice.and_then(|advice| advice.recovery) }
+    }
 }
 
 const WHOLE: &str = "A machine does not come up";
@@ -108,13 +132,7 @@ impl Advice {
             _ => self.of_others(line),
         };
         match self.recovery {
-            Some(Recovery::Retry) => format!("{fix}; the machine retries, and boots then"),
-            Some(Recovery::Restart) => format!("{fix}; then boot the machine again"),
-            Some(Recovery::NewUserData) => {
-                format!(
-                    "{fix}; then boot the machine again with the new pointer config as its user data"
-                )
-            }
+            Some(recovery) => recovery.after(&fix),
             None => fix,
         }
     }
@@ -325,6 +343,8 @@ mod tests {
         let mut served = line(Ok(("rendered-worker-1", "ab")));
         served.standing =
             served.machine.standing(Some(&Nodes::default()), noon + Duration::hours(1));
+        let advised = AdvisedMachine::from(served.clone());
+        assert_eq!((advised.fix.is_some(), advised.recovery), (true, None));
         let fix = Advice::of(&served).expect("a stuck machine").fix(&served);
         assert!(fix.contains("kubectl get csr"), "{fix}");
         let ledger = Ledger::default();

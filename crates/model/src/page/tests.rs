@@ -277,7 +277,8 @@ fn a_machines_page_has_each_request_and_no_markup_of_others() {
         "<td class=\"number\" data-label=\"Times\">2</td>",
         "Requests to other servers are counted above",
         "/runbook/machines.html\">A machine does not come up</a>",
-        "The machine retries, and boots when this is done. Runbook: ",
+        "To fix it: correct what /readyz of the server names",
+        "; the machine retries, and boots then. Runbook: ",
     ] {
         assert!(page.contains(text), "{text} in {page}");
     }

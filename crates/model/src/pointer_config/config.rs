@@ -2,11 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use ignition::{Config, SpecVersion};
+use ignition::SpecVersion;
 use pki::{Certificate, Host, TrustHolder};
 
 use super::fault::{Fault, Warning};
 use super::fetch::Fetch;
+use super::fields::{fields, is_butane};
 use super::walk::IgnitionWalk;
 use super::written::{MAX_BYTES, WrittenConfig};
 
@@ -154,13 +155,17 @@ fn parse(user_data: &[u8]) -> Result<(SpecVersion, serde_json::Value), Fault> {
     match start {
         [] => return Err(Fault::Empty),
         [0x1f, 0x8b, ..] => return Err(Fault::Gzip),
-        [b'#' | b'<', ..] => return Err(Fault::Script),
+        [b'#', b'!', ..] | [b'<', ..] => return Err(Fault::Script),
+        _ if start.starts_with(b"#cloud-config") => return Err(Fault::Script),
         _ => {}
+    }
+    if start[0] == b'#' && !is_butane(user_data) {
+        return Err(Fault::Script);
     }
     if start[0] != b'{' && is_encoded(start) {
         return Err(Fault::Base64);
     }
-    Config::fields(user_data).map_err(Fault::Invalid)
+    fields(user_data)
 }
 
 /// Returns `true` if a text is the base64 of a JSON object.

@@ -21,6 +21,12 @@ pub enum Fault {
     /// The file is a shell script, cloud-init's data or PowerShell.
     #[error("not an Ignition config, but a script or user data of another tool")]
     Script,
+    /// The file is Butane, as people write it (ignition#2235).
+    #[error(
+        "Butane, which Ignition reads from 2.27 on, and no earlier one: convert it with `butane --strict`, so that \
+            each machine boots"
+    )]
+    Butane,
     /// The file is compressed as a whole.
     #[error("compressed with gzip, which Ignition does not unpack: decompress it first")]
     Gzip,

@@ -20,6 +20,7 @@ mod carrier;
 mod config;
 mod fault;
 mod fetch;
+mod fields;
 mod json_text;
 mod pem;
 mod plain;

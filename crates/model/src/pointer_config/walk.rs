@@ -3,13 +3,14 @@
 
 use std::iter;
 
-use ignition::{Config, SpecVersion};
+use ignition::SpecVersion;
 use pki::Certificate;
 use serde_json::Value;
 
 use super::ca::{CaFault, ContentsFault, certificates, contents};
 use super::fault::{Fault, Warning};
 use super::fetch::{Fetch, fetch, is_of_server};
+use super::fields::fields;
 
 const MAX_NESTED: usize = 32;
 
@@ -259,7 +260,7 @@ impl IgnitionWalk {
         if contents.is_empty() {
             return Err(Fault::Empty);
         }
-        let (found, config) = Config::fields(&contents).map_err(Fault::Invalid)?;
+        let (found, config) = fields(&contents)?;
         let expected = self.spec;
         let is_2 = |spec| spec == SpecVersion::V2_2;
         // An Ignition that reads the outer config need not read a newer spec.

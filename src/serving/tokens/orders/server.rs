@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::site::{Content, Id, PLAIN, address, is_machine};
 use crate::serving::tokens::machine::MachineTokens;
 use crate::serving::tokens::machine_reconciler::MachineReconciler;
+use crate::source::Butane;
 use crate::source::directory::{Directory, Layout, Memory};
 use crate::store::machine_files::removed_machines;
 use crate::store::state_directory::StateDirectory;
@@ -62,7 +63,13 @@ pub(super) fn memory(state: &Path) -> Memory {
 impl Server {
     pub(super) fn start(root: PathBuf, state: &Path, reporting: &Reporting) -> Self {
         let memory = Some(memory(state));
-        let layout = Layout::Tree { root, registry_credentials: None, is_strict: false, memory };
+        let layout = Layout::Tree {
+            root,
+            registry_credentials: None,
+            is_strict: false,
+            memory,
+            butane: Butane::default(),
+        };
         let (directory, inputs) = Directory::read(layout).unwrap();
         let state = StateDirectory::of_this_server(state).unwrap();
         let (window, history) = (Window(Duration::from_secs(3600)), History::default());

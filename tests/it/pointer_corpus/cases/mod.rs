@@ -106,9 +106,28 @@ impl Cases<'_> {
         ] {
             self.text(name, text);
         }
+        self.butane();
         self.text("compressed", gzip(own.as_bytes()));
         let utf_16: Vec<u8> = own.encode_utf16().flat_map(u16::to_le_bytes).collect();
         self.text("UTF-16", utf_16);
+    }
+
+    /// The same pointer config as people write it.
+    fn butane(&mut self) {
+        let ca = entry(&mut self.site.config.clone())["source"].clone();
+        let ignition = json!({
+            "config": {"merge": [{"source": self.site.url()}]},
+            "security": {"tls": {"certificate_authorities": [{"source": ca}]}},
+        });
+        let text = format!("variant: fcos\nversion: 1.4.0\nignition: {ignition}\n");
+        let in_json = json!({"variant": "fcos", "version": "1.4.0", "ignition": ignition});
+        self.text("Butane: after a comment", format!("# The pointer config\n{text}"));
+        self.text("Butane: in JSON", in_json.to_string());
+        self.with("Butane: in a data URL", |config| {
+            *merge(config) = json!([{"source": data(text.as_bytes())}]);
+        });
+        self.text("Butane", text);
+        self.text("Butane: invalid", "variant: fcos\nversion: 9.9.9\n");
     }
 
     fn specs(&mut self) {

@@ -61,6 +61,10 @@ fn lines<T: ToString>(findings: &[T]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
+/// Fault of a Butane file.
+const BUTANE: &str = "Butane, which Ignition reads from 2.27 on, and no earlier one: convert it with `butane --strict`, \
+                      so that each machine boots";
+
 /// The only fault of a file.
 fn fault(user_data: &[u8]) -> String {
     let config = PointerConfig::read(user_data);
@@ -106,7 +110,21 @@ fn what_is_no_ignition_config_is_reported_by_what_it_is() {
         ),
         (wrapped.as_bytes(), "encoded in base64, as in a Secret: decode it first (base64 -d)"),
         (b"\xff\xfe{", "not JSON: expected value at line 1 column 1"),
-        (b"variant: fcos\n", "not JSON: expected value at line 1 column 1"),
+        (b"variant: fcos\n", BUTANE),
+        (b"# site\n\n\"variant\" : fcos\n", BUTANE),
+        (b"---\nversion: 1.5.0\nvariant: fcos\n", BUTANE),
+        (b"{\"variant\": \"fcos\", \"version\": \"1.5.0\"}", BUTANE),
+        (b"variants: fcos\n", "not JSON: expected value at line 1 column 1"),
+        (b"a:\n  variant: fcos\n", "not JSON: expected value at line 1 column 1"),
+        (b"# variant: fcos\n", "not an Ignition config, but a script or user data of another tool"),
+        (
+            b"#!/bin/sh\ncat <<END\nvariant: fcos\nEND\n",
+            "not an Ignition config, but a script or user data of another tool",
+        ),
+        (
+            b"#cloud-config\nvariant: fcos\n",
+            "not an Ignition config, but a script or user data of another tool",
+        ),
         (b"{", "not JSON: EOF while parsing an object at line 1 column 1"),
         (
             b"{\"kind\": \"Secret\"}",
