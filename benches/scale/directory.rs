@@ -3,6 +3,7 @@
 //! It is measured at two sizes, the second twice the first: what should not depend on the size is the same in both.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ const MACHINE_CONFIGS: usize = 20;
 const TEXT: usize = 900;
 /// Between two changes, within which the work of the last one ends.
 const APART: Duration = Duration::from_secs(2);
+/// FirstBootMachines that appear at once.
+const FIRST_BOOT_MACHINES: u32 = 3_000;
 
 /// What was seen of one size.
 #[derive(Default)]
@@ -41,11 +44,13 @@ struct Column {
     cpu_per_change: Duration,
     /// Bytes, after each pool was asked for.
     memory_after: u64,
+    /// From a manifest of many FirstBootMachines until the first and the last of them has a pointer config.
+    machines: [Duration; 2],
 }
 
 type Figure = fn(&Column) -> f64;
 
-const ROWS: [(&str, Figure); 8] = [
+const ROWS: [(&str, Figure); 10] = [
     ("first start, s", |it| it.first_start.as_secs_f64()),
     ("first answer after a restart, s", |it| it.restart.as_secs_f64()),
     ("change, median, ms", |it| milliseconds(it.changes[it.changes.len() / 2])),
@@ -54,6 +59,8 @@ const ROWS: [(&str, Figure); 8] = [
     ("memory at rest, MiB", |it| mebibytes(it.memory)),
     ("CPU at rest, %", |it| it.cpu_at_rest * 100.0),
     ("memory, all asked, MiB", |it| mebibytes(it.memory_after)),
+    ("first of 3,000 machines' tokens, s", |it| it.machines[0].as_secs_f64()),
+    ("last of them, s", |it| it.machines[1].as_secs_f64()),
 ];
 
 /// Measures both sizes, and prints the table.
@@ -62,10 +69,10 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
     let sizes = [options.pools, 2 * options.pools];
     let [first, second] = sizes.map(|pools| measure_one(&runtime, options, pools));
     let columns = [first?, second?];
-    println!("\n{:<33}{:>10}{:>10}", "pools", sizes[0], sizes[1]);
+    println!("\n{:<36}{:>10}{:>10}", "pools", sizes[0], sizes[1]);
     for (title, figure) in ROWS {
         let [first, second] = columns.each_ref().map(figure);
-        println!("{title:<33}{first:>10.2}{second:>10.2}");
+        println!("{title:<36}{first:>10.2}{second:>10.2}");
     }
     Ok(())
 }
@@ -112,6 +119,7 @@ fn measure_one(runtime: &Runtime, options: &Options, pools: u32) -> Result<Colum
     }
     sleep(options.rest());
     column.memory_after = processes::resident_memory(server.pid())?;
+    column.machines = site.name_machines()?;
     Ok(column)
 }
 
@@ -137,6 +145,27 @@ impl Site<'_> {
         until(begun, || self.runtime.block_on(machine.boot(&mut buffer)).is_ok())
             .with_context(|| format!("no machine boots from {HOST}"))?;
         Ok((server, machine, begun.elapsed()))
+    }
+
+    /// Renames a manifest of FirstBootMachines into place. Returns the times until the first and the last of them has a
+    /// pointer config.
+    fn name_machines(&self) -> Result<[Duration; 2]> {
+        let prepared = self.manifests.join(".prepared");
+        fs::write(&prepared, first_boot_machines())?;
+        let begun = Instant::now();
+        fs::rename(&prepared, self.manifests.join("machines.yaml"))?;
+        let folder = self.scratch.join(STATE).join("user-data/machines");
+        // Without those that are being written.
+        let is_whole = |entry: &io::Result<fs::DirEntry>| {
+            entry.as_ref().is_ok_and(|it| it.file_name().as_encoded_bytes().starts_with(b"rack-"))
+        };
+        let count = || Ok::<_, io::Error>(fs::read_dir(&folder)?.filter(is_whole).count());
+        let made = |wanted: u32| {
+            until(begun, || count().is_ok_and(|count| count >= wanted as usize))
+                .context("too few machines have a pointer config")?;
+            Ok::<_, anyhow::Error>(begun.elapsed())
+        };
+        Ok([made(1)?, made(FIRST_BOOT_MACHINES)?])
     }
 
     /// Renames another file of a pool into place. Returns the time until it is served.
@@ -172,4 +201,15 @@ fn manifest(pool: u32, text: &str) -> String {
         )
     });
     of_pool + &configs.collect::<String>()
+}
+
+fn first_boot_machines() -> String {
+    let one = |number| {
+        format!(
+            "---\napiVersion: machine-config-server.io/v1alpha1\nkind: FirstBootMachine\n\
+             metadata: {{name: rack-{number:04}}}\nspec: {{pool: {}}}\n",
+            objects::pool(0)
+        )
+    };
+    (0..FIRST_BOOT_MACHINES).map(one).collect()
 }
