@@ -45,7 +45,7 @@ pub(crate) type Targets = BTreeMap<PathBuf, PathBuf>;
 /// When the next scan is due without a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scanned {
-    /// What was read outside of the watched directories.
+    /// Targets of links outside of the watched directories.
     pub(crate) outside: Targets,
     /// True if files were skipped of which nobody knows when they are written whole.
     pub(crate) is_unsettled: bool,
@@ -72,8 +72,9 @@ pub(crate) struct DirectoryWatch {
     /// `None` if the kernel provides no notifications.
     watcher: Option<RecommendedWatcher>,
     notices: UnboundedReceiver<notify::Event>,
-    /// What links lead to, and the directories that are watched for it, if they are.
+    /// Targets of links outside of the directories.
     outside: Targets,
+    /// Device and inode of each directory that is watched for them.
     watched_outside: BTreeMap<PathBuf, Option<(u64, u64)>>,
     /// Files that are open for writing, with the time of the last notification.
     writers: HashMap<PathBuf, Instant>,
