@@ -1,17 +1,16 @@
-//! A machine with a token and files of its own, whose pool is open to nobody without a token, and which an administrator approves
-//! while it waits.
+//! Machines with a token and files of their own, whose pool is open to nobody without a token.
 
 use super::network::apart;
 use super::site::{Place, Site};
 use crate::support::command::Store as _;
 
+/// A machine whose overlay names its host.
 const MACHINE: &str = r#"
 apiVersion: machine-config-server.io/v1alpha1
 kind: FirstBootMachine
 metadata: {name: rack-7, namespace: openshift-machine-config-operator}
 spec:
   pool: worker
-  approval: required
   overlay:
     ignition: {version: 3.4.0}
     storage:
@@ -20,11 +19,27 @@ spec:
 "#;
 
 #[test]
-fn a_machine_with_a_token_of_its_own_waits_for_approval_and_joins_by_the_name_of_its_overlay() {
+fn a_machine_of_an_enforced_pool_joins_by_its_token_and_the_name_of_its_overlay() {
     apart(|| {
         let site = Site::start();
         site.enforce();
         site.apply(MACHINE);
+        let place = Place(11);
+        let mut machine = Site::boot(&site.own_user_data("rack-7"), &place);
+        site.joined(&mut machine, "rack-7");
+        site.shows(&mut machine, &place, "joined", "joined as Node rack-7, ");
+        assert_eq!(site.node(&place.node()), None);
+        let listed = site.server().run(&["machines"]).output;
+        assert!(listed.contains("rack-7"), "{listed}");
+    });
+}
+
+#[test]
+fn a_machine_that_is_approved_while_it_waits_joins_without_being_touched() {
+    apart(|| {
+        let site = Site::start();
+        site.enforce();
+        site.apply(&MACHINE.replace("  overlay:", "  approval: required\n  overlay:"));
         let place = Place(11);
         let mut machine = Site::boot(&site.own_user_data("rack-7"), &place);
         site.shows(&mut machine, &place, "stuck", "waits for approval");
@@ -33,7 +48,5 @@ fn a_machine_with_a_token_of_its_own_waits_for_approval_and_joins_by_the_name_of
         site.plane.cluster.run(&["machines", "approve", "rack-7"]).done();
         site.joined(&mut machine, "rack-7");
         site.shows(&mut machine, &place, "joined", "joined as Node rack-7, ");
-        // Its token has opened the config; no other name has.
-        assert_eq!(site.node(&place.node()), None);
     });
 }
