@@ -249,7 +249,8 @@ impl DirectoryWatch {
         });
         for directory in directories {
             let present = self.watched_outside.entry(directory.clone()).or_default();
-            watch(watcher, directory, RecursiveMode::NonRecursive, present);
+            // One that this user cannot list is no fault: scans read the file in it.
+            let _ = watch(watcher, directory, RecursiveMode::NonRecursive, present);
         }
         self.outside = outside;
     }
@@ -269,9 +270,14 @@ impl DirectoryWatch {
             // A directory in a recursive watch must not be watched separately.
             let above = above.filter(|above| !paths.iter().any(|path| above.starts_with(path)));
             if let Some(above) = above {
-                watch(watcher, above, RecursiveMode::NonRecursive, &mut directory.parent);
+                watch_or_warn(watcher, above, RecursiveMode::NonRecursive, &mut directory.parent);
             }
-            watch(watcher, &directory.path, RecursiveMode::Recursive, &mut directory.watched);
+            watch_or_warn(
+                watcher,
+                &directory.path,
+                RecursiveMode::Recursive,
+                &mut directory.watched,
+            );
             directory.is_reported =
                 statfs(&directory.path).is_ok_and(|stat| has_notifications(stat.filesystem_type()));
         }
@@ -325,28 +331,36 @@ fn watch(
     directory: &Path,
     mode: RecursiveMode,
     present: &mut Option<(u64, u64)>,
-) {
+) -> notify::Result<()> {
     let identity = std::fs::metadata(directory).ok().map(|found| (found.dev(), found.ino()));
     if identity == *present {
-        return;
+        return Ok(());
     }
     if present.take().is_some() {
         // The old directory may be deleted, and its watch with it.
         let _ = watcher.unwatch(directory);
     }
-    if identity.is_none() {
-        return;
+    if identity.is_some() {
+        watcher.watch(directory, mode)?;
+        *present = identity;
     }
-    match watcher.watch(directory, mode) {
-        Ok(()) => *present = identity,
-        Err(error) => {
-            tracing::warn!(
-                folder = %directory.display(),
-                %error,
-                fix = "raise the sysctl fs.inotify.max_user_watches, or let this user read the directory",
-                "cannot watch the directory"
-            );
-        }
+    Ok(())
+}
+
+/// Watches a directory whose changes are to be noticed at once.
+fn watch_or_warn(
+    watcher: &mut RecommendedWatcher,
+    directory: &Path,
+    mode: RecursiveMode,
+    present: &mut Option<(u64, u64)>,
+) {
+    if let Err(error) = watch(watcher, directory, mode, present) {
+        tracing::warn!(
+            folder = %directory.display(),
+            %error,
+            fix = "raise the sysctl fs.inotify.max_user_watches, or let this user read the directory",
+            "cannot watch the directory"
+        );
     }
 }
 

@@ -184,11 +184,10 @@ impl MachineReconciler {
             if is_new { &mut new } else { &mut known }.push(machine);
         }
         let mut attention = Vec::new();
-        for (machine, made) in self.make_new(&new) {
-            self.note(machine, made, &mut attention);
-        }
-        for machine in known {
-            let made = self.reconcile_one(machine);
+        let made = self.make_new(&new);
+        let known = known.into_iter().map(|machine| (machine, None));
+        for (machine, made) in made.into_iter().map(|(it, made)| (it, Some(made))).chain(known) {
+            let made = made.unwrap_or_else(|| self.reconcile_one(machine));
             // The others would wait as long.
             let is_locked = matches!(made, Err(StateError::Lock(_)));
             self.note(machine, made, &mut attention);
@@ -217,7 +216,7 @@ impl MachineReconciler {
         }
     }
 
-    /// Makes the tokens of machines that have none. Returns the outcome of each; of the first one only, if all fail alike.
+    /// Makes the tokens of machines that have none. Returns the outcome of each, of the first one alone without a lock.
     fn make_new<'a>(
         &self,
         machines: &[&'a Arc<FirstBootMachine>],

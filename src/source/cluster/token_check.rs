@@ -4,7 +4,7 @@
 //! The token can have expired, or be of another cluster. Otherwise only the machine's kubelet sees that, on a machine that
 //! nobody can log in to.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::authorization::v1::{
@@ -12,7 +12,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
-use model::ledger::{Ledger, NodeIndex};
+use model::ledger::{Ledger, NodeIndex, TokenProblem};
 use tokio::time::Instant;
 
 use super::token;
@@ -46,14 +46,14 @@ impl TokenCheck {
             due = Instant::now() + LONG;
             let Some(verdict) = self.check().await else { continue };
             let problem = verdict.err();
-            index.set_token_problem(problem.clone());
-            let condition = Condition::new("bootstrap token at the API server", problem);
+            index.set_token_problem(problem);
+            let reason = problem.map(|problem| problem.to_string());
+            let condition = Condition::new("bootstrap token at the API server", reason);
             condition.report(&degraded, |reason| {
                 if let Some(reason) = reason {
                     tracing::error!(
                         reason,
-                        fix = "make the Secret of the token again; machines that have their configs already must be \
-                               booted again",
+                        fix = problem.map_or("", TokenProblem::remedy),
                         "machines cannot join by the bootstrap token"
                     );
                 } else {
@@ -63,21 +63,16 @@ impl TokenCheck {
         }
     }
 
-    /// The problem of the token; `None` if it is not known whether there is one.
-    async fn check(&self) -> Option<Result<(), String>> {
-        let token = read(&self.token_dir)?;
+    /// Checks the token; `None` if that is not possible now. What is wrong with its file is reported where it is followed.
+    async fn check(&self) -> Option<Result<(), TokenProblem>> {
+        let token = token::read(&self.token_dir).ok()?.token;
         let client = connect_by_token(self.kubeconfig.clone(), token).await.ok()?;
         ask(client).await
     }
 }
 
-/// The token. What is wrong with its file is reported where it is followed.
-fn read(directory: &Path) -> Option<String> {
-    token::read(directory).ok().map(|token| token.token)
-}
-
 /// Asks whether the client may request a certificate, as kubelet does first of all.
-async fn ask(client: Client) -> Option<Result<(), String>> {
+async fn ask(client: Client) -> Option<Result<(), TokenProblem>> {
     let attributes = ResourceAttributes {
         verb: Some("create".to_owned()),
         group: Some("certificates.k8s.io".to_owned()),
@@ -90,14 +85,13 @@ async fn ask(client: Client) -> Option<Result<(), String>> {
     };
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
     match Api::all(client).create(&PostParams::default(), &review).await {
-        Ok(review) if review.status.as_ref().is_some_and(|status| status.allowed) => Some(Ok(())),
-        Ok(_) => Some(Err("the account of the bootstrap token that machines get must not create \
-                           CertificateSigningRequests"
-            .to_owned())),
-        Err(kube::Error::Api(status)) if status.code == 401 => {
-            Some(Err("the API server refuses the bootstrap token that machines get: Unauthorized"
-                .to_owned()))
-        }
+        Ok(review) => match review.status? {
+            status if status.allowed => Some(Ok(())),
+            // An authorizer that could not be asked denies too.
+            status if status.evaluation_error.is_some() => None,
+            _ => Some(Err(TokenProblem::NotAllowed)),
+        },
+        Err(kube::Error::Api(status)) if status.code == 401 => Some(Err(TokenProblem::Refused)),
         Err(_) => None,
     }
 }

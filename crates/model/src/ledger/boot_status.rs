@@ -112,9 +112,7 @@ impl Machine {
         };
         BootStatus { rank, words }
     }
-}
 
-impl Machine {
     /// True if it has its config for long enough to have started kubelet, and has not joined.
     pub(super) fn should_join(&self, nodes: &Nodes, now: OffsetDateTime) -> bool {
         let served =
@@ -183,26 +181,31 @@ fn program(user_agent: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use core::net::IpAddr;
+
     use time::macros::datetime;
 
-    use super::super::{JoinRequest, NodeIndex, Request, Verdict};
+    use super::super::{JoinRequest, Ledger, NodeIndex, Request, TokenProblem, Verdict};
     use super::*;
 
     const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
     type Answered<'a> = Result<(&'a str, &'a str), (u16, &'a str)>;
 
-    fn ask(machine: &mut Machine, user_agent: &str, answer: Answered<'_>, at: OffsetDateTime) {
-        let request = Request {
-            address: machine.address,
+    fn request<'a>(address: IpAddr, user_agent: &'a str, answer: Answered<'a>) -> Request<'a> {
+        Request {
+            address,
             pool: "worker",
             user_agent,
             spec: None,
             without_tls: false,
             answer,
             would_be_refused: None,
-        };
-        machine.asked(&request, at);
+        }
+    }
+
+    fn ask(machine: &mut Machine, user_agent: &str, answer: Answered<'_>, at: OffsetDateTime) {
+        machine.asked(&request(machine.address, user_agent, answer), at);
     }
 
     fn machine(user_agent: &str, answer: Answered<'_>) -> Machine {
@@ -269,12 +272,12 @@ mod tests {
     fn a_machine_whose_token_the_api_server_refuses_is_stuck_with_that_reason_until_it_is_a_node() {
         let served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
         let index = NodeIndex::default();
-        index.set_token_problem(Some("the token is refused".to_owned()));
+        index.set_token_problem(Some(TokenProblem::Refused));
         let stands = || index.look(|nodes| served.standing(nodes, after(5)));
         assert_eq!(stands().rank, Severity::Booting, "no nodes are known yet");
         index.set(Nodes::default());
-        let words =
-            "fetched its config 5 min ago, no Node has this address yet; the token is refused";
+        let words = "fetched its config 5 min ago, no Node has this address yet; the API server refuses the \
+                     bootstrap token that machines get: Unauthorized";
         assert_eq!(stands(), BootStatus { rank: Severity::Stuck, words: words.to_owned() });
         index.set(nodes("192.0.2.7", after(5)));
         assert_eq!(stands().rank, Severity::Joined);
@@ -352,20 +355,13 @@ mod tests {
 
     #[test]
     fn a_person_at_a_machines_address_changes_nothing_of_the_machine() {
-        let request = |user_agent, answer| Request {
-            address: "192.0.2.1".parse().unwrap(),
-            pool: "worker",
-            user_agent,
-            spec: None,
-            without_tls: false,
-            answer,
-            would_be_refused: None,
-        };
+        let request =
+            |user_agent, answer| request("192.0.2.1".parse().unwrap(), user_agent, answer);
         let served = Ok(("rendered-worker-1", "ab"));
         for (answer, rank) in
             [(served, Severity::Booting), (Err((503, "no such pool")), Severity::Stuck)]
         {
-            let ledger = super::super::Ledger::default();
+            let ledger = Ledger::default();
             ledger.asked(&request("Ignition/2.14.0", answer), NOON);
             let before = ledger.machines();
             for user_agent in ["curl/8.0.0", "machine-config-server", ""] {

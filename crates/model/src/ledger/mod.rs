@@ -30,7 +30,7 @@ pub use self::boot_status::{BootStatus, Severity};
 pub use self::failure::{BootFailure, FailureReport};
 pub use self::join_requests::{JoinRequest, JoinRequests, MAX_JOIN_REQUESTS, Verdict};
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
-pub use self::node_index::{Node, NodeIndex, Nodes};
+pub use self::node_index::{Node, NodeIndex, Nodes, TokenProblem};
 pub use self::visits::{Visit, VisitKind};
 
 /// Maximum number of remembered machines. A cluster has some thousands.

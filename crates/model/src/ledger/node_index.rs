@@ -19,13 +19,40 @@ pub struct Node {
     pub addresses: Vec<IpAddr>,
 }
 
+/// Reason why no machine can join by the bootstrap token that machines get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::VariantArray)]
+pub enum TokenProblem {
+    /// The API server does not know it.
+    #[error("the API server refuses the bootstrap token that machines get: Unauthorized")]
+    Refused,
+    /// Its account has no right to ask for a certificate.
+    #[error(
+        "the account of the bootstrap token that machines get is not allowed to create CertificateSigningRequests"
+    )]
+    NotAllowed,
+}
+
+impl TokenProblem {
+    /// Next step of an administrator.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Refused => {
+                "make Secret node-bootstrapper-token again, and have the servers mount it"
+            }
+            Self::NotAllowed => {
+                "bind the account of the bootstrap token to ClusterRole system:node-bootstrapper"
+            }
+        }
+    }
+}
+
 /// All nodes of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Nodes {
     by_name: BTreeMap<String, Node>,
     by_address: HashMap<IpAddr, String>,
     joining: JoinRequests,
-    token_problem: Option<String>,
+    token_problem: Option<TokenProblem>,
 }
 
 impl Nodes {
@@ -61,7 +88,7 @@ impl Nodes {
         now: OffsetDateTime,
     ) -> impl Iterator<Item = String> {
         let asked = self.joining.words(since, |name| self.by_name.contains_key(name), now);
-        self.token_problem.clone().into_iter().chain(asked)
+        self.token_problem.map(|problem| problem.to_string()).into_iter().chain(asked)
     }
 }
 
@@ -87,7 +114,7 @@ impl NodeIndex {
     }
 
     /// Changes why no machine can join by the token that machines get; `None` if they can.
-    pub fn set_token_problem(&self, problem: Option<String>) {
+    pub fn set_token_problem(&self, problem: Option<TokenProblem>) {
         let mut seen = self.seen();
         if seen.nodes.token_problem != problem {
             seen.changes += 1;

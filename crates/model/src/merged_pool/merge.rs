@@ -19,9 +19,9 @@ const IMAGE_OVERRIDDEN: &str = "machineconfiguration.openshift.io/os-image-url-o
 
 /// Merges MachineConfigs, given in any order, into one that is named after `pool` and its own contents.
 ///
-/// Kernel arguments and extensions are concatenated, or the arguments are in the Ignition config, by `setter`; FIPS is on if one MachineConfig has it; the last kernel type that
-/// is not the default wins. Images are those of the last MachineConfig of an administrator, otherwise the
-/// ControllerConfig's.
+/// Kernel arguments and extensions are concatenated; with `setter` Ignition, the arguments are in the Ignition config
+/// instead. FIPS is on if one MachineConfig has it; the last kernel type that is not the default wins. Images are those of
+/// the last MachineConfig of an administrator, otherwise the ControllerConfig's.
 pub fn merge(
     pool: &str,
     sources: &[&ParsedMachineConfig],

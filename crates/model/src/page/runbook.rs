@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::access::Refusal;
 use crate::inspect::{Cause, Recovery};
-use crate::ledger::{Failed, Outcome, Severity};
+use crate::ledger::{Failed, Outcome, Severity, TokenProblem};
 use crate::overview::MachineLine;
 use crate::render::SelectError;
 
@@ -73,7 +73,9 @@ impl Advice {
             (Some(Failed::Tls), _) => Self::new(WHOLE, Some(Recovery::Retry)),
             (_, None) => Self::new(WHOLE, None),
             (_, Some(requests)) => match &requests.outcome {
-                Outcome::Served { .. } => Self::new(NO_NODE, None),
+                Outcome::Served { .. } => {
+                    Self::new(NO_NODE, token_problem(line).map(recovery_after))
+                }
                 Outcome::Refused { status, reason } => Self::of_refusal(*status, reason),
             },
         })
@@ -124,11 +126,13 @@ impl Advice {
                  `machine-config-server certs check --pointer FILE.ign --connect HOST:22623` with its file shows which"
                     .to_owned()
             }
-            NO_NODE => {
-                "approve its CertificateSigningRequest if `kubectl get csr` shows one as Pending, otherwise read \
-                 `journalctl -u kubelet` or the console of the machine"
-                    .to_owned()
-            }
+            NO_NODE => token_problem(line)
+                .map_or(
+                    "approve its CertificateSigningRequest if `kubectl get csr` shows one as Pending, otherwise read \
+                     `journalctl -u kubelet` or the console of the machine",
+                    TokenProblem::remedy,
+                )
+                .to_owned(),
             _ => self.of_others(line),
         };
         match self.recovery {
@@ -168,6 +172,20 @@ impl Advice {
         }
         let anchor = self.title.to_lowercase().replace(' ', "-");
         format!("{PAGE}#{anchor}")
+    }
+}
+
+/// Reason why no machine can join, by its text.
+fn token_problem(line: &MachineLine) -> Option<TokenProblem> {
+    let is_named = |it: &TokenProblem| line.standing.words.contains(&it.to_string());
+    TokenProblem::VARIANTS.iter().copied().find(is_named)
+}
+
+/// Way of a machine that has its config to the cluster: a refused token is in that config.
+fn recovery_after(problem: TokenProblem) -> Recovery {
+    match problem {
+        TokenProblem::Refused => Recovery::Restart,
+        TokenProblem::NotAllowed => Recovery::Retry,
     }
 }
 
@@ -347,6 +365,15 @@ mod tests {
         assert_eq!((advised.fix.is_some(), advised.recovery), (true, None));
         let fix = Advice::of(&served).expect("a stuck machine").fix(&served);
         assert!(fix.contains("kubectl get csr"), "{fix}");
+        for (problem, then) in [
+            (TokenProblem::Refused, "; then boot the machine again"),
+            (TokenProblem::NotAllowed, "; the machine retries, and boots then"),
+        ] {
+            let mut refused = served.clone();
+            refused.standing.words = format!("fetched its config; {problem}");
+            let fix = Advice::of(&refused).expect("a stuck machine").fix(&refused);
+            assert_eq!(fix, format!("{}{then}", problem.remedy()));
+        }
         let ledger = Ledger::default();
         ledger.handshake_failed([192, 0, 2, 7].into(), Failed::Untrusted, noon);
         let machine = ledger.machines().remove(0);

@@ -49,6 +49,10 @@ fn a_token_that_the_api_server_refuses_is_shown_with_the_machine_that_has_it_and
     fs::write(&clock, "+90").expect("a writable folder");
     let refused = "the API server refuses the bootstrap token that machines get: Unauthorized";
     stands("stuck", refused);
+    let machine = server.machine(1);
+    assert_eq!(machine["recovery"], "restart");
+    let fix = machine["fix"].as_str().expect("a next step");
+    assert!(fix.starts_with("make Secret node-bootstrapper-token again"), "{fix}");
     wait_for("the report", || {
         let line = format!("bootstrap token at the API server: {refused}");
         server.degraded().contains(&line).then_some(())
@@ -56,7 +60,10 @@ fn a_token_that_the_api_server_refuses_is_shown_with_the_machine_that_has_it_and
 
     let token = site.cluster.token_of(ACCOUNT, NAMESPACE);
     site.write_token(&token);
-    stands("stuck", "the account of the bootstrap token that machines get must not create");
+    stands(
+        "stuck",
+        "the account of the bootstrap token that machines get is not allowed to create",
+    );
     let user = format!("--serviceaccount={NAMESPACE}:{ACCOUNT}");
     let role = "--clusterrole=system:node-bootstrapper";
     site.cluster.kubectl(&["create", "clusterrolebinding", "joins", role, &user]);
