@@ -21,6 +21,7 @@ use super::handshake_queue::HandshakeQueue;
 use super::limits::Limits;
 use super::proxy_protocol::{Balancers, canonical};
 use super::send_buffer_limit::{self, Allowance, SendBufferLimit};
+use crate::common::parallel::processors;
 use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 /// Number of connections that the kernel queues before they are accepted; it has its own maximum.
@@ -79,11 +80,6 @@ pub(crate) struct Serving {
     tasks: TaskTracker,
 }
 
-/// Number of concurrent handshakes.
-pub(crate) fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 impl Serving {
     /// Creates a server without listeners. It expects PROXY headers from `balancers`, and records failed handshakes in
     /// `ledger`.
@@ -99,6 +95,7 @@ impl Serving {
                 router,
                 limits,
                 metrics,
+                // As many handshakes at once.
                 queue: HandshakeQueue::new(processors()),
                 room: SendBufferLimit::new(),
                 failures: Arc::new(LogRateLimiter::new("TLS handshakes that failed")),
