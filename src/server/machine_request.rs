@@ -5,7 +5,9 @@
 //! until it has waited, only a token with a known hash is accepted, because verifying a signed one is too expensive.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -64,9 +66,9 @@ pub(super) async fn config(
         }
     };
     // A use is stored before its answer begins.
-    let used = TokenUse::of(&machines, &verdict).filter(|_| is_get && given.is_ok());
-    if let Some(used) = &used
-        && let Err(refusal) = used.tokens.begin(&used.shown, peer.address.ip()).await
+    let mut used = TokenUse::of(&machines, &verdict).filter(|_| is_get && given.is_ok());
+    if let Some(used) = &mut used
+        && let Err(refusal) = used.begin(peer.address.ip()).await
     {
         verdict.judged = Err(refusal);
         (version, given) = (None, Err(Refused::access(refusal)));
@@ -221,19 +223,27 @@ fn respond(outcome: Outcome, used: Option<TokenUse>) -> Response {
 struct TokenUse {
     tokens: UsedTokens,
     shown: ShownToken,
+    /// Time since the start of the process at which the answer began.
+    began: Duration,
 }
 
 impl TokenUse {
     fn of(machines: &Machines, verdict: &Verdict) -> Option<Self> {
         let shown = verdict.machine_token()?.clone();
-        Some(Self { tokens: machines.named.tokens.clone()?, shown })
+        Some(Self { tokens: machines.named.tokens.clone()?, shown, began: Duration::ZERO })
+    }
+
+    /// Records that the answer begins.
+    async fn begin(&mut self, address: IpAddr) -> Result<(), Refusal> {
+        self.began = self.tokens.begin(&self.shown, address).await?;
+        Ok(())
     }
 }
 
 impl OnEnd for Option<TokenUse> {
     fn ended(&self, end: End) {
         if let (Some(used), End::Delivered) = (self, end) {
-            used.tokens.mark_delivered(&used.shown);
+            used.tokens.mark_delivered(&used.shown, used.began);
         }
     }
 }

@@ -11,7 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use model::inputs::{Inputs, Problem, SharedInputs};
-use model::objects::{ControllerConfig, MachineConfigPool, Metadata, Object, Secret, SecretName};
+use model::objects::{
+    ControllerConfig, FirstBootMachine, MachineConfigPool, Metadata, Object, Secret, SecretName,
+};
 use model::registry_ca::{self, RegistryHost};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -461,6 +463,14 @@ impl Directory {
         warnings.extend(self.local_pools.unselected(is_file));
         warnings
     }
+}
+
+/// The object of a machine that a server has seen last.
+pub(crate) fn last_machine(
+    memory: &Memory,
+    name: &str,
+) -> Result<Option<Arc<FirstBootMachine>>, FileError> {
+    LastGood::new(memory.last_good.clone()).machine(name)
 }
 
 /// Forgets a machine that a command removes while no server runs.

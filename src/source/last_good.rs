@@ -17,9 +17,10 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use model::objects::Object;
+use model::objects::{FirstBootMachine, Object};
 use model::standing::Loss;
 use serde::{Deserialize, Serialize};
 
@@ -115,6 +116,18 @@ impl LastGood {
         index.files.retain(|_, file| texts.contains_key(&file.text));
         index.lost.retain(|lost| texts.contains_key(&lost.text));
         Ok(Some((index, texts)))
+    }
+
+    /// The object of a machine.
+    pub(super) fn machine(&self, name: &str) -> Result<Option<Arc<FirstBootMachine>>, FileError> {
+        let Some((index, texts)) = self.load()? else { return Ok(None) };
+        let files = index.files.values().filter(|it| !it.is_plain && !it.removed.contains(name));
+        let mut objects =
+            files.flat_map(|file| manifest::parse(&texts[&file.text]).unwrap_or_default());
+        Ok(objects.find_map(|object| match object {
+            Object::FirstBootMachine(machine) if machine.name() == name => Some(machine),
+            _ => None,
+        }))
     }
 
     /// Forgets a machine: what its file says of it, and its loss.

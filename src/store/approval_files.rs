@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use model::access::approval::{ApprovalGrants, BoundApprovals, Ended, Subject, parse_granted_at};
-use model::access::machine::BoundApproval;
+use model::access::machine::{BoundApproval, Identity};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -38,9 +38,20 @@ impl StateDirectory {
         Ok(replace::create_directory(&self.approvals_path(), self.reader())?)
     }
 
-    pub(crate) fn approve(&self, subject: &Subject, at: OffsetDateTime) -> Result<(), StateError> {
+    /// Leaves an approval for a server. One that is started later compares the object with `identity`.
+    pub(crate) fn approve(
+        &self,
+        subject: &Subject,
+        at: OffsetDateTime,
+        identity: Option<Identity>,
+    ) -> Result<(), StateError> {
         self.make_approvals_path()?;
         let _lock = self.lock()?;
+        if let Some(identity) = identity {
+            let mut bound = self.bound_approvals()?;
+            bound.insert(subject.clone(), BoundApproval { at, identity });
+            self.write_bound_approvals(&bound)?;
+        }
         let path = self.approvals_path().join(subject.file_name());
         let text = at.format(&Rfc3339).map_err(|error| FileError::other(&path, error))?;
         Ok(self.replace(&path, text.as_bytes(), PRIVATE)?)

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use model::access::approval::Subject;
+use model::access::approval::{ApprovedObject, Subject};
+use model::access::machine::Identity;
 use model::overview::WaitingMachine;
 use serde::Deserialize;
 use time::OffsetDateTime;
@@ -12,9 +13,12 @@ use time::OffsetDateTime;
 use super::ask;
 use super::named::name;
 use crate::commands::print_line;
+use crate::commands::serve::memory;
 use crate::commands::stores::location::StateFlags;
 use crate::common::flags::host_and_port;
 use crate::controllers::NAMESPACE;
+use crate::source::directory::last_machine;
+use crate::store::state_directory::StateDirectory;
 
 #[derive(Debug, Args)]
 pub(crate) struct ApproveSettings {
@@ -50,19 +54,29 @@ pub(crate) fn run(settings: &ApproveSettings, now: OffsetDateTime) -> anyhow::Re
         cluster.approve_machine(&subject, now)?;
     } else {
         let state = settings.state.directory()?;
-        match &subject {
-            Subject::Named(name) => {
-                let known = state.machine_token(name)?.filter(|token| token.revoked.is_none());
-                ensure!(known.is_some(), "machine {name} not found");
-            }
+        let identity = match &subject {
+            Subject::Named(name) => last_identity(&state, name)?,
             Subject::At { pool, .. } => {
                 ensure!(state.pools()?.contains(&**pool), "pool {pool} not found");
+                None
             }
-        }
-        state.approve(&subject, now)?;
+        };
+        state.approve(&subject, now, identity)?;
     }
     print_line(&format!("{subject}: approved; a running server lets it boot within seconds"));
     Ok(())
+}
+
+/// Identity of a machine's object as a server has seen it last, if it is known.
+fn last_identity(state: &StateDirectory, name: &str) -> anyhow::Result<Option<Identity>> {
+    let known = state.machine_token(name)?.filter(|token| !token.is_revoked());
+    let token = known.with_context(|| format!("machine {name} not found"))?;
+    let Some(machine) = last_machine(&memory(state.path()), name)? else { return Ok(None) };
+    let command = state.requested_arming(name)?;
+    match ApprovedObject::in_directory(&machine, &token, command) {
+        ApprovedObject::Present(identity) => Ok(Some(identity)),
+        _ => Ok(None),
+    }
 }
 
 /// The machine that is meant.

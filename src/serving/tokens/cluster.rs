@@ -199,7 +199,7 @@ impl ClusterTokens {
             let used = entry.token();
             // Without a readable object its restrictions are unknown. With another pool the token is about to be replaced.
             let is_revoked =
-                used.is_deleted() || object.is_none_or(|object| object.spec.pool != used.pool);
+                used.is_gone() || object.is_none_or(|object| object.spec.pool != used.pool);
             known.push((used.token, known_machine(name, &used.pool, object, is_revoked)));
         }
         known.into_iter().collect()
@@ -261,16 +261,20 @@ impl ClusterTokens {
         waiting.collect()
     }
 
-    /// Records that an answer begins for `address`, before it returns.
+    /// Records that an answer begins for `address`, before it returns the time since the start of the process.
     ///
     /// # Errors
     /// The token is spent or gone meanwhile, or the API server refuses the record.
-    pub(crate) async fn begin(&self, shown: &ShownToken, address: IpAddr) -> Result<(), Refusal> {
+    pub(crate) async fn begin(
+        &self,
+        shown: &ShownToken,
+        address: IpAddr,
+    ) -> Result<Duration, Refusal> {
         let entry = self.set.shown(shown)?;
         let _writing = entry.writing.lock().await;
         for _ in 0..MAX_TRIES {
             let (now, mut next) = (self.set.now(), entry.token().clone());
-            if next.is_deleted() || next.token != shown.sha256 {
+            if next.is_gone() || next.token != shown.sha256 {
                 return Err(Refusal::Revoked);
             }
             if self.set.is_spent(&next) {
@@ -305,7 +309,7 @@ impl ClusterTokens {
             if is_newly_shared {
                 self.set.report_shared_use(&shown.machine, address);
             }
-            return Ok(());
+            return Ok(now.up);
         }
         Err(Refusal::NotStored)
     }
@@ -608,6 +612,33 @@ mod tests {
         assert_eq!(fourth.uses.restored(), ["n"], "the object can be an old one");
         fourth.uses.compare("n", Some(&armed));
         assert!(fourth.uses.restored().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_token_of_an_object_that_was_made_again_opens_nothing_before_the_new_one_has_a_token()
+     {
+        let tokens = used_without_the_api_server().await;
+        let mut again = MachineState::clone(&state(None)["n"]);
+        (again.uid, again.status) = ("v".to_owned(), Some(MachineStatus::default()));
+        let object = model::objects::Object::from_value(serde_json::json!({
+            "apiVersion": "machine-config-server.io/v1alpha1", "kind": "FirstBootMachine",
+            "metadata": {"name": "n"}, "spec": {"pool": "worker"},
+        }));
+        let Ok(Some(model::objects::Object::FirstBootMachine(object))) = object else {
+            panic!("{object:?}")
+        };
+        let machines: Machines = [("n".to_owned(), object)].into();
+        let token = Token::new([1; 32]);
+        let judge = |known: &KnownMachines| {
+            let (machine, _) =
+                known.find(model::access::Credential::Bearer(token.as_str())).unwrap();
+            machine.judge("worker", [192, 0, 2, 1].into(), true)
+        };
+        assert_eq!(judge(&tokens.update(&machines, &state(None))), Ok(()));
+        let known = tokens.update(&machines, &[("n".to_owned(), Arc::new(again))].into());
+        assert_eq!(judge(&known), Err(Refusal::Revoked));
+        let begun = tokens.begin(&shown(), [192, 0, 2, 1].into()).await;
+        assert_eq!(begun, Err(Refusal::Revoked));
     }
 
     #[tokio::test]

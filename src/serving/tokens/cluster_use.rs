@@ -17,7 +17,7 @@ const BETWEEN_RECORDS: Duration = Duration::minutes(1);
 /// A token with its use since it was armed.
 #[derive(Debug, Clone)]
 pub(in crate::serving) struct ClusterUse {
-    /// The object as this server has seen it last.
+    /// The object as this server has seen it last. If it has no token, it is another one of the same name.
     pub(in crate::serving) state: Arc<MachineState>,
     pub(in crate::serving) token: TokenHash,
     pub(in crate::serving) pool: String,
@@ -52,13 +52,19 @@ impl ClusterUse {
         })
     }
 
-    /// Takes in a state of the object. Returns what was known of another token that it replaces. A state without a
-    /// token changes nothing, nor does one that is older: what was read may be ahead of the watch.
+    /// Takes in a state of the object. Returns what was known of another token that it replaces. A state that is older
+    /// changes nothing, because what was read may be ahead of the watch, nor does one without a token. Another object
+    /// without one shows that the object of this token is gone.
     pub(in crate::serving) fn see(&mut self, state: &Arc<MachineState>) -> Option<Self> {
         if Arc::ptr_eq(&self.state, state) {
             return None;
         }
-        let seen = Self::of(state)?;
+        let Some(seen) = Self::of(state) else {
+            if state.uid != self.state.uid {
+                (self.state, self.unsaved) = (Arc::clone(state), None);
+            }
+            return None;
+        };
         if seen.token != self.token {
             let before = Some(self.token);
             let is_older = self.before == Some(seen.token);
@@ -76,9 +82,9 @@ impl ClusterUse {
         None
     }
 
-    /// True while the object is being deleted.
-    pub(in crate::serving) fn is_deleted(&self) -> bool {
-        self.state.is_deleted
+    /// True once the object is gone or being deleted.
+    pub(in crate::serving) fn is_gone(&self) -> bool {
+        self.state.is_deleted || self.state.token().is_none()
     }
 
     /// Returns `true` if other servers must know this use before an answer.
@@ -206,6 +212,35 @@ mod tests {
         let nothing = MachineState { status: None, ..MachineState::clone(&known.state) };
         assert!(known.see(&Arc::new(nothing)).is_none());
         assert_eq!(known.token, Token::new([3; 32]).hash());
+    }
+
+    #[test]
+    fn a_token_ends_once_another_object_has_the_name() {
+        let mut known = ClusterUse::of(&state(1, 1, used(0))).unwrap();
+        known.record_later(NOON);
+        let made_again = |token: Option<u8>| {
+            let mut state = MachineState::clone(&state(token.unwrap_or_default(), 1, None));
+            state.uid = "v".to_owned();
+            if token.is_none() {
+                state.status = Some(MachineStatus::default());
+            }
+            Arc::new(state)
+        };
+        let without_token = made_again(None);
+        assert!(!known.is_gone() && known.see(&without_token).is_none());
+        assert!(known.is_gone() && known.unsaved.is_none());
+        assert_eq!(
+            known.see(&made_again(Some(2))).map(|it| it.token),
+            ClusterUse::of(&state(1, 1, None)).map(|it| it.token)
+        );
+        assert!(!known.is_gone());
+        assert_eq!(stage(&known), Stage::Armed, "nobody has used the new one");
+        // The same object can lose its status.
+        let lost = MachineState {
+            status: Some(MachineStatus::default()),
+            ..MachineState::clone(&known.state)
+        };
+        assert!(known.see(&Arc::new(lost)).is_none() && !known.is_gone());
     }
 
     #[test]

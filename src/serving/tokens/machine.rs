@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use model::access::approval::ApprovedObject;
 use model::access::machine::{ClockReading, Usage, UsageChange, Window};
@@ -151,11 +152,12 @@ impl MachineTokens {
         }
     }
 
-    /// Records that an answer begins for `address`, on disk before it returns. It may block.
+    /// Records that an answer begins for `address`, on disk before it returns the time since the start of the process.
+    /// It may block.
     ///
     /// # Errors
     /// The token is spent meanwhile, or its use cannot be stored.
-    pub(crate) fn begin(&self, shown: &ShownToken, address: IpAddr) -> Result<(), Refusal> {
+    pub(crate) fn begin(&self, shown: &ShownToken, address: IpAddr) -> Result<Duration, Refusal> {
         let entry = self.set.shown(shown)?;
         let writing = lock(&entry.writing);
         let (now, mut token) = (self.set.now(), entry.token().clone());
@@ -177,7 +179,7 @@ impl MachineTokens {
         if is_newly_shared {
             self.set.report_shared_use(&shown.machine, address);
         }
-        Ok(())
+        Ok(now.up)
     }
 
     fn store(&self, name: &str, token: &MachineToken) -> Result<(), Refusal> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::access::approval::{ApprovedObject, BoundApprovals};
 use model::access::{Refusal, ShownToken};
@@ -50,8 +51,12 @@ impl UsedTokens {
         }
     }
 
-    /// Records that an answer begins for `address`, before it returns.
-    pub(crate) async fn begin(&self, shown: &ShownToken, address: IpAddr) -> Result<(), Refusal> {
+    /// Records that an answer begins for `address`, before it returns the time since the start of the process.
+    pub(crate) async fn begin(
+        &self,
+        shown: &ShownToken,
+        address: IpAddr,
+    ) -> Result<Duration, Refusal> {
         match self {
             Self::Directory(tokens) => {
                 blocking(tokens, shown, move |tokens, shown| tokens.begin(shown, address)).await
@@ -60,11 +65,11 @@ impl UsedTokens {
         }
     }
 
-    /// Records that an answer was taken whole.
-    pub(crate) fn mark_delivered(&self, shown: &ShownToken) {
+    /// Records that an answer that began at `began` was taken whole.
+    pub(crate) fn mark_delivered(&self, shown: &ShownToken, began: Duration) {
         match self {
-            Self::Directory(tokens) => tokens.set.mark_delivered(shown),
-            Self::Cluster(tokens) => tokens.set.mark_delivered(shown),
+            Self::Directory(tokens) => tokens.set.mark_delivered(shown, began),
+            Self::Cluster(tokens) => tokens.set.mark_delivered(shown, began),
         }
     }
 
@@ -93,11 +98,11 @@ impl UsedTokens {
     }
 }
 
-async fn blocking(
+async fn blocking<T: Send + 'static>(
     tokens: &Arc<MachineTokens>,
     shown: &ShownToken,
-    work: impl FnOnce(&MachineTokens, &ShownToken) -> Result<(), Refusal> + Send + 'static,
-) -> Result<(), Refusal> {
+    work: impl FnOnce(&MachineTokens, &ShownToken) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
     let (tokens, shown) = (Arc::clone(tokens), shown.clone());
     let work = tokio::task::spawn_blocking(move || work(&tokens, &shown));
     // The task is not cancelled, and a panic ends the process.

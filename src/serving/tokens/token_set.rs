@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, Window};
@@ -85,12 +86,13 @@ impl<T: UsedToken, W: Default> TokenSet<T, W> {
         self.shown(shown).is_ok_and(|entry| !self.is_spent(&entry.token()))
     }
 
-    /// Records that an answer was taken whole, in memory: what is stored of its beginning counts as that.
-    pub(in crate::serving) fn mark_delivered(&self, shown: &ShownToken) {
+    /// Records that an answer that began at `began` was taken whole, in memory: what is stored of its beginning counts as
+    /// that.
+    pub(in crate::serving) fn mark_delivered(&self, shown: &ShownToken, began: Duration) {
         let Some(entry) = self.entry(&shown.machine) else { return };
         let mut token = entry.token();
         if token.sha256() == shown.sha256 {
-            token.usage_mut().take(self.now());
+            token.usage_mut().take(began, self.now());
         }
     }
 

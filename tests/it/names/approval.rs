@@ -478,3 +478,57 @@ fn an_approval_of_a_machine_with_an_object_ends_when_the_object_changes() {
         is_served(&site.tls(&server), pool, &credential);
     }
 }
+
+/// A site with a machine `rack-7` that needs approval among two others, and the spec of each.
+fn with_held_machines() -> (MachinesDirectory, Value) {
+    let (site, spec) =
+        (MachinesDirectory::new(), json!({"pool": "worker", "approval": "required"}));
+    for name in ["rack-7", "rack-8", "rack-9"] {
+        site.put_machine(name, &spec);
+    }
+    (site, spec)
+}
+
+#[test]
+fn an_object_that_is_made_again_with_its_approval_waits_for_a_later_one() {
+    let (site, spec) = with_held_machines();
+    let server = site.serve(&["--access", "enforce"]);
+    let credential = site.credential("rack-7");
+    until_pending(&site.tls(&server), "worker", &credential);
+    let mut approved = first_boot_machine("rack-7", &spec);
+    approved["metadata"]["annotations"] = json!({APPROVED: now()});
+    site.put("rack-7", &approved);
+    is_served(&site.tls(&server), "worker", &credential);
+    site.remove("rack-7");
+    wait_for("the token to be revoked", || {
+        (get(&site.tls(&server), "worker", Some(&credential)).status == 401).then_some(())
+    });
+    site.put("rack-7", &approved);
+    until_pending(&site.tls(&server), "worker", &credential);
+    stop(server);
+    let server = site.serve(&["--access", "enforce"]);
+    until_pending(&site.tls(&server), "worker", &credential);
+    approved["metadata"]["annotations"] = json!({APPROVED: now()});
+    site.put("rack-7", &approved);
+    is_served(&site.tls(&server), "worker", &credential);
+}
+
+#[test]
+fn an_approval_while_no_server_runs_is_for_the_object_that_the_last_one_has_seen() {
+    let (site, _) = with_held_machines();
+    let server = site.serve(&["--access", "enforce"]);
+    let [changed, same] = ["rack-7", "rack-8"].map(|name| site.credential(name));
+    until_pending(&site.tls(&server), "worker", &changed);
+    stop(server);
+    for name in ["rack-7", "rack-8"] {
+        site.machines(&["approve", name]).done();
+    }
+    let addresses = json!(["127.0.0.0/8"]);
+    let narrowed = json!({"pool": "worker", "approval": "required", "addresses": addresses});
+    site.put_machine("rack-7", &narrowed);
+    let server = site.serve(&["--access", "enforce"]);
+    is_served(&site.tls(&server), "worker", &same);
+    until_pending(&site.tls(&server), "worker", &changed);
+    approve(&site, &server, &["rack-7"]).done();
+    is_served(&site.tls(&server), "worker", &changed);
+}

@@ -105,12 +105,12 @@ impl Tokens {
     pub(super) fn boot(&mut self, server: &Server, machine: Id, is_delivered: bool) {
         let Some(token) = self.machines.get_mut(machine) else { return };
         let Ok(shown) = server.judge(&token.token, token.content) else { return };
-        server.tokens.begin(&shown, address_of(token.content)).unwrap();
+        let began = server.tokens.begin(&shown, address_of(token.content)).unwrap();
         if token.taken.is_none() {
             token.begun = Some(Instant::now());
         }
         if is_delivered {
-            server.tokens.set.mark_delivered(&shown);
+            server.tokens.set.mark_delivered(&shown, began);
             token.taken.get_or_insert_with(Instant::now);
         }
     }

@@ -49,7 +49,8 @@ impl Approvals {
 
     /// The approvals that `grants` makes of these at `now`, with the `objects` that there are.
     ///
-    /// A grant is for the object with which it was seen first, and ends when that changes.
+    /// A grant is for the object with which it was seen first, and ends when that changes. One that is taken back has
+    /// ended too: an object that is made again does not have the approval of the one before.
     ///
     /// When a grant is seen first, the wall clock tells what is left of its window; from then on a clock counts that is
     /// never set. A grant from later than `now` counts as ended, because a clock that is behind tells nothing; so that a
@@ -90,6 +91,13 @@ impl Approvals {
             next.bound.extend(bound.map(|bound| (subject.clone(), bound)));
             next.open.extend(open.map(|open| (subject.clone(), open)));
             next.ended.extend(ended.map(|ended| (subject.clone(), ended)));
+        }
+        let taken_back = self.open.iter().map(|(subject, open)| (subject, open.at));
+        for (subject, at) in self.ended.iter().map(|(subject, at)| (subject, *at)).chain(taken_back)
+        {
+            if !grants.contains_key(subject) && left(at, window, now.wall).is_some() {
+                next.ended.insert(subject.clone(), at);
+            }
         }
         next
     }
@@ -191,7 +199,13 @@ mod tests {
         let again = following(&given, &granted(1_000), WINDOW, at(1_000, 450));
         assert!(is_open(&again, 4_049) && !is_open(&again, 4_050));
         let gone = following(&given, &ApprovalGrants::new(), WINDOW, at(700, 150));
-        assert_eq!(gone, Approvals::default(), "a grant that is taken back counts no longer");
+        assert!(!is_open(&gone, 150), "a grant that is taken back counts no longer");
+        let back = following(&gone, &granted(0), WINDOW, at(800, 250));
+        assert!(!is_open(&back, 250), "nor if it is put back, as with an object made again");
+        let newer = following(&gone, &granted(750), WINDOW, at(800, 250));
+        assert!(is_open(&newer, 250));
+        let over = following(&gone, &ApprovalGrants::new(), WINDOW, at(3_600, 3_050));
+        assert_eq!(over, Approvals::default(), "it is forgotten when it would have ended");
         let late = following(&Approvals::default(), &granted(0), WINDOW, at(3_600, 0));
         assert!(!is_open(&late, 0) && late.ended().contains_key(&subject()));
     }

@@ -128,10 +128,11 @@ impl Usage {
         self.addresses.len() < MAX_ADDRESSES && self.addresses.insert(address.to_canonical())
     }
 
-    /// Records that an answer was taken whole. Returns true if it is the first one. An answer that began before the
-    /// token was armed again is none of this usage.
-    pub fn take(&mut self, now: ClockReading) -> bool {
-        let is_first = self.taken.is_none() && self.begun.is_some();
+    /// Records that an answer was taken whole that began at the time `began` of this process. Returns true if it is the
+    /// first one. An answer that began before the token was armed again is none of this usage.
+    pub fn take(&mut self, began: Duration, now: ClockReading) -> bool {
+        let is_of_this = self.begun_up.is_none_or(|first| began >= first);
+        let is_first = self.taken.is_none() && self.begun.is_some() && is_of_this;
         if is_first {
             (self.taken, self.taken_up) = (Some(now.wall), Some(now.up));
         }
@@ -223,6 +224,10 @@ mod tests {
         ClockReading { wall: NOON + up, up }
     }
 
+    fn up(seconds: u64) -> Duration {
+        after(seconds).up
+    }
+
     fn address(last: u8) -> IpAddr {
         [192, 0, 2, last].into()
     }
@@ -243,16 +248,29 @@ mod tests {
             UsageChange { is_changed: true, is_newly_shared: false }
         );
         assert_eq!(usage.stage(WINDOW, after(10)), Stage::Begun);
-        assert!(usage.take(after(20)));
+        assert!(usage.take(up(10), after(20)));
         let taken = Stage::Taken(NOON + Duration::from_secs(20));
         assert_eq!(usage.stage(WINDOW, after(20)), taken);
         // Further answers do not extend it.
         usage.begin(address(1), after(3_000));
-        assert!(!usage.take(after(3_001)));
+        assert!(!usage.take(up(3_000), after(3_001)));
         assert_eq!(usage.stage(WINDOW, after(3_619)), taken);
         assert_eq!(usage.stage(WINDOW, after(3_620)), Stage::Spent);
         assert!(usage.spend() && !usage.spend());
         assert_eq!(usage.stage(WINDOW, after(0)), Stage::Spent);
+    }
+
+    #[test]
+    fn an_answer_from_before_the_token_was_armed_again_takes_nothing_of_the_new_arming() {
+        let mut usage = Usage::default();
+        usage.begin(address(1), after(10));
+        // Armed again, and asked again, while the first answer is on its way.
+        let mut armed = Usage::default();
+        assert!(!armed.take(up(10), after(20)));
+        armed.begin(address(1), after(30));
+        assert!(!armed.take(up(10), after(40)));
+        assert_eq!(armed.stage(WINDOW, after(40)), Stage::Begun);
+        assert!(armed.take(up(30), after(50)));
     }
 
     #[test]
@@ -285,7 +303,7 @@ mod tests {
     fn a_clock_that_is_set_does_not_extend_a_window() {
         let mut usage = Usage::default();
         usage.begin(address(1), after(0));
-        usage.take(after(0));
+        usage.take(up(0), after(0));
         let at = |usage: &Usage, wall: i64, up: u64| {
             let wall = NOON + time::Duration::seconds(wall);
             let stage = usage.stage(WINDOW, ClockReading { wall, up: Duration::from_secs(up) });
@@ -332,9 +350,9 @@ mod tests {
     fn two_servers_that_could_not_tell_each_other_end_at_the_earlier_window() {
         let (mut first, mut second) = (Usage::default(), Usage::default());
         first.begin(address(1), after(0));
-        first.take(after(1));
+        first.take(up(0), after(1));
         second.begin(address(1), after(1_000));
-        second.take(after(1_001));
+        second.take(up(1_000), after(1_001));
         let of_first = first.record(WINDOW).unwrap();
         second.learn(&of_first);
         assert_eq!(second.stage(WINDOW, after(3_600)), Stage::Taken(of_first.last));
@@ -359,7 +377,7 @@ mod tests {
             usage.begin(address(last), after(0));
         }
         assert_eq!(usage.addresses().len(), MAX_ADDRESSES);
-        usage.take(after(0));
+        usage.take(up(0), after(0));
         assert_eq!(
             usage.begin(address(1), after(1)),
             UsageChange { is_changed: false, is_newly_shared: false }
