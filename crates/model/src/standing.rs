@@ -146,6 +146,12 @@ impl Lost {
     }
 }
 
+/// Time until objects are removed that a process has not seen since its start, `uptime` ago; zero once they are, `None` if
+/// it lacks none.
+pub fn unseen_due_in(is_any_unseen: bool, uptime: Duration) -> Option<Duration> {
+    is_any_unseen.then(|| MISSING_FOR.saturating_sub(uptime))
+}
+
 /// Marks objects that were removed with most of their kind: with more than half of all machines, or of all pools.
 /// `present` counts the objects of a kind that are still there.
 pub fn note_majorities<'a>(
@@ -262,5 +268,34 @@ mod tests {
         lost.seen(Loss::WithDirectory, later + RETURNS_WITHIN);
         assert_eq!(lost.standing(later + RETURNS_WITHIN), Standing::Removed);
         assert_eq!(lost.due_in(later), RETURNS_WITHIN);
+    }
+
+    #[test]
+    fn what_is_missing_is_due_when_it_has_been_so_for_an_hour() {
+        let [second, almost] = [1, 3599].map(Duration::from_secs);
+        let hour = MISSING_FOR;
+        let mut lost = [Lost::new(Kind::Machine, Loss::Unlinked, START)];
+        note_majorities(&mut lost, |_| 0);
+        for (now, due) in [
+            (START, RETURNS_WITHIN),
+            (SOON, almost),
+            (START + almost, second),
+            (START + hour, Duration::ZERO),
+            (START + 2 * hour, Duration::ZERO),
+        ] {
+            assert_eq!(lost[0].due_in(now), due, "{now:?}");
+            // It is looked at no sooner than it changes, and not after it has.
+            let is_removed = lost[0].standing(now) == Standing::Removed;
+            assert_eq!(is_removed, due.is_zero(), "{now:?}");
+        }
+        for (uptime, due) in [
+            (Duration::ZERO, hour),
+            (almost, second),
+            (hour, Duration::ZERO),
+            (2 * hour, Duration::ZERO),
+        ] {
+            assert_eq!(unseen_due_in(true, uptime), Some(due), "{uptime:?}");
+            assert_eq!(unseen_due_in(false, uptime), None, "nothing wakes");
+        }
     }
 }

@@ -9,7 +9,7 @@ use model::access::machine::KnownMachine;
 use model::access::{KnownMachines, MachineToken};
 use model::inputs::Missing;
 use model::objects::FirstBootMachine;
-use model::standing::MISSING_FOR;
+use model::standing::unseen_due_in;
 use pki::Host;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -287,7 +287,7 @@ impl MachineReconciler {
     fn revoke_absent(&mut self, machines: &Machines) -> Vec<String> {
         self.kept.retain(|name, _| machines.contains_key(name));
         self.unseen.retain(|name| !machines.contains_key(name));
-        if self.started.elapsed() >= MISSING_FOR {
+        if self.unseen_due_in().is_some_and(|wait| wait.is_zero()) {
             self.unseen.clear();
         }
         let names = self.tokens.names();
@@ -297,6 +297,11 @@ impl MachineReconciler {
         let failed = absent.filter_map(|name| self.revoke(&name, now).err());
         let failed: Vec<_> = failed.map(|it| it.to_string()).collect();
         failed.into_iter().chain(self.unseen_line()).collect()
+    }
+
+    /// Time until the machines count as removed whose object was never seen, if there are any.
+    fn unseen_due_in(&self) -> Option<Duration> {
+        unseen_due_in(!self.unseen.is_empty(), self.started.elapsed())
     }
 
     /// The machines without an object, in one line.
@@ -351,20 +356,21 @@ impl MachineReconciler {
         known.into_iter().collect()
     }
 
-    /// Waits until the machines must be looked at again: a command asks for it, or something could not be written.
+    /// Waits until the machines must be looked at again: a command asks for it, something could not be written, or the hour
+    /// is over after which unseen machines are removed.
     /// Forever without machines. It is cancel safe.
     pub(in crate::serving) async fn due(&mut self) {
         match self.retry_at {
             Some(at) => tokio::time::sleep_until(at).await,
             None if self.tokens.names().is_empty() => std::future::pending().await,
             None => {
-                let Self { requests, removals, state, unseen, started, .. } = self;
+                let unseen = self.unseen_due_in().map(tokio::time::sleep);
+                let Self { requests, removals, state, .. } = self;
                 let (armed, removed) = (state.arm_path(), state.removed_path());
-                let missing_until = (!unseen.is_empty()).then(|| *started + MISSING_FOR);
                 tokio::select! {
                     () = requests.changed(&armed) => {}
                     () = removals.changed(&removed) => {}
-                    Some(()) = OptionFuture::from(missing_until.map(tokio::time::sleep_until)) => {}
+                    Some(()) = OptionFuture::from(unseen) => {}
                 }
             }
         }

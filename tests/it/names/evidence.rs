@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{MachinesDirectory, get_known};
 use crate::support::access::get;
+use crate::support::clock::follow_all_clocks;
 use crate::support::manifests::first_boot_machine;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
@@ -174,6 +175,75 @@ fn machines_that_are_lost_at_once_are_missing_until_a_command_removes_them() {
     assert_ne!(next, credentials[0]);
     answered(&site, &server, &next, 200);
     answered(&site, &server, &credentials[0], 401);
+}
+
+/// Serves with clocks that follow a file.
+fn serve_with_clocks(site: &MachinesDirectory, manifests: &Path) -> Server {
+    fs::write(clocks(site), "+0s").expect("a writable folder");
+    let mut command = binary();
+    command.arg("serve").arg(manifests).arg("--state-dir").arg(site.state());
+    command.args(["--host", "localhost"]);
+    follow_all_clocks(&mut command, &clocks(site));
+    Server::prepared(command)
+}
+
+fn clocks(site: &MachinesDirectory) -> PathBuf {
+    site.directory.path().join("clocks")
+}
+
+#[test]
+fn an_unchanged_hour_confirms_that_most_machines_were_removed_and_until_then_they_can_be_back() {
+    let site = with_machines();
+    let server = serve_with_clocks(&site, &site.manifests());
+    let server = server.until_ready();
+    let credentials = ["n", "second", "third"].map(|name| site.credential(name));
+    let after = |offset: &str| fs::write(clocks(&site), offset).expect("a writable folder");
+    for name in ["n", "second"] {
+        site.remove(name);
+    }
+    is_reported(&server, "removed with most machines");
+    after("+3500s");
+    answered(&site, &server, &credentials[0], 503);
+    site.put_machine("second", &json!({"pool": "worker"}));
+    answered(&site, &server, &credentials[1], 200);
+    assert_eq!(get(&site.tls(&server), "worker", Some(&credentials[0])).status, 503);
+    after("+3700s");
+    answered(&site, &server, &credentials[0], 401);
+    assert!(!site.pointer_path("n").exists(), "its pointer config goes with it");
+    assert_eq!(get(&site.tls(&server), "worker", Some(&credentials[1])).status, 200);
+    // The revocation can be taken back for an hour too, and no longer.
+    after("+7200s");
+    site.put_machine("n", &json!({"pool": "worker"}));
+    answered(&site, &server, &credentials[0], 200);
+    site.remove("n");
+    answered(&site, &server, &credentials[0], 401);
+    after("+10900s");
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let next =
+        wait_for("another token", || site.pointer_path("n").exists().then(|| site.credential("n")));
+    assert_ne!(next, credentials[0]);
+    answered(&site, &server, &next, 200);
+    answered(&site, &server, &credentials[0], 401);
+}
+
+#[test]
+fn an_hour_without_a_machine_that_was_never_seen_revokes_its_token() {
+    let site = with_machines();
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let wrong = site.directory.path().join("wrong");
+    fs::create_dir(&wrong).expect("a folder");
+    fs::write(wrong.join("other.json"), text("other")).expect("a writable folder");
+    let mut server = server;
+    server.terminate();
+    server.ended();
+    let server = serve_with_clocks(&site, &wrong);
+    is_reported(&server, "possibly in the wrong directory of manifests");
+    fs::write(clocks(&site), "+3500s").expect("a writable folder");
+    answered(&site, &server, &credential, 503);
+    fs::write(clocks(&site), "+3700s").expect("a writable folder");
+    answered(&site, &server, &credential, 401);
 }
 
 #[test]

@@ -21,6 +21,12 @@ pub(crate) fn follow_clock(command: &mut Command, file: &Path) {
     command.env("FAKETIME_TIMESTAMP_FILE", file);
 }
 
+/// Makes all clocks of a command follow a file, also the one that is never set and that its waits use.
+pub(crate) fn follow_all_clocks(command: &mut Command, file: &Path) {
+    follow_clock(command, file);
+    command.env_remove("FAKETIME_DONT_FAKE_MONOTONIC");
+}
+
 /// Path of the library, which depends on the machine's architecture.
 fn library() -> PathBuf {
     let architecture = std::env::consts::ARCH;
