@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -122,6 +122,9 @@ fn a_file_behind_a_link_that_leads_out_is_not_read_while_a_program_still_writes_
     written_with_pauses(&directory, &target, &server);
 }
 
+/// Pause of a writer between two writes.
+const PAUSE: Duration = Duration::from_secs(2);
+
 /// Writes the MachineConfig of pool `worker` to a file, with pauses, and checks that no half of it is served.
 fn written_with_pauses(directory: &TempDir, path: &Path, server: &Server) {
     let before = marker(server, "worker");
@@ -133,11 +136,15 @@ fn written_with_pauses(directory: &TempDir, path: &Path, server: &Server) {
     // Another change shows that the folder was looked at meanwhile.
     write(directory.path(), "other.yaml", pool("other", "b"));
     write(directory.path(), "b.yaml", machine_config("b", "b"));
-    // A writer that is silent for long is taken to have gone, so this one is not.
-    let mut more = String::new();
+    // The pauses are longer than a file must be quiet. A writer that is silent for long is taken to have gone, so this one
+    // is not.
+    let (mut more, mut written) = (String::new(), Instant::now());
     wait_for("the other pool", || {
-        file.write_all(b"x").expect("a write");
-        more.push('x');
+        if written.elapsed() > PAUSE {
+            file.write_all(b"x").expect("a write");
+            more.push('x');
+            written = Instant::now();
+        }
         (marker(server, "other").as_deref() == Ok("b")).then_some(())
     });
     assert_eq!(marker(server, "worker"), before);

@@ -99,7 +99,7 @@ type Fault = (&'static str, &'static str, fn(&Path));
 
 #[test]
 fn a_restart_with_a_file_that_says_nothing_serves_what_was_served() {
-    let broken: [Fault; 5] = [
+    let broken: [Fault; 6] = [
         ("half written", "b.yaml", |path| {
             fs::write(path, "kind: MachineConfig\nx: [").expect("a writable folder");
         }),
@@ -110,6 +110,10 @@ fn a_restart_with_a_file_that_says_nothing_serves_what_was_served() {
             symlink("/nowhere/b.yaml", path).expect("a link");
         }),
         ("is empty", "edge.yaml", |path| fs::write(path, "").expect("it")),
+        ("expected a string", "c.yaml", |path| {
+            let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: 1}\n";
+            fs::write(path, text).expect("a writable folder");
+        }),
     ];
     for (what, file, spoil) in broken {
         let site = Served::new();
@@ -130,6 +134,16 @@ fn a_restart_with_a_file_that_says_nothing_serves_what_was_served() {
             is_served(&server, "edge", "edge-2");
         }
     }
+}
+
+#[test]
+fn a_restart_with_a_link_to_a_file_that_is_there_too_serves_all() {
+    let site = Served::new();
+    site.served_once();
+    symlink("b.yaml", site.path("c.yaml")).expect("a link");
+    let server = site.start();
+    is_served(&server, "worker", "worker-1");
+    is_served(&server, "edge", "edge-1");
 }
 
 #[test]
@@ -255,6 +269,10 @@ fn a_manifest_that_says_nothing_is_reported_by_validate() {
     site.validate().done();
 }
 
+/// Number of changes at a pace, and the time between two.
+const PACED: usize = 6;
+const PACE: Duration = Duration::from_millis(1500);
+
 #[test]
 fn a_change_is_served_soon_whatever_else_is_written() {
     let site = Served::new();
@@ -270,6 +288,19 @@ fn a_change_is_served_soon_whatever_else_is_written() {
         }
     };
     burst(Duration::from_secs(3));
+    // The next change comes whether this one was served or not.
+    let in_time = (0..PACED).filter(|number| {
+        let marker = format!("paced-{number}");
+        site.write("a.yaml", machine_config("a", "worker", &marker));
+        let changed = Instant::now();
+        let mut is_served = false;
+        while !is_served && changed.elapsed() < PACE {
+            is_served = self::marker(&server, "worker").as_ref() == Ok(&marker);
+        }
+        is_served
+    });
+    let in_time = in_time.count();
+    assert!(in_time > PACED / 2, "{in_time} of {PACED} changes were served before the next one");
     once_within(SOON, "a change after a burst", |attempt| {
         let marker = format!("after-{attempt}");
         site.write("a.yaml", machine_config("a", "worker", &marker));

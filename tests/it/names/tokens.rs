@@ -12,7 +12,7 @@ use crate::support::http::{Client, IGNITION, loopback};
 use crate::support::machine::Machine;
 use crate::support::manifests::{first_boot_machine, machine_config, with_files};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_asking, wait_for};
 
 const WINDOW: [&str; 2] = ["--machine-token-window", "2s"];
 
@@ -308,9 +308,15 @@ fn the_old_token_of_a_machine_whose_pool_changes_does_not_use_up_the_new_one() {
     for round in 0..20 {
         let pools = if round % 2 == 0 { ["worker", "infra"] } else { ["infra", "worker"] };
         site.put_machine("n", &json!({"pool": pools[1]}));
-        // The old token is on its way until it is refused.
-        wait_for("the old token to be refused", || {
-            (get(&tls, pools[0], Some(&old)).status == 401).then_some(())
+        // Requests with the old token are on their way at every moment until it is refused.
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    wait_asking("the old token to be refused", || {
+                        (get(&tls, pools[0], Some(&old)).status == 401).then_some(())
+                    });
+                });
+            }
         });
         let new = wait_for("another token", || Some(site.credential("n")).filter(|it| *it != old));
         assert_eq!(site.record("n")["usage"], json!({}), "round {round}");
