@@ -5,13 +5,16 @@ mod flags;
 mod manual;
 mod usage;
 
-use std::ffi::OsString;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use clap_complete::Shell;
+use clap_complete::CompleteEnv;
+use clap_complete::env::Shells;
 use examples::titled;
 use flags::KlogFlags;
 use time::OffsetDateTime;
@@ -93,7 +96,8 @@ enum Command {
     #[command(after_help = titled(examples::COMPLETIONS))]
     Completions {
         /// Shell to print the completions for
-        shell: Shell,
+        #[arg(value_parser = PossibleValuesParser::new(SHELLS.names()))]
+        shell: String,
     },
     /// Print the manual page of a command, for `man -l -`.
     #[command(after_help = titled(examples::MAN))]
@@ -183,12 +187,24 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Shells that can complete the command line.
+const SHELLS: Shells<'static> = Shells::builtins();
+/// Environment variable by which a shell's script asks for completions. Its value is the name of the shell.
+const COMPLETE: &str = "MACHINE_CONFIG_SERVER_COMPLETE";
+
 /// Exit code of `inspect` if there is nothing to inspect.
 const NOTHING_TO_INSPECT: u8 = 2;
 
 /// Runs the command line `args`, the program's name first. Errors are one line on standard error.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
+    let directory = std::env::current_dir().ok();
+    let completion = CompleteEnv::with_factory(Cli::command).var(COMPLETE);
+    match completion.try_complete(args.iter().cloned(), directory.as_deref()) {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => {}
+        Err(error) => return fail(&one_line(&error), false),
+    }
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
@@ -204,20 +220,20 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let is_inspect = matches!(command, Command::Inspect(_));
-    let result = run(command, &cli.klog);
+    let result = run(command, &cli.klog, &args[0]);
     result.unwrap_or_else(|error| fail(&format!("{error:#}"), is_inspect))
 }
 
-fn run(command: Command, klog: &KlogFlags) -> anyhow::Result<ExitCode> {
+fn run(command: Command, klog: &KlogFlags, program: &OsStr) -> anyhow::Result<ExitCode> {
     use Command::{Bootstrap, Controller, Issuer, NodeCa, Serve, Start};
     // Dropped at the end, which writes the last lines.
     let _logs = match command {
         Bootstrap(_) | Start(_) | Serve(_) | Controller(_) | Issuer(_) | NodeCa(_) => {
             telemetry::init_logs(klog.v, klog.log_format)?
         }
-        _ => return execute(command),
+        _ => return execute(command, program),
     };
-    match execute(command) {
+    match execute(command, program) {
         // Collectors of logs get the reason, too.
         Err(error) if klog.log_format == LogFormat::Json => {
             tracing::error!(
@@ -231,7 +247,7 @@ fn run(command: Command, klog: &KlogFlags) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn execute(command: Command) -> anyhow::Result<ExitCode> {
+fn execute(command: Command, program: &OsStr) -> anyhow::Result<ExitCode> {
     use Command::{Bootstrap, Controller, Issuer, NodeCa, Serve, Start};
     let now = OffsetDateTime::now_utc();
     match command {
@@ -261,7 +277,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Health(settings) => return health::run(settings, now),
         Command::Inspect(settings) => return inspect::run(&settings, now),
         Command::Validate(settings) => return validate::run(settings),
-        Command::Completions { shell } => print_completions(shell),
+        Command::Completions { shell } => print_completions(&shell, program),
         Command::Man { dir: Some(dir), .. } => manual::write_all(Cli::command(), &dir)?,
         Command::Man { command, dir: None } => {
             // A closed pipe is ignored.
@@ -278,21 +294,24 @@ fn is_inspect(args: &[OsString]) -> bool {
     matches.is_ok_and(|matches| matches.subcommand_name() == Some("inspect"))
 }
 
-fn print_completions(shell: Shell) {
+/// Prints the script of a shell. It calls the program as it was called now: by its path, or from the PATH.
+fn print_completions(shell: &str, program: &OsStr) {
+    let name = env!("CARGO_PKG_NAME");
+    let is_path = Path::new(program).components().count() > 1;
+    let path = std::path::absolute(program).ok().filter(|_| is_path);
+    let program = path.as_deref().map_or(Cow::Borrowed(name), Path::to_string_lossy);
+    let mut script = Vec::new();
+    if let Some(shell) = SHELLS.completer(shell) {
+        // Writing into memory does not fail.
+        let _ = shell.write_registration(COMPLETE, name, name, &program, &mut script);
+    }
+    if shell == "zsh" {
+        // Loaded from the fpath when it is first asked, it answers as well.
+        let function = format!("_clap_dynamic_completer_{}", name.replace('-', "_"));
+        let _ = writeln!(script, "[[ $funcstack[1] != _{name} ]] || {function} \"$@\"");
+    }
     // A closed pipe is ignored.
-    let _ = std::io::stdout().write_all(completions(shell).as_bytes());
-}
-
-/// The completions of a shell as its script.
-fn completions(shell: Shell) -> String {
-    let (mut program, mut script) = (Cli::command(), Vec::new());
-    let name = program.get_name().to_owned();
-    // In the script for bash, a dash in the program's name separates subcommands (clap #6421), and nothing is completed
-    // after one.
-    let plain = if shell == Shell::Bash { name.replace('-', "_") } else { name.clone() };
-    clap_complete::generate(shell, &mut program, &plain, &mut script);
-    let script = String::from_utf8_lossy(&script);
-    script.replace(&format!(" {plain}\n"), &format!(" {name}\n"))
+    let _ = std::io::stdout().write_all(&script);
 }
 
 fn fail(message: &str, is_inspect: bool) -> ExitCode {

@@ -11,6 +11,7 @@ pub(crate) mod inspect;
 pub(crate) mod issuer;
 pub(crate) mod machines;
 pub(crate) mod node_ca;
+mod pool_names;
 pub(crate) mod probe;
 pub(crate) mod process;
 mod remark;

@@ -16,6 +16,7 @@ use model::table::table;
 use pki::Certificate;
 use time::OffsetDateTime;
 
+use super::pool_names::pool_names;
 use super::print_stderr;
 use super::probe::Address;
 use super::process::terminal;
@@ -35,6 +36,7 @@ use crate::source::cluster;
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct RenderSettings {
     /// The pool
+    #[arg(add = pool_names())]
     pool: String,
     /// Directory of manifests, YAML or JSON, any file names
     #[arg(conflicts_with_all = ["kubeconfig", "in_cluster"])]

@@ -10,6 +10,7 @@ use model::table::table;
 use serde::Serialize;
 use time::OffsetDateTime;
 
+use super::pool_names::pool_names;
 use super::process::terminal;
 use super::stores::certificate_texts::date;
 use super::stores::location::StateLocationFlags;
@@ -22,7 +23,7 @@ pub(crate) struct AddSettings {
     #[arg(value_parser = name)]
     name: String,
     /// Pools whose configs it opens
-    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', required = true)]
+    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', required = true, add = pool_names())]
     pools: Vec<String>,
     /// Expiry: 2027-01-31, 2027-01-31T12:00:00Z, a time from now such as 30d, or never
     #[arg(long, value_name = "TIME", value_parser = until)]
@@ -51,7 +52,7 @@ pub(crate) struct RevokeSettings {
 #[derive(Debug, Args)]
 pub(crate) struct RotateSettings {
     /// Pools whose tokens are replaced; all by default
-    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',')]
+    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', add = pool_names())]
     pools: Vec<String>,
     /// Replace tokens with a creation time in the future too; use it if the clock was wrong and is right now
     #[arg(long)]

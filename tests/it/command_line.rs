@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::command::Said;
+use crate::support::logged::Logged;
 use crate::support::server::binary;
+use crate::support::{enter_own_network, in_repository, wait_for};
 
 /// Every command with its full name, the program itself first; not those that only show help.
 fn commands(command: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
@@ -177,8 +179,8 @@ fn fish_completes_commands_to_the_last_level_and_values_of_flags() {
         ("certs rotate --forc", &["--force"]),
         ("machines app", &["approve"]),
         ("machines approve --in", &["--in-cluster"]),
-        ("node-ca --layout c", &["containerd", "crio"]),
-        ("serve x --access ", &["audit", "enforce", "off"]),
+        ("node-ca --layout c", &["crio", "containerd"]),
+        ("serve x --access ", &["off", "audit", "enforce"]),
         ("inspect --as 3.5", &["3.5"]),
     ] {
         let mut fish = Command::new("fish");
@@ -211,7 +213,7 @@ fn zsh_completes_commands_to_the_last_level_and_values_of_flags() {
         // The address that can stand there too can be any word.
         ("machines app", "approve"),
         ("machines approve --in", "approve --in-cluster"),
-        ("serve x --access ", "audit*enforce*off"),
+        ("serve x --access ", "off*audit*enforce"),
         ("controller --access e", "--access enforce"),
         ("completions z", "completions zsh"),
     ] {
@@ -240,16 +242,58 @@ fn the_program_prints_and_writes_its_manual_pages() {
     assert_eq!(own.expect("a page"), page);
 }
 
+/// Asks the program as the script of a shell does. Returns the lines that it answers.
+fn asked_by(shell: &str, line: &str) -> Vec<String> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut program = binary();
+    program.env("MACHINE_CONFIG_SERVER_COMPLETE", shell);
+    program.env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string()).env("_CLAP_IFS", "\n");
+    let said = Said::by(program.arg("--").args(&words)).done();
+    said.output.lines().filter_map(|it| it.split(['\t', ':']).next()).map(str::to_owned).collect()
+}
+
 #[test]
-fn every_shell_gets_completions_with_every_command() {
+fn every_shell_gets_a_script_that_asks_the_program() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let output = binary().args(["completions", shell]).output().expect("the built binary");
-        assert!(output.status.success(), "{shell}");
-        let script = String::from_utf8(output.stdout).expect("text");
-        for (name, _) in all() {
-            let word = name.rsplit(' ').next().expect("a word");
-            assert!(script.contains(word), "{shell} does not know {name}");
+        let script = Said::by(binary().args(["completions", shell])).done().output;
+        let program = binary().get_program().to_string_lossy().into_owned();
+        assert!(script.contains(&program), "{shell}: {script}");
+        let offered = asked_by(shell, "machine-config-server certs ");
+        for command in ["show", "check", "rotate", "distrust"] {
+            assert!(offered.iter().any(|it| it == command), "{shell}: {offered:?}");
         }
-        assert!(script.contains("--state-dir") || script.contains("state-dir"), "{shell}");
+    }
+    let mut unknown = binary();
+    Said::by(unknown.env("MACHINE_CONFIG_SERVER_COMPLETE", "tcsh").arg("version"))
+        .refused(&["unknown shell", "tcsh"]);
+}
+
+#[test]
+fn pools_of_a_running_server_complete() {
+    // A network without other servers: this one has the port that a server has by default.
+    enter_own_network();
+    let offers = |line: &str| {
+        let offered = asked_by("bash", &format!("machine-config-server {line}"));
+        offered.iter().any(|it| it.ends_with("worker"))
+    };
+    let lines = [
+        "render ",
+        "inspect https://localhost:22623 w",
+        "machines add rack-1 --pool ",
+        "machines approve 192.0.2.7 --pool ",
+        "tokens add --pool edge,",
+        "tokens rotate --pool ",
+    ];
+    for line in lines {
+        assert!(!offers(line), "no server runs: {line}");
+    }
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let mut serve = binary();
+    serve.arg("serve").arg(in_repository("ignition-fixtures"));
+    serve.arg("--state-dir").arg(directory.path()).args(["--listen-address", "127.0.0.1"]);
+    let _server = Logged::start("serve", &mut serve);
+    wait_for("its pools", || offers(lines[0]).then_some(()));
+    for line in lines {
+        assert!(offers(line), "{line}");
     }
 }

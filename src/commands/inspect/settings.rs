@@ -8,6 +8,7 @@ use http::Uri;
 use ignition::SpecVersion;
 use time::OffsetDateTime;
 
+use crate::commands::pool_names::pools_and_paths;
 use crate::commands::probe::Address;
 use crate::commands::rendering::ManifestFlags;
 use crate::common::flags::{date_or_time, spec};
@@ -20,7 +21,7 @@ const DEFAULT_URL: &str = "https://localhost:22623";
 pub(crate) struct InspectSettings {
     /// A server (https://localhost:22623 by default), a directory of manifests, or a saved config; and a
     /// pool, unless the URL, the file or --pointer names it
-    #[arg(value_name = "URL|DIR|FILE] [POOL", num_args = 0..=2)]
+    #[arg(value_name = "URL|DIR|FILE] [POOL", num_args = 0..=2, add = pools_and_paths())]
     pub(super) targets: Vec<String>,
     /// Ignition spec that the machine reads: 2.2, 3.0 to 3.6
     #[arg(long = "as", value_name = "SPEC", default_value = "3.6", value_parser = spec(), hide_possible_values = true)]

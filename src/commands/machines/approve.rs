@@ -12,6 +12,7 @@ use time::OffsetDateTime;
 
 use super::ask;
 use super::named::name;
+use crate::commands::pool_names::pool_names;
 use crate::commands::print_line;
 use crate::commands::serve::memory;
 use crate::commands::stores::location::StateFlags;
@@ -26,7 +27,7 @@ pub(crate) struct ApproveSettings {
     #[arg(value_name = "NAME|ADDRESS", value_parser = name_or_address)]
     machine: String,
     /// Pool of the machine at the address. By default the one that it waits for
-    #[arg(long, value_name = "POOL", value_parser = name)]
+    #[arg(long, value_name = "POOL", value_parser = name, add = pool_names())]
     pool: Option<String>,
     /// Metrics address of a server, which knows the machine that waits at the address
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8797", value_parser = host_and_port)]

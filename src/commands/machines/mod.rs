@@ -28,6 +28,8 @@ use super::process::terminal;
 use crate::common::flags::host_and_port;
 use crate::serving::ledger::peers::get;
 
+/// Metrics address of a server that was started without another.
+pub(super) const DEFAULT_SERVER: &str = "127.0.0.1:8797";
 /// Columns of a terminal that a table uses.
 const WIDEST: u16 = 120;
 /// Index of the state in [`MACHINE_COLUMNS`].
@@ -38,7 +40,7 @@ pub(crate) struct MachinesSettings {
     /// Only the machine at this address
     address: Option<IpAddr>,
     /// Metrics address of a server
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8797", value_parser = host_and_port)]
+    #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_SERVER, value_parser = host_and_port)]
     from: String,
     /// Print JSON, for scripts
     #[arg(long)]

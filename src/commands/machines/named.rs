@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha512};
 use time::OffsetDateTime;
 
 use super::cluster::secret_name;
+use crate::commands::pool_names::pool_names;
 use crate::commands::print_line;
 use crate::commands::rendering::read_usable;
 use crate::commands::stores::cluster::ClusterStore;
@@ -35,7 +36,7 @@ pub(crate) struct AddSettings {
     #[arg(value_parser = name)]
     name: String,
     /// Pool whose config it gets
-    #[arg(long, value_name = "POOL", value_parser = name)]
+    #[arg(long, value_name = "POOL", value_parser = name, add = pool_names())]
     pool: String,
     /// Address or network that its token may be used from, everywhere by default. May be repeated
     #[arg(long = "address", value_name = "CIDR")]

@@ -13,11 +13,10 @@ use crate::support::clock::set_clock;
 use crate::support::command::Store;
 use crate::support::disk::Disk;
 use crate::support::http::{Client, IGNITION, loopback};
-use crate::support::in_repository;
 use crate::support::manifests::{machine_config, replace, with_files, write};
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
+use crate::support::{enter_own_network, in_repository, wait_for};
 
 #[test]
 fn a_pointer_config_that_trusts_another_ca_is_named() {
@@ -188,6 +187,8 @@ fn a_machine_whose_token_has_ended_is_named() {
 
 #[test]
 fn a_server_that_is_down_is_named_by_the_address_that_machines_use() {
+    // Nothing is at the address of a server that is not named either.
+    enter_own_network();
     let manifests = sound();
     let server = Server::serve(manifests.path(), &[]);
     server.pointer("worker");

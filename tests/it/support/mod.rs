@@ -41,7 +41,10 @@ pub(crate) mod trust_manager;
 pub(crate) mod virtual_machine;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, unshare};
 
 /// Maximum wait: long enough for two busy cores, short enough to end a hopeless run.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
@@ -51,6 +54,14 @@ pub(crate) fn in_repository(path: &str) -> PathBuf {
     let folder =
         std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo names it to the tests that it runs");
     Path::new(&folder).join(path)
+}
+
+/// Moves this thread, and what it starts, into a network with a loopback interface and nothing else: no server of this
+/// machine has a port there.
+pub(crate) fn enter_own_network() {
+    unshare(CloneFlags::CLONE_NEWNET).expect("root, as tests/run is");
+    let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+    assert!(up.expect("ip, of iproute2").success(), "no loopback interface");
 }
 
 /// Calls `ask` until it returns a value, less often the longer it takes, because the awaited work needs the processors
