@@ -88,6 +88,7 @@ pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result
         SelectError::UnknownPool => {
             Cause::PoolUnknown(pool.to_owned(), inputs.pools.keys().cloned().collect())
         }
+        reason @ SelectError::FetchesForever(_) => Cause::FetchesForever(reason.to_string()),
         reason => {
             let problem = inputs.problem_of_pool(pool).map(str::to_owned);
             Cause::NoConfigYet(problem.unwrap_or_else(|| reason.to_string()))

@@ -14,7 +14,7 @@ use model::inputs::{Inputs, Problem};
 use model::inspect::{Cause, KernelArguments};
 use model::merged_pool::{ArgumentSetter, has_contents_of_name};
 use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool};
-use model::render::{MergeBase, fetch_rounds, select, too_new_for_release};
+use model::render::{MergeBase, select, too_new_for_release};
 use model::rendered_pools::LargeConfig;
 use model::table::{Color, TerminalStyle};
 use serde::{Deserialize, Serialize};
@@ -250,11 +250,9 @@ fn problems(inputs: &Inputs) -> Vec<Fixable> {
         "correct this file or object; until then it is served as it was read last, or not at all";
     let overlays = "correct the overlay or the pool in the FirstBootMachine";
     let names = "give the pool a shorter name";
-    let rounds = "remove one of the references between these pools from their Ignition configs";
     with_fix(inputs.problems.clone(), unread)
         .chain(with_fix(overlay_problems(inputs), overlays))
         .chain(with_fix(long_names(inputs), names))
-        .chain(with_fix(fetch_rounds(inputs).iter().map(|round| in_a_round(round)), rounds))
         .collect()
 }
 
@@ -268,14 +266,6 @@ fn warnings(inputs: &Inputs) -> Vec<Fixable> {
         .chain(with_fix(too_new_for_release(inputs), release))
         .chain(with_fix(large_configs(inputs), large))
         .collect()
-}
-
-/// Pools that fetch each other, beginning and ending with the same one.
-fn in_a_round(pools: &[String]) -> Problem {
-    let place = pools.first().map(|first| format!("MachineConfigPool {first}"));
-    let round = pools.join(", which fetches ").replacen(", which fetches ", " fetches ", 1);
-    let reason = format!("{round}: machines would fetch forever");
-    problem(&place.unwrap_or_default(), reason)
 }
 
 /// Pools whose name is too long for a pointer config, without which no machine gets their config.

@@ -102,26 +102,6 @@ fn a_node_at_the_path_of_a_file_of_the_server_is_named_with_its_machine_config()
     assert!(lines.contains(&format!("{path}: the server writes it for every machine")), "{lines}");
 }
 
-#[test]
-fn a_config_that_leads_back_to_itself_is_refused() {
-    let fetching = |path: &str| {
-        let url = format!("https://mcs.example.com:22623{path}");
-        json!({"ignition": {"version": "3.2.0", "config": {"merge": [{"source": url}]}}})
-    };
-    let own = refused(&[("rack", &fetching("/config/%72ack"))]).expect("a refusal");
-    assert!(own.contains("this pool's own"), "{own}");
-    let (to_a, to_b, to_c) = (fetching("/config/a"), fetching("/config/b"), fetching("/config/c"));
-    let round = refused(&[("a", &to_b), ("b", &to_a)]).expect("a refusal");
-    assert!(
-        round.contains("a fetches b, which fetches a: machines would fetch forever"),
-        "{round}"
-    );
-    let beside = refused(&[("a", &to_b), ("b", &to_c), ("c", &to_b)]).expect("a refusal");
-    assert!(beside.contains("b fetches c, which fetches b"), "{beside}");
-    let last = config(&json!({}));
-    assert_eq!(refused(&[("a", &to_b), ("b", &to_c), ("c", &last)]), None);
-}
-
 /// A config of the sample cluster, as a machine gets it.
 fn served(pool: &str) -> Value {
     let fixtures = in_repository("ignition-fixtures");

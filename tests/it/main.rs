@@ -34,6 +34,7 @@ mod earlier_version;
 mod exposed;
 mod failure_reports;
 mod faults;
+mod fetches_forever;
 mod files_stage;
 mod first_boot;
 mod first_words;

@@ -33,6 +33,8 @@ pub enum RefusalCode {
     KubeconfigMissing,
     /// The registry credentials that the pool's machines need are not known.
     RegistryCredentialsMissing,
+    /// The config fetches itself, directly or by configs of other pools.
+    FetchesForever,
     /// The config is invalid, or cannot be expressed in the version asked for.
     NotRenderable,
     /// `Accept` names Ignition versions, none of which is served.
@@ -104,8 +106,8 @@ mod tests {
     fn codes_stay_when_a_variant_gets_another_name() {
         let codes: Vec<&str> = RefusalCode::VARIANTS.iter().map(|code| (*code).into()).collect();
         let expected = "inputs-not-read pool-unknown not-in-bootstrap no-config-yet machine-config-missing \
-            controller-config-missing kubeconfig-missing registry-credentials-missing not-renderable \
-            version-not-served access-refused access-undecided token-unknown too-many-attempts address-unknown \
+            controller-config-missing kubeconfig-missing registry-credentials-missing fetches-forever \
+            not-renderable version-not-served access-refused access-undecided token-unknown too-many-attempts address-unknown \
             overloaded ignition-too-old plain-port-closed approval-pending";
         assert_eq!(codes.join(" "), expected);
     }

@@ -2,13 +2,15 @@
 //! have it, such as a full disk, otherwise from the thing.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
+use model::render::FETCHES_FOREVER;
+
 use super::finding::{Finding, Level, Source};
 
 /// Reason of a pool that was read a moment ago. A machine that asks for it renders it first.
 const RENDERING: &str = "is being rendered";
 
 /// Next steps by a part of the reason.
-const BY_REASON: [(&str, &str); 9] = [
+const BY_REASON: [(&str, &str); 10] = [
     (RENDERING, "wait a moment: a machine that asks now gets its config as soon as it is rendered"),
     (
         "the inputs have not been read yet",
@@ -36,6 +38,7 @@ const BY_REASON: [(&str, &str); 9] = [
         "enforce tokens for the pool with --access enforce or its annotation, or remove the secret from its \
          MachineConfigs",
     ),
+    ("machines would fetch forever", FETCHES_FOREVER),
     ("update the boot image", "boot the pool's machines from a newer image"),
 ];
 

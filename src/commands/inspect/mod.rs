@@ -13,10 +13,12 @@ use anyhow::{Context as _, anyhow, bail};
 use http::Uri;
 use ignition::secrets::redacted;
 use ignition::{Config, SpecVersion};
+use model::fetched_pools::fetched_pools;
 use model::inputs::Inputs;
 use model::inspect::{Cause, Outcome, Step, machine};
 use model::objects::{MachineConfig, Object};
 use model::pointer_config::{Fetch, MAX_BYTES, PointerConfig};
+use model::render::SelectError;
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -259,6 +261,11 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
     };
     let warnings = manifest::config_warnings(&String::from_utf8_lossy(&body));
     let read = read_config(&body).and_then(|config| {
+        let pool = &request.fetch.pool;
+        if fetched_pools(&String::from_utf8_lossy(&body)).contains(pool) {
+            let way = SelectError::FetchesForever(vec![pool.clone(), pool.clone()]);
+            return Err(Cause::FetchesForever(way.to_string()));
+        }
         if config.declared() <= request.fetch.spec {
             return Ok(config);
         }

@@ -18,6 +18,9 @@ use crate::telemetry::{Metrics, PoolLabel};
 /// Number of earlier inputs that are kept without knowing in which versions they render: those of a burst of changes.
 const UNCHECKED: usize = 16;
 
+/// Next step for a config that cannot be rendered.
+const RENDERABLE: &str = "correct the object that the reason names";
+
 pub(super) type Outcome = Result<Arc<Answer>, Refusal>;
 
 #[derive(Debug)]
@@ -328,7 +331,7 @@ impl Pool {
             self.render(inputs, variant, compressed).map_err(|reason| {
                 tracing::error!(
                     pool = %self.name, spec = %version, reason,
-                    fix = "correct the object that the reason names",
+                    fix = RENDERABLE,
                     "cannot render the config"
                 );
                 Refusal::Unrenderable(version)
@@ -379,10 +382,11 @@ impl Pool {
             Err(reason) => {
                 // What is served instead is known before the fault is.
                 self.good_before().for_each(drop);
+                let fix = self.inputs.as_ref().err().map_or(RENDERABLE, SelectError::fix);
                 tracing::warn!(
                     pool = %self.name,
                     reason,
-                    fix = "correct the object that the reason names",
+                    fix,
                     "pool has no valid config"
                 );
             }

@@ -334,6 +334,13 @@ fn a_server_is_judged_by_status_and_code_and_not_by_its_words() {
     let coded = b"HTTP/1.1 503 Service Unavailable\r\nMachine-Config-Server-Refusal: no-config-yet\r\nContent-Length: 4\r\n\r\nwait";
     let (address, _heads) = answering(coded);
     assert_cause(&[&format!("http://{address}"), "worker"], "no-config-yet", "config yet: wait");
+    // One that serves a config which leads back to itself.
+    let own = json!({"source": "https://mcs.example.com:22623/config/worker"});
+    let own = json!({"ignition": {"version": "3.4.0", "config": {"merge": [own]}}}).to_string();
+    let served = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{own}", own.len());
+    let (address, _heads) = answering(served.leak().as_bytes());
+    let words = "worker fetches worker";
+    assert_cause(&[&format!("http://{address}"), "worker"], "fetches-forever", words);
     // What the reference server answers for a pool that it does not know.
     let reference = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
     let (address, _heads) = answering(reference);

@@ -26,7 +26,7 @@ const PROGRAM: Floors = &[
 ];
 
 const MODEL: Floors = &[
-    &["by_network", "ignition_version", "network", "refusal", "standing", "table"],
+    &["by_network", "fetched_pools", "ignition_version", "network", "refusal", "standing", "table"],
     &["objects"],
     &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials", "rendered_pools"],
     &["pointer_config"],

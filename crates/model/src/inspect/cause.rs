@@ -9,6 +9,7 @@ use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
 use crate::objects::is_misspelt;
+use crate::render::FETCHES_FOREVER;
 
 /// Cause why a machine does not come up, as far as it is visible from outside, in one line. Foreign text in it is not
 /// escaped.
@@ -61,6 +62,9 @@ pub enum Cause {
     /// The pool has no rendered config yet.
     #[error("the pool has no config yet: {0}")]
     NoConfigYet(String),
+    /// The config fetches itself, directly or by configs of other pools: who fetches what.
+    #[error("{0}")]
+    FetchesForever(String),
     /// The config cannot be expressed in the requested spec.
     #[error(
         "the config cannot be expressed in the machine's spec {requested}{}{}",
@@ -159,6 +163,7 @@ impl Cause {
             Self::NoConfigYet(_) => {
                 "correct the MachineConfigs that /readyz names; in a cluster, also run `oc get mcp`"
             }
+            Self::FetchesForever(_) => FETCHES_FOREVER,
             Self::NotInSpec { .. } => {
                 "boot the machine from a newer image, or remove what its spec cannot express from the config"
             }
@@ -276,6 +281,7 @@ mod tests {
             (Cause::AccessRefused(401), Restart),
             (Cause::PoolUnknown(text(), Vec::new()), NewUserData),
             (Cause::NoConfigYet(text()), Retry),
+            (Cause::FetchesForever(text()), Retry),
             (invalid(false), Retry),
             (invalid(true), Restart),
             (Cause::NotNow(503, text()), Retry),

@@ -154,6 +154,7 @@ fn judge_answer(fetch: &Fetch, answered: &ServerAnswer, served: &[SpecVersion]) 
                 | RefusalCode::NotInBootstrap
                 | RefusalCode::MachineConfigMissing,
             ) => Cause::NoConfigYet(reported),
+            Some(RefusalCode::FetchesForever) => Cause::FetchesForever(reported),
             None | Some(RefusalCode::NotRenderable) if !served.is_empty() => Cause::NotInSpec {
                 requested: fetch.spec,
                 served: served.to_vec(),
@@ -276,8 +277,9 @@ mod tests {
     #[test]
     fn a_code_tells_causes_of_one_status_apart_and_no_text_does() {
         use RefusalCode::{
-            AccessRefused, AccessUndecided, InputsNotRead, MachineConfigMissing, NoConfigYet,
-            NotInBootstrap, NotRenderable, PoolUnknown, TokenUnknown, VersionNotServed,
+            AccessRefused, AccessUndecided, FetchesForever, InputsNotRead, MachineConfigMissing,
+            NoConfigYet, NotInBootstrap, NotRenderable, PoolUnknown, TokenUnknown,
+            VersionNotServed,
         };
         let elsewhere = [SpecVersion::V3_5];
         for (code, by_itself, with_others) in [
@@ -285,6 +287,7 @@ mod tests {
             (NoConfigYet, "no-config-yet", "no-config-yet"),
             (NotInBootstrap, "no-config-yet", "no-config-yet"),
             (MachineConfigMissing, "no-config-yet", "no-config-yet"),
+            (FetchesForever, "fetches-forever", "fetches-forever"),
             (NotRenderable, "invalid-config", "not-in-spec"),
             (InputsNotRead, "not-now", "not-now"),
             (AccessUndecided, "not-now", "not-now"),

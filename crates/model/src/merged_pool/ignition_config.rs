@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ignition::{Config, MergeInput, Merged, SpecVersion};
-use percent_encoding::percent_decode_str;
 use serde_json::value::RawValue;
 
 use super::argument_setter::ArgumentSetter;
 use super::kernel_arguments::arguments_for_ignition;
 use super::parsed::ParsedMachineConfig;
 use super::unmergeable::{Conflict, Unmergeable};
+use crate::fetched_pools::fetched_pool;
 
 /// Spec that the render controller writes. Configs that need a newer one are written in that.
 const SPEC: SpecVersion = SpecVersion::V3_5;
@@ -102,19 +102,13 @@ fn no_contents(config: &Config) -> Option<Conflict> {
     Some(Conflict::NoContents(file.path.clone()))
 }
 
-/// Finds a reference to the pool's own config, by its path: a server has many names.
+/// Finds a reference to the pool's own config.
 fn fetches_itself(pool: &str, config: &Config) -> Option<Conflict> {
     let referred = &config.body().ignition.config;
-    let own = format!("/config/{pool}");
-    let mut urls = referred
-        .merge
-        .iter()
-        .chain([&referred.replace])
-        .filter_map(|resource| resource.source.as_deref()?.split(['?', '#']).next());
-    // The server decodes the path.
-    let is_own = |url: &&str| {
-        percent_decode_str(url.trim_end_matches('/')).decode_utf8_lossy().ends_with(&own)
-    };
-    let url = urls.find(is_own)?;
-    Some(Conflict::FetchesItself(url.to_owned()))
+    let resources = referred.merge.iter().chain([&referred.replace]);
+    let mut urls = resources.filter_map(|resource| resource.source.as_deref());
+    let url = urls.find(|url| fetched_pool(url).as_deref() == Some(pool))?;
+    // What follows can be a secret.
+    let shown = url.split(['?', '#']).next().unwrap_or_default();
+    Some(Conflict::FetchesItself(shown.to_owned()))
 }

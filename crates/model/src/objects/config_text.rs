@@ -11,12 +11,18 @@ use lz4_flex::{compress_prepend_size, decompress_size_prepended};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::fetched_pools::fetched_pools;
+
 /// Length in bytes from which a text is packed; shorter ones gain nothing.
 const MIN_PACKED: usize = 256;
 
 /// JSON text of an Ignition config. A tree would need several times as much memory.
 #[derive(Clone)]
-pub struct ConfigText(Stored);
+pub struct ConfigText {
+    stored: Stored,
+    /// Read when the text is at hand, because each change of the inputs asks for them.
+    fetched_pools: Arc<[String]>,
+}
 
 #[derive(Clone)]
 enum Stored {
@@ -31,12 +37,14 @@ impl ConfigText {
         let packed = (text.len() >= MIN_PACKED).then(|| compress_prepend_size(text.as_bytes()));
         // What does not shrink, such as contents that are compressed already, is not unpacked each time.
         let packed = packed.filter(|packed| packed.len() < text.len() / 4 * 3);
-        Self(packed.map_or_else(|| Stored::Plain(text.into()), |it| Stored::Packed(it.into())))
+        let stored =
+            packed.map_or_else(|| Stored::Plain(text.into()), |it| Stored::Packed(it.into()));
+        Self { stored, fetched_pools: fetched_pools(text).into() }
     }
 
     /// The text.
     pub fn text(&self) -> Cow<'_, str> {
-        match &self.0 {
+        match &self.stored {
             Stored::Plain(text) => Cow::Borrowed(text),
             Stored::Packed(packed) => {
                 // It was packed from a text.
@@ -46,10 +54,15 @@ impl ConfigText {
         }
     }
 
+    /// Pools whose configs it fetches.
+    pub fn fetched_pools(&self) -> &[String] {
+        &self.fetched_pools
+    }
+
     /// Bytes that it takes in memory.
     #[cfg(test)]
     fn held(&self) -> usize {
-        match &self.0 {
+        match &self.stored {
             Stored::Plain(text) => text.len(),
             Stored::Packed(packed) => packed.len(),
         }

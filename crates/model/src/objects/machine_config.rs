@@ -145,4 +145,9 @@ impl MachineConfig {
     pub fn ignition(&self) -> Option<Cow<'_, str>> {
         self.spec.config.as_ref().map(ConfigText::text)
     }
+
+    /// Pools whose configs the Ignition config fetches.
+    pub fn fetched_pools(&self) -> &[String] {
+        self.spec.config.as_ref().map_or(&[], ConfigText::fetched_pools)
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::fetch_round::{fetch_round, fetches_in_words};
 use super::image::layered_image;
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, ServingMode, SharedInputs, served_configuration};
 use crate::objects::MachineConfig;
@@ -37,6 +38,10 @@ impl PoolInputs {
     }
 }
 
+/// Next step for pools whose configs lead back to themselves.
+pub const FETCHES_FOREVER: &str =
+    "remove one of these references from the Ignition configs of the pools";
+
 /// Reasons why a pool has nothing to serve.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
@@ -58,6 +63,9 @@ pub enum SelectError {
     /// The kubeconfig does not exist, so a machine could not join the cluster.
     #[error("cannot make the kubeconfig for new machines")]
     NoKubeconfig,
+    /// The config leads back to itself by these pools, beginning and ending with this one.
+    #[error("{}: machines would fetch forever", fetches_in_words(.0))]
+    FetchesForever(Vec<String>),
     /// The registry credentials are not known. A machine without them would be stuck at its first image without
     /// fetching again; one that waits retries.
     #[error("{0}")]
@@ -71,9 +79,18 @@ impl SelectError {
         match self {
             Self::UnknownPool | Self::NotInBootstrap | Self::NoConfiguration => true,
             Self::NoMachineConfig(_)
+            | Self::FetchesForever(_)
             | Self::NoControllerConfig
             | Self::NoKubeconfig
             | Self::NoCredentials(_) => false,
+        }
+    }
+
+    /// Next step of an administrator.
+    pub fn fix(&self) -> &'static str {
+        match self {
+            Self::FetchesForever(_) => FETCHES_FOREVER,
+            _ => "correct the object that the reason names",
         }
     }
 
@@ -86,6 +103,7 @@ impl SelectError {
             Self::NoMachineConfig(_) => RefusalCode::MachineConfigMissing,
             Self::NoControllerConfig => RefusalCode::ControllerConfigMissing,
             Self::NoKubeconfig => RefusalCode::KubeconfigMissing,
+            Self::FetchesForever(_) => RefusalCode::FetchesForever,
             Self::NoCredentials(_) => RefusalCode::RegistryCredentialsMissing,
         }
     }
@@ -113,6 +131,9 @@ pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, SelectError> {
     }
     if inputs.mode == ServingMode::Cluster && inputs.shared.kubeconfig.is_none() {
         return Err(SelectError::NoKubeconfig);
+    }
+    if let Some(way) = fetch_round(inputs, pool.name()) {
+        return Err(SelectError::FetchesForever(way));
     }
     let is_enforced = inputs.enforced.contains(pool.name());
     let credentials =
