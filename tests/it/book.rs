@@ -1,7 +1,7 @@
 //! The book is complete and right: its summary has every page, links lead somewhere, its commands are commands of this program,
 //! its tables have every flag and command. [`crate::book_blocks`] runs its commands.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -202,14 +202,25 @@ fn the_reference_has_every_command_and_flag_and_no_other() {
     }
 }
 
+/// What begins the same in several examples, as a kind and its labels do, is shorter.
 #[test]
-fn the_introduction_has_the_pool_of_the_first_tutorial() {
-    let manifest = first_yaml("tutorials/first-boot.md");
-    assert_eq!(manifest, first_yaml("README.md"));
-    assert!(manifest.lines().count() <= 20, "{manifest}");
-}
-
-fn first_yaml(name: &str) -> String {
-    let blocks = blocks(&page(name)).into_iter();
-    blocks.map(|it| (it.language, it.text)).find(|it| it.0 == "yaml").expect("a block").1
+fn no_example_stands_on_three_pages() {
+    const LINES: usize = 12;
+    let mut seen: BTreeMap<Vec<String>, BTreeSet<String>> = BTreeMap::new();
+    for name in pages() {
+        for block in blocks(&page(&name)) {
+            let lines: Vec<_> = block.text.lines().map(str::to_owned).collect();
+            for run in lines.windows(LINES) {
+                seen.entry(run.to_vec()).or_default().insert(name.clone());
+            }
+        }
+    }
+    assert!(!seen.is_empty());
+    for (run, pages) in seen {
+        assert!(
+            pages.len() < 3,
+            "{pages:?} have the same example; link to it:\n{}",
+            run.join("\n")
+        );
+    }
 }
