@@ -2,9 +2,11 @@
 //! names that no file system takes, contents that are not what the config says of them.
 //!
 //! A machine that gets such a config fails after it was fetched, and does not ask again. The stage writes files,
-//! directories and links first, by depth, then units and drop-ins, then its own two files.
+//! directories and links first, by depth, then units and drop-ins, then its own two files. Units and drop-ins may be
+//! below a link, which is followed once.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use sha2::{Digest as _, Sha256, Sha512};
@@ -38,6 +40,9 @@ pub enum Unwritable {
     /// A directory is at the path of a file that Ignition writes itself, or another file at that of its report.
     #[error("{0}: Ignition itself writes a file there")]
     OfIgnition(&'static str),
+    /// A directory is at the path of a unit that is disabled: `systemctl`, which Ignition 2.14 asks, fails.
+    #[error("{0}: it is a directory, and a unit of this name is disabled")]
+    UnitIsDirectory(String),
     /// The path is `/`, which is a directory.
     #[error("/: it is a directory on every machine")]
     Root,
@@ -64,9 +69,11 @@ impl Unwritable {
             Self::Below { path, above } => (path, Some(above)),
             Self::OfIgnition(path) => (path, None),
             Self::Root => ("/", None),
-            Self::Nul(path) | Self::TooLong(path) | Self::Packed(path, _) | Self::Hash(path) => {
-                (path, None)
-            }
+            Self::UnitIsDirectory(path)
+            | Self::Nul(path)
+            | Self::TooLong(path)
+            | Self::Packed(path, _)
+            | Self::Hash(path) => (path, None),
         }
     }
 }
@@ -92,21 +99,29 @@ impl Config {
     /// The first path that cannot be written.
     pub fn check_paths(&self) -> Result<(), Unwritable> {
         let nodes = Nodes::of(&self.body);
-        let written = nodes.leaves.iter().chain(&nodes.directories).map(String::as_str);
-        for path in written.clone().chain(nodes.targets.iter().copied()) {
+        let written = || nodes.all().map(String::as_str);
+        for path in written().chain(nodes.targets.iter().copied()) {
             check_name(path)?;
         }
-        if nodes.leaves.contains("/") {
+        if nodes.is_leaf("/") {
             return Err(Unwritable::Root);
         }
         if nodes.directories.contains(PRESETS) && nodes.writes_presets {
             return Err(Unwritable::OfIgnition(PRESETS));
         }
-        if nodes.leaves.contains(RESULT) || nodes.directories.contains(RESULT) {
+        if nodes.is_leaf(RESULT) || nodes.directories.contains(RESULT) {
             return Err(Unwritable::OfIgnition(RESULT));
         }
-        let own = nodes.writes_presets.then_some(PRESETS).into_iter().chain([RESULT]);
-        written.chain(own).try_for_each(|path| match nodes.above(path) {
+        if let Some(unit) = nodes.disabled.iter().find(|unit| nodes.is_directory(unit)) {
+            return Err(Unwritable::UnitIsDirectory(unit.clone()));
+        }
+        let presets = nodes.writes_presets.then_some(PRESETS);
+        let of_units = nodes.units.iter().map(String::as_str).chain(presets);
+        let followed = of_units.map(|path| (path, nodes.follow_link(path)));
+        let others = nodes.files.iter().chain(nodes.links.keys()).chain(&nodes.directories);
+        let others = others.map(String::as_str).chain([RESULT]);
+        let mut all = followed.chain(others.map(|path| (path, Cow::Borrowed(path))));
+        all.try_for_each(|(path, place)| match nodes.above(&place) {
             Some(above) => {
                 Err(Unwritable::Below { path: path.to_owned(), above: above.to_owned() })
             }
@@ -129,44 +144,95 @@ impl Config {
     }
 }
 
-/// Paths that the stage writes.
+/// Paths that the stage writes. Nothing can be below any of them but the directories.
 struct Nodes<'a> {
-    /// Files, links, units and drop-ins, below which nothing can be.
-    leaves: BTreeSet<String>,
+    files: BTreeSet<String>,
+    /// Links with the target of each symbolic one.
+    links: BTreeMap<String, Option<&'a str>>,
+    /// Units and drop-ins.
+    units: BTreeSet<String>,
     directories: BTreeSet<String>,
     /// Targets of links.
     targets: Vec<&'a str>,
+    /// Paths of units that are disabled, and not written.
+    disabled: Vec<String>,
     writes_presets: bool,
 }
 
 impl<'a> Nodes<'a> {
     fn of(body: &'a Body) -> Self {
-        let (storage, units) = (&body.storage, &body.systemd.units);
+        let (storage, configured) = (&body.storage, &body.systemd.units);
         let says = |text: &Option<String>| text.as_ref().is_some_and(|it| !it.is_empty());
-        let mut leaves: BTreeSet<String> =
-            storage.files.iter().map(|file| file.path.clone()).collect();
-        leaves.extend(storage.links.iter().map(|link| link.path.clone()));
-        for unit in units {
+        let (mut units, mut disabled) = (BTreeSet::new(), Vec::new());
+        for unit in configured {
             let dropins = unit.dropins.iter().filter(|it| says(&it.contents));
-            leaves.extend(dropins.map(|it| format!("{UNITS}{}.d/{}", unit.name, it.name)));
+            units.extend(dropins.map(|it| format!("{UNITS}{}.d/{}", unit.name, it.name)));
             // Whatever is at the path of a masked one is removed.
-            if says(&unit.contents) && unit.mask != Some(true) {
-                leaves.insert(format!("{UNITS}{}", unit.name));
+            if unit.mask == Some(true) {
+                continue;
+            }
+            let path = format!("{UNITS}{}", unit.name);
+            if says(&unit.contents) {
+                units.insert(path);
+            } else if unit.enabled == Some(false) {
+                disabled.push(path);
             }
         }
+        let symbolic = storage.links.iter().map(|link| {
+            let target = link.target.as_deref().filter(|_| link.hard != Some(true));
+            (link.path.clone(), target)
+        });
         Self {
-            leaves,
+            files: storage.files.iter().map(|file| file.path.clone()).collect(),
+            links: symbolic.collect(),
+            units,
             directories: storage.directories.iter().map(|it| it.path.clone()).collect(),
             targets: storage.links.iter().filter_map(|link| link.target.as_deref()).collect(),
-            writes_presets: units.iter().any(|unit| unit.enabled.is_some()),
+            disabled,
+            writes_presets: configured.iter().any(|unit| unit.enabled.is_some()),
         }
     }
 
-    /// A leaf above `path`.
-    fn above<'p>(&self, path: &'p str) -> Option<&'p str> {
-        let mut parents = path.match_indices('/').map(|(end, _)| &path[..end]);
-        parents.find(|parent| self.leaves.contains(*parent))
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.files.iter().chain(self.links.keys()).chain(&self.units).chain(&self.directories)
     }
+
+    fn is_leaf(&self, path: &str) -> bool {
+        self.files.contains(path) || self.links.contains_key(path) || self.units.contains(path)
+    }
+
+    /// True for a directory of the config, and for one that the stage makes for what is below it.
+    fn is_directory(&self, path: &str) -> bool {
+        let is_below = |it: &String| it.strip_prefix(path).is_some_and(|it| it.starts_with('/'));
+        self.directories.contains(path) || self.all().any(is_below)
+    }
+
+    /// The path behind the first symbolic link above `path`.
+    fn follow_link<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let link = parents(path).find_map(|parent| Some((parent, (*self.links.get(parent)?)?)));
+        let Some((link, target)) = link else { return path.into() };
+        let folder = link.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let from = if target.starts_with('/') { "" } else { folder };
+        let mut names = Vec::new();
+        for name in format!("{from}/{target}{}", &path[link.len()..]).split('/') {
+            match name {
+                "" | "." => {}
+                ".." => drop(names.pop()),
+                name => names.push(name.to_owned()),
+            }
+        }
+        format!("/{}", names.join("/")).into()
+    }
+
+    /// What is above `path` and no directory.
+    fn above<'p>(&self, path: &'p str) -> Option<&'p str> {
+        parents(path).find(|parent| self.is_leaf(parent))
+    }
+}
+
+/// Paths of the directories above `path`, that of `/`, which is empty, first.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(end, _)| &path[..end])
 }
 
 fn check_name(path: &str) -> Result<(), Unwritable> {
@@ -285,6 +351,38 @@ mod tests {
             "storage": {"directories": [{"path": PRESETS}]}, "systemd": {"units": [enabled]},
         });
         assert_eq!(verdict(&preset), format!("{PRESETS}: Ignition itself writes a file there"));
+    }
+
+    #[test]
+    fn units_are_written_behind_a_link_and_disabled_where_no_directory_is() {
+        let unit = json!({"name": "a.service", "contents": "[Service]\nExecStart=/x\n"});
+        let below = |above: &str| {
+            format!("/etc/systemd/system/a.service: it is below {above}, which is not a directory")
+        };
+        for (links, expected) in [
+            (&[("/etc/systemd/system", "/opt/x")][..], "written".to_owned()),
+            (&[("/etc/systemd/system", "../../opt/./x")], "written".to_owned()),
+            (&[("/etc/systemd/system", "/opt/x/y"), ("/opt/x", "/z")], below("/opt/x")),
+            (&[("/etc/systemd/system", "../file")], below("/etc/file")),
+        ] {
+            let of = |(path, target): &(&str, &str)| json!({"path": path, "target": target});
+            let mut storage = files(&["/etc/file"]);
+            storage["links"] = links.iter().map(of).collect();
+            let config = json!({"storage": storage, "systemd": {"units": [unit]}});
+            assert_eq!(verdict(&config), expected, "{links:?}");
+        }
+        for (enabled, expected) in [
+            (
+                false,
+                "/etc/systemd/system/b.service: it is a directory, and a unit of this name is disabled",
+            ),
+            (true, "written"),
+        ] {
+            let unit = json!({"name": "b.service", "enabled": enabled});
+            let storage = files(&["/etc/systemd/system/b.service/x"]);
+            let config = json!({"storage": storage, "systemd": {"units": [unit]}});
+            assert_eq!(verdict(&config), expected);
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A machine that boots for the first time, simulated by a directory: the real Ignition runs its `fetch` and `files`
 //! stages in it.
 //!
-//! Ignition is from Debian's package `ignition`, 2.14, in dracut's modules. It reads only spec 3, so that pointer
-//! configs of spec 2 cannot be used.
+//! Ignition is from Debian's package `ignition`, 2.14, in dracut's modules, unless another one is named. It reads only
+//! spec 3, so that pointer configs of spec 2 cannot be used.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -26,17 +26,24 @@ const HOSTS: &str = "127.0.0.1 localhost\n";
 /// A machine's disk, with Ignition's state between its stages.
 pub(crate) struct Machine {
     directory: TempDir,
+    ignition: PathBuf,
 }
 
 impl Machine {
     /// Creates a machine with an operating system that has never booted.
     pub(crate) fn new() -> Self {
+        assert!(Path::new(IGNITION).exists(), "no {IGNITION}: tests/run installs it");
+        Self::with(Path::new(IGNITION))
+    }
+
+    /// Creates such a machine with this Ignition.
+    pub(crate) fn with(ignition: &Path) -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
             "Ignition gives files to other users, which takes root: run tests/run"
         );
-        assert!(Path::new(IGNITION).exists(), "no {IGNITION}: tests/run installs it");
-        let machine = Self { directory: tempfile::tempdir().expect("a temporary folder") };
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let machine = Self { directory, ignition: ignition.to_owned() };
         // Ignition writes a user's keys as that user, who needs access.
         fs::set_permissions(machine.directory.path(), Permissions::from_mode(0o755))
             .expect("chmod");
@@ -86,7 +93,7 @@ impl Machine {
         let log = at.join(format!("{stage}.log"));
         let file = File::create(&log).expect("a log file");
         let path = std::env::var("PATH").unwrap_or_default();
-        let child = Command::new(IGNITION)
+        let child = Command::new(&self.ignition)
             .args(["-platform", "file", "-stage", stage, "-log-to-stdout"])
             .arg("-root")
             .arg(self.root())
