@@ -77,9 +77,9 @@ struct PoolReport {
     /// Remark about them, which is no fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
-    /// Next step of an administrator.
+    /// Next step of an administrator, and what machines need then.
     #[serde(skip)]
-    fix: &'static str,
+    fix: String,
 }
 
 /// A problem with the next step of an administrator.
@@ -125,7 +125,7 @@ impl Report {
                 problem: cause.map(Cause::to_string),
                 note: note.and_then(|((_, it), found)| note_on(pool, &it.machine_config, found)),
                 kernel_arguments: arguments,
-                fix: cause.map_or("", Cause::remedy),
+                fix: cause.map(|it| it.recovery().after(it.remedy())).unwrap_or_default(),
                 configuration: selected.map(|selected| selected.configuration),
             }
         };
@@ -161,7 +161,7 @@ impl Report {
         let pools = self.pools.iter().filter_map(|PoolReport { name, problem, fix, .. }| {
             let problem = problem.as_ref()?;
             let thing = format!("pool {name}");
-            Some(Remark::new(&thing, format!("{thing}: {problem}"), *fix))
+            Some(Remark::new(&thing, format!("{thing}: {problem}"), fix))
         });
         none.into_iter().chain(pools).chain(self.problems.iter().map(Fixable::remark)).collect()
     }

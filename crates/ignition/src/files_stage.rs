@@ -224,7 +224,7 @@ impl<'a> Nodes<'a> {
         format!("/{}", names.join("/")).into()
     }
 
-    /// What is above `path` and no directory.
+    /// The path above `path` that is no directory.
     fn above<'p>(&self, path: &'p str) -> Option<&'p str> {
         parents(path).find(|parent| self.is_leaf(parent))
     }

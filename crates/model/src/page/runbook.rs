@@ -112,8 +112,8 @@ impl Advice {
     pub fn fix(self, line: &MachineLine) -> String {
         let fix = match self.title {
             UNKNOWN => {
-                "correct the pool at the end of the URL in the machine's pointer config, or make a MachineConfigPool of \
-                 this name"
+                "make a MachineConfigPool of this name, and the machine retries and boots; or correct the pool at the end \
+                 of the URL in its pointer config, and boot it again with this as its user data"
                     .to_owned()
             }
             NO_CONFIG => Cause::NoConfigYet(String::new()).remedy().to_owned(),
@@ -122,7 +122,7 @@ impl Advice {
             }
             NOT_ALLOWED => of_access(line).unwrap_or_default().to_owned(),
             UNTRUSTED => {
-                "give the machine its pool's present pointer config, or set its clock; \
+                "give the machine its pool's present pointer config as its user data, or set its clock, and boot it again; \
                  `machine-config-server certs check --pointer FILE.ign --connect HOST:22623` with its file shows which"
                     .to_owned()
             }
@@ -351,7 +351,7 @@ mod tests {
             assert!(fix.starts_with(remedy_of(refusal)) && fix.ends_with(then), "{refusal}: {fix}");
         }
         let unknown = fix(503, &SelectError::UnknownPool.to_string());
-        assert!(unknown.starts_with("correct the pool at the end of the URL"), "{unknown}");
+        assert!(unknown.starts_with("make a MachineConfigPool of this name"), "{unknown}");
         assert!(fix(503, "something else").starts_with("correct what /readyz"));
     }
 
