@@ -352,6 +352,10 @@ mod tests {
         }
         let unknown = fix(503, &SelectError::UnknownPool.to_string());
         assert!(unknown.starts_with("make a MachineConfigPool of this name"), "{unknown}");
+        assert!(
+            unknown.contains("retries and boots; or") && unknown.contains("boot it again"),
+            "{unknown}"
+        );
         assert!(fix(503, "something else").starts_with("correct what /readyz"));
     }
 
@@ -380,7 +384,7 @@ mod tests {
         let standing = machine.standing(None, noon);
         let untrusting = MachineLine { machine, standing };
         let fix = Advice::of(&untrusting).expect("a stuck machine").fix(&untrusting);
-        assert!(fix.contains("present pointer config, or set its clock"), "{fix}");
+        assert!(fix.contains("as its user data, or set its clock, and boot it again"), "{fix}");
     }
 
     #[test]
