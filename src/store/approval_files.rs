@@ -3,7 +3,7 @@
 //! ```text
 //! approvals/NAME, approvals/POOL=ADDRESS   when a command approved a machine
 //! approvals.json                           approvals that have ended
-//! approved-objects.json                    what the open approvals of machines with an object are for
+//! approved-objects.json                    what the approvals of machines with an object are for, until they end
 //! ```
 
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ impl StateDirectory {
         self.path().join("approved-objects.json")
     }
 
-    /// Objects that the open approvals of machines with an object are for.
+    /// Objects that the approvals of machines with an object are for.
     pub(crate) fn bound_approvals(&self) -> Result<BoundApprovals, StateError> {
         let path = self.bound_path();
         let Some(json) = read_if_there(&path)? else { return Ok(BoundApprovals::new()) };
@@ -116,7 +116,7 @@ impl StateDirectory {
         Ok(named.into_iter().map(subject).collect())
     }
 
-    /// Stores what open approvals are for. It is on disk when this returns.
+    /// Stores what approvals are for. It is on disk when this returns.
     pub(crate) fn write_bound_approvals(&self, bound: &BoundApprovals) -> Result<(), StateError> {
         let named: BTreeMap<_, _> =
             bound.iter().map(|(subject, bound)| (subject.file_name(), bound)).collect();

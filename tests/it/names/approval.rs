@@ -514,6 +514,22 @@ fn an_object_that_is_made_again_with_its_approval_waits_for_a_later_one() {
 }
 
 #[test]
+fn an_approval_whose_file_is_emptied_for_a_moment_counts_again() {
+    let (site, _) = with_held_machines();
+    let server = site.serve(&["--access", "enforce"]);
+    let credential = site.credential("rack-7");
+    until_pending(&site.tls(&server), "worker", &credential);
+    site.machines(&["approve", "rack-7"]).done();
+    is_served(&site.tls(&server), "worker", &credential);
+    let file = site.state().join("approvals/rack-7");
+    let approval = std::fs::read(&file).expect("the approval");
+    std::fs::write(&file, "").expect("a write");
+    until_pending(&site.tls(&server), "worker", &credential);
+    std::fs::write(&file, approval).expect("a write");
+    is_served(&site.tls(&server), "worker", &credential);
+}
+
+#[test]
 fn an_approval_while_no_server_runs_is_for_the_object_that_the_last_one_has_seen() {
     let (site, _) = with_held_machines();
     let server = site.serve(&["--access", "enforce"]);

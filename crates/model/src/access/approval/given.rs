@@ -49,8 +49,9 @@ impl Approvals {
 
     /// The approvals that `grants` makes of these at `now`, with the `objects` that there are.
     ///
-    /// A grant is for the object with which it was seen first, and ends when that changes. One that is taken back has
-    /// ended too: an object that is made again does not have the approval of the one before.
+    /// A grant is for the object with which it was seen first, and ends when that changes or is removed. One that is not
+    /// there may come back, because its file can be unreadable for a moment: what it was for is known until its window is
+    /// over, so that it does not count for an object that is made again.
     ///
     /// When a grant is seen first, the wall clock tells what is left of its window; from then on a clock counts that is
     /// never set. A grant from later than `now` counts as ended, because a clock that is behind tells nothing; so that a
@@ -92,13 +93,18 @@ impl Approvals {
             next.open.extend(open.map(|open| (subject.clone(), open)));
             next.ended.extend(ended.map(|ended| (subject.clone(), ended)));
         }
-        let taken_back = self.open.iter().map(|(subject, open)| (subject, open.at));
-        for (subject, at) in self.ended.iter().map(|(subject, at)| (subject, *at)).chain(taken_back)
-        {
-            if !grants.contains_key(subject) && left(at, window, now.wall).is_some() {
-                next.ended.insert(subject.clone(), at);
+        let is_absent = |subject: &Subject, at: OffsetDateTime| {
+            !grants.contains_key(subject) && left(at, window, now.wall).is_some()
+        };
+        for (subject, bound) in self.bound.iter().filter(|(it, bound)| is_absent(it, bound.at)) {
+            if objects(subject) == ApprovedObject::Removed {
+                next.ended.insert(subject.clone(), bound.at);
+            } else {
+                next.bound.insert(subject.clone(), bound.clone());
             }
         }
+        let ended = self.ended.iter().filter(|(subject, at)| is_absent(subject, **at));
+        next.ended.extend(ended.map(|(subject, at)| (subject.clone(), *at)));
         next
     }
 
@@ -201,11 +207,7 @@ mod tests {
         let gone = following(&given, &ApprovalGrants::new(), WINDOW, at(700, 150));
         assert!(!is_open(&gone, 150), "a grant that is taken back counts no longer");
         let back = following(&gone, &granted(0), WINDOW, at(800, 250));
-        assert!(!is_open(&back, 250), "nor if it is put back, as with an object made again");
-        let newer = following(&gone, &granted(750), WINDOW, at(800, 250));
-        assert!(is_open(&newer, 250));
-        let over = following(&gone, &ApprovalGrants::new(), WINDOW, at(3_600, 3_050));
-        assert_eq!(over, Approvals::default(), "it is forgotten when it would have ended");
+        assert!(is_open(&back, 250), "its file could not be read for a moment");
         let late = following(&Approvals::default(), &granted(0), WINDOW, at(3_600, 0));
         assert!(!is_open(&late, 0) && late.ended().contains_key(&subject()));
     }
@@ -282,6 +284,35 @@ mod tests {
             assert!(is_open(&see(&seen, recorded(seconds, "1"), "2"), 10));
             let changed = see(&seen, recorded(seconds, "1"), "3");
             assert!(!is_open(&changed, 10), "what is recorded of {seconds} displaces nothing");
+        }
+    }
+
+    #[test]
+    fn a_grant_that_is_not_there_for_a_moment_is_for_the_same_object_and_for_no_other() {
+        use ApprovedObject::{Present, Removed, Unknown};
+        let [first, other] = ["1", "2"]
+            .map(|text| Present(serde_json::from_value(serde_json::Value::from(text)).unwrap()));
+        let see = |given: &Approvals, grants: &ApprovalGrants, object: &ApprovedObject, seconds| {
+            given.following(grants, |_| object.clone(), WINDOW, seconds)
+        };
+        let (granted, none) = (granted(0), ApprovalGrants::new());
+        let bound = see(&Approvals::default(), &granted, &first, at(10, 10));
+        for (meanwhile, then, is_again_open) in [
+            (&Unknown, &first, true),
+            (&first, &first, true),
+            (&Unknown, &other, false),
+            (&first, &other, false),
+            (&Removed, &first, false),
+            (&Removed, &other, false),
+        ] {
+            let absent = see(&bound, &none, meanwhile, at(20, 20));
+            assert!(!is_open(&absent, 20));
+            // It is missing for more than one look.
+            let absent = see(&absent, &none, &Unknown, at(30, 30));
+            let back = see(&absent, &granted, then, at(40, 40));
+            assert_eq!(is_open(&back, 40), is_again_open, "{meanwhile:?} {then:?}");
+            let over = see(&absent, &none, &Unknown, at(3_600, 3_600));
+            assert_eq!(over, Approvals::default(), "nothing is known of it for ever");
         }
     }
 
