@@ -3,8 +3,8 @@
 //! From the bottom up, as `tests/it/layers` checks:
 //!
 //! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for output to people;
-//!   [`fetched_pools`]: pools whose configs a config fetches; [`refusal`]: codes for answers without a config; [`network`]: networks of addresses; [`ignition_version`]: versions
-//!   of Ignition.
+//!   [`fetched_pools`]: pools whose configs a config fetches; [`refusal`]: codes for answers without a config;
+//!   [`network`]: networks of addresses; [`ignition_version`]: versions of Ignition.
 //! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
 //!   networks, and rotation of tokens. [`registry_ca`]: CAs of image registries that machines trust,
 //!   [`registry_credentials`]: their credentials for registries.

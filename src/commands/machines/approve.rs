@@ -10,8 +10,8 @@ use model::overview::WaitingMachine;
 use serde::Deserialize;
 use time::OffsetDateTime;
 
-use super::ask;
 use super::named::name;
+use super::{DEFAULT_SERVER, ask};
 use crate::commands::pool_names::pool_names;
 use crate::commands::print_line;
 use crate::commands::serve::memory;
@@ -30,7 +30,7 @@ pub(crate) struct ApproveSettings {
     #[arg(long, value_name = "POOL", value_parser = name, add = pool_names())]
     pool: Option<String>,
     /// Metrics address of a server, which knows the machine that waits at the address
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8797", value_parser = host_and_port)]
+    #[arg(long, value_name = "HOST:PORT", default_value = DEFAULT_SERVER, value_parser = host_and_port)]
     from: String,
     #[command(flatten)]
     state: StateFlags,
