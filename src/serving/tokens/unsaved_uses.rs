@@ -184,8 +184,8 @@ mod tests {
     use super::*;
     use crate::telemetry::conditions::Status;
 
-    #[tokio::test]
-    async fn machines_that_come_at_once_share_writes_also_if_one_leaves() {
+    #[test]
+    fn machines_that_come_at_once_share_writes_also_if_one_leaves() {
         let directory = tempfile::tempdir().unwrap();
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
         let uses = UnsavedUses::open(Some(directory.path()), &reporting);
@@ -194,12 +194,23 @@ mod tests {
             collected.fetch_add(1, Ordering::Relaxed);
             Uses::new()
         };
-        // The first one writes, and leaves.
-        let mut first = Box::pin(uses.store(collect, &reporting));
-        assert!(futures_util::poll!(&mut first).is_pending());
-        drop(first);
-        let others = (0..100).map(|_| uses.store(collect, &reporting));
-        futures_util::future::join_all(others).await;
-        assert!((2..=3).contains(&collected.into_inner()));
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            // No write ends before the only thread that can write is released.
+            let (release, released) = std::sync::mpsc::channel();
+            let busy = tokio::task::spawn_blocking(move || released.recv());
+            // The first one has its write queued, and leaves.
+            let mut first = Box::pin(uses.store(collect, &reporting));
+            assert!(futures_util::poll!(&mut first).is_pending());
+            drop(first);
+            let others = (0..100).map(|_| uses.store(collect, &reporting));
+            let mut others = futures_util::future::join_all(others);
+            assert!(futures_util::poll!(&mut others).is_pending());
+            release.send(()).unwrap();
+            others.await;
+            busy.await.unwrap().unwrap();
+        });
+        assert_eq!(collected.into_inner(), 2);
     }
 }

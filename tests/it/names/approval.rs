@@ -522,10 +522,10 @@ fn an_approval_whose_file_is_emptied_for_a_moment_counts_again() {
     site.machines(&["approve", "rack-7"]).done();
     is_served(&site.tls(&server), "worker", &credential);
     let file = site.state().join("approvals/rack-7");
-    let approval = std::fs::read(&file).expect("the approval");
-    std::fs::write(&file, "").expect("a write");
+    let approval = fs::read(&file).expect("the approval");
+    fs::write(&file, "").expect("a write");
     until_pending(&site.tls(&server), "worker", &credential);
-    std::fs::write(&file, approval).expect("a write");
+    fs::write(&file, approval).expect("a write");
     is_served(&site.tls(&server), "worker", &credential);
 }
 
