@@ -5,6 +5,7 @@
 //! last good texts outlive the process, so that a restart goes on where the last process was.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -39,6 +40,8 @@ use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Age of a change below which a file may still be written.
 const SETTLE: Duration = Duration::from_millis(60);
+/// Maximum wait of a start for the files, if an earlier process has served them.
+const MAX_FIRST_SCAN: Duration = Duration::from_secs(2);
 
 /// Location and meaning of the files.
 #[derive(Debug, Clone)]
@@ -134,6 +137,8 @@ pub struct Directory {
     removed: Option<PathBuf>,
     started: Instant,
     last_listing: Option<Listing>,
+    /// Error that takes the place of the next listing.
+    unlisted: Option<io::Error>,
     /// Problems and warnings of the last inputs, if there were any inputs.
     found: Option<[Vec<Problem>; 2]>,
 }
@@ -151,6 +156,32 @@ impl Directory {
 
     /// Reads a directory for the first time. Problems are only in the inputs.
     pub fn read(layout: Layout) -> Result<(Self, Inputs), FileError> {
+        Self::restored(layout).first_scan()
+    }
+
+    /// Reads a directory as [`read`](Self::read) does. If that takes too long, as on a mount that hangs, what an earlier
+    /// process has served is used meanwhile, as if the directory could not be listed.
+    pub(super) async fn read_soon(layout: Layout) -> Result<(Self, Inputs), FileError> {
+        let of_files = layout.clone();
+        let mut reading = tokio::task::spawn_blocking(move || Self::read(of_files));
+        let read = tokio::time::timeout(MAX_FIRST_SCAN, &mut reading).await.ok();
+        if read.is_none() {
+            let mut last_good = Self::restored(layout);
+            if last_good.is_known {
+                let reason = format!("not read within {} s", MAX_FIRST_SCAN.as_secs());
+                last_good.unlisted = Some(io::Error::other(reason));
+                return last_good.first_scan();
+            }
+        }
+        let read = match read {
+            Some(read) => read,
+            None => reading.await,
+        };
+        read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    }
+
+    /// A directory that is not read yet, with what an earlier process has served.
+    fn restored(layout: Layout) -> Self {
         let (secret, is_strict, memory, butane) = match &layout {
             Layout::Tree { registry_credentials, is_strict, memory, butane, .. } => {
                 (registry_credentials.clone(), *is_strict, memory.clone(), butane.clone())
@@ -171,13 +202,18 @@ impl Directory {
             removed: memory.map(|memory| memory.removed),
             started: Instant::now(),
             last_listing: None,
+            unlisted: None,
             found: None,
         };
         directory.restore();
-        // The first scan reads all files; later ones wait for a file to be quiet.
-        let Scan { inputs, .. } = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
+        directory
+    }
+
+    /// Reads all files for the first time. Later scans wait for a file to be quiet.
+    fn first_scan(mut self) -> Result<(Self, Inputs), FileError> {
+        let Scan { inputs, .. } = self.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
         // A first scan has inputs.
-        Ok((directory, inputs.unwrap_or_default()))
+        Ok((self, inputs.unwrap_or_default()))
     }
 
     /// Takes over what an earlier process has stored.
@@ -280,8 +316,10 @@ impl Directory {
     /// Sends each change, forever.
     pub async fn follow(mut self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         let not_ready = &reporting.status.not_ready;
-        let watch = DirectoryWatch::new(self.layout.watched());
-        tokio::task::block_in_place(|| self.save(&reporting.status.degraded));
+        let watch = tokio::task::block_in_place(|| {
+            self.save(&reporting.status.degraded);
+            DirectoryWatch::new(self.layout.watched())
+        });
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             let scan = self.scan(SystemTime::now(), SETTLE, being_written);
             let failure = scan.as_ref().err().map(ToString::to_string);
@@ -413,8 +451,8 @@ impl Directory {
     }
 
     /// Lists the files. Of a directory that cannot be listed, all are lost with it, unless none was ever read.
-    fn list(&self, root: &Path) -> Result<(Listing, Option<Problem>), FileError> {
-        match list(root) {
+    fn list(&mut self, root: &Path) -> Result<(Listing, Option<Problem>), FileError> {
+        match self.unlisted.take().map_or_else(|| list(root), Err) {
             Ok(listing) => Ok((listing, None)),
             Err(error) if self.is_known || self.files.has_any() || self.lost.has_any() => {
                 let problem = Problem::whole(&root.display().to_string(), error.to_string());

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use anyhow::bail;
@@ -41,6 +41,8 @@ const SHORTEST_WAIT: Duration = Duration::seconds(10);
 const LONGEST_WAIT: Duration = Duration::hours(1);
 /// Interval between checks of the files, so that readiness agrees with the page.
 const CHECK_PERIOD: std::time::Duration = std::time::Duration::from_secs(5);
+/// Maximum wait of a start for the directory of manifests, if an earlier process has served it.
+const MAX_FIRST_LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(mut_arg("access", |arg| arg.default_value(AUDIT)))]
@@ -86,17 +88,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     // The best host for machines elsewhere comes first.
     let pointer_host = hosts[0].clone();
     let memory = memory(&settings.state_dir);
-    // Nothing is made for a directory that is mistyped. One that was served may come back.
-    match std::fs::metadata(&settings.dir) {
-        Err(error) if !memory.last_good.is_dir() => bail!("{}: {error}", settings.dir.display()),
-        _ => {}
-    }
-    let [manifests, state] = [&settings.dir, &settings.state_dir].map(std::fs::canonicalize);
-    if let (Ok(manifests), Ok(state)) = (manifests, state)
-        && manifests == state
-    {
-        bail!("{}: --state-dir is the directory of manifests; give another one", state.display());
-    }
+    check_directory(&settings.dir, &settings.state_dir, memory.last_good.is_dir())?;
     let state = StateDirectory::of_this_server(&settings.state_dir)?;
     let _lock = match state.lock_for_serving() {
         Err(error @ LockError::Served { .. }) => bail!(error),
@@ -169,6 +161,32 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         server.tasks.spawn("the task that renews certificates", renewal);
         server.run().await
     })
+}
+
+/// Refuses a directory of manifests that is mistyped, before anything is made for it, and one that is the state directory.
+/// One that was served may come back, also if it hangs.
+fn check_directory(directory: &Path, state: &Path, was_served: bool) -> anyhow::Result<()> {
+    let [of_manifests, of_state] = [directory, state].map(Path::to_owned);
+    let (sender, checked) = mpsc::channel();
+    let check = move || {
+        let error = std::fs::metadata(&of_manifests).err();
+        let [manifests, state] = [of_manifests, of_state].map(std::fs::canonicalize);
+        // The receiver is gone after its wait.
+        let _ = sender.send((error, manifests.ok().filter(|it| Some(it) == state.ok().as_ref())));
+    };
+    std::thread::spawn(check);
+    let checked = match checked.recv_timeout(MAX_FIRST_LOOK) {
+        Err(_) if was_served => return Ok(()),
+        Err(_) => checked.recv(),
+        checked => Ok(checked?),
+    };
+    match checked? {
+        (Some(error), _) if !was_served => bail!("{}: {error}", directory.display()),
+        (_, Some(same)) => {
+            bail!("{}: --state-dir is the directory of manifests; give another one", same.display())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Places in a state directory for the source of manifests.

@@ -504,6 +504,8 @@ fn an_object_that_is_made_again_with_its_approval_waits_for_a_later_one() {
         (get(&site.tls(&server), "worker", Some(&credential)).status == 401).then_some(())
     });
     site.put("rack-7", &approved);
+    // The token is in the pointer config that is written again.
+    let credential = site.credential("rack-7");
     until_pending(&site.tls(&server), "worker", &credential);
     stop(server);
     let server = site.serve(&["--access", "enforce"]);

@@ -115,6 +115,48 @@ fn machines_whose_directory_is_away_wait_and_keep_their_tokens() {
 }
 
 #[test]
+fn an_emptied_manifest_revokes_nothing_at_a_restart() {
+    let site = with_machines();
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    fs::write(site.manifests().join("n.json"), "").expect("a writable folder");
+    let server = restart(&site, server, &site.manifests());
+    assert_is_only_refused(&site, &server, &credential);
+    fs::write(site.manifests().join("n.json"), text("n")).expect("a writable folder");
+    answered(&site, &server, &credential, 200);
+}
+
+#[test]
+fn files_that_are_moved_away_and_back_revoke_nothing() {
+    let site = with_machines();
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let away = site.directory.path().join("away");
+    fs::create_dir(&away).expect("a folder");
+    let move_all = |from: &Path, to: &Path| {
+        for entry in fs::read_dir(from).expect("a folder") {
+            let entry = entry.expect("an entry");
+            fs::rename(entry.path(), to.join(entry.file_name())).expect("a rename");
+        }
+    };
+    move_all(&site.manifests(), &away);
+    assert_is_only_refused(&site, &server, &credential);
+    move_all(&away, &site.manifests());
+    answered(&site, &server, &credential, 200);
+}
+
+/// The first refusal says that the machine is to ask again.
+fn assert_is_only_refused(site: &MachinesDirectory, server: &Server, credential: &str) {
+    let refused = wait_for("a refusal", || {
+        let response = get(&site.tls(server), "worker", Some(credential));
+        (response.status != 200).then_some(response.status)
+    });
+    assert_eq!(refused, 503);
+}
+
+#[test]
 fn the_wrong_directory_revokes_nothing_though_it_has_a_machine_too() {
     let site = with_machines();
     let server = site.serve(&[]);
