@@ -74,12 +74,17 @@ impl Service {
 
     /// The server, as that user. Returns once it is ready.
     fn serve(&self, flags: &[&str]) -> Server {
+        self.start(flags).until_ready()
+    }
+
+    /// The server, as that user.
+    fn start(&self, flags: &[&str]) -> Server {
         let mut command = self.program();
         command.arg("serve").arg(self.directory.path().join("manifests"));
         command.arg("--state-dir").arg(self.state());
         command.args(["--host", "localhost"]).args(flags);
         command.uid(USER).gid(GROUP);
-        Server::prepared_at(command, self.address).until_ready()
+        Server::prepared_at(command, self.address)
     }
 
     /// A command as root.
@@ -155,6 +160,21 @@ impl Store for Service {
 fn fingerprint(text: &str) -> String {
     let certificates = Certificate::read_all(text.as_bytes());
     certificates.first().expect("a certificate").fingerprint()
+}
+
+#[test]
+fn manifests_beside_a_folder_that_the_user_cannot_read_are_served_also_after_a_restart() {
+    let service = Service::new();
+    let folder = service.directory.path().join("manifests/lost+found");
+    fs::create_dir(&folder).expect("a folder");
+    fs::set_permissions(&folder, Permissions::from_mode(0o700)).expect("chmod");
+    for _ in 0..2 {
+        let server = service.start(&[]);
+        wait_for("the folder to be reported", || {
+            server.page("/readyz").contains("lost+found: cannot be listed").then_some(())
+        });
+        assert_eq!(server.plain().get("/config/worker").status, 200);
+    }
 }
 
 #[test]

@@ -84,6 +84,32 @@ fn a_machine_that_is_added_again_after_its_removal_has_the_token_that_was_printe
 }
 
 #[test]
+fn a_machine_that_is_added_after_its_manifest_was_deleted_boots_by_what_was_printed() {
+    let site = MachinesDirectory::new();
+    let manifests = text(&site.manifests());
+    for other in ["rack-8", "rack-9"] {
+        site.put_machine(other, &serde_json::json!({"pool": "worker"}));
+    }
+    let server = site.serve(&[]);
+    add(&site, &manifests, &[]).done();
+    wait_for("the server to know it", || {
+        (server.named_machine("rack-7")["token"] == "armed").then_some(())
+    });
+    let before = site.credential("rack-7");
+    assert_eq!(get_known(&site.tls(&server), "worker", &before).status, 200);
+    fs::remove_file(site.manifests().join("machine-rack-7.yaml")).expect("a manifest");
+    wait_for("the token to be revoked", || {
+        (get(&site.tls(&server), "worker", Some(&before)).status == 401).then_some(())
+    });
+    let lines = add(&site, &manifests, &[]).done().output;
+    let credential = site.credential("rack-7");
+    wait_for("the server to know it again", || {
+        (get(&site.tls(&server), "worker", Some(&credential)).status == 200).then_some(())
+    });
+    assert_hash(&lines, &site.pointer_path("rack-7"));
+}
+
+#[test]
 fn a_machine_of_another_manifest_is_not_added_again() {
     let site = MachinesDirectory::new();
     let manifests = text(&site.manifests());

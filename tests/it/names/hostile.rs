@@ -44,18 +44,22 @@ fn a_restriction_without_a_value_is_an_error_that_names_the_field_and_opens_noth
     let server = site.serve(&[]);
     let credential = site.credential("n");
     assert_eq!(get_known(&site.tls(&server).from(loopback(9)), "worker", &credential).status, 200);
-    for (spec, reason) in [
-        (json!({"pool": "worker", "addresses": null}), "spec.addresses: names no network"),
-        (json!({"pool": "worker", "addresses": []}), "spec.addresses: names no network"),
-        (json!({"pool": "worker", "approval": null}), "spec.approval: has no value"),
+    for (later, spec, reason) in [
+        ("o", json!({"pool": "worker", "addresses": null}), "spec.addresses: names no network"),
+        ("p", json!({"pool": "worker", "addresses": []}), "spec.addresses: names no network"),
+        ("q", json!({"pool": "worker", "approval": null}), "spec.approval: has no value"),
     ] {
         let expected = format!("FirstBootMachine \"n\": {reason}");
         site.put_machine("n", &spec);
+        site.put_machine(later, &json!({"pool": "worker"}));
+        wait_for("the later manifest to be read", || {
+            (server.named_machine(later)["token"] == "armed").then_some(())
+        });
+        assert_refused(&get(&site.tls(&server).from(loopback(16)), "worker", Some(&credential)));
         wait_for("the fault to be reported", || {
             let reported = server.metrics().get("/readyz").body;
             String::from_utf8(reported).expect("text").contains(&expected).then_some(())
         });
-        assert_refused(&get(&site.tls(&server).from(loopback(16)), "worker", Some(&credential)));
         Said::by(binary().arg("validate").arg(site.manifests())).refused(&[&expected]);
     }
 }
