@@ -31,6 +31,7 @@ use super::merged_pools::LocalPools;
 use super::object_set::{Layer, ObjectSet, identity};
 use super::place::{Place, TextHash, relative, stored_root};
 use super::plain_configs::{self, PlainConfigs};
+use crate::common::hang::{MAX_HANG, unless_hung};
 use crate::files::bounded;
 use crate::files::error::FileError;
 use crate::files::watch::{DirectoryWatch, Scanned};
@@ -40,8 +41,6 @@ use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Age of a change below which a file may still be written.
 const SETTLE: Duration = Duration::from_millis(60);
-/// Maximum wait of a start for the files, if an earlier process has served them.
-const MAX_FIRST_SCAN: Duration = Duration::from_secs(2);
 
 /// Location and meaning of the files.
 #[derive(Debug, Clone)]
@@ -161,23 +160,17 @@ impl Directory {
 
     /// Reads a directory as [`read`](Self::read) does. If that takes too long, as on a mount that hangs, what an earlier
     /// process has served is used meanwhile, as if the directory could not be listed.
-    pub(super) async fn read_soon(layout: Layout) -> Result<(Self, Inputs), FileError> {
+    pub(super) fn read_soon(layout: Layout) -> Result<(Self, Inputs), FileError> {
         let of_files = layout.clone();
-        let mut reading = tokio::task::spawn_blocking(move || Self::read(of_files));
-        let read = tokio::time::timeout(MAX_FIRST_SCAN, &mut reading).await.ok();
-        if read.is_none() {
-            let mut last_good = Self::restored(layout);
-            if last_good.is_known {
-                let reason = format!("not read within {} s", MAX_FIRST_SCAN.as_secs());
+        unless_hung(
+            move || Self::read(of_files),
+            || {
+                let mut last_good = Self::restored(layout);
+                let reason = format!("not read within {} s", MAX_HANG.as_secs());
                 last_good.unlisted = Some(io::Error::other(reason));
-                return last_good.first_scan();
-            }
-        }
-        let read = match read {
-            Some(read) => read,
-            None => reading.await,
-        };
-        read.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+                last_good.is_known.then(|| last_good.first_scan())
+            },
+        )
     }
 
     /// A directory that is not read yet, with what an earlier process has served.

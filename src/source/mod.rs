@@ -56,7 +56,7 @@ impl Source {
             Settings::Directory(layout) => {
                 let (directory, inputs) = match layout {
                     // One bad file keeps nobody else from booting.
-                    Layout::Tree { .. } => Directory::read_soon(layout).await?,
+                    Layout::Tree { .. } => Directory::read_soon(layout)?,
                     Layout::Bootstrap { .. } => Directory::open(layout)?,
                 };
                 (Self::Directory(Box::new(directory)), Some(inputs))

@@ -1,13 +1,11 @@
 //! What is served after a restart with files that are broken, empty, late or gone, and while many files change.
 
 use std::fmt::Display;
-use std::fs::{self, File};
-use std::os::fd::{AsFd, AsRawFd};
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -170,52 +168,6 @@ fn a_restart_before_the_manifests_are_mounted_serves_what_was_served() {
         is_served(&server, "worker", "worker-2");
         wait_for("readiness", || (server.metrics().get("/readyz").status == 200).then_some(()));
     }
-}
-
-/// A mount that never answers.
-struct HungMount {
-    on: PathBuf,
-    _device: File,
-}
-
-impl HungMount {
-    fn new(on: PathBuf) -> Self {
-        let mut device = File::options();
-        let device = device.read(true).write(true).open("/dev/fuse").expect("a kernel with FUSE");
-        let options =
-            format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_fd().as_raw_fd());
-        mount(Some("hung"), &on, Some("fuse"), MsFlags::empty(), Some(&*options))
-            .expect("root, as tests/run is");
-        Self { on, _device: device }
-    }
-}
-
-impl Drop for HungMount {
-    fn drop(&mut self) {
-        // Those that wait for the mount get an error once the device is closed.
-        umount2(&self.on, MntFlags::MNT_DETACH).expect("a mount");
-    }
-}
-
-#[test]
-fn a_restart_with_manifests_on_a_mount_that_hangs_serves_what_was_served() {
-    let site = Served::new();
-    let rack = manifests::first_boot_machine("rack", &json!({"pool": "worker"}));
-    site.write("rack.yaml", &rack);
-    site.served_once();
-    let credential = fs::read_to_string(site.directory.path().join("state/machines/rack.json"));
-    let mount = HungMount::new(site.manifests());
-    let server = site.start();
-    is_served(&server, "worker", "worker-1");
-    is_served(&server, "edge", "edge-1");
-    is_reported(&server, "not read within 2 s");
-    drop(mount);
-    site.write("a.yaml", machine_config("a", "worker", "worker-2"));
-    is_served(&server, "worker", "worker-2");
-    wait_for("readiness", || (server.metrics().get("/readyz").status == 200).then_some(()));
-    // Nothing was revoked meanwhile.
-    let now = fs::read_to_string(site.directory.path().join("state/machines/rack.json"));
-    assert_eq!(now.expect("a machine"), credential.expect("a machine"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::bail;
@@ -26,6 +26,7 @@ use super::server::overview::{PointerVerdicts, pointer_verdicts};
 use super::server::{self, ClusterFlags, Local, PairFiles, Ports, Server, ServerSettings};
 use super::stores::certificate_texts::{log_dropped, log_step};
 use crate::common::flags::{AUDIT, CertificateFlags, TokenFlags};
+use crate::common::hang::unless_hung;
 use crate::controllers::certificates::Trust;
 use crate::files::lock::LockError;
 use crate::serving::pipeline::publish::ServedInputs;
@@ -41,8 +42,6 @@ const SHORTEST_WAIT: Duration = Duration::seconds(10);
 const LONGEST_WAIT: Duration = Duration::hours(1);
 /// Interval between checks of the files, so that readiness agrees with the page.
 const CHECK_PERIOD: std::time::Duration = std::time::Duration::from_secs(5);
-/// Maximum wait of a start for the directory of manifests, if an earlier process has served it.
-const MAX_FIRST_LOOK: std::time::Duration = std::time::Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(mut_arg("access", |arg| arg.default_value(AUDIT)))]
@@ -166,27 +165,21 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
 /// Refuses a directory of manifests that is mistyped, before anything is made for it, and one that is the state directory.
 /// One that was served may come back, also if it hangs.
 fn check_directory(directory: &Path, state: &Path, was_served: bool) -> anyhow::Result<()> {
-    let [of_manifests, of_state] = [directory, state].map(Path::to_owned);
-    let (sender, checked) = mpsc::channel();
+    let [directory, state] = [directory, state].map(Path::to_owned);
     let check = move || {
-        let error = std::fs::metadata(&of_manifests).err();
-        let [manifests, state] = [of_manifests, of_state].map(std::fs::canonicalize);
-        // The receiver is gone after its wait.
-        let _ = sender.send((error, manifests.ok().filter(|it| Some(it) == state.ok().as_ref())));
-    };
-    std::thread::spawn(check);
-    let checked = match checked.recv_timeout(MAX_FIRST_LOOK) {
-        Err(_) if was_served => return Ok(()),
-        Err(_) => checked.recv(),
-        checked => Ok(checked?),
-    };
-    match checked? {
-        (Some(error), _) if !was_served => bail!("{}: {error}", directory.display()),
-        (_, Some(same)) => {
-            bail!("{}: --state-dir is the directory of manifests; give another one", same.display())
+        match std::fs::metadata(&directory) {
+            Err(error) if !was_served => bail!("{}: {error}", directory.display()),
+            _ => {}
         }
-        _ => Ok(()),
-    }
+        match [directory, state].map(std::fs::canonicalize) {
+            [Ok(manifests), Ok(state)] if manifests == state => bail!(
+                "{}: --state-dir is the directory of manifests; give another one",
+                state.display()
+            ),
+            _ => Ok(()),
+        }
+    };
+    unless_hung(check, || was_served.then_some(Ok(())))
 }
 
 /// Places in a state directory for the source of manifests.

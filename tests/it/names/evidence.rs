@@ -1,10 +1,12 @@
 //! What becomes of a machine's token when its manifest is emptied, lost, moved or removed: it is refused at once, and
 //! revoked only on evidence that an administrator meant it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
 
 use super::{MachinesDirectory, get_known};
@@ -21,6 +23,15 @@ fn with_machines() -> MachinesDirectory {
         site.put_machine(name, &json!({"pool": "worker"}));
     }
     site
+}
+
+/// These machines with a server that knows the token of `n`.
+fn with_known_machine() -> (MachinesDirectory, Server, String) {
+    let site = with_machines();
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    (site, server, credential)
 }
 
 /// Serves, and does not wait until all is well.
@@ -52,11 +63,8 @@ fn is_reported(server: &Server, what: &str) {
 
 /// Does something to the manifest of `n` that removes nothing, and later undoes it.
 fn is_only_missing(cause: &str, lose: impl Fn(&Path), restore: impl Fn(&Path)) {
-    let site = with_machines();
+    let (site, server, credential) = with_known_machine();
     let path = site.manifests().join("n.json");
-    let server = site.serve(&[]);
-    let credential = site.credential("n");
-    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
     lose(&path);
     answered(&site, &server, &credential, 503);
     is_reported(&server, cause);
@@ -116,10 +124,7 @@ fn machines_whose_directory_is_away_wait_and_keep_their_tokens() {
 
 #[test]
 fn an_emptied_manifest_revokes_nothing_at_a_restart() {
-    let site = with_machines();
-    let server = site.serve(&[]);
-    let credential = site.credential("n");
-    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let (site, server, credential) = with_known_machine();
     fs::write(site.manifests().join("n.json"), "").expect("a writable folder");
     let server = restart(&site, server, &site.manifests());
     assert_is_only_refused(&site, &server, &credential);
@@ -129,10 +134,7 @@ fn an_emptied_manifest_revokes_nothing_at_a_restart() {
 
 #[test]
 fn files_that_are_moved_away_and_back_revoke_nothing() {
-    let site = with_machines();
-    let server = site.serve(&[]);
-    let credential = site.credential("n");
-    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let (site, server, credential) = with_known_machine();
     let away = site.directory.path().join("away");
     fs::create_dir(&away).expect("a folder");
     let move_all = |from: &Path, to: &Path| {
@@ -156,12 +158,50 @@ fn assert_is_only_refused(site: &MachinesDirectory, server: &Server, credential:
     assert_eq!(refused, 503);
 }
 
+/// A mount that never answers.
+struct HungMount {
+    on: PathBuf,
+    _device: File,
+}
+
+impl HungMount {
+    fn new(on: PathBuf) -> Self {
+        let mut device = File::options();
+        let device = device.read(true).write(true).open("/dev/fuse").expect("a kernel with FUSE");
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
+        mount(Some("hung"), &on, Some("fuse"), MsFlags::empty(), Some(&*options))
+            .expect("root, as tests/run is");
+        Self { on, _device: device }
+    }
+}
+
+impl Drop for HungMount {
+    fn drop(&mut self) {
+        // Those that wait for the mount get an error once the device is closed.
+        umount2(&self.on, MntFlags::MNT_DETACH).expect("a mount");
+    }
+}
+
+#[test]
+fn a_mount_that_hangs_keeps_no_pool_from_being_served_and_revokes_nothing() {
+    let (site, server, credential) = with_known_machine();
+    let index = site.state().join("last-good/index.json");
+    wait_for("what is served to be stored", || index.exists().then_some(()));
+    let mount = HungMount::new(site.manifests());
+    assert_eq!(get(&site.tls(&server), "worker", Some(&credential)).status, 200);
+    let server = restart(&site, server, &site.manifests());
+    answered(&site, &server, &credential, 503);
+    is_reported(&server, "not read within 2 s");
+    assert_eq!(get(&site.tls(&server), "worker", None).status, 200, "its pool is open");
+    drop(mount);
+    answered(&site, &server, &credential, 200);
+    assert_eq!(site.credential("n"), credential);
+    wait_for("readiness", || (server.metrics().get("/readyz").status == 200).then_some(()));
+}
+
 #[test]
 fn the_wrong_directory_revokes_nothing_though_it_has_a_machine_too() {
-    let site = with_machines();
-    let server = site.serve(&[]);
-    let credential = site.credential("n");
-    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let (site, server, credential) = with_known_machine();
     let wrong = site.directory.path().join("wrong");
     fs::create_dir(&wrong).expect("a folder");
     fs::write(wrong.join("other.json"), text("other")).expect("a writable folder");
@@ -174,10 +214,7 @@ fn the_wrong_directory_revokes_nothing_though_it_has_a_machine_too() {
 
 #[test]
 fn a_machine_that_is_removed_alone_is_revoked_and_has_its_token_back_with_its_object() {
-    let site = with_machines();
-    let server = site.serve(&[]);
-    let credential = site.credential("n");
-    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let (site, server, credential) = with_known_machine();
     site.remove("n");
     answered(&site, &server, &credential, 401);
     site.put_machine("n", &json!({"pool": "worker"}));
@@ -270,10 +307,7 @@ fn an_unchanged_hour_confirms_that_most_machines_were_removed_and_until_then_the
 
 #[test]
 fn an_hour_without_a_machine_that_was_never_seen_revokes_its_token() {
-    let site = with_machines();
-    let server = site.serve(&[]);
-    let credential = site.credential("n");
-    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+    let (site, server, credential) = with_known_machine();
     let wrong = site.directory.path().join("wrong");
     fs::create_dir(&wrong).expect("a folder");
     fs::write(wrong.join("other.json"), text("other")).expect("a writable folder");
