@@ -2,10 +2,9 @@
 //! leaves the last good state.
 
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -23,12 +22,12 @@ use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
 use crate::support::wait_for;
 
 /// A MachineConfig with a marker.
-fn machine_config(name: &str, marker: &str) -> String {
+pub(crate) fn machine_config(name: &str, marker: &str) -> String {
     manifests::machine_config(name, &with_files(&[("/etc/marker", marker)])).to_string()
 }
 
 /// One pool `worker` at config `a`, whose marker is `one`.
-fn cluster() -> (TempDir, Server) {
+pub(crate) fn cluster() -> (TempDir, Server) {
     let directory = tempfile::tempdir().expect("a temporary folder");
     write(directory.path(), "pool.yaml", pool("worker", "a"));
     write(directory.path(), "a.yaml", machine_config("a", "one"));
@@ -102,55 +101,6 @@ fn a_directory_that_is_replaced_whole_is_followed() {
     symlink("two", top.path().join("next")).expect("a link");
     fs::rename(top.path().join("next"), &current).expect("a rename");
     marker_soon(&server, "worker", Ok("two"));
-}
-
-#[test]
-fn a_file_is_not_read_while_a_program_still_writes_it() {
-    let (directory, server) = cluster();
-    written_with_pauses(&directory, &directory.path().join("a.yaml"), &server);
-}
-
-#[test]
-fn a_file_behind_a_link_that_leads_out_is_not_read_while_a_program_still_writes_it() {
-    let (directory, server) = cluster();
-    let elsewhere = tempfile::tempdir().expect("a temporary folder");
-    let target = elsewhere.path().join("a.yaml");
-    write(elsewhere.path(), "a.yaml", machine_config("a", "linked"));
-    fs::remove_file(directory.path().join("a.yaml")).expect("the file");
-    symlink(&target, directory.path().join("a.yaml")).expect("a link");
-    marker_soon(&server, "worker", Ok("linked"));
-    written_with_pauses(&directory, &target, &server);
-}
-
-/// Pause of a writer between two writes.
-const PAUSE: Duration = Duration::from_secs(2);
-
-/// Writes the MachineConfig of pool `worker` to a file, with pauses, and checks that no half of it is served.
-fn written_with_pauses(directory: &TempDir, path: &Path, server: &Server) {
-    let before = marker(server, "worker");
-    // Cut in the middle it is still YAML, with a shorter marker.
-    let text = "kind: MachineConfig\nmetadata: {name: a}\nspec:\n  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - path: /etc/marker\n        contents:\n          source: data:,half";
-    let mut file = File::create(path).expect("a file");
-    file.write_all(text.as_bytes()).expect("a write");
-    file.sync_all().expect("a sync");
-    // Another change shows that the folder was looked at meanwhile.
-    write(directory.path(), "other.yaml", pool("other", "b"));
-    write(directory.path(), "b.yaml", machine_config("b", "b"));
-    // The pauses are longer than a file must be quiet. A writer that is silent for long is taken to have gone, so this one
-    // is not.
-    let (mut more, mut written) = (String::new(), Instant::now());
-    wait_for("the other pool", || {
-        if written.elapsed() > PAUSE {
-            file.write_all(b"x").expect("a write");
-            more.push('x');
-            written = Instant::now();
-        }
-        (marker(server, "other").as_deref() == Ok("b")).then_some(())
-    });
-    assert_eq!(marker(server, "worker"), before);
-    file.write_all(b"-and-whole\n").expect("a write");
-    drop(file);
-    marker_soon(server, "worker", Ok(&format!("half{more}-and-whole")));
 }
 
 #[test]

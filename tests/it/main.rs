@@ -45,6 +45,7 @@ mod fuzz;
 mod fuzzed;
 mod go_parser;
 mod go_verifier;
+mod half_written;
 mod health;
 mod host_firewall;
 mod hostile;
