@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use crate::support::command::Said;
 use crate::support::contract::{SOON, marker};
-use crate::support::manifests::{self, pool, replace, with_files};
+use crate::support::manifests::{self, pool, replace, with_files, write_often};
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::once_within;
-use crate::support::wait_for;
+use crate::support::{wait_at_most, wait_for};
 
 /// A directory with a rendered pool `worker` and a merged one, `edge`, and its state directory.
 struct Served {
@@ -70,8 +70,7 @@ impl Served {
         let mut server = self.start().until_ready();
         is_served(&server, "worker", "worker-1");
         is_served(&server, "edge", "edge-1");
-        let index = self.directory.path().join("state/last-good/index.json");
-        wait_for("what is served to be stored", || index.exists().then_some(()));
+        is_stored(&self.directory.path().join("state"));
         server.terminate();
         server.ended();
     }
@@ -79,6 +78,15 @@ impl Served {
     fn validate(&self) -> Said {
         Said::by(binary().arg("validate").arg("--strict").arg(self.manifests()))
     }
+}
+
+/// Time that storing takes at most.
+const STORED: Duration = Duration::from_secs(5);
+
+/// Waits until what is served is stored. A server that stores nothing shows that after its restart.
+pub(crate) fn is_stored(state: &Path) {
+    let index = state.join("last-good/index.json");
+    wait_at_most(STORED, || index.exists().then_some(()));
 }
 
 fn is_served(server: &Server, pool: &str, expected: &str) {
@@ -94,46 +102,74 @@ fn is_reported(server: &Server, what: &str) {
     });
 }
 
-/// The report, the file, and what is wrong with it.
-type Fault = (&'static str, &'static str, fn(&Path));
+/// Restarts a server of `site` after `spoil` has made one of its files say nothing. Pool `edge` is served as it was, pool
+/// `worker` as it is by then, and `reported` is reported. A config in the file is followed again once it is valid.
+fn restarts_with(site: &Served, file: &str, reported: &str, spoil: impl FnOnce(&Path)) {
+    let had_config = site.path(file).exists() && file != "edge.yaml";
+    site.served_once();
+    spoil(&site.path(file));
+    site.write("a.yaml", machine_config("a", "worker", "worker-2"));
+    let server = site.start();
+    is_served(&server, "edge", "edge-1");
+    is_served(&server, "worker", "worker-2");
+    is_reported(&server, reported);
+    fs::remove_file(site.path(file)).expect("a file");
+    if had_config {
+        site.write(file, machine_config("50-edge", "edge", "edge-2"));
+        is_served(&server, "edge", "edge-2");
+    }
+}
 
 #[test]
-fn a_restart_with_a_file_that_says_nothing_serves_what_was_served() {
-    let broken: [Fault; 6] = [
-        ("half written", "b.yaml", |path| {
-            fs::write(path, "kind: MachineConfig\nx: [").expect("a writable folder");
-        }),
-        ("is empty", "b.yaml", |path| fs::write(path, "").expect("it")),
-        ("not UTF-8", "b.yaml", |path| fs::write(path, b"kind: \xff").expect("it")),
-        ("leads nowhere", "b.yaml", |path| {
-            fs::remove_file(path).expect("a manifest");
-            symlink("/nowhere/b.yaml", path).expect("a link");
-        }),
-        ("is empty", "edge.yaml", |path| fs::write(path, "").expect("it")),
-        ("expected a string", "c.yaml", |path| {
-            let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: 1}\n";
-            fs::write(path, text).expect("a writable folder");
-        }),
-    ];
-    for (what, file, spoil) in broken {
-        let site = Served::new();
-        site.served_once();
-        spoil(&site.path(file));
-        // The others are as they are now.
-        site.write("a.yaml", machine_config("a", "worker", "worker-2"));
-        let server = site.start();
-        is_served(&server, "edge", "edge-1");
-        is_served(&server, "worker", "worker-2");
-        let reported = if what == "half written" { file } else { what };
-        is_reported(&server, reported);
-        let restored = site.path(file);
-        fs::remove_file(&restored).expect("a file");
-        let text = machine_config("50-edge", "edge", "edge-2");
-        if file == "b.yaml" {
-            site.write(file, text);
-            is_served(&server, "edge", "edge-2");
-        }
-    }
+fn a_restart_with_a_half_written_manifest_serves_what_was_served() {
+    restarts_with(&Served::new(), "b.yaml", "b.yaml", |path| {
+        fs::write(path, "kind: MachineConfig\nx: [").expect("a writable folder");
+    });
+}
+
+#[test]
+fn a_restart_with_an_emptied_manifest_serves_what_was_served() {
+    restarts_with(&Served::new(), "b.yaml", "is empty", |path| fs::write(path, "").expect("it"));
+}
+
+#[test]
+fn a_restart_with_a_manifest_that_is_no_text_serves_what_was_served() {
+    restarts_with(&Served::new(), "b.yaml", "not UTF-8", |path| {
+        fs::write(path, b"kind: \xff").expect("a writable folder");
+    });
+}
+
+#[test]
+fn a_restart_with_a_link_that_leads_nowhere_serves_what_was_served() {
+    restarts_with(&Served::new(), "b.yaml", "leads nowhere", |path| {
+        fs::remove_file(path).expect("a manifest");
+        symlink("/nowhere/b.yaml", path).expect("a link");
+    });
+}
+
+#[test]
+fn a_restart_with_an_emptied_manifest_of_a_pool_serves_what_was_served() {
+    restarts_with(&Served::new(), "edge.yaml", "is empty", |path| {
+        fs::write(path, "").expect("a writable folder");
+    });
+}
+
+#[test]
+fn a_restart_with_a_number_in_a_config_map_serves_what_was_served() {
+    restarts_with(&Served::new(), "c.yaml", "expected a string", |path| {
+        let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: 1}\n";
+        fs::write(path, text).expect("a writable folder");
+    });
+}
+
+#[test]
+fn a_restart_with_a_broken_manifest_without_an_extension_serves_what_was_served() {
+    let site = Served::new();
+    fs::rename(site.path("b.yaml"), site.path("b")).expect("a rename");
+    restarts_with(&site, "b", "manifests/b: ", |path| {
+        let text = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nx: [\n";
+        fs::write(path, text).expect("a writable folder");
+    });
 }
 
 #[test]
@@ -146,28 +182,36 @@ fn a_restart_with_a_link_to_a_file_that_is_there_too_serves_all() {
     is_served(&server, "edge", "edge-1");
 }
 
+/// Restarts a server while the manifests are elsewhere, with or without an empty directory in their place.
+fn restarts_without_the_manifests(is_directory_there: bool) {
+    let site = Served::new();
+    site.served_once();
+    let away = site.directory.path().join("away");
+    fs::rename(site.manifests(), &away).expect("a rename");
+    if is_directory_there {
+        fs::create_dir(site.manifests()).expect("a folder");
+    }
+    let server = site.start();
+    is_served(&server, "worker", "worker-1");
+    is_served(&server, "edge", "edge-1");
+    is_reported(&server, "its directory is missing");
+    if is_directory_there {
+        fs::remove_dir(site.manifests()).expect("an empty folder");
+    }
+    fs::rename(&away, site.manifests()).expect("a rename");
+    site.write("a.yaml", machine_config("a", "worker", "worker-2"));
+    is_served(&server, "worker", "worker-2");
+    wait_for("readiness", || (server.metrics().get("/readyz").status == 200).then_some(()));
+}
+
 #[test]
 fn a_restart_before_the_manifests_are_mounted_serves_what_was_served() {
-    for is_there in [true, false] {
-        let site = Served::new();
-        site.served_once();
-        let away = site.directory.path().join("away");
-        fs::rename(site.manifests(), &away).expect("a rename");
-        if is_there {
-            fs::create_dir(site.manifests()).expect("a folder");
-        }
-        let server = site.start();
-        is_served(&server, "worker", "worker-1");
-        is_served(&server, "edge", "edge-1");
-        is_reported(&server, "its directory is missing");
-        if is_there {
-            fs::remove_dir(site.manifests()).expect("an empty folder");
-        }
-        fs::rename(&away, site.manifests()).expect("a rename");
-        site.write("a.yaml", machine_config("a", "worker", "worker-2"));
-        is_served(&server, "worker", "worker-2");
-        wait_for("readiness", || (server.metrics().get("/readyz").status == 200).then_some(()));
-    }
+    restarts_without_the_manifests(true);
+}
+
+#[test]
+fn a_restart_without_the_directory_of_manifests_serves_what_was_served() {
+    restarts_without_the_manifests(false);
 }
 
 #[test]
@@ -195,8 +239,7 @@ fn a_server_of_another_directory_serves_that_one_alone() {
     };
     let mut server = through_the_link().until_ready();
     is_served(&server, "worker", "worker-1");
-    let index = other.path().join("state/last-good/index.json");
-    wait_for("what is served to be stored", || index.exists().then_some(()));
+    is_stored(&other.path().join("state"));
     server.terminate();
     server.ended();
     fs::remove_file(&link).expect("a link");
@@ -251,43 +294,63 @@ fn a_text_that_was_cut_off_by_a_power_cut_is_not_used() {
     is_served(&site.start().until_ready(), "worker", "worker-1");
 }
 
-#[test]
-fn a_manifest_that_says_nothing_is_reported_by_validate() {
-    for (file, text) in [
-        ("c.yaml", ""),
-        ("c.json", " \n"),
-        ("c", "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nx: [\n"),
-    ] {
-        let site = Served::new();
-        site.validate().done();
-        site.write(file, text);
-        site.validate().refused(&[&format!("{file}: ")]);
-    }
+/// Adds a file with a text that says nothing, and has the manifests judged.
+fn validate_with(file: &str, text: &str) -> Said {
     let site = Served::new();
-    site.write("README.md", "# What apiVersion and kind mean: [\n");
-    site.write("comments.yaml", "# Nothing yet\n");
     site.validate().done();
+    site.write(file, text);
+    site.validate()
+}
+
+#[test]
+fn an_empty_manifest_is_reported_by_validate() {
+    validate_with("c.yaml", "").refused(&["c.yaml: is empty"]);
+}
+
+#[test]
+fn a_blank_manifest_is_reported_by_validate() {
+    validate_with("c.json", " \n").refused(&["c.json: is empty"]);
+}
+
+#[test]
+fn a_broken_manifest_without_an_extension_is_reported_by_validate() {
+    let text = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nx: [\n";
+    validate_with("c", text).refused(&["manifests/c: "]);
+}
+
+#[test]
+fn files_that_are_no_manifests_are_not_reported_by_validate() {
+    validate_with("README.md", "# What apiVersion and kind mean: [\n").done();
+    validate_with("comments.yaml", "# Nothing yet\n").done();
 }
 
 /// Number of changes at a pace, and the time between two.
 const PACED: usize = 6;
 const PACE: Duration = Duration::from_millis(1500);
+/// Duration of many writes of another file.
+const BURST: Duration = Duration::from_secs(3);
 
-#[test]
-fn a_change_is_served_soon_whatever_else_is_written() {
+/// A directory with a server, and a file that is none of a pool's.
+fn with_other_file() -> (Served, Server, PathBuf) {
     let site = Served::new();
     let server = site.start().until_ready();
     is_served(&server, "worker", "worker-1");
-    let burst = |length: Duration| {
-        let started = Instant::now();
-        for number in 0.. {
-            fs::write(site.path("other.json"), number.to_string()).expect("a writable folder");
-            if started.elapsed() > length {
-                return;
-            }
-        }
-    };
-    burst(Duration::from_secs(3));
+    let other = site.path("other.json");
+    (site, server, other)
+}
+
+/// Changes a config. Returns the time until that is served.
+fn change(site: &Served, server: &Server, marker: &str) -> Duration {
+    site.write("a.yaml", machine_config("a", "worker", marker));
+    let changed = Instant::now();
+    is_served(server, "worker", marker);
+    changed.elapsed()
+}
+
+#[test]
+fn changes_at_a_pace_are_served_after_many_writes_of_another_file() {
+    let (site, server, other) = with_other_file();
+    write_often(&other, BURST);
     // The next change comes whether this one was served or not.
     let in_time = (0..PACED).filter(|number| {
         let marker = format!("paced-{number}");
@@ -301,22 +364,24 @@ fn a_change_is_served_soon_whatever_else_is_written() {
     });
     let in_time = in_time.count();
     assert!(in_time > PACED / 2, "{in_time} of {PACED} changes were served before the next one");
+}
+
+#[test]
+fn a_change_after_many_writes_of_another_file_is_served_within_a_second() {
+    let (site, server, other) = with_other_file();
     once_within(SOON, "a change after a burst", |attempt| {
-        let marker = format!("after-{attempt}");
-        site.write("a.yaml", machine_config("a", "worker", &marker));
-        let changed = Instant::now();
-        is_served(&server, "worker", &marker);
-        changed.elapsed()
+        write_often(&other, BURST);
+        change(&site, &server, &format!("after-{attempt}"))
     });
-    // While another file changes all the time.
+}
+
+#[test]
+fn a_change_during_many_writes_of_another_file_is_served_within_a_second() {
+    let (site, server, other) = with_other_file();
     std::thread::scope(|scope| {
-        let writer = scope.spawn(|| burst(Duration::from_secs(3)));
+        let writer = scope.spawn(|| write_often(&other, BURST));
         once_within(SOON, "a change within a burst", |attempt| {
-            let marker = format!("within-{attempt}");
-            site.write("a.yaml", machine_config("a", "worker", &marker));
-            let changed = Instant::now();
-            is_served(&server, "worker", &marker);
-            changed.elapsed()
+            change(&site, &server, &format!("within-{attempt}"))
         });
         writer.join().expect("no panic");
     });

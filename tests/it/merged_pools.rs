@@ -203,15 +203,17 @@ fn a_change_of_one_of_three_thousand_machine_configs_is_served_within_a_second()
     changed.within(SOON, "a change of one of 100 pools");
 }
 
+/// A MachineConfig with these labels and its name as a kernel argument.
+fn labels(name: &str, labels: Value) -> Value {
+    let mut config = manifests::machine_config(name, &with_files(&[]));
+    config["metadata"]["labels"] = labels;
+    config["spec"]["kernelArguments"] = json!([name]);
+    config
+}
+
 #[test]
 fn machine_configs_are_selected_by_their_labels_also_when_they_are_named_as_rendered_ones() {
     let directory = directory();
-    let labels = |name: &str, labels: Value| {
-        let mut config = manifests::machine_config(name, &with_files(&[]));
-        config["metadata"]["labels"] = labels;
-        config["spec"]["kernelArguments"] = json!([name]);
-        config
-    };
     let pool = POOL.replace("role: worker", "role: worker\n      site: a");
     write(directory.path(), "edge.yaml", pool.replace("name: worker", "name: edge"));
     let worker = "machineconfiguration.openshift.io/role";
@@ -220,34 +222,48 @@ fn machine_configs_are_selected_by_their_labels_also_when_they_are_named_as_rend
     let by_site = POOL.replace("machineconfiguration.openshift.io/role: worker", "site: b");
     write(directory.path(), "site-pool.yaml", by_site.replace("name: worker", "name: site"));
     write(directory.path(), "b.json", labels("rendered-site", json!({"site": "b"})));
-    let server = Server::serve(directory.path(), &[]);
+    let server = Server::serve_when_up(directory.path(), &[]);
     let arguments = |pool: &str| {
-        let content = served(&server, pool, "/etc/mcs-machine-config-content.json");
-        let content: Value = serde_json::from_str(&content.expect("a config")).expect("JSON");
-        content["spec"]["kernelArguments"].clone()
+        let content = served(&server, pool, "/etc/mcs-machine-config-content.json")?;
+        let content: Value = serde_json::from_str(&content).expect("JSON");
+        Ok::<_, u16>(content["spec"]["kernelArguments"].clone())
     };
-    assert_eq!(arguments("worker"), json!(["rendered-worker-extra"]));
-    assert_eq!(arguments("edge"), json!(["rendered-worker-extra"]));
-    assert_eq!(arguments("site"), json!(["rendered-site"]));
+    assert_eq!(
+        ["worker", "edge", "site"].map(arguments),
+        ["rendered-worker-extra", "rendered-worker-extra", "rendered-site"]
+            .map(|name| Ok(json!([name])))
+    );
+}
 
-    for (config, reason) in [
-        (labels("rendered-lost", json!({"site": "c"})), "no pool selects its labels; "),
-        (labels("rendered-lost", json!({})), "no pool uses it: "),
-        (labels("rendered-lost", Value::Null), "no pool uses it: "),
-    ] {
-        write(directory.path(), "lost.json", config);
-        let said = run(&["validate", ".", "--strict"], directory.path());
-        let lines = said.output.lines().filter(|line| line.contains("rendered-lost"));
-        let lines: Vec<_> = lines.collect();
-        assert!(lines.len() == 1 && lines[0].contains(reason), "{said:?}");
-    }
-    // What a render controller signed is part of none on purpose.
+/// What `validate --strict` says of a MachineConfig `rendered-lost` with these labels.
+fn said_of_lost(config: &Value) -> Vec<String> {
+    let directory = directory();
+    write(directory.path(), "lost.json", config);
+    let said = run(&["validate", ".", "--strict"], directory.path());
+    let lines = said.output.lines().filter(|line| line.contains("rendered-lost"));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_machine_config_with_labels_that_no_pool_selects_is_reported_also_if_named_as_a_rendered_one() {
+    let said = said_of_lost(&labels("rendered-lost", json!({"site": "c"})));
+    assert!(said.len() == 1 && said[0].contains("no pool selects its labels; "), "{said:?}");
+}
+
+#[test]
+fn a_machine_config_that_is_named_as_a_rendered_one_and_that_no_pool_uses_is_reported() {
+    let said = [json!({}), Value::Null].map(|it| said_of_lost(&labels("rendered-lost", it)));
+    let is_reported = |it: &Vec<String>| it.len() == 1 && it[0].contains("no pool uses it: ");
+    assert!(said.iter().all(is_reported), "{said:?}");
+}
+
+/// It is part of no pool on purpose.
+#[test]
+fn a_machine_config_that_a_render_controller_signed_is_not_reported() {
     let mut signed = labels("rendered-lost", Value::Null);
     let by = "machineconfiguration.openshift.io/generated-by-controller-version";
     signed["metadata"]["annotations"] = json!({by: "1"});
-    write(directory.path(), "lost.json", signed);
-    let said = run(&["validate", ".", "--strict"], directory.path());
-    assert!(!said.output.contains("rendered-lost"), "{said:?}");
+    assert_eq!(said_of_lost(&signed), Vec::<String>::new());
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::TempDir;
+
 use crate::support::contract::config;
 use crate::support::in_repository;
 use crate::support::server::{Server, binary, limited_output};
@@ -70,22 +72,29 @@ fn assert_apart(manifests: &Path) {
     }
 }
 
-#[test]
-fn a_state_directory_among_the_manifests_is_none_of_them_also_behind_a_link() {
+/// A copy of the sample cluster.
+fn copied_manifests() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let copy = |name: &str| {
-        let to = directory.path().join(name);
-        let from = in_repository("ignition-fixtures");
-        let copied = Command::new("cp").arg("-rL").args([&from, &to]).status();
-        assert!(copied.expect("cp").success());
-        to
-    };
-    assert_apart(&copy("below"));
-    let linked = copy("linked");
+    let manifests = directory.path().join("manifests");
+    let from = in_repository("ignition-fixtures");
+    let copied = Command::new("cp").arg("-rL").args([&from, &manifests]).status();
+    assert!(copied.expect("cp").success());
+    (directory, manifests)
+}
+
+#[test]
+fn a_state_directory_among_the_manifests_is_none_of_them() {
+    let (_directory, manifests) = copied_manifests();
+    assert_apart(&manifests);
+}
+
+#[test]
+fn a_state_directory_behind_a_link_among_the_manifests_is_none_of_them() {
+    let (directory, manifests) = copied_manifests();
     let elsewhere = directory.path().join("elsewhere");
     fs::create_dir(&elsewhere).expect("a new folder");
-    symlink(elsewhere, linked.join("certs")).expect("a link");
-    assert_apart(&linked);
+    symlink(elsewhere, manifests.join("certs")).expect("a link");
+    assert_apart(&manifests);
 }
 
 #[test]
@@ -149,10 +158,9 @@ fn files_with_tokens_that_all_users_can_read_are_reported_and_made_private_by_th
     };
     let reported = check();
     let text = String::from_utf8(reported.stdout).expect("text");
-    for path in &files {
-        let line = format!("{}: all users can read its tokens", path.display());
-        assert!(text.contains(&line), "{line} is not in {text}");
-    }
+    let line = |path: &PathBuf| format!("{}: all users can read its tokens", path.display());
+    let lines = files.each_ref().map(line);
+    assert_eq!(lines.each_ref().map(|line| text.contains(line)), [true; 2], "{lines:?}: {text}");
     assert_eq!(reported.status.code(), Some(1));
     let server = serve_enforced();
     assert_eq!(files.each_ref().map(mode), [Some(0o600); 2]);
@@ -193,40 +201,84 @@ fn a_pool_whose_name_is_too_long_for_a_pointer_config_is_reported() {
     assert!(!text.contains("pool b: its name"), "{text}");
 }
 
-#[test]
-fn a_file_that_never_ends_is_named_and_takes_neither_time_nor_memory() {
-    let directory = tempfile::tempdir().expect("a temporary folder");
-    let (manifests, state) = (in_repository("ignition-fixtures"), directory.path().join("state"));
-    drop(Server::serve_with_state(&manifests, &state));
-    let pipe = directory.path().join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
-    for endless in [&pipe, Path::new("/dev/zero")] {
-        let link = state.join("tls.key");
-        fs::remove_file(&link).expect("a file");
-        symlink(endless, &link).expect("a link");
-        let mut commands = vec![(serve(&manifests, &state), &*link)];
-        for arguments in [
-            &["certs", "check", "--pointer"][..],
-            &["certs", "distrust", "--yes"],
-            &["machines", "add", "n", "--pool", "worker", "--manifests", "/tmp", "--overlay"],
-            &["bootstrap", "--bootstrap-kubeconfig"],
-        ] {
-            let mut command = binary();
-            command.args(arguments).arg(endless).current_dir(directory.path());
-            if arguments[0] != "bootstrap" {
-                command.arg("--state-dir").arg(&state);
-            }
-            commands.push((command, endless));
-        }
-        for (command, path) in commands {
-            // A process that reads on without a limit fails, as one that waits.
-            let mut limited = Command::new("prlimit");
-            limited.arg("--data=1073741824").arg(command.get_program()).args(command.get_args());
-            let output = limited_output(limited.current_dir(directory.path()));
-            let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
-            assert!(matches!(output.status.code(), Some(1 | 2)), "{command:?}: {text}");
-            let last = text.lines().last().unwrap_or_default();
-            assert!(last.contains(path.to_str().expect("text")), "{command:?}: {text}");
-        }
+/// A state directory that a server has made, and a pipe.
+struct Endless {
+    directory: TempDir,
+}
+
+impl Endless {
+    fn new() -> Self {
+        let endless = Self { directory: tempfile::tempdir().expect("a temporary folder") };
+        drop(Server::serve_with_state(&in_repository("ignition-fixtures"), &endless.state()));
+        let made = Command::new("mkfifo").arg(endless.directory.path().join("pipe")).status();
+        assert!(made.expect("coreutils").success());
+        endless
     }
+
+    fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    /// Files that never end.
+    fn files(&self) -> [PathBuf; 2] {
+        [self.directory.path().join("pipe"), PathBuf::from("/dev/zero")]
+    }
+
+    /// What is wrong with the end of a command: it must fail soon and with little memory, and name `path`.
+    fn fault(&self, command: &Command, path: &Path) -> Option<String> {
+        // A process that reads on without a limit fails, as one that waits.
+        let mut limited = Command::new("prlimit");
+        limited.arg("--data=1073741824").arg(command.get_program()).args(command.get_args());
+        let output = limited_output(limited.current_dir(self.directory.path()));
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+        let last = text.lines().last().unwrap_or_default();
+        let is_named = last.contains(path.to_str().expect("text"));
+        let has_failed = matches!(output.status.code(), Some(1 | 2));
+        (!is_named || !has_failed).then(|| format!("{command:?}: {}: {text}", output.status))
+    }
+
+    /// Runs a command with each of the files as its last argument.
+    #[track_caller]
+    fn assert_named(&self, arguments: &[&str]) {
+        let faults = self.files().into_iter().filter_map(|path| {
+            let mut command = binary();
+            command.args(arguments).arg(&path);
+            self.fault(&command, &path)
+        });
+        assert_eq!(faults.collect::<Vec<_>>(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_serving_key_that_never_ends_is_named_and_takes_neither_time_nor_memory() {
+    let endless = Endless::new();
+    let link = endless.state().join("tls.key");
+    let faults = endless.files().into_iter().filter_map(|path| {
+        fs::remove_file(&link).expect("a file");
+        symlink(path, &link).expect("a link");
+        endless.fault(&serve(&in_repository("ignition-fixtures"), &endless.state()), &link)
+    });
+    assert_eq!(faults.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn a_pointer_config_that_never_ends_is_named_and_takes_neither_time_nor_memory() {
+    Endless::new().assert_named(&["certs", "check", "--state-dir", "state", "--pointer"]);
+}
+
+#[test]
+fn a_certificate_to_distrust_that_never_ends_is_named_and_takes_neither_time_nor_memory() {
+    Endless::new().assert_named(&["certs", "distrust", "--yes", "--state-dir", "state"]);
+}
+
+#[test]
+fn an_overlay_that_never_ends_is_named_and_takes_neither_time_nor_memory() {
+    let machine = ["machines", "add", "n", "--pool", "worker", "--manifests", "."];
+    let of_state = ["--state-dir", "state", "--overlay"];
+    Endless::new().assert_named(&[&machine[..], &of_state].concat());
+}
+
+#[test]
+fn a_kubeconfig_that_never_ends_is_named_and_takes_neither_time_nor_memory() {
+    Endless::new().assert_named(&["bootstrap", "--bootstrap-kubeconfig"]);
 }

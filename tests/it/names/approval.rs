@@ -423,62 +423,6 @@ fn an_approval_right_after_a_command_that_arms_the_token_is_for_this_arming() {
     }
 }
 
-#[test]
-fn an_approval_of_a_machine_with_an_object_ends_when_the_object_changes() {
-    for change in ["pool", "addresses", "rearm", "made again", "changed while no server runs"] {
-        let site = MachinesDirectory::new();
-        let spec = |pool: &str| json!({"pool": pool, "approval": "required"});
-        site.put_machine("rack-7", &spec("worker"));
-        // Two, or it would be the only machine, which is not removed when its file is.
-        site.put_machine("rack-8", &spec("worker"));
-        site.put_machine("rack-9", &spec("worker"));
-        let mut server = site.serve(&["--access", "enforce"]);
-        let mut credential = site.credential("rack-7");
-        until_pending(&site.tls(&server), "worker", &credential);
-        approve(&site, &server, &["rack-7"]).done();
-        is_served(&site.tls(&server), "worker", &credential);
-        let mut pool = "worker";
-        match change {
-            "pool" => {
-                pool = "infra";
-                site.put_machine("rack-7", &spec(pool));
-                credential = wait_for("another token", || {
-                    Some(site.credential("rack-7")).filter(|it| *it != credential)
-                });
-            }
-            "addresses" => {
-                let addresses = json!(["127.0.0.0/8"]);
-                let narrowed =
-                    json!({"pool": "worker", "approval": "required", "addresses": addresses});
-                site.put_machine("rack-7", &narrowed);
-            }
-            "rearm" => drop(site.machines(&["rearm", "rack-7"]).done()),
-            "made again" => {
-                site.remove("rack-7");
-                wait_for("the token to be revoked", || {
-                    let response = get(&site.tls(&server), "worker", Some(&credential));
-                    (response.status == 401).then_some(())
-                });
-                site.put_machine("rack-7", &spec("worker"));
-            }
-            _ => {
-                stop(server);
-                site.put_machine(
-                    "rack-7",
-                    &json!({"pool": "worker", "approval": "required", "overlay": null}),
-                );
-                server = site.serve(&["--access", "enforce"]);
-            }
-        }
-        until_pending(&site.tls(&server), pool, &credential);
-        stop(server);
-        let server = site.serve(&["--access", "enforce"]);
-        until_pending(&site.tls(&server), pool, &credential);
-        approve(&site, &server, &["rack-7"]).done();
-        is_served(&site.tls(&server), pool, &credential);
-    }
-}
-
 /// A site with a machine `rack-7` that needs approval among two others, and the spec of each.
 fn with_held_machines() -> (MachinesDirectory, Value) {
     let (site, spec) =
@@ -487,6 +431,79 @@ fn with_held_machines() -> (MachinesDirectory, Value) {
         site.put_machine(name, &spec);
     }
     (site, spec)
+}
+
+/// Approves a machine and serves it. After `change`, which returns the server, the machine's pool and its token, the machine
+/// waits for another approval, also after a restart.
+fn an_approval_ends_when(
+    change: impl FnOnce(&MachinesDirectory, Server, String) -> (Server, &'static str, String),
+) {
+    let (site, _) = with_held_machines();
+    let server = site.serve(&["--access", "enforce"]);
+    let credential = site.credential("rack-7");
+    until_pending(&site.tls(&server), "worker", &credential);
+    approve(&site, &server, &["rack-7"]).done();
+    is_served(&site.tls(&server), "worker", &credential);
+    let (server, pool, credential) = change(&site, server, credential);
+    until_pending(&site.tls(&server), pool, &credential);
+    stop(server);
+    let server = site.serve(&["--access", "enforce"]);
+    until_pending(&site.tls(&server), pool, &credential);
+    approve(&site, &server, &["rack-7"]).done();
+    is_served(&site.tls(&server), pool, &credential);
+}
+
+#[test]
+fn an_approval_ends_when_the_pool_of_the_machine_changes() {
+    an_approval_ends_when(|site, server, credential| {
+        site.put_machine("rack-7", &json!({"pool": "infra", "approval": "required"}));
+        let another = || Some(site.credential("rack-7")).filter(|it| *it != credential);
+        let credential = wait_for("another token", another);
+        (server, "infra", credential)
+    });
+}
+
+#[test]
+fn an_approval_ends_when_the_networks_of_the_machine_change() {
+    an_approval_ends_when(|site, server, credential| {
+        let addresses = json!(["127.0.0.0/8"]);
+        let narrowed = json!({"pool": "worker", "approval": "required", "addresses": addresses});
+        site.put_machine("rack-7", &narrowed);
+        (server, "worker", credential)
+    });
+}
+
+#[test]
+fn an_approval_ends_when_the_token_is_armed_again() {
+    an_approval_ends_when(|site, server, credential| {
+        site.machines(&["rearm", "rack-7"]).done();
+        (server, "worker", credential)
+    });
+}
+
+#[test]
+fn an_approval_ends_when_the_object_is_made_again() {
+    an_approval_ends_when(|site, server, credential| {
+        site.remove("rack-7");
+        wait_for("the token to be revoked", || {
+            let response = get(&site.tls(&server), "worker", Some(&credential));
+            (response.status == 401).then_some(())
+        });
+        site.put_machine("rack-7", &json!({"pool": "worker", "approval": "required"}));
+        // The token is in the pointer config that is written again.
+        let credential = site.credential("rack-7");
+        (server, "worker", credential)
+    });
+}
+
+#[test]
+fn an_approval_ends_when_the_object_changes_while_no_server_runs() {
+    an_approval_ends_when(|site, server, credential| {
+        stop(server);
+        let changed = json!({"pool": "worker", "approval": "required", "overlay": null});
+        site.put_machine("rack-7", &changed);
+        (site.serve(&["--access", "enforce"]), "worker", credential)
+    });
 }
 
 #[test]

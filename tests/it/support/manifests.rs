@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -99,6 +100,17 @@ pub(crate) fn replace(directory: &Path, file: &str, manifest: impl Display) {
     let new = format!(".{file}.new");
     write(directory, &new, manifest);
     fs::rename(directory.join(new), directory.join(file)).expect("a rename within a folder");
+}
+
+/// Writes a short text to a file again and again.
+pub(crate) fn write_often(path: &Path, length: Duration) {
+    let started = Instant::now();
+    for number in 0.. {
+        fs::write(path, number.to_string()).expect("a writable folder");
+        if started.elapsed() > length {
+            return;
+        }
+    }
 }
 
 /// A registry's CA of the samples, PEM.
