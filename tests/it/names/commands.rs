@@ -90,7 +90,7 @@ fn a_machine_that_is_added_after_its_manifest_was_deleted_boots_by_what_was_prin
     for other in ["rack-8", "rack-9"] {
         site.put_machine(other, &serde_json::json!({"pool": "worker"}));
     }
-    let server = site.serve(&[]);
+    let server = site.serve(&["--access", "enforce"]);
     add(&site, &manifests, &[]).done();
     wait_for("the server to know it", || {
         (server.named_machine("rack-7")["token"] == "armed").then_some(())
@@ -102,10 +102,12 @@ fn a_machine_that_is_added_after_its_manifest_was_deleted_boots_by_what_was_prin
         (get(&site.tls(&server), "worker", Some(&before)).status == 401).then_some(())
     });
     let lines = add(&site, &manifests, &[]).done().output;
-    let credential = site.credential("rack-7");
     wait_for("the server to know it again", || {
-        (get(&site.tls(&server), "worker", Some(&credential)).status == 200).then_some(())
+        (server.named_machine("rack-7")["token"] != "revoked").then_some(())
     });
+    assert_hash(&lines, &site.pointer_path("rack-7"));
+    let credential = site.credential("rack-7");
+    assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
     assert_hash(&lines, &site.pointer_path("rack-7"));
 }
 

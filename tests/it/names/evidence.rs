@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
@@ -12,8 +13,10 @@ use serde_json::json;
 use super::{MachinesDirectory, get_known};
 use crate::support::access::get;
 use crate::support::clock::follow_all_clocks;
-use crate::support::manifests::first_boot_machine;
+use crate::support::contract::SOON;
+use crate::support::manifests::{first_boot_machine, write_often};
 use crate::support::server::{Server, binary};
+use crate::support::stopwatch::once_within;
 use crate::support::wait_for;
 
 /// A machine `n` among two others.
@@ -54,6 +57,15 @@ fn answered(site: &MachinesDirectory, server: &Server, credential: &str, expecte
     });
 }
 
+/// The first refusal says that the machine is to ask again.
+fn assert_is_only_refused(site: &MachinesDirectory, server: &Server, credential: &str) {
+    let refused = wait_for("a refusal", || {
+        let response = get(&site.tls(server), "worker", Some(credential));
+        (response.status != 200).then_some(response.status)
+    });
+    assert_eq!(refused, 503);
+}
+
 fn is_reported(server: &Server, what: &str) {
     wait_for(&format!("readiness to say {what:?}"), || {
         let text = server.page("/readyz");
@@ -66,11 +78,11 @@ fn is_only_missing(cause: &str, lose: impl Fn(&Path), restore: impl Fn(&Path)) {
     let (site, server, credential) = with_known_machine();
     let path = site.manifests().join("n.json");
     lose(&path);
-    answered(&site, &server, &credential, 503);
+    assert_is_only_refused(&site, &server, &credential);
     is_reported(&server, cause);
     // Also after a restart, and its pool is served all the time.
     let server = restart(&site, server, &site.manifests());
-    answered(&site, &server, &credential, 503);
+    assert_is_only_refused(&site, &server, &credential);
     is_reported(&server, cause);
     assert_eq!(get(&site.tls(&server), "worker", None).status, 200, "its pool is open");
     restore(&path);
@@ -149,15 +161,6 @@ fn files_that_are_moved_away_and_back_revoke_nothing() {
     answered(&site, &server, &credential, 200);
 }
 
-/// The first refusal says that the machine is to ask again.
-fn assert_is_only_refused(site: &MachinesDirectory, server: &Server, credential: &str) {
-    let refused = wait_for("a refusal", || {
-        let response = get(&site.tls(server), "worker", Some(credential));
-        (response.status != 200).then_some(response.status)
-    });
-    assert_eq!(refused, 503);
-}
-
 /// A mount that never answers.
 struct HungMount {
     on: PathBuf,
@@ -206,7 +209,7 @@ fn the_wrong_directory_revokes_nothing_though_it_has_a_machine_too() {
     fs::create_dir(&wrong).expect("a folder");
     fs::write(wrong.join("other.json"), text("other")).expect("a writable folder");
     let server = restart(&site, server, &wrong);
-    answered(&site, &server, &credential, 503);
+    assert_is_only_refused(&site, &server, &credential);
     is_reported(&server, "possibly in the wrong directory of manifests");
     let server = restart(&site, server, &site.manifests());
     answered(&site, &server, &credential, 200);
@@ -226,6 +229,20 @@ fn a_machine_that_is_removed_alone_is_revoked_and_has_its_token_back_with_its_ob
     site.remove("n");
     let server = serve(&site, &site.manifests());
     answered(&site, &server, &credential, 401);
+}
+
+#[test]
+fn a_revocation_after_many_writes_of_another_file_is_in_force_within_a_second() {
+    let (site, server, credential) = with_known_machine();
+    once_within(SOON, "a revocation after a burst", |_| {
+        site.put_machine("n", &json!({"pool": "worker"}));
+        answered(&site, &server, &credential, 200);
+        write_often(&site.manifests().join("other.json"), Duration::from_secs(2));
+        site.remove("n");
+        let removed = Instant::now();
+        answered(&site, &server, &credential, 401);
+        removed.elapsed()
+    });
 }
 
 #[test]

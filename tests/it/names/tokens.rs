@@ -177,26 +177,34 @@ fn an_answer_that_ends_while_its_machine_is_stored_starts_the_window() {
     put_large(&site);
     let server = site.serve(&["--compact", "off"]);
     let credential = site.credential("n");
-    let mut answer = begun(&site, &server, &credential);
-    let lock = File::open(site.state().join(".lock")).expect("the lock");
-    lock.lock().expect("a lock");
-    site.put_machine("n", &json!({"pool": "worker", "addresses": ["127.0.0.1"]}));
-    wait_for("the server to wait for the lock", || {
-        let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
-        let mut files = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        files.find(|path| path.ends_with(".lock"))
-    });
-    answer.read_to_end(&mut Vec::new()).expect("the rest of the answer");
-    let taken = || Some(server.named_machine("n")["taken"].clone()).filter(Value::is_string);
-    let before = wait_for("the answer to be taken", taken);
-    drop(lock);
-    // HEAD is no use of a token.
-    let head = [("Authorization", &*credential)];
-    wait_for("the change to be served", || {
-        let response = site.tls(&server).from(loopback(9)).request("HEAD", "/config/worker", &head);
-        (response.status == 401).then_some(())
-    });
-    assert_eq!(taken(), Some(before));
+    // The first use after a start has the server look at the tokens of pools too, under the same lock.
+    for (network, elsewhere) in [("127.0.0.1", 401), ("127.0.0.0/8", 200), ("127.0.0.1", 401)] {
+        let mut answer = begun(&site, &server, &credential);
+        let lock = File::open(site.state().join(".lock")).expect("the lock");
+        lock.lock().expect("a lock");
+        site.put_machine("n", &json!({"pool": "worker", "addresses": [network]}));
+        wait_for("the server to wait for the lock", || {
+            let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
+            let mut files = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+            files.find(|path| path.ends_with(".lock"))
+        });
+        answer.read_to_end(&mut Vec::new()).expect("the rest of the answer");
+        let taken = || Some(server.named_machine("n")["taken"].clone()).filter(Value::is_string);
+        let before = wait_for("the answer to be taken", taken);
+        drop(lock);
+        // HEAD is no use of a token.
+        let head = [("Authorization", &*credential)];
+        wait_for("the change to be served", || {
+            let client = site.tls(&server).from(loopback(9));
+            let response = client.request("HEAD", "/config/worker", &head);
+            (response.status == elsewhere).then_some(())
+        });
+        assert_eq!(taken(), Some(before), "{network}");
+        site.machines(&["rearm", "n"]).done();
+        wait_for("the token to be armed", || {
+            (server.named_machine("n")["token"] == "armed").then_some(())
+        });
+    }
 }
 
 /// The first part of an answer is read, and then the server is killed.
