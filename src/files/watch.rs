@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use nix::sys::statfs::{FsType, statfs};
-use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
@@ -37,6 +37,11 @@ const MAX_OUTSIDE: usize = 1_000;
 /// Ceph, FUSE.
 const SILENT: [i64; 7] =
     [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997, 0x00c3_6400, 0x6573_5546];
+
+/// Event of a file that is moved, at its old name.
+const MOVED: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::From));
+/// Event of a file that is moved within what is watched, with both names.
+const RENAMED: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::Both));
 
 /// Files and directories outside of the watched ones that links lead to, each with the directory that is notified of it:
 /// paths without links.
@@ -213,7 +218,13 @@ impl DirectoryWatch {
             self.writers.clear();
             return;
         }
-        let is_writing = matches!(event.kind, EventKind::Modify(ModifyKind::Data(_)));
+        if let (RENAMED, [from, to]) = (event.kind, &*event.paths) {
+            // Two other events are about each name. The program that writes the file has it open under the new one.
+            if let Some(last) = self.writers.remove(from) {
+                self.writers.insert(to.clone(), last);
+            }
+            return;
+        }
         for path in event.paths {
             // The parent directory can have unrelated files.
             let is_within = |directory: &Directory| path.starts_with(&directory.path);
@@ -223,10 +234,15 @@ impl DirectoryWatch {
                 continue;
             }
             self.is_noticed = true;
-            if is_writing {
-                self.writers.insert(path, Instant::now());
-            } else {
-                self.writers.remove(&path);
+            match event.kind {
+                EventKind::Modify(ModifyKind::Data(_)) => {
+                    self.writers.insert(path, Instant::now());
+                }
+                // A program that writes the file still has it open.
+                MOVED | EventKind::Modify(ModifyKind::Metadata(_)) => {}
+                _ => {
+                    self.writers.remove(&path);
+                }
             }
         }
     }
@@ -486,6 +502,33 @@ mod tests {
                 is_being_written = names(&path);
                 Scanned::SETTLED
             });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_has_a_file_open_to_write_still_has_it_when_the_file_is_renamed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let mut watch = settled(directory.path());
+        let half = |name: &str| {
+            let mut file = std::fs::File::create(path(name)).unwrap();
+            file.write_all(b"half").unwrap();
+            file
+        };
+        let file = half(".new");
+        std::fs::rename(path(".new"), path("a")).unwrap();
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        // Notifications are ordered: when those of this one are here, the others are.
+        let _last = half("last");
+        while !watch.writers.contains_key(&path("last")) {
+            changed(&mut watch).await;
+            watch.scan(|_| Scanned::SETTLED);
+        }
+        assert!(watch.writers.contains_key(&path("a")), "{:?}", watch.writers);
+        drop(file);
+        while watch.writers.contains_key(&path("a")) {
+            changed(&mut watch).await;
+            watch.scan(|_| Scanned::SETTLED);
         }
     }
 

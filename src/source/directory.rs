@@ -41,6 +41,10 @@ use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Age of a change below which a file may still be written.
 const SETTLE: Duration = Duration::from_millis(60);
+/// Maximum wait of a start until no file may still be written.
+const MAX_UNSETTLED: Duration = Duration::from_millis(500);
+/// Interval between looks meanwhile.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Location and meaning of the files.
 #[derive(Debug, Clone)]
@@ -158,12 +162,12 @@ impl Directory {
         Self::restored(layout).first_scan()
     }
 
-    /// Reads a directory as [`read`](Self::read) does. If that takes too long, as on a mount that hangs, what an earlier
-    /// process has served is used meanwhile, as if the directory could not be listed.
+    /// Reads a directory once no file is being written, as later scans do. If that takes too long, as on a mount that hangs,
+    /// what an earlier process has served is used meanwhile, as if the directory could not be listed.
     pub(super) fn read_soon(layout: Layout) -> Result<(Self, Inputs), FileError> {
         let of_files = layout.clone();
         unless_hung(
-            move || Self::read(of_files),
+            move || Self::restored(of_files).first_settled_scan(),
             || {
                 let mut last_good = Self::restored(layout);
                 let reason = format!("not read within {} s", MAX_HANG.as_secs());
@@ -207,6 +211,25 @@ impl Directory {
         let Scan { inputs, .. } = self.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
         // A first scan has inputs.
         Ok((self, inputs.unwrap_or_default()))
+    }
+
+    /// Reads each file for the first time when it is quiet. One that is still written after [`MAX_UNSETTLED`] is left to later
+    /// scans: an earlier process has served its last good text, or it is a problem.
+    fn first_settled_scan(mut self) -> Result<(Self, Inputs), FileError> {
+        let (started, mut first) = (Instant::now(), None);
+        // No pool is merged without a file that is read later.
+        self.files.reports_skipped = !self.is_known;
+        loop {
+            let is_last = started.elapsed() >= MAX_UNSETTLED;
+            let Scan { inputs, .. } = self.scan(SystemTime::now(), SETTLE, &|_| false)?;
+            first = inputs.or(first);
+            if is_last || !self.files.has_skipped {
+                self.files.reports_skipped = false;
+                // The first scan has inputs.
+                return Ok((self, first.unwrap_or_default()));
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Takes over what an earlier process has stored.

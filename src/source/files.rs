@@ -1,6 +1,7 @@
 //! Files with their last read state: stamps, last good contents, and problems.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -19,6 +20,8 @@ use crate::files::bounded;
 use crate::files::stamp::FileStamp;
 use crate::files::watch::{Scanned, Targets};
 
+/// Problem of a file that is left to a later scan, and was never read.
+const UNFINISHED: &str = "is being written";
 /// Problem of a file without contents.
 const EMPTY: &str = "is empty; delete the file to remove its objects";
 
@@ -104,6 +107,10 @@ pub(super) struct Files {
     losses: Vec<FileLoss>,
     /// Files that were read, valid and with objects, in this scan, with their directories.
     read: Vec<(PathBuf, Option<DirectoryId>)>,
+    /// True if the scan left files to a later one, because they may be written.
+    pub(super) has_skipped: bool,
+    /// True if files that are left to a later scan, and were never read, are problems.
+    pub(super) reports_skipped: bool,
     /// True if last good texts have changed since they were stored.
     pub(super) is_unsaved: bool,
     /// True if files with parts without effect are refused.
@@ -139,6 +146,8 @@ impl Files {
             directories: HashMap::new(),
             losses: Vec::new(),
             read: Vec::new(),
+            has_skipped: false,
+            reports_skipped: false,
             is_unsaved: true,
             is_strict,
         }
@@ -161,6 +170,7 @@ impl Files {
         self.settle = settle;
         self.changed = false;
         self.outcome = Scanned::SETTLED;
+        self.has_skipped = false;
         self.read.clear();
     }
 
@@ -389,7 +399,7 @@ impl Files {
             }
         }
         let Some(file) = self.known.get(path) else {
-            return Err(ReadError { reason: "is being written".to_owned(), last_good: None });
+            return Err(ReadError { reason: UNFINISHED.to_owned(), last_good: None });
         };
         match (&file.problem, &file.plain) {
             (None, Some(bytes)) => Ok(bytes.clone()),
@@ -423,13 +433,25 @@ impl Files {
         let settles_in = age.and_then(|age| self.settle.checked_sub(age));
         if let Some(wait) = settles_in.filter(|wait| !wait.is_zero()) {
             self.outcome.again_in(wait);
+            self.skip(path);
             return None;
         }
         if !self.settle.is_zero() && being_written(path) {
             self.outcome.is_unsettled = true;
+            self.skip(path);
             return None;
         }
         Some(NewStamp(stamp.is_settled(self.now).then_some(stamp)))
+    }
+
+    /// Leaves a file to a later scan.
+    fn skip(&mut self, path: &Path) {
+        self.has_skipped = true;
+        if self.reports_skipped && named_as_input(path) && !self.known.contains_key(path) {
+            let (problem, seen_in) = (Some(UNFINISHED.into()), self.scan);
+            self.known.insert(path.to_owned(), File { problem, seen_in, ..File::default() });
+            self.changed = true;
+        }
     }
 
     fn insert(&mut self, path: &Path, NewStamp(stamp): NewStamp, contents: Contents) {
@@ -519,6 +541,13 @@ fn named_as_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|extension| {
         ["yaml", "yml", "json"].iter().any(|known| extension.eq_ignore_ascii_case(known))
     })
+}
+
+/// Returns `true` if a file with this name can have a config.
+fn named_as_input(path: &Path) -> bool {
+    let is_plain =
+        |extension: &OsStr| ["ign", "bu"].iter().any(|known| extension.eq_ignore_ascii_case(known));
+    named_as_manifest(path) || path.extension().is_none_or(is_plain)
 }
 
 /// Returns `true` if a file with this text is meant to be a manifest.
