@@ -9,7 +9,7 @@ use nix::sys::stat::FileStat;
 /// Resolution of file system times: a younger stamp can be that of a later change, too.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FileStamp {
     device: u64,
     inode: u64,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
 use ignition::{Form, SpecVersion, negotiate};
 use model::access::approval::UnapprovedRequest;
@@ -52,7 +52,7 @@ pub(super) async fn config(
     let is_get = method == Method::GET;
 
     if let Some(awaited) = &machines.reads.awaited {
-        awaited.wait_for(&pool).await;
+        awaited.wait_for(&pool, headers.contains_key(AUTHORIZATION)).await;
     }
     let mut verdict = judge(&machines, &pool, peer, headers).await;
     let (mut version, mut given) = match verdict.refusal() {

@@ -25,24 +25,30 @@ pub struct AwaitedPools {
     waiting: Semaphore,
     /// Set once all pools were read: from then on nobody waits.
     all_read: OnceLock<()>,
+    /// True if tokens can be judged by a part of the pools.
+    has_tokens: bool,
 }
 
 impl AwaitedPools {
-    /// Creates the requests, which end with the inputs in `served`, and their receiver.
+    /// Creates the requests, which end with the inputs in `served`, and their receiver. Without `has_tokens`, machines with
+    /// a token wait until all pools are read.
     pub(crate) fn new(
         served: watch::Receiver<Option<Arc<ServedInputs>>>,
+        has_tokens: bool,
     ) -> (Self, mpsc::Receiver<String>) {
         let (requests, receiver) = mpsc::channel(MAX_WAITING_MACHINES);
         let waiting = Semaphore::new(MAX_WAITING_MACHINES);
-        (Self { requests, served, waiting, all_read: OnceLock::new() }, receiver)
+        (Self { requests, served, waiting, all_read: OnceLock::new(), has_tokens }, receiver)
     }
 
-    /// Waits until the pool is read, or all are, or for too long.
-    pub(crate) async fn wait_for(&self, pool: &str) {
-        if self.all_read.get().is_some()
-            || !is_object_name(pool)
-            || self.is_read(self.served.borrow().as_deref(), pool)
-        {
+    /// Waits until the pool is read, or all are, or for too long. A machine may have a token.
+    pub(crate) async fn wait_for(&self, pool: &str, has_token: bool) {
+        if self.all_read.get().is_some() || !is_object_name(pool) {
+            return;
+        }
+        let needs_all = has_token && !self.has_tokens;
+        let is_read = |served: Option<&ServedInputs>| self.is_read(served, pool, needs_all);
+        if is_read(self.served.borrow().as_deref()) {
             return;
         }
         let Ok(_waiting) = self.waiting.try_acquire() else { return };
@@ -50,17 +56,17 @@ impl AwaitedPools {
             // The source ends with the server.
             self.requests.send(pool.to_owned()).await.ok()?;
             let mut served = self.served.clone();
-            served.wait_for(|served| self.is_read(served.as_deref(), pool)).await.ok().map(drop)
+            served.wait_for(|served| is_read(served.as_deref())).await.ok().map(drop)
         };
         let _ = tokio::time::timeout(TIMEOUT, read).await;
     }
 
-    fn is_read(&self, served: Option<&ServedInputs>, pool: &str) -> bool {
+    fn is_read(&self, served: Option<&ServedInputs>, pool: &str, needs_all: bool) -> bool {
         let Some(ServedInputs { inputs, .. }) = served else { return false };
         if !inputs.is_partial {
             self.all_read.get_or_init(|| ());
         }
-        !inputs.is_partial || inputs.pools.contains_key(pool)
+        !inputs.is_partial || (!needs_all && inputs.pools.contains_key(pool))
     }
 }
 
@@ -80,14 +86,14 @@ mod tests {
 
     async fn time_of(awaited: &AwaitedPools, pool: &str) -> Duration {
         let started = Instant::now();
-        awaited.wait_for(pool).await;
+        awaited.wait_for(pool, false).await;
         started.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_machine_waits_for_its_own_pool_and_for_no_other() {
         let (publish, inputs) = watch::channel(None);
-        let (awaited, mut requests) = AwaitedPools::new(inputs);
+        let (awaited, mut requests) = AwaitedPools::new(inputs, true);
         let read = async {
             assert_eq!(requests.recv().await.unwrap(), "edge");
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -105,9 +111,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_machine_with_a_token_waits_for_all_where_tokens_need_all() {
+        for (has_tokens, expected) in [(true, Duration::ZERO), (false, TIMEOUT)] {
+            let (publish, inputs) = watch::channel(Some(served(true, &["worker"])));
+            let (awaited, _requests) = AwaitedPools::new(inputs, has_tokens);
+            let started = Instant::now();
+            awaited.wait_for("worker", true).await;
+            assert_eq!(started.elapsed(), expected);
+            assert_eq!(time_of(&awaited, "worker").await, Duration::ZERO, "without a token");
+            publish.send_replace(Some(served(false, &["worker"])));
+            let started = Instant::now();
+            awaited.wait_for("worker", true).await;
+            assert_eq!(started.elapsed(), Duration::ZERO);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn no_more_machines_wait_than_are_allowed_and_none_longer_if_the_source_hangs() {
         let (_publish, inputs) = watch::channel(None);
-        let (awaited, _requests) = AwaitedPools::new(inputs);
+        let (awaited, _requests) = AwaitedPools::new(inputs, true);
         for _ in 0..2 {
             let asked = (0..MAX_WAITING_MACHINES + 100).map(|_| time_of(&awaited, "edge"));
             let waited = join_all(asked).await;

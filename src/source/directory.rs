@@ -24,7 +24,7 @@ use super::butane::Butane;
 use super::credentials::SeenCredentials;
 use super::files::{FileLoss, Files, GoodText, RestoredFile};
 use super::last_good::{Index, LastGood, StoredFile, StoredLoss};
-use super::listing::{Listing, list};
+use super::listing::{Listing, digest_of_stamps, list};
 use super::lost::LostObjects;
 use super::manifest;
 use super::merged_pools::LocalPools;
@@ -144,6 +144,8 @@ pub struct Directory {
     unlisted: Option<io::Error>,
     /// Problems and warnings of the last inputs, if there were any inputs.
     found: Option<[Vec<Problem>; 2]>,
+    /// Digest of the files' stamps, as it is stored.
+    stored_stamps: Option<u64>,
 }
 
 impl Directory {
@@ -162,30 +164,42 @@ impl Directory {
         Self::restored(layout).first_scan()
     }
 
-    /// Reads a directory once no file is being written, as later scans do. If that takes too long, as on a mount that hangs,
-    /// what an earlier process has served is used meanwhile, as if the directory could not be listed.
+    /// Reads a directory as [`read`](Self::read) does, once no file is being written, as later scans do.
+    pub(super) fn read_settled(layout: Layout) -> Result<(Self, Inputs), FileError> {
+        Self::restored(layout).first_settled_scan()
+    }
+
+    /// Reads a directory once no file is being written. If that takes too long, as on a mount that hangs, what an earlier
+    /// process has served is used meanwhile.
     pub(super) fn read_soon(layout: Layout) -> Result<(Self, Inputs), FileError> {
         let of_files = layout.clone();
-        unless_hung(
-            move || Self::restored(of_files).first_settled_scan(),
-            || {
-                let mut last_good = Self::restored(layout);
-                let reason = format!("not read within {} s", MAX_HANG.as_secs());
-                last_good.unlisted = Some(io::Error::other(reason));
-                last_good.is_known.then(|| last_good.first_scan())
-            },
-        )
+        unless_hung(move || Self::read_settled(of_files), || Self::hung(layout))
+    }
+
+    /// Uses what an earlier process has served, as if the directory could not be listed; `None` if there is nothing.
+    pub(super) fn hung(layout: Layout) -> Option<Result<(Self, Inputs), FileError>> {
+        let mut last_good = Self::restored(layout);
+        let reason = format!("not read within {} s", MAX_HANG.as_secs());
+        last_good.unlisted = Some(io::Error::other(reason));
+        last_good.is_known.then(|| last_good.first_scan())
     }
 
     /// A directory that is not read yet, with what an earlier process has served.
     fn restored(layout: Layout) -> Self {
+        let mut directory = Self::new(layout);
+        directory.restore();
+        directory
+    }
+
+    /// A directory that is not read yet.
+    pub(super) fn new(layout: Layout) -> Self {
         let (secret, is_strict, memory, butane) = match &layout {
             Layout::Tree { registry_credentials, is_strict, memory, butane, .. } => {
                 (registry_credentials.clone(), *is_strict, memory.clone(), butane.clone())
             }
             Layout::Bootstrap { is_strict, .. } => (None, *is_strict, None, Butane::default()),
         };
-        let mut directory = Self {
+        Self {
             layout,
             files: Files::new(is_strict),
             shared: Arc::default(),
@@ -201,9 +215,8 @@ impl Directory {
             last_listing: None,
             unlisted: None,
             found: None,
-        };
-        directory.restore();
-        directory
+            stored_stamps: None,
+        }
     }
 
     /// Reads all files for the first time. Later scans wait for a file to be quiet.
@@ -285,7 +298,8 @@ impl Directory {
         let (Layout::Tree { root, .. }, Some(last_good)) = (&self.layout, &self.last_good) else {
             return;
         };
-        if !self.files.is_unsaved && !self.lost.is_changed {
+        let stamps = self.stamps();
+        if !self.files.is_unsaved && !self.lost.is_changed && stamps == self.stored_stamps {
             return;
         }
         let plain: Vec<_> = self
@@ -314,11 +328,19 @@ impl Directory {
             (relative(root, path), StoredFile { text, directory, source, is_plain: true, removed })
         }));
         index.lost = self.lost.stored(root);
+        index.stamps = stamps;
+        if stamps.is_some() {
+            let of_pools = self.local_pools.files(&self.set).into_iter();
+            index.pools =
+                of_pools.map(|(pool, files)| (pool, all_relative(root, &files))).collect();
+            index.shared = all_relative(root, &self.set.files_of_others());
+        }
         let saved = last_good.save(&index, texts.iter().map(|(hash, text)| (hash, text)));
         let reason = saved.err().map(|error| error.to_string());
         if reason.is_none() {
             self.files.saved();
             self.lost.is_changed = false;
+            self.stored_stamps = stamps;
         }
         Condition::new("last good inputs", reason).report_failure(degraded, |reason| {
             tracing::error!(
@@ -327,6 +349,14 @@ impl Directory {
                 "cannot store what is served; after a restart, files that are broken by then are not served"
             );
         });
+    }
+
+    /// Digest of all files and their stamps, if each was read and is valid, and nothing is lost.
+    fn stamps(&self) -> Option<u64> {
+        let listing = self.last_listing.as_ref()?;
+        let is_whole = !self.lost.has_any() && listing.problems().next().is_none();
+        let stamps = self.files.stamps(&listing.paths).filter(|_| is_whole)?;
+        Some(digest_of_stamps(stamps, self.files.is_strict()))
     }
 
     /// Sends each change, forever.
@@ -383,12 +413,40 @@ impl Directory {
         let found = Some([inputs.problems.clone(), inputs.warnings.clone()]);
         let is_changed = is_changed || found != self.found;
         self.found = found;
+        self.share(&mut inputs, shared);
+        Ok(Scan { inputs: is_changed.then_some(inputs), scanned })
+    }
+
+    /// Adds what all pools share: the value before, if it is the same.
+    fn share(&mut self, inputs: &mut Inputs, shared: SharedInputs) {
         if *self.shared != shared {
             self.shared = Arc::new(shared);
         }
         inputs.shared = Arc::clone(&self.shared);
         inputs.registry_credentials = self.credentials.auth();
-        Ok(Scan { inputs: is_changed.then_some(inputs), scanned })
+    }
+
+    /// Adds the last good states of files.
+    pub(super) fn restore_files(&mut self, files: Vec<RestoredFile>) {
+        self.files.restore(files);
+    }
+
+    /// Inputs with these pools of the files that were restored, without machines. The rest is not read.
+    pub(super) fn partial_inputs(&mut self, root: &Path, pools: &BTreeSet<&String>) -> Inputs {
+        let listing = Listing::default();
+        let (inputs, shared) = self.build(root, &listing, (&[], &[]), Duration::ZERO);
+        let mut of_pools = BTreeMap::clone(&inputs.pools);
+        of_pools.retain(|name, _| pools.contains(name));
+        let mut partial = Inputs {
+            pools: of_pools.into(),
+            is_partial: true,
+            machines: Arc::default(),
+            problems: Vec::new(),
+            warnings: Vec::new(),
+            ..inputs
+        };
+        self.share(&mut partial, shared);
+        partial
     }
 
     /// Looks at a tree. `None` if nothing has changed since the last look.
@@ -439,7 +497,7 @@ impl Directory {
         set.update(Layer::Plain, plain_configs.objects());
 
         let mut inputs = Inputs { missing: lost.missing(), ..Inputs::default() };
-        let (shared, secrets) = share(set, &mut inputs, &self.shared);
+        let (shared, secrets) = sort(set, &mut inputs, &self.shared);
         let problems = &mut inputs.problems;
         let mut pools = set.pools.clone();
         problems.extend(see_credentials(&mut self.credentials, &pools, &secrets));
@@ -532,8 +590,12 @@ pub(crate) fn forget_machine(memory: &Memory, name: &str) -> Result<(), FileErro
     LastGood::new(memory.last_good.clone()).forget_machine(name)
 }
 
+fn all_relative(root: &Path, files: &BTreeSet<&Path>) -> BTreeSet<PathBuf> {
+    files.iter().map(|path| relative(root, path)).collect()
+}
+
 /// Sorts the objects that all pools share. Returns them, and the Secrets.
-fn share<'a>(
+fn sort<'a>(
     set: &'a ObjectSet,
     inputs: &mut Inputs,
     before: &SharedInputs,

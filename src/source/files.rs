@@ -324,6 +324,15 @@ impl Files {
         self.outcome.again_in(wait);
     }
 
+    /// Files with the stamps that they were read with; `None` if one of them is not known by it, or is not valid.
+    pub(super) fn stamps<'a>(&self, paths: &'a [PathBuf]) -> Option<Vec<(&'a Path, FileStamp)>> {
+        let stamp = |path: &'a PathBuf| {
+            let file = self.known.get(path).filter(|file| file.problem.is_none())?;
+            Some((&**path, file.stamp?))
+        };
+        paths.iter().map(stamp).collect()
+    }
+
     pub(super) fn objects(&self, path: &Path) -> &[Object] {
         self.known.get(path).map_or(&[], |file| &file.objects)
     }

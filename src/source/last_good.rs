@@ -44,6 +44,15 @@ pub(super) struct Index {
     /// Objects that were lost and not removed.
     #[serde(default)]
     pub(super) lost: Vec<StoredLoss>,
+    /// Digest of all files and their stamps, if each of them was valid.
+    #[serde(default)]
+    pub(super) stamps: Option<u64>,
+    /// Files of each pool whose config is made of manifests alone.
+    #[serde(default)]
+    pub(super) pools: BTreeMap<String, BTreeSet<PathBuf>>,
+    /// Files with objects that all pools share.
+    #[serde(default)]
+    pub(super) shared: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,19 +107,27 @@ impl LastGood {
         self.directory.join("texts")
     }
 
+    /// Reads the index that an earlier server has stored, `None` if there is none.
+    pub(super) fn load_index(&self) -> Result<Option<Index>, FileError> {
+        let path = self.index();
+        let Some(json) = read_if_there(&path)? else { return Ok(None) };
+        Ok(Some(serde_json::from_slice(&json).map_err(FileError::at(&path))?))
+    }
+
+    /// Reads a text, `None` if it is not whole.
+    pub(super) fn text(&self, hash: &TextHash) -> Option<Bytes> {
+        let text = bounded::read(&self.texts().join(&hash.0)).ok()?;
+        (TextHash::of(&text) == *hash).then(|| text.into())
+    }
+
     /// Reads what an earlier server has stored, `None` if there is nothing. Entries whose text is not whole are left
     /// out.
     pub(super) fn load(&self) -> Result<Option<Stored>, FileError> {
-        let path = self.index();
-        let Some(json) = read_if_there(&path)? else { return Ok(None) };
-        let mut index: Index = serde_json::from_slice(&json).map_err(FileError::at(&path))?;
+        let Some(mut index) = self.load_index()? else { return Ok(None) };
         let files = index.files.values().map(|file| &file.text);
         let named: BTreeSet<_> = files.chain(index.lost.iter().map(|lost| &lost.text)).collect();
         let named: Vec<_> = named.into_iter().cloned().collect();
-        let read = parallel::map(&named, |hash| {
-            let text = bounded::read(&self.texts().join(&hash.0)).ok()?;
-            (TextHash::of(&text) == *hash).then(|| Bytes::from(text))
-        });
+        let read = parallel::map(&named, |hash| self.text(hash));
         let texts = named.into_iter().zip(read);
         let texts: BTreeMap<_, _> = texts.filter_map(|(hash, text)| Some((hash, text?))).collect();
         index.files.retain(|_, file| texts.contains_key(&file.text));

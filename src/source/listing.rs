@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::DirEntry;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use model::standing::Loss;
 
 use super::place::DirectoryId;
 use crate::files::lock::is_state_directory;
+use crate::files::stamp::FileStamp;
 use crate::files::watch::Targets;
 
 /// Maximum depth of directories that are read. Deeper ones are reported.
@@ -134,6 +136,20 @@ impl TreeWalk {
         }
         Ok(())
     }
+}
+
+/// Digest of files and their stamps, for this version: a later one may judge the same files otherwise.
+pub(super) fn digest_of_stamps<'a>(
+    files: impl IntoIterator<Item = (&'a Path, FileStamp)>,
+    is_strict: bool,
+) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(env!("CARGO_PKG_VERSION").as_bytes());
+    is_strict.hash(&mut hasher);
+    for file in files {
+        file.hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use model::objects::{
     ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool, ROLE_LABEL,
 };
 
-use super::object_set::ObjectSet;
+use super::object_set::{MACHINE_CONFIG, ObjectSet, POOL};
 use crate::common::pool_merges;
 
 pub(super) type Pools = BTreeMap<String, Arc<MachineConfigPool>>;
@@ -111,6 +111,25 @@ impl LocalPools {
             self.served.insert(name.clone(), served);
         }
         (machine_configs, problems)
+    }
+
+    /// Manifests that each pool's config is made of, those with its object and its MachineConfigs. Pools that need anything
+    /// else are not in it.
+    pub(super) fn files<'a>(&self, set: &'a ObjectSet) -> BTreeMap<String, BTreeSet<&'a Path>> {
+        let [of_pools, of_configs] = [POOL, MACHINE_CONFIG].map(|kind| set.manifests_of(kind));
+        let of_pool = |pool: &Arc<MachineConfigPool>| {
+            let name = pool.name();
+            let configs: BTreeSet<&str> = if let Some(merged) = self.merged.get(name) {
+                merged.map(|_| self.merged.sources(name)).ok()?
+            } else {
+                let named = [pool.spec_configuration(), pool.status_configuration()];
+                named.into_iter().filter(|name| !name.is_empty()).collect()
+            };
+            let files = configs.into_iter().map(|config| *of_configs.get(config)?);
+            let files: Option<_> = files.chain([*of_pools.get(name)?]).collect();
+            Some((name.to_owned(), files?))
+        };
+        set.pools.values().filter_map(of_pool).collect()
     }
 
     /// Annotations about merging of pools that are not merged.

@@ -16,6 +16,7 @@ pub mod cluster;
 mod conversions;
 mod credentials;
 pub mod directory;
+pub mod early_pools;
 mod files;
 mod last_good;
 mod listing;
@@ -27,11 +28,12 @@ mod place;
 mod plain_configs;
 
 use model::inputs::Inputs;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 pub use self::butane::Butane;
 use self::cluster::Cluster;
 use self::directory::{Directory, Layout};
+use self::early_pools::{EarlyPools, Opened};
 use crate::telemetry::Reporting;
 
 #[derive(Debug)]
@@ -42,25 +44,26 @@ pub enum Settings {
 
 pub enum Source {
     Directory(Box<Directory>),
+    /// A directory that is as an earlier process has served it, and is not read yet.
+    Unread(Box<EarlyPools>),
     Cluster(Box<Cluster>),
 }
 
 impl Source {
-    /// Opens a source. The second value is its inputs if they are known without a wait: a directory has been read, a
-    /// cluster has not. Must be called within a runtime.
+    /// Opens a source. The second value is its inputs if they are known without a wait: of a directory that has changed
+    /// since it was served, or never was. Must be called within a runtime.
     ///
     /// # Errors
     /// The files are unreadable and there is no earlier state, or a client for the API server cannot be created.
     pub async fn open(settings: Settings) -> anyhow::Result<(Self, Option<Inputs>)> {
+        let read = |(directory, inputs)| (Self::Directory(Box::new(directory)), Some(inputs));
         Ok(match settings {
-            Settings::Directory(layout) => {
-                let (directory, inputs) = match layout {
-                    // One bad file keeps nobody else from booting.
-                    Layout::Tree { .. } => Directory::read_soon(layout)?,
-                    Layout::Bootstrap { .. } => Directory::open(layout)?,
-                };
-                (Self::Directory(Box::new(directory)), Some(inputs))
-            }
+            // One bad file keeps nobody else from booting.
+            Settings::Directory(layout @ Layout::Tree { .. }) => match Opened::soon(layout)? {
+                Opened::Read(directory, inputs) => read((directory, inputs)),
+                Opened::Unread(pools) => (Self::Unread(Box::new(pools)), None),
+            },
+            Settings::Directory(layout) => read(Directory::open(layout)?),
             Settings::Cluster(settings) => {
                 let cluster = Cluster::connect(settings).await?;
                 (Self::Cluster(Box::new(cluster)), None)
@@ -70,8 +73,17 @@ impl Source {
 
     pub fn cluster(&self) -> Option<&Cluster> {
         match self {
-            Self::Directory(_) => None,
+            Self::Directory(_) | Self::Unread(_) => None,
             Self::Cluster(cluster) => Some(cluster),
+        }
+    }
+
+    /// Takes requests for pools, which are read ahead of the others while not all are read.
+    pub fn await_pools(&mut self, requests: mpsc::Receiver<String>) {
+        match self {
+            Self::Directory(_) => {}
+            Self::Unread(pools) => pools.requests = Some(requests),
+            Self::Cluster(cluster) => cluster.awaited_pools = Some(requests),
         }
     }
 
@@ -79,6 +91,7 @@ impl Source {
     pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         match self {
             Self::Directory(directory) => directory.follow(inputs, reporting).await,
+            Self::Unread(pools) => pools.follow(inputs, reporting).await,
             Self::Cluster(cluster) => cluster.follow(inputs, reporting).await,
         }
     }

@@ -7,7 +7,7 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -79,6 +79,11 @@ impl Identity {
     pub(super) fn of_plain(path: &Path) -> Self {
         let name = path.display().to_string();
         Self { kind: "Ignition config", namespace: "".into(), name: name.into() }
+    }
+
+    /// An object without a namespace.
+    pub(super) fn named(kind: &'static str, name: &str) -> Self {
+        Identity { kind, namespace: "", name }.to_owned()
     }
 
     fn of(object: &Object) -> Self {
@@ -162,15 +167,37 @@ impl ObjectSet {
         Some(self.all(identity).next()?.1)
     }
 
+    /// The manifest with the object that is used, `None` if that is not of a manifest.
+    pub(super) fn manifest_of(&self, identity: &Identity) -> Option<&Path> {
+        let (holder, _) = self.all(identity).next()?;
+        (holder.layer == Layer::Manifests).then_some(&*holder.path)
+    }
+
+    /// The manifests with the objects of a kind that are used, by the names of these, `None` for one that is not of a manifest.
+    pub(super) fn manifests_of(&self, kind: &str) -> HashMap<&str, Option<&Path>> {
+        let mut manifests = HashMap::new();
+        for Holder { identity, layer, path, .. } in self.holders.keys() {
+            if identity.kind == kind {
+                let manifest = (*layer == Layer::Manifests).then_some(&**path);
+                manifests.entry(&*identity.name).or_insert(manifest);
+            }
+        }
+        manifests
+    }
+
+    /// Manifests with objects that are neither pools nor MachineConfigs, nor of a single machine.
+    pub(super) fn files_of_others(&self) -> BTreeSet<&Path> {
+        self.others.keys().filter_map(|identity| self.manifest_of(identity)).collect()
+    }
+
     /// Returns `true` if a manifest has the object.
     pub(super) fn contains(&self, identity: &Identity) -> bool {
-        self.all(identity).next().is_some_and(|(holder, _)| holder.layer == Layer::Manifests)
+        self.manifest_of(identity).is_some()
     }
 
     /// The MachineConfig with this name.
     pub(super) fn machine_config(&self, name: &str) -> Option<&Arc<MachineConfig>> {
-        let identity = Identity { kind: MACHINE_CONFIG, namespace: "", name }.to_owned();
-        self.used(&identity).and_then(as_kind!(MachineConfig))
+        self.used(&Identity::named(MACHINE_CONFIG, name)).and_then(as_kind!(MachineConfig))
     }
 
     fn put_in(&mut self, identity: &Identity, object: &Object) {
@@ -289,12 +316,13 @@ fn is_rendered(config: &MachineConfig) -> bool {
     config.name().starts_with("rendered-") && config.labels().as_ref().is_none_or(Labels::is_empty)
 }
 
-const MACHINE_CONFIG: &str = "MachineConfig";
+pub(super) const MACHINE_CONFIG: &str = "MachineConfig";
+pub(super) const POOL: &str = "MachineConfigPool";
 
 /// Kind, namespace and name of an object. Singletons have only the kind.
 pub(super) fn identity(object: &Object) -> Identity<&str> {
     let (kind, namespace, name): (_, &str, &str) = match object {
-        Object::MachineConfigPool(pool) => ("MachineConfigPool", "", pool.name()),
+        Object::MachineConfigPool(pool) => (POOL, "", pool.name()),
         Object::MachineConfig(config) => (MACHINE_CONFIG, "", config.name()),
         Object::ConfigMap(map) => ("ConfigMap", &map.metadata.namespace, &map.metadata.name),
         Object::Secret(secret) => ("Secret", &secret.metadata.namespace, &secret.metadata.name),

@@ -211,7 +211,10 @@ impl Announcer {
     ) {
         // The next steps are below the first warnings, where they are seen.
         let announce = async {
-            let first = checked.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
+            let is_whole = |served: &Option<Arc<ServedInputs>>| {
+                served.as_ref().is_some_and(|served| !served.inputs.is_partial)
+            };
+            let first = checked.wait_for(is_whole).await.ok().and_then(|it| it.clone());
             first.inspect(|served| self.announce(served));
         };
         tokio::join!(announce, self.follow_pools(served));
@@ -219,7 +222,9 @@ impl Announcer {
 
     async fn follow_pools(&self, mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
         loop {
-            if let Some(served) = served.borrow_and_update().as_ref() {
+            if let Some(served) =
+                served.borrow_and_update().as_ref().filter(|served| !served.inputs.is_partial)
+            {
                 self.publish_pools(&served.inputs);
             }
             if served.changed().await.is_err() {

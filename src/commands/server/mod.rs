@@ -198,8 +198,8 @@ async fn report_ready(mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
     std::future::pending::<()>().await;
 }
 
-/// Opens the source, which for a directory reads all of it. With `after`, a cluster is read again before an answer if
-/// it was not for this time.
+/// Opens the source, which for a directory that has changed reads all of it. With `after`, a cluster is read again before an
+/// answer if it was not for this time.
 async fn open(
     source: source::Settings,
     after: Option<Duration>,
@@ -207,16 +207,17 @@ async fn open(
 ) -> anyhow::Result<(Source, Option<Inputs>, SourceReads)> {
     let _progress = Progress::start("reading the inputs");
     let (mut source, first) = Source::open(source).await?;
-    let Source::Cluster(cluster) = &mut source else {
-        return Ok((source, first, SourceReads::default()));
-    };
-    let live = after.map(|after| {
+    let live = if let (Source::Cluster(cluster), Some(after)) = (&mut source, after) {
         let (live_reads, requests) = LiveReads::new(after, publisher.live_reads());
         cluster.live_requests = Some(requests);
-        live_reads
-    });
-    let (awaited, requests) = AwaitedPools::new(publisher.served());
-    cluster.awaited_pools = Some(requests);
+        Some(live_reads)
+    } else {
+        None
+    };
+    // The tokens of a directory are judged once its machines are known.
+    let has_tokens = matches!(source, Source::Cluster(_));
+    let (awaited, requests) = AwaitedPools::new(publisher.served(), has_tokens);
+    source.await_pools(requests);
     Ok((source, first, SourceReads { live, awaited: Some(awaited) }))
 }
 

@@ -86,6 +86,16 @@ impl Pipeline {
         mut records: watch::Receiver<Option<Records>>,
         mut keys: watch::Receiver<Option<SignedTokens>>,
     ) {
+        // Nothing else is due before all of a directory is read.
+        while self.is_directory_unread() && inputs.changed().await.is_ok() {
+            let inputs = inputs.borrow_and_update().clone();
+            tokio::task::block_in_place(|| {
+                if let Some(inputs) = inputs {
+                    self.take_inputs(inputs);
+                }
+                self.finish();
+            });
+        }
         loop {
             if self.is_unfinished {
                 tokio::task::block_in_place(|| self.finish());
@@ -129,10 +139,21 @@ impl Pipeline {
     /// Serves `inputs` from this call on. Their pointer configs are written once the pipeline runs: a restart with a
     /// thousand pools answers first.
     pub(crate) fn take_inputs(&mut self, inputs: Inputs) {
+        if self.is_directory_unread() {
+            // What a part says is read again with the whole.
+            self.wanted = WantedModes::default();
+        }
         self.report_missing(&inputs.missing);
         self.known.inputs = Some(inputs);
         self.reconcile_machines();
         self.apply(true);
+    }
+
+    /// Returns `true` until all of a directory is read. Its state is not reconciled with a part, because what that lacks
+    /// would be removed.
+    fn is_directory_unread(&self) -> bool {
+        let is_part = self.known.inputs.as_ref().is_none_or(|inputs| inputs.is_partial);
+        is_part && self.local.tokens.is_some()
     }
 
     /// Reports objects that are missing: machines get the last good answers meanwhile.
@@ -151,6 +172,9 @@ impl Pipeline {
     /// Reconciles the tokens of machines with their objects, if this process manages them. A new token is accepted once
     /// the policy that follows is in force.
     fn reconcile_machines(&mut self) {
+        if self.is_directory_unread() {
+            return;
+        }
         let Self { local, known, .. } = self;
         let Some(inputs) = &known.inputs else { return };
         if let Some(overlays) = &local.named.overlays {
@@ -167,6 +191,9 @@ impl Pipeline {
 
     /// Reads who is approved, before the rules are in force by which machines need it.
     fn reconcile_approvals(&mut self) {
+        if self.is_directory_unread() {
+            return;
+        }
         let Self { local, known, boot_rules, .. } = self;
         let (Some(reconciler), Some(inputs)) = (&mut local.approvals, &known.inputs) else {
             return;
@@ -226,6 +253,9 @@ impl Pipeline {
     /// Reconciles the tokens, if this process manages them, and returns their records. A new token is accepted before a
     /// pointer config carries it; the modes stay the same until the end.
     fn renew_records(&mut self) -> Option<Records> {
+        if self.is_directory_unread() {
+            return None;
+        }
         let Self { local, wanted, boot_rules, known, policy, rules, .. } = self;
         let accept = &mut |records: &Records| {
             let modes = policy.load().modes.clone();
@@ -270,6 +300,9 @@ impl Pipeline {
 
     /// Writes missing pointer configs of served pools, if this process does so.
     fn write_pointers(&mut self) -> Vec<(String, PathBuf)> {
+        if self.is_directory_unread() {
+            return Vec::new();
+        }
         let Some(inputs) = &self.known.inputs else { return Vec::new() };
         let Some(pointers) = &mut self.local.pointers else { return Vec::new() };
         let written = pointers.write(inputs.pools.keys());
