@@ -22,6 +22,8 @@ use crate::common::backoff::Backoff;
 const WATCH_SECONDS: u32 = 60;
 /// Number of objects in a page of a list, which bounds its memory.
 const PAGE: u32 = 50;
+/// The same of a list of metadata, which is small.
+const METADATA_PAGE: u32 = 500;
 /// Waits after failures: they grow from the first to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -99,6 +101,13 @@ where
     /// Watches only the objects of which this field selector is true.
     pub(crate) fn with_fields(mut self, fields: &str) -> Self {
         self.config = self.config.fields(fields);
+        self.events = watcher(self.api.clone(), self.config.clone()).boxed();
+        self
+    }
+
+    /// Lists in the large pages of objects with nothing but metadata.
+    pub(crate) fn of_metadata(mut self) -> Self {
+        self.config = self.config.page_size(METADATA_PAGE);
         self.events = watcher(self.api.clone(), self.config.clone()).boxed();
         self
     }

@@ -18,22 +18,23 @@ pub(super) async fn watch(kind: Kind, client: Client, reports: mpsc::Sender<Repo
             version: object.resource_version().unwrap_or_default(),
             json: None,
         };
-        report(kind, &client, &reports, item).await;
+        let watch = Watch::new(kind.api(&client), kind.only()).of_metadata();
+        report(kind, watch, &reports, item).await;
     } else {
-        report(kind, &client, &reports, |object: RawObject| object.into()).await;
+        let watch = Watch::new(kind.api(&client), kind.only());
+        report(kind, watch, &reports, |object: RawObject| object.into()).await;
     }
 }
 
 async fn report<K>(
     kind: Kind,
-    client: &Client,
+    mut watch: Watch<K>,
     reports: &mpsc::Sender<Report>,
     item: impl Fn(K) -> WatchedObject,
 ) where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    let mut watch = Watch::new(kind.api::<K>(client), kind.only());
     let change = |change| Report::Change(kind, change);
     loop {
         let report = match watch.next().await {
