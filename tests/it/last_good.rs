@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::memory::pool_of_twenty;
 use crate::support::command::Said;
-use crate::support::contract::{SOON, marker};
+use crate::support::contract::{SOON, config, marker};
 use crate::support::manifests::{self, pool, replace, with_files, write_often};
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::once_within;
@@ -245,6 +246,38 @@ fn a_server_of_another_directory_serves_that_one_alone() {
     fs::remove_file(&link).expect("a link");
     symlink("/nowhere", &link).expect("a link");
     is_served(&through_the_link(), "worker", "worker-1");
+}
+
+#[test]
+fn a_restart_without_a_change_answers_for_a_pool_before_all_is_read() {
+    const POOLS: usize = 100;
+    const ATTEMPTS: usize = 5;
+    let site = Served::new();
+    for number in 0..POOLS {
+        let pool = format!("pool-{number}");
+        site.write(&format!("{pool}.json"), pool_of_twenty(&pool));
+    }
+    site.served_once();
+    let index = site.directory.path().join("state/last-good/index.json");
+    let is_stored = || {
+        let index: Value = serde_json::from_slice(&fs::read(&index).ok()?).ok()?;
+        index["stamps"].is_u64().then_some(())
+    };
+    // A server that was slow to answer may have read all.
+    let is_early = |attempt: usize| {
+        let server = site.start();
+        let pool = format!("pool-{attempt}");
+        assert_eq!(config(&server.plain(), &pool, "3.4.0").status, 200, "{}", server.log());
+        let is_early = server.log().contains("partial=true");
+        is_served(&server, "edge", "edge-1");
+        let mut server = server.until_ready();
+        wait_for("the state to be stored", is_stored);
+        assert!(server.log().contains(&format!("pools={}", POOLS + 2)), "{}", server.log());
+        server.terminate();
+        server.ended();
+        is_early
+    };
+    assert!((0..ATTEMPTS).any(is_early), "no pool was answered for before all");
 }
 
 #[test]

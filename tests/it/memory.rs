@@ -51,7 +51,7 @@ fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_i
 }
 
 /// A pool's manifest with twenty MachineConfigs of 1 KB.
-fn pool_of_twenty(pool: &str) -> String {
+pub(crate) fn pool_of_twenty(pool: &str) -> String {
     let role = json!({"machineconfiguration.openshift.io/role": pool});
     let selector = json!({"machineConfigSelector": {"matchLabels": role}});
     let mut objects = vec![json!({
