@@ -231,13 +231,13 @@ impl Directory {
     fn first_settled_scan(mut self) -> Result<(Self, Inputs), FileError> {
         let (started, mut first) = (Instant::now(), None);
         // No pool is merged without a file that is read later.
-        self.files.reports_skipped = !self.is_known;
+        self.files.skipped.are_problems = !self.is_known;
         loop {
             let is_last = started.elapsed() >= MAX_UNSETTLED;
             let Scan { inputs, .. } = self.scan(SystemTime::now(), SETTLE, &|_| false)?;
             first = inputs.or(first);
-            if is_last || !self.files.has_skipped {
-                self.files.reports_skipped = false;
+            if is_last || !self.files.skipped.has_any {
+                self.files.skipped.are_problems = false;
                 // The first scan has inputs.
                 return Ok((self, first.unwrap_or_default()));
             }

@@ -91,6 +91,15 @@ pub(super) struct ReadError {
     pub(super) last_good: Option<Bytes>,
 }
 
+/// Files that a scan leaves to a later one, because they may be written.
+#[derive(Debug, Default)]
+pub(super) struct Skipped {
+    /// True if the last scan left any.
+    pub(super) has_any: bool,
+    /// True if those that were never read are problems.
+    pub(super) are_problems: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Files {
     known: BTreeMap<PathBuf, File>,
@@ -107,10 +116,7 @@ pub(super) struct Files {
     losses: Vec<FileLoss>,
     /// Files that were read, valid and with objects, in this scan, with their directories.
     read: Vec<(PathBuf, Option<DirectoryId>)>,
-    /// True if the scan left files to a later one, because they may be written.
-    pub(super) has_skipped: bool,
-    /// True if files that are left to a later scan, and were never read, are problems.
-    pub(super) reports_skipped: bool,
+    pub(super) skipped: Skipped,
     /// True if last good texts have changed since they were stored.
     pub(super) is_unsaved: bool,
     /// True if files with parts without effect are refused.
@@ -146,8 +152,7 @@ impl Files {
             directories: HashMap::new(),
             losses: Vec::new(),
             read: Vec::new(),
-            has_skipped: false,
-            reports_skipped: false,
+            skipped: Skipped::default(),
             is_unsaved: true,
             is_strict,
         }
@@ -170,7 +175,7 @@ impl Files {
         self.settle = settle;
         self.changed = false;
         self.outcome = Scanned::SETTLED;
-        self.has_skipped = false;
+        self.skipped.has_any = false;
         self.read.clear();
     }
 
@@ -455,10 +460,10 @@ impl Files {
 
     /// Leaves a file to a later scan.
     fn skip(&mut self, path: &Path) {
-        self.has_skipped = true;
-        if self.reports_skipped && named_as_input(path) && !self.known.contains_key(path) {
-            let (problem, seen_in) = (Some(UNFINISHED.into()), self.scan);
-            self.known.insert(path.to_owned(), File { problem, seen_in, ..File::default() });
+        self.skipped.has_any = true;
+        if self.skipped.are_problems && named_as_input(path) && !self.known.contains_key(path) {
+            let (seen_in, problem) = (self.scan, Some(UNFINISHED.into()));
+            self.known.insert(path.to_owned(), File { seen_in, problem, ..File::default() });
             self.changed = true;
         }
     }

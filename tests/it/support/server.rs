@@ -111,7 +111,28 @@ impl Server {
         Self::start_at(free_ports(), command, directory)
     }
 
-    fn start_at(ports: [SocketAddr; 3], mut command: Command, directory: TempDir) -> Self {
+    /// Runs a serving command. Returns when it answers, which can be before it has read its inputs.
+    pub(crate) fn prepared_unread(mut command: Command) -> Self {
+        command.args(["--listen-address", "127.0.0.1"]);
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        Self::begin_at(free_ports(), command, directory)
+    }
+
+    fn start_at(ports: [SocketAddr; 3], command: Command, directory: TempDir) -> Self {
+        let reads_directory = command.get_args().next().is_some_and(|first| first == "serve");
+        let server = Self::begin_at(ports, command, directory);
+        let client = server.plain();
+        let is_read = || {
+            let answer = client.try_request("GET", "/readyz", &[]).ok()?;
+            (!answer.text().contains("inputs have not been read yet")).then_some(())
+        };
+        if reads_directory {
+            wait_for("the server to have read its directory", is_read);
+        }
+        server
+    }
+
+    fn begin_at(ports: [SocketAddr; 3], mut command: Command, directory: TempDir) -> Self {
         let [secure, insecure, metrics] = ports;
         let log = File::create(directory.path().join("log")).expect("a log file");
         let child = command
