@@ -273,7 +273,8 @@ fn a_restart_without_a_change_answers_for_a_pool_before_all_is_read() {
         let server = Server::prepared_unread(site.command());
         let pool = format!("pool-{attempt}");
         assert_eq!(config(&server.plain(), &pool, "3.4.0").status, 200, "{}", server.log());
-        let is_early = server.log().contains("partial=true");
+        let readiness = server.plain().get("/readyz").text();
+        let is_early = readiness.contains("the inputs have not been read yet");
         is_served(&server, "edge", "edge-1");
         let all = format!("pools={}", POOLS + 2);
         wait_for("all to be read", || server.log().contains(&all).then_some(()));

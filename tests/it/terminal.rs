@@ -83,12 +83,13 @@ fn a_terminal_shows_that_first_tokens_take_time() {
     let (state, sample) =
         (tempfile::tempdir().expect("a folder"), in_repository("ignition-fixtures"));
     drop(Server::serve_with_state(&sample, state.path()).until_ready());
-    // While another process changes the directory, tokens wait for longer than a second.
+    // While another process changes the directory, tokens wait for longer than a second. By other rules than those of the last
+    // start, all is read before the server answers.
     let lock = File::open(state.path().join(".lock")).expect("the lock");
     lock.lock().expect("nobody else has it");
     let [secure, metrics] = free_ports();
     let mut terminal = OnTerminal::run(&format!(
-        "serve {} --state-dir {} --listen-address 127.0.0.1 --secure-port {} --insecure-port 0 \
+        "serve {} --strict --state-dir {} --listen-address 127.0.0.1 --secure-port {} --insecure-port 0 \
          --metrics-address {metrics}",
         sample.display(),
         state.path().display(),

@@ -233,9 +233,11 @@ fn a_machine_that_is_removed_alone_is_revoked_and_has_its_token_back_with_its_ob
 
 #[test]
 fn a_revocation_after_many_writes_of_another_file_is_in_force_within_a_second() {
-    let (site, server, credential) = with_known_machine();
+    let (site, server, _) = with_known_machine();
     once_within(SOON, "a revocation after a burst", |_| {
         site.put_machine("n", &json!({"pool": "worker"}));
+        let credential =
+            wait_for("its token", || site.pointer_path("n").exists().then(|| site.credential("n")));
         answered(&site, &server, &credential, 200);
         write_often(&site.manifests().join("other.json"), Duration::from_secs(2));
         site.remove("n");

@@ -177,6 +177,13 @@ fn an_answer_that_ends_while_its_machine_is_stored_starts_the_window() {
     put_large(&site);
     let server = site.serve(&["--compact", "off"]);
     let credential = site.credential("n");
+    // An answer that shares its text with another one is handed to the connection piece by piece.
+    wait_for("another answer of the pool", || {
+        let accept = ("Accept", "application/vnd.coreos.ignition+json;version=3.4.0");
+        let head = [("Authorization", &*credential), accept];
+        let head = site.tls(&server).request("HEAD", "/config/worker", &head);
+        (head.status == 200).then_some(())
+    });
     // The first use after a start has the server look at the tokens of pools too, under the same lock.
     for (network, elsewhere) in [("127.0.0.1", 401), ("127.0.0.0/8", 200), ("127.0.0.1", 401)] {
         let mut answer = begun(&site, &server, &credential);
@@ -188,8 +195,9 @@ fn an_answer_that_ends_while_its_machine_is_stored_starts_the_window() {
             let mut files = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
             files.find(|path| path.ends_with(".lock"))
         });
-        answer.read_to_end(&mut Vec::new()).expect("the rest of the answer");
         let taken = || Some(server.named_machine("n")["taken"].clone()).filter(Value::is_string);
+        assert_eq!(taken(), None, "the answer is not at its end");
+        answer.read_to_end(&mut Vec::new()).expect("the rest of the answer");
         let before = wait_for("the answer to be taken", taken);
         drop(lock);
         // HEAD is no use of a token.
