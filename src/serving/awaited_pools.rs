@@ -53,8 +53,10 @@ impl AwaitedPools {
         }
         let Ok(_waiting) = self.waiting.try_acquire() else { return };
         let read = async {
-            // The source ends with the server.
-            self.requests.send(pool.to_owned()).await.ok()?;
+            if !needs_all {
+                // The source ends with the server.
+                self.requests.send(pool.to_owned()).await.ok()?;
+            }
             let mut served = self.served.clone();
             served.wait_for(|served| is_read(served.as_deref())).await.ok().map(drop)
         };

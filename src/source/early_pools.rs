@@ -102,7 +102,6 @@ impl EarlyPools {
         let mut reading = tokio::task::spawn_blocking(move || Directory::read_soon(layout));
         let read = loop {
             tokio::select! {
-                biased;
                 Some(pool) = requests.recv() => {
                     let partial = tokio::task::block_in_place(|| self.read(pool));
                     partial.map(|partial| inputs.send_replace(Some(partial)));
@@ -125,9 +124,9 @@ impl EarlyPools {
         }
     }
 
-    /// Inputs with this pool and those that were asked for before; `None` if they must be read with all.
+    /// Inputs with this pool and those that were asked for before; `None` if it is one of them, or must be read with all.
     fn read(&mut self, pool: String) -> Option<Inputs> {
-        let files = self.index.pools.get(&pool)?;
+        let files = self.index.pools.get(&pool).filter(|_| !self.asked.contains_key(&pool))?;
         let known: BTreeSet<&PathBuf> = self.asked.values().flatten().collect();
         let files: BTreeSet<_> = self.index.shared.union(files).cloned().collect();
         let restored: Option<Vec<_>> =
@@ -251,6 +250,7 @@ mod tests {
         for pool in ["worker", "edge", "infra"] {
             let partial = early.read(pool.to_owned()).expect("its files are stored");
             assert!(partial.is_partial);
+            assert!(early.read(pool.to_owned()).is_none(), "it was read");
             expected.insert(pool, configurations(&whole)[pool]);
             assert_eq!(configurations(&partial), expected);
             // A merged one has the hash of its contents in its name.

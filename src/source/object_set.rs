@@ -81,11 +81,6 @@ impl Identity {
         Self { kind: "Ignition config", namespace: "".into(), name: name.into() }
     }
 
-    /// An object without a namespace.
-    pub(super) fn named(kind: &'static str, name: &str) -> Self {
-        Identity { kind, namespace: "", name }.to_owned()
-    }
-
     fn of(object: &Object) -> Self {
         let identity = identity(object);
         match object {
@@ -197,7 +192,8 @@ impl ObjectSet {
 
     /// The MachineConfig with this name.
     pub(super) fn machine_config(&self, name: &str) -> Option<&Arc<MachineConfig>> {
-        self.used(&Identity::named(MACHINE_CONFIG, name)).and_then(as_kind!(MachineConfig))
+        let identity = Identity { kind: MACHINE_CONFIG, namespace: "", name }.to_owned();
+        self.used(&identity).and_then(as_kind!(MachineConfig))
     }
 
     fn put_in(&mut self, identity: &Identity, object: &Object) {

@@ -40,7 +40,7 @@ const PACE: Duration = Duration::from_millis(10);
 /// Longest such time by which a file is surely not read in between: it is read when its last write is 60 ms ago.
 const QUICK: Duration = Duration::from_millis(45);
 /// Maximum number of attempts to write that quickly on a busy machine.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 20;
 
 /// A file with [`HALF`], still open.
 fn begun(path: &Path) -> File {

@@ -95,6 +95,15 @@ pub(crate) fn is_stored(state: &Path) {
     wait_at_most(STORED, || index.exists().then_some(()));
 }
 
+/// Waits until it is stored that each file is valid, so that a restart need not read all first.
+pub(crate) fn all_is_stored(state: &Path) {
+    let index = state.join("last-good/index.json");
+    wait_for("all files to be stored as valid", || {
+        let index: Value = serde_json::from_slice(&fs::read(&index).ok()?).ok()?;
+        index["stamps"].is_u64().then_some(())
+    });
+}
+
 fn is_served(server: &Server, pool: &str, expected: &str) {
     wait_for(&format!("{expected} from pool {pool}"), || {
         (marker(server, pool).as_deref() == Ok(expected)).then_some(())
@@ -263,11 +272,6 @@ fn a_restart_without_a_change_answers_for_a_pool_before_all_is_read() {
         site.write(&format!("{pool}.json"), pool_of_twenty(&pool));
     }
     site.served_once();
-    let index = site.directory.path().join("state/last-good/index.json");
-    let is_stored = || {
-        let index: Value = serde_json::from_slice(&fs::read(&index).ok()?).ok()?;
-        index["stamps"].is_u64().then_some(())
-    };
     // A server that was slow to answer may have read all.
     let is_early = |attempt: usize| {
         let server = Server::prepared_unread(site.command());
@@ -278,7 +282,7 @@ fn a_restart_without_a_change_answers_for_a_pool_before_all_is_read() {
         is_served(&server, "edge", "edge-1");
         let all = format!("pools={}", POOLS + 2);
         wait_for("all to be read", || server.log().contains(&all).then_some(()));
-        wait_for("the state to be stored", is_stored);
+        all_is_stored(&site.directory.path().join("state"));
         let mut server = server;
         server.terminate();
         server.ended();

@@ -222,8 +222,8 @@ impl Announcer {
 
     async fn follow_pools(&self, mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
         loop {
-            if let Some(served) =
-                served.borrow_and_update().as_ref().filter(|served| !served.inputs.is_partial)
+            if let Some(served) = served.borrow_and_update().as_ref()
+                && !served.inputs.is_partial
             {
                 self.publish_pools(&served.inputs);
             }

@@ -30,7 +30,7 @@ const WORKER: &str = "worker";
 const INFRA: &str = "infra";
 const SLIP: &str = "enforced";
 
-const EVENTS: [fn(&mut Fixture); 14] = [
+const EVENTS: [fn(&mut Fixture); 15] = [
     Fixture::look,
     Fixture::look,
     Fixture::restart,
@@ -45,6 +45,7 @@ const EVENTS: [fn(&mut Fixture); 14] = [
     |fixture| fixture.toggle_old(WORKER),
     |fixture| fixture.toggle_old(INFRA),
     Fixture::toggle_lock,
+    Fixture::restart_in_parts,
 ];
 
 struct Fixture {
@@ -139,6 +140,21 @@ impl Fixture {
 
     fn restart(&mut self) {
         (self.policy, self.pipeline) = start(&self.state);
+        self.look();
+    }
+
+    /// Restarts a server that answers for one pool before the others are read.
+    fn restart_in_parts(&mut self) {
+        (self.policy, self.pipeline) = start(&self.state);
+        let whole = std::mem::take(&mut self.pools);
+        self.pools.extend(whole.get_key_value(WORKER));
+        let stored = [Records::FILE, Issued::FILE].map(|file| fs::read(self.path(file)).ok());
+        self.pipeline.take_inputs(Inputs { is_partial: true, ..inputs(&self.pools) });
+        self.pipeline.finish();
+        self.check();
+        let now = [Records::FILE, Issued::FILE].map(|file| fs::read(self.path(file)).ok());
+        assert_eq!(now, stored, "a part says nothing of other pools: {:?}", self.done);
+        self.pools = whole;
         self.look();
     }
 
@@ -334,6 +350,7 @@ fn an_order_that_has_served_a_stranger_does_so_no_more() {
         &[13, 10, 0, 2],
         // A typo in the mode, and a restart.
         &[11, 0, 9, 2, 8],
+        &[9, 14],
     ] {
         let mut fixture = Fixture::new();
         for &event in order {

@@ -10,6 +10,7 @@ mod tokens;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -59,11 +60,15 @@ impl MachinesDirectory {
         fs::remove_file(self.manifests().join(format!("{name}.json"))).expect("a manifest");
     }
 
-    fn serve(&self, flags: &[&str]) -> Server {
+    fn command(&self, flags: &[&str]) -> Command {
         let mut command = binary();
         command.arg("serve").arg(self.manifests()).arg("--state-dir").arg(self.state());
         command.args(["--host", "localhost"]).args(flags);
-        Server::prepared(command).until_ready()
+        command
+    }
+
+    fn serve(&self, flags: &[&str]) -> Server {
+        Server::prepared(self.command(flags)).until_ready()
     }
 
     /// A client that trusts the CAs of the state directory.

@@ -6,11 +6,13 @@ use std::io::{Read, Write as _};
 use serde_json::{Value, json};
 
 use super::{MachinesDirectory, get_known, refusal};
+use crate::last_good::all_is_stored;
+use crate::memory::pool_of_twenty;
 use crate::support::access::{assert_refused, get};
 use crate::support::command::Store as _;
 use crate::support::http::{Client, IGNITION, loopback};
 use crate::support::machine::Machine;
-use crate::support::manifests::{first_boot_machine, machine_config, with_files};
+use crate::support::manifests::{first_boot_machine, machine_config, pool, replace, with_files};
 use crate::support::server::Server;
 use crate::support::{wait_asking, wait_for};
 
@@ -142,6 +144,37 @@ fn machines_whose_object_no_server_remembers_are_not_revoked() {
     let server = site.serve(&[]);
     assert_eq!(site.credential("n"), credential);
     assert_eq!(get_known(&site.tls(&server), "worker", &credential).status, 200);
+}
+
+/// Judged by a part of what is known, each would get something else.
+#[test]
+fn a_server_that_is_restarted_answers_as_before_it_while_it_has_not_read_all() {
+    let site = MachinesDirectory::new();
+    // They take longer to be read than the first answers take.
+    for number in 0..100 {
+        let pool = format!("pool-{number}");
+        replace(&site.manifests(), &format!("{pool}.json"), pool_of_twenty(&pool));
+    }
+    let mut held = pool("infra", "00-infra");
+    held["metadata"]["annotations"] = json!({"machine-config-server.io/approval": "required"});
+    site.put("pool-infra", &held);
+    for machine in ["armed", "spent"] {
+        site.put_machine(machine, &json!({"pool": "worker"}));
+    }
+    let mut server = site.serve(&WINDOW);
+    let [armed, spent] = ["armed", "spent"].map(|machine| site.credential(machine));
+    assert_eq!(get_known(&site.tls(&server), "worker", &spent).status, 200);
+    until_spent(&site.tls(&server), &spent);
+    all_is_stored(&site.state());
+    server.terminate();
+    server.ended();
+    let server = Server::prepared_unread(site.command(&WINDOW));
+    let client = site.tls(&server);
+    assert_eq!(get(&client, "worker", None).status, 200, "{}", server.log());
+    assert_eq!(get(&client, "infra", None).status, 503, "{}", server.log());
+    assert_refused(&get(&client, "worker", Some(&spent)));
+    assert_eq!(get(&client, "worker", Some(&armed)).status, 200, "{}", server.log());
+    assert_eq!(["armed", "spent"].map(|machine| site.credential(machine)), [armed, spent]);
 }
 
 /// A machine `n` whose answer takes more than one read.
