@@ -32,7 +32,7 @@ use super::outcome::{Outcome, Refused};
 use super::pool_name::PoolName;
 use super::request_log::text;
 use super::state::Machines;
-use crate::serving::answers::{Answer, PENDING};
+use crate::serving::answers::{self, Answer, PENDING};
 use crate::serving::tokens::named_machines::UsedTokens;
 
 const NO_ADDRESS: &str = "the address of the client is unknown\n";
@@ -51,12 +51,17 @@ pub(super) async fn config(
     let (method, headers) = (request.method(), request.headers());
     let is_get = method == Method::GET;
 
-    if let Some(awaited) = &machines.reads.awaited {
-        awaited.wait_for(&pool, headers.contains_key(AUTHORIZATION)).await;
-    }
+    let can_be_judged = match &machines.reads.awaited {
+        Some(awaited) => awaited.wait_for(&pool, headers.contains_key(AUTHORIZATION)).await,
+        None => true,
+    };
     let mut verdict = judge(&machines, &pool, peer, headers).await;
     let (mut version, mut given) = match verdict.refusal() {
         Some(refusal) => (None, Err(Refused::access(refusal))),
+        None if !can_be_judged => {
+            let refusal = answers::Refusal::NotRead;
+            (None, Err(Refused::config(refusal.code(), &pool, refusal.to_string())))
+        }
         None if is_get || method == Method::HEAD => {
             answer(&machines, &pool, headers, &verdict).await
         }

@@ -41,17 +41,18 @@ impl AwaitedPools {
         (Self { requests, served, waiting, all_read: OnceLock::new(), has_tokens }, receiver)
     }
 
-    /// Waits until the pool is read, or all are, or for too long. A machine may have a token.
-    pub(crate) async fn wait_for(&self, pool: &str, has_token: bool) {
-        if self.all_read.get().is_some() || !is_object_name(pool) {
-            return;
-        }
+    /// Waits until the pool is read, or all are, or for too long. Returns `false` if a machine has a token that cannot be
+    /// judged yet: it must not get what machines without one get.
+    pub(crate) async fn wait_for(&self, pool: &str, has_token: bool) -> bool {
         let needs_all = has_token && !self.has_tokens;
         let is_read = |served: Option<&ServedInputs>| self.is_read(served, pool, needs_all);
-        if is_read(self.served.borrow().as_deref()) {
-            return;
+        if self.all_read.get().is_some()
+            || !is_object_name(pool)
+            || is_read(self.served.borrow().as_deref())
+        {
+            return true;
         }
-        let Ok(_waiting) = self.waiting.try_acquire() else { return };
+        let Ok(_waiting) = self.waiting.try_acquire() else { return !needs_all };
         let read = async {
             if !needs_all {
                 // The source ends with the server.
@@ -60,7 +61,7 @@ impl AwaitedPools {
             let mut served = self.served.clone();
             served.wait_for(|served| is_read(served.as_deref())).await.ok().map(drop)
         };
-        let _ = tokio::time::timeout(TIMEOUT, read).await;
+        tokio::time::timeout(TIMEOUT, read).await == Ok(Some(())) || !needs_all
     }
 
     fn is_read(&self, served: Option<&ServedInputs>, pool: &str, needs_all: bool) -> bool {
@@ -88,7 +89,7 @@ mod tests {
 
     async fn time_of(awaited: &AwaitedPools, pool: &str) -> Duration {
         let started = Instant::now();
-        awaited.wait_for(pool, false).await;
+        assert!(awaited.wait_for(pool, false).await);
         started.elapsed()
     }
 
@@ -118,12 +119,12 @@ mod tests {
             let (publish, inputs) = watch::channel(Some(served(true, &["worker"])));
             let (awaited, _requests) = AwaitedPools::new(inputs, has_tokens);
             let started = Instant::now();
-            awaited.wait_for("worker", true).await;
+            assert_eq!(awaited.wait_for("worker", true).await, has_tokens);
             assert_eq!(started.elapsed(), expected);
             assert_eq!(time_of(&awaited, "worker").await, Duration::ZERO, "without a token");
             publish.send_replace(Some(served(false, &["worker"])));
             let started = Instant::now();
-            awaited.wait_for("worker", true).await;
+            assert!(awaited.wait_for("worker", true).await);
             assert_eq!(started.elapsed(), Duration::ZERO);
         }
     }

@@ -28,7 +28,7 @@ mod place;
 mod plain_configs;
 
 use model::inputs::Inputs;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 pub use self::butane::Butane;
 use self::cluster::Cluster;
@@ -75,15 +75,6 @@ impl Source {
         match self {
             Self::Directory(_) | Self::Unread(_) => None,
             Self::Cluster(cluster) => Some(cluster),
-        }
-    }
-
-    /// Takes requests for pools, which are read ahead of the others while not all are read.
-    pub fn await_pools(&mut self, requests: mpsc::Receiver<String>) {
-        match self {
-            Self::Directory(_) => {}
-            Self::Unread(pools) => pools.requests = Some(requests),
-            Self::Cluster(cluster) => cluster.awaited_pools = Some(requests),
         }
     }
 

@@ -207,18 +207,25 @@ async fn open(
 ) -> anyhow::Result<(Source, Option<Inputs>, SourceReads)> {
     let _progress = Progress::start("reading the inputs");
     let (mut source, first) = Source::open(source).await?;
-    let live = if let (Source::Cluster(cluster), Some(after)) = (&mut source, after) {
-        let (live_reads, requests) = LiveReads::new(after, publisher.live_reads());
-        cluster.live_requests = Some(requests);
-        Some(live_reads)
-    } else {
-        None
-    };
-    // The tokens of a directory are judged once its machines are known.
-    let has_tokens = matches!(source, Source::Cluster(_));
-    let (awaited, requests) = AwaitedPools::new(publisher.served(), has_tokens);
-    source.await_pools(requests);
-    Ok((source, first, SourceReads { live, awaited: Some(awaited) }))
+    let mut reads = SourceReads::default();
+    match &mut source {
+        Source::Directory(_) => {}
+        Source::Unread(pools) => {
+            // Its tokens are judged once all machines are known.
+            let (awaited, requests) = AwaitedPools::new(publisher.served(), false);
+            (reads.awaited, pools.requests) = (Some(awaited), Some(requests));
+        }
+        Source::Cluster(cluster) => {
+            reads.live = after.map(|after| {
+                let (live_reads, requests) = LiveReads::new(after, publisher.live_reads());
+                cluster.live_requests = Some(requests);
+                live_reads
+            });
+            let (awaited, requests) = AwaitedPools::new(publisher.served(), true);
+            (reads.awaited, cluster.awaited_pools) = (Some(awaited), Some(requests));
+        }
+    }
+    Ok((source, first, reads))
 }
 
 /// Creates the boot ledger, and the index of the cluster's nodes, if there is a cluster: follows them, who asks to become one,
