@@ -17,8 +17,9 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
-/// Quiet time before a scan, because changes come in bursts.
-const QUIET: Duration = Duration::from_millis(25);
+/// Quiet time before a scan, because changes come in bursts, and because a file that has just changed may still be written:
+/// the first scan after the change of a single file finds it old enough.
+pub(crate) const QUIET: Duration = Duration::from_millis(60);
 /// Maximum wait for quiet.
 const BURST: Duration = Duration::from_millis(200);
 /// First interval between scans while files are being written. It doubles up to [`SAFETY`], because a file with a clock

@@ -34,13 +34,13 @@ use super::plain_configs::{self, PlainConfigs};
 use crate::common::hang::{MAX_HANG, unless_hung};
 use crate::files::bounded;
 use crate::files::error::FileError;
-use crate::files::watch::{DirectoryWatch, Scanned};
+use crate::files::watch::{DirectoryWatch, QUIET, Scanned};
 use crate::kubernetes::seen::ObjectSeen;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Conditions};
 
 /// Age of a change below which a file may still be written.
-const SETTLE: Duration = Duration::from_millis(60);
+const SETTLE: Duration = QUIET;
 /// Maximum wait of a start until no file may still be written.
 const MAX_UNSETTLED: Duration = Duration::from_millis(500);
 /// Interval between looks meanwhile.
