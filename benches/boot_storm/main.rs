@@ -69,7 +69,7 @@ fn compare(options: &Options) -> Result<()> {
     // Another build sends both forms, nginx the plain one.
     let (theirs, agents) = match &options.against {
         Some(other) => {
-            (servers::start_ours(other, &manifests, scratch.path())?, vec![OTHER, IGNITION])
+            (servers::start_other(other, &manifests, scratch.path())?, vec![OTHER, IGNITION])
         }
         None => (servers::start_nginx(&pair, scratch.path())?, vec![OTHER]),
     };

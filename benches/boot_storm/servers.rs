@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::machine::HOST;
@@ -82,7 +82,17 @@ pub(crate) fn start_ours(binary: &Path, manifests: &Path, scratch: &Path) -> Res
     Server::start(address, &mut command, &scratch.join("ours.log"))
 }
 
-/// The same as a command, which has to be told about the other ports.
+/// Another build beside ours, with a copy of its state: a state directory has one server.
+pub(crate) fn start_other(binary: &Path, manifests: &Path, scratch: &Path) -> Result<Server> {
+    let own = scratch.join("other");
+    fs::create_dir(&own)?;
+    let states = [scratch.join(STATE), own.join(STATE)];
+    let copied = Command::new("cp").args(["--archive", "--"]).args(states).status()?;
+    ensure!(copied.success(), "the state cannot be copied");
+    start_ours(binary, manifests, &own)
+}
+
+/// Our server as a command, which has to be told about the other ports.
 pub(crate) fn ours(
     binary: &Path,
     manifests: &Path,
