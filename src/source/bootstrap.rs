@@ -75,7 +75,7 @@ fn read(files: &mut Files, path: &Path, being_written: &dyn Fn(&Path) -> bool) {
     if files.objects(path).is_empty() {
         files.read_if_there(path, being_written);
     } else {
-        files.read_all(&[path.to_owned()], being_written);
+        files.read(path, being_written);
     }
 }
 

@@ -24,7 +24,7 @@ use super::butane::Butane;
 use super::credentials::SeenCredentials;
 use super::files::{FileLoss, Files, GoodText, RestoredFile};
 use super::last_good::{Index, LastGood, StoredFile, StoredLoss};
-use super::listing::{Listing, digest_of_stamps, list};
+use super::listing::{Listed, Listing, digest_of_stamps, list};
 use super::lost::LostObjects;
 use super::manifest;
 use super::merged_pools::LocalPools;
@@ -434,7 +434,7 @@ impl Directory {
     /// Inputs with these pools of the files that were restored, without machines. The rest is not read.
     pub(super) fn partial_inputs(&mut self, root: &Path, pools: &BTreeSet<&String>) -> Inputs {
         let listing = Listing::default();
-        let (inputs, shared) = self.build(root, &listing, (&[], &[]), Duration::ZERO);
+        let (inputs, shared) = self.build(root, &listing, &[], Duration::ZERO);
         let mut of_pools = BTreeMap::clone(&inputs.pools);
         of_pools.retain(|name, _| pools.contains(name));
         let mut partial = Inputs {
@@ -456,10 +456,12 @@ impl Directory {
         being_written: &dyn Fn(&Path) -> bool,
     ) -> Result<Option<(Inputs, SharedInputs)>, FileError> {
         let uptime = self.started.elapsed();
-        let (listing, unlisted) = self.list(root)?;
+        let ((listing, stamps), unlisted) = self.list(root)?;
         self.files.leads_outside(&listing.outside);
+        let files = listing.paths.iter().cloned().zip(stamps);
         let (plain, manifests): (Vec<_>, Vec<_>) =
-            listing.paths.iter().cloned().partition(|path| plain_configs::is_plain(root, path));
+            files.partition(|(path, _)| plain_configs::is_plain(root, path));
+        let plain: Vec<_> = plain.into_iter().map(|(path, _)| path).collect();
         self.files.take_directories(&listing);
         self.files.read_all(&manifests, being_written);
         self.plain_configs.read(root, &plain, (&mut self.files, being_written));
@@ -468,7 +470,7 @@ impl Directory {
         if is_same && unlisted.is_none() && !self.files.is_changed() && !self.lost.has_any() {
             return Ok(None);
         }
-        let (mut inputs, shared) = self.build(root, &listing, (&manifests, &plain), uptime);
+        let (mut inputs, shared) = self.build(root, &listing, &plain, uptime);
         inputs.problems.extend(unlisted);
         self.last_listing = Some(listing);
         if let Some(wait) = self.lost.due_in(uptime) {
@@ -482,7 +484,7 @@ impl Directory {
         &mut self,
         root: &Path,
         listing: &Listing,
-        (manifests, plain): (&[PathBuf], &[PathBuf]),
+        plain: &[PathBuf],
         uptime: Duration,
     ) -> (Inputs, SharedInputs) {
         let Self { set, files, plain_configs, lost, .. } = self;
@@ -516,7 +518,7 @@ impl Directory {
         inputs.sources = Arc::clone(&set.sources);
         let problems = &mut inputs.problems;
         problems.extend(listing.problems());
-        inputs.warnings = self.tree_warnings(root, manifests);
+        inputs.warnings = self.tree_warnings(root, &listing.paths);
         inputs.warnings.extend(self.local_pools.unused_annotations(&inputs.pools));
         if is_changed {
             self.files.note_change();
@@ -525,12 +527,12 @@ impl Directory {
     }
 
     /// Lists the files. Of a directory that cannot be listed, all are lost with it, unless none was ever read.
-    fn list(&mut self, root: &Path) -> Result<(Listing, Option<Problem>), FileError> {
+    fn list(&mut self, root: &Path) -> Result<(Listed, Option<Problem>), FileError> {
         match self.unlisted.take().map_or_else(|| list(root), Err) {
-            Ok(listing) => Ok((listing, None)),
+            Ok(listed) => Ok((listed, None)),
             Err(error) if self.is_known || self.files.has_any() || self.lost.has_any() => {
                 let problem = Problem::whole(&root.display().to_string(), error.to_string());
-                Ok((Listing::default(), Some(problem)))
+                Ok((Listed::default(), Some(problem)))
             }
             Err(error) => Err(FileError::at(root)(error)),
         }

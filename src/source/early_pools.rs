@@ -24,7 +24,6 @@ use super::listing::{digest_of_stamps, list};
 use super::place::{Place, stored_root};
 use crate::common::hang::unless_hung;
 use crate::files::error::FileError;
-use crate::files::stamp::FileStamp;
 use crate::telemetry::Reporting;
 
 /// A directory at the start of a process.
@@ -73,11 +72,9 @@ impl EarlyPools {
         let index = last_good.load_index().ok()??;
         let is_of_it = index.root.as_ref() == Some(&stored_root(root));
         let stored = index.stamps.filter(|_| is_of_it)?;
-        let listing = list(root).ok()?;
-        let stamp = |path: &PathBuf| Some(FileStamp::of(&std::fs::metadata(path).ok()?));
-        let stamped = listing.paths.iter().map(|path| Some((&**path, stamp(path)?)));
-        let stamps: Option<Vec<_>> = stamped.collect();
-        if digest_of_stamps(stamps?, *is_strict) != stored {
+        let (listing, stamps) = list(root).ok()?;
+        let stamped = listing.paths.iter().map(|path| &**path).zip(stamps);
+        if digest_of_stamps(stamped, *is_strict) != stored {
             return None;
         }
         Some(Self {

@@ -190,9 +190,13 @@ impl Files {
 
     /// Gives away the objects of files that a listing no longer has.
     pub(super) fn take_gone(&mut self, listing: &Listing) {
-        let paths: HashSet<&PathBuf> = listing.paths.iter().collect();
-        let gone: Vec<_> =
-            self.known.keys().filter(|path| !paths.contains(path)).cloned().collect();
+        // Both are sorted.
+        let mut listed = listing.paths.iter().peekable();
+        let mut is_gone = |path: &&PathBuf| {
+            while listed.next_if(|listed| listed < path).is_some() {}
+            listed.next_if_eq(path).is_none()
+        };
+        let gone: Vec<_> = self.known.keys().filter(|path| is_gone(path)).cloned().collect();
         for path in gone {
             let Some(file) = self.known.remove(&path) else { continue };
             self.is_unsaved = true;
@@ -364,11 +368,29 @@ impl Files {
         warnings.map(|(path, it)| Problem::part(&path.display().to_string(), it)).collect()
     }
 
-    /// Reads those of `paths` that changed, on all processors.
-    pub(super) fn read_all(&mut self, paths: &[PathBuf], being_written: &dyn Fn(&Path) -> bool) {
+    /// Reads those of the files that changed, on all processors. Each has the stamp of its listing.
+    pub(super) fn read_all(
+        &mut self,
+        listed: &[(PathBuf, FileStamp)],
+        being_written: &dyn Fn(&Path) -> bool,
+    ) {
+        let files = listed.iter().map(|(path, stamp)| (&**path, Some(*stamp)));
+        self.read_changed(files, being_written);
+    }
+
+    /// Reads a manifest that has changed.
+    pub(super) fn read(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) {
+        self.read_changed([(path, None)], being_written);
+    }
+
+    fn read_changed<'a>(
+        &mut self,
+        files: impl IntoIterator<Item = (&'a Path, Option<FileStamp>)>,
+        being_written: &dyn Fn(&Path) -> bool,
+    ) {
         let mut jobs = Vec::new();
-        for path in paths {
-            if let Some(stamp) = self.due(path, being_written) {
+        for (path, listed) in files {
+            if let Some(stamp) = self.due(path, listed, being_written) {
                 let digest = self.known.get(path).and_then(|file| file.digest);
                 jobs.push((path, stamp, digest));
             }
@@ -382,7 +404,7 @@ impl Files {
     /// Reads a manifest if it exists and has changed.
     pub(super) fn read_if_there(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) {
         if path.exists() {
-            self.read_all(&[path.to_owned()], being_written);
+            self.read(path, being_written);
         }
     }
 
@@ -392,7 +414,7 @@ impl Files {
         path: &Path,
         being_written: &dyn Fn(&Path) -> bool,
     ) -> Result<Bytes, ReadError> {
-        if let Some(NewStamp(stamp)) = self.due(path, being_written) {
+        if let Some(NewStamp(stamp)) = self.due(path, None, being_written) {
             let file = self.known.entry(path.to_owned()).or_default();
             (file.stamp, file.seen_in) = (stamp, self.scan);
             match bounded::read(path) {
@@ -424,17 +446,24 @@ impl Files {
         }
     }
 
-    /// Looks at a file. Returns its stamp if it has changed, unless that was too recently, or it is open for writing.
-    fn due(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Option<NewStamp> {
+    /// Looks at a file, unless it has not changed since it was `listed`. Returns its stamp if it has changed, unless that was
+    /// too recently, or it is open for writing.
+    fn due(
+        &mut self,
+        path: &Path,
+        listed: Option<FileStamp>,
+        being_written: &dyn Fn(&Path) -> bool,
+    ) -> Option<NewStamp> {
         let mut known = self.known.get_mut(path);
         if let Some(file) = &mut known {
             file.seen_in = self.scan;
         }
-        let Ok(metadata) = std::fs::metadata(path) else {
+        let before = known.as_ref().and_then(|file| file.stamp);
+        let now = || FileStamp::of(&std::fs::metadata(path).ok()?).into();
+        let Some(stamp) = listed.filter(|stamp| before == Some(*stamp)).or_else(now) else {
             // The read returns the error.
             return Some(NewStamp(None));
         };
-        let stamp = FileStamp::of(&metadata);
         if let Some(file) = known.filter(|file| file.stamp == Some(stamp)) {
             let above = path.parent().and_then(|above| self.directories.get(above));
             let was_in = file.directory;
@@ -627,7 +656,7 @@ mod tests {
         let changed = FileStamp::of(&file.metadata().unwrap()).changed_at();
         let mut files = Files::new(false);
         files.begin(changed + Duration::from_secs(1), Duration::from_millis(60));
-        files.read_all(std::slice::from_ref(&path), &|_| false);
+        files.read(&path, &|_| false);
         assert!(files.finish() && files.scanned() == Scanned::SETTLED);
         assert_eq!(files.objects(&path).len(), 1);
     }
@@ -641,7 +670,7 @@ mod tests {
         let start = SystemTime::now();
         let mut files = Files::new(false);
         files.begin(start, Duration::ZERO);
-        files.read_all(std::slice::from_ref(&path), &|_| false);
+        files.read(&path, &|_| false);
         files.finish();
         for (now, is_kept) in [
             (start, true),
@@ -656,11 +685,12 @@ mod tests {
 
     /// Reads the manifests of a directory, and returns what they have lost.
     fn losses(files: &mut Files, root: &Path) -> Vec<Loss> {
-        let listing = list(root).unwrap();
+        let (listing, stamps) = list(root).unwrap();
         files.begin(SystemTime::now(), Duration::ZERO);
         files.take_directories(&listing);
-        let manifests = listing.paths.iter().filter(|path| named_as_manifest(path));
-        files.read_all(&manifests.cloned().collect::<Vec<_>>(), &|_| false);
+        let listed = listing.paths.iter().cloned().zip(stamps);
+        let manifests: Vec<_> = listed.filter(|(path, _)| named_as_manifest(path)).collect();
+        files.read_all(&manifests, &|_| false);
         files.take_losses().iter().map(|lost| lost.loss).collect()
     }
 

@@ -33,6 +33,9 @@ pub(super) struct Listing {
     unreadable: Vec<(PathBuf, String)>,
 }
 
+/// A listing, and the stamps of its paths in their order.
+pub(super) type Listed = (Listing, Vec<FileStamp>);
+
 impl Listing {
     /// Directories of which nothing or not all was read.
     pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {
@@ -64,17 +67,19 @@ impl Listing {
 
 /// Lists all files of a tree, and follows links. Hidden files and directories are skipped, because kubelet keeps its
 /// copies of mounted files in them, and so are state directories, because a server writes there what is no manifest.
-pub(super) fn list(root: &Path) -> io::Result<Listing> {
+pub(super) fn list(root: &Path) -> io::Result<Listed> {
     let top = std::fs::metadata(root)?;
     let mut walk = TreeWalk {
         root: std::fs::canonicalize(root)?,
         visited: HashSet::from([(top.dev(), top.ino())]),
+        files: Vec::new(),
         found: Listing::default(),
     };
     walk.found.directories.insert(root.to_owned(), (top.dev(), top.ino()));
     walk.directory(root, 0)?;
-    walk.found.paths.sort();
-    Ok(walk.found)
+    walk.files.sort_by(|(path, _), (other, _)| path.cmp(other));
+    let (paths, stamps) = walk.files.into_iter().unzip();
+    Ok((Listing { paths, ..walk.found }, stamps))
 }
 
 struct TreeWalk {
@@ -82,6 +87,7 @@ struct TreeWalk {
     root: PathBuf,
     /// Device and inode of each visited directory, because links can form cycles.
     visited: HashSet<(u64, u64)>,
+    files: Vec<(PathBuf, FileStamp)>,
     found: Listing,
 }
 
@@ -120,7 +126,7 @@ impl TreeWalk {
             }
             let is_directory = metadata.is_dir() && !is_state_directory(&path);
             if metadata.is_file() {
-                self.found.paths.push(path);
+                self.files.push((path, FileStamp::of(&metadata)));
             } else if is_directory && depth == MAX_DEPTH {
                 self.found.too_deep.push(path);
             } else if is_directory && self.visited.insert((metadata.dev(), metadata.ino())) {
@@ -162,9 +168,9 @@ mod tests {
         let path = |name: &str| root.path().join(name);
         std::fs::create_dir(path("pools")).unwrap();
         std::fs::write(path("pools/a.yaml"), "").unwrap();
-        let before = list(root.path()).unwrap();
+        let (before, _) = list(root.path()).unwrap();
         let directory = before.directories.get(&path("pools")).copied();
-        let loss = || list(root.path()).unwrap().loss_of(&path("pools/a.yaml"), directory);
+        let loss = || list(root.path()).unwrap().0.loss_of(&path("pools/a.yaml"), directory);
         assert_eq!(loss(), None);
         std::fs::remove_file(path("pools/a.yaml")).unwrap();
         assert_eq!(loss(), Some(Loss::Unlinked));
@@ -194,14 +200,14 @@ mod tests {
         ] {
             std::os::unix::fs::symlink(target, root.join(link)).unwrap();
         }
-        let Listing { paths, outside, too_deep, .. } = list(&root).unwrap();
+        let Listing { paths, outside, too_deep, .. } = list(&root).unwrap().0;
         assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
         assert!(too_deep.is_empty());
         let above_all = std::fs::canonicalize(above.path()).unwrap();
         assert_eq!(outside, Targets::from([(above_all.clone(), above_all)]));
         // The top directory can be a link.
         std::os::unix::fs::symlink(&root, above.path().join("link")).unwrap();
-        assert_eq!(list(&above.path().join("link")).unwrap().paths.len(), 2);
+        assert_eq!(list(&above.path().join("link")).unwrap().1.len(), 2);
     }
 
     #[test]
@@ -214,7 +220,7 @@ mod tests {
         for directory in [&deepest, &too_deep] {
             std::fs::write(directory.join("a.yaml"), "").unwrap();
         }
-        let found = list(root.path()).unwrap();
+        let (found, _) = list(root.path()).unwrap();
         assert_eq!((found.paths, found.too_deep), (vec![deepest.join("a.yaml")], vec![too_deep]));
     }
 }

@@ -68,7 +68,8 @@ impl LocalPools {
         let merged = all().filter(|pool| is_merged(pool));
         pool_merges::update(&mut self.merged, merged, &set.sources, controller_config);
         (self.unselected, self.taken_as_rendered) = if all().any(is_merged) {
-            let unselected = set.sources.unselected(all());
+            let others = all().filter(|pool| !is_merged(pool));
+            let unselected = set.sources.unselected(self.merged.selected(), others);
             let unselected = unselected.into_iter().map(str::to_owned).collect();
             (unselected, without_evidence(pools, set))
         } else {

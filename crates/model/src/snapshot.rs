@@ -8,6 +8,8 @@
 //!
 //! They are published in this order, so that a config with secrets is never served under the old, less strict policy.
 
+use std::sync::Arc;
+
 use crate::access::{
     AccessMode, BootRules, KnownMachines, KnownTokens, MinIgnition, Modes, Networks, Policy,
     Records, SignedTokens, WantedModes,
@@ -44,7 +46,7 @@ pub struct Snapshot {
     /// Inputs, with the enforced pools.
     pub inputs: Inputs,
     /// Access policy for the inputs.
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
 }
 
 impl Snapshot {
@@ -57,12 +59,16 @@ impl Snapshot {
     ) -> Option<Self> {
         let modes = wanted.in_force(known.records.as_ref());
         let inputs = Inputs { enforced: modes.enforced(), ..known.inputs.clone()? };
-        Some(Self { inputs, policy: known.policy(modes, boot_rules, rules) })
+        Some(Self { inputs, policy: Arc::new(known.policy(modes, boot_rules, rules)) })
     }
 
     /// Policy while this snapshot replaces one with the modes `before`: the stricter mode of each pool.
-    pub fn tightened(&self, before: &Modes) -> Policy {
-        Policy { modes: before.stricter(&self.policy.modes), ..self.policy.clone() }
+    pub fn tightened(&self, before: &Modes) -> Arc<Policy> {
+        if *before == self.policy.modes {
+            return Arc::clone(&self.policy);
+        }
+        let modes = before.stricter(&self.policy.modes);
+        Arc::new(Policy { modes, ..Policy::clone(&self.policy) })
     }
 }
 

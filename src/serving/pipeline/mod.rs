@@ -279,13 +279,13 @@ impl Pipeline {
         else {
             return;
         };
-        let before = self.policy.load().modes.clone();
-        self.report(&before, &snapshot.policy.modes);
-        self.policy.store(Arc::new(snapshot.tightened(&before)));
+        let before = self.policy.load_full();
+        self.report(&before.modes, &snapshot.policy.modes);
+        self.policy.store(snapshot.tightened(&before.modes));
         let served = self.known.inputs.as_ref().map(|served| &served.enforced);
         let is_new = are_inputs_new || served != Some(&snapshot.inputs.enforced);
         let is_changed = is_new && self.publisher.publish(&snapshot.inputs);
-        self.policy.store(Arc::new(snapshot.policy));
+        self.policy.store(snapshot.policy);
         self.known.inputs = Some(snapshot.inputs.clone());
         self.is_unfinished |= is_changed;
     }

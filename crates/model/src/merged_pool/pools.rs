@@ -14,6 +14,7 @@ use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
 #[derive(Debug, Default)]
 pub struct MergedPools {
     pools: BTreeMap<String, MergedPool>,
+    updates: u64,
     merges: u64,
 }
 
@@ -27,6 +28,8 @@ struct MergedPool {
     /// `None` if the pool's annotation names none.
     setter: Option<ArgumentSetter>,
     outcome: Result<Arc<MachineConfig>, Unmergeable>,
+    /// Number of the last update with the pool.
+    seen_in: u64,
 }
 
 impl MergedPool {
@@ -128,32 +131,32 @@ impl MergedPools {
             [config.spec.base_os_image.clone(), config.spec.base_os_extensions_image.clone()]
         });
         let images = Arc::new(images);
-        let mut before = std::mem::take(&mut self.pools);
+        self.updates += 1;
+        let seen_in = self.updates;
         let mut due = Vec::new();
         for pool in pools {
-            let name = pool.name().to_owned();
-            let last = before.remove(&name);
-            let images = Arc::clone(&images);
+            let (name, images) = (pool.name(), Arc::clone(&images));
             let (selected, setter) = match inputs(pool, machine_configs) {
                 Ok(inputs) => inputs,
                 Err((selected, error)) => {
                     let (selected, outcome) = (shared(selected), Err(error));
-                    let merged = MergedPool { selected, images, setter: None, outcome };
-                    self.pools.insert(name, merged);
+                    let merged = MergedPool { selected, images, setter: None, outcome, seen_in };
+                    self.pools.insert(name.to_owned(), merged);
                     continue;
                 }
             };
-            match last {
-                Some(last) if last.is_made_of(&selected, &images, setter) => {
-                    self.pools.insert(name, last);
+            match self.pools.get_mut(name) {
+                Some(known) if known.is_made_of(&selected, &images, setter) => {
+                    (known.selected, known.seen_in) = (shared(selected), seen_in);
                 }
-                last => {
-                    let last = last.and_then(|last| last.outcome.ok());
-                    let selected = shared(selected);
-                    due.push(DueMerge { pool: name, selected, images, setter, last });
+                known => {
+                    let last = known.and_then(|known| known.outcome.clone().ok());
+                    let (pool, selected) = (name.to_owned(), shared(selected));
+                    due.push(DueMerge { pool, selected, images, setter, last });
                 }
             }
         }
+        self.pools.retain(|_, pool| pool.seen_in == seen_in);
         due
     }
 
@@ -164,8 +167,8 @@ impl MergedPools {
     ) {
         for (DueMerge { pool, selected, images, setter, .. }, outcome) in merged {
             self.merges += 1;
-            let setter = Some(setter);
-            self.pools.insert(pool, MergedPool { selected, images, setter, outcome });
+            let (setter, seen_in) = (Some(setter), self.updates);
+            self.pools.insert(pool, MergedPool { selected, images, setter, outcome, seen_in });
         }
     }
 

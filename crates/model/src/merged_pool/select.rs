@@ -130,13 +130,16 @@ impl ByLabels {
         self.groups.get(&config.labels())
     }
 
-    /// The names of the MachineConfigs that none of these pools selects or names, sorted.
-    pub fn unselected<'p>(
+    /// The names of the MachineConfigs that are in none of the groups `selected`, and that none of the pools `others` selects
+    /// or names, sorted.
+    pub fn unselected<'s, 'p>(
         &self,
-        pools: impl IntoIterator<Item = &'p MachineConfigPool>,
+        selected: impl IntoIterator<Item = &'s Arc<LabelGroup>>,
+        others: impl IntoIterator<Item = &'p MachineConfigPool>,
     ) -> Vec<&str> {
-        let (mut selected, mut referred) = (HashSet::new(), HashSet::new());
-        for pool in pools {
+        let mut selected: HashSet<_> = selected.into_iter().map(Arc::as_ptr).collect();
+        let mut referred = HashSet::new();
+        for pool in others {
             let selector = &pool.spec.machine_config_selector;
             if selector.check().is_ok() {
                 selected.extend(self.matching(selector).into_iter().map(Arc::as_ptr));

@@ -491,7 +491,7 @@ proptest! {
         let selected = grouped.select(&pool).unwrap_or_default();
         let selected = selected.iter().flat_map(|group| group.machine_configs()).collect();
         prop_assert_eq!(names(selected), names(alone));
-        prop_assert_eq!(grouped.unselected([&pool]), others.iter().collect::<Vec<_>>());
+        prop_assert_eq!(grouped.unselected([], [&pool]), others.iter().collect::<Vec<_>>());
         for config in &configs {
             grouped.remove(config);
         }

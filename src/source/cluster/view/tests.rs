@@ -265,9 +265,12 @@ fn a_pool_that_a_machine_asks_for_is_read_ahead_of_the_others() {
     assert!(view.inputs(None).is_none(), "what all pools share is not read");
 
     let shared = |kind: &&Kind| ![pools, Kind::MachineConfig].contains(kind);
+    let mut requests = ["edge", "two"].len();
     for kind in Kind::ALL.iter().filter(shared) {
         list(&mut view, *kind, &[]);
+        requests += 1;
     }
+    assert_eq!(requests, Kind::ALL.len(), "one of each kind, however many objects there are");
     assert_eq!(served(&mut view), [("edge".to_owned(), Some("two".to_owned()))]);
     assert!(view.inputs(None).is_none(), "nothing that a machine waits for is new");
     view.configs.fetched("one", Some(item(&config("one", "1"))));
