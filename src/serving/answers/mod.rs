@@ -31,7 +31,7 @@ use crate::telemetry::{Metrics, PoolLabel};
 
 /// Maximum size in bytes of the answers in memory. Past it, those of the pools that were asked for longest ago are dropped,
 /// and rendered again for the next machine.
-const MAX_HELD: usize = 40 << 20;
+const MAX_HELD: usize = 32 << 20;
 
 /// Present answers of all pools.
 #[derive(Debug)]
