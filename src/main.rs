@@ -8,9 +8,8 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Two arenas. The allocator's own number is four times that of the processors, each with memory of its own that it returns
-/// late: a directory of a thousand pools takes an eighth more with it, and boots are no faster. The allocator reads this
-/// name.
+/// Two arenas. The allocator makes four for each processor otherwise, and each returns memory late: a directory of a thousand
+/// pools takes an eighth more then, and boots are no faster. The allocator reads what has this name.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static MALLOC_CONF: &[u8; 10] = b"narenas:2\0";

@@ -231,8 +231,9 @@ impl PlainConfig {
 /// Files with a config that are not read, because they are too deep or named for no pool.
 pub(super) fn unread(root: &Path, paths: &[PathBuf]) -> Vec<Problem> {
     let is_config = |path: &&PathBuf| {
-        let is_pointer = path.components().any(|part| part.as_os_str() == POINTERS);
-        has_extension(path, "ign") && !is_pointer && path.as_path() != root.join("user-data.ign")
+        let is_pointer = || path.components().any(|part| part.as_os_str() == POINTERS);
+        let is_user_data = || path.as_path() == root.join("user-data.ign");
+        has_extension(path, "ign") && !is_plain(root, path) && !is_pointer() && !is_user_data()
     };
     let reason = "is not read: configs are DIR/POOL.ign and DIR/POOL/*.ign, with a pool's name in lower case";
     let unread = paths.iter().filter(is_config);

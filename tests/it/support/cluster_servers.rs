@@ -192,9 +192,12 @@ impl Servers {
         let headers = format!("Authorization: Bearer {ADMIN}\r\nContent-Type: {kind}\r\n");
         let request = request(method, path, &headers, body);
         if method == "GET" {
-            // It gives up without an answer where etcd is slow.
+            // It gives up without an answer where etcd is slow, and with one while its cache of a kind is not filled.
             let client = client.patient_as_ignition();
-            return wait_for("an answer from the API server", || client.exchange(&request).ok());
+            let is_filled = |response: &Response| response.status != 429;
+            return wait_for("an answer from the API server", || {
+                client.exchange(&request).ok().filter(is_filled)
+            });
         }
         client.exchange(&request).expect("an answer from the API server")
     }
