@@ -37,6 +37,8 @@ pub(super) const TABLE: &[(&str, &str, &str)] = &[
     ("docs/src/how-to/profile.md", "server=", "profiles what the benchmark runs"),
     ("docs/src/how-to/profile.md", "perf", "needs the processor's counters, and the benchmark"),
     ("docs/src/how-to/profile.md", "timeout 10 strace", "traces what the benchmark runs"),
+    ("docs/src/how-to/profile.md", "grep", "looks at what the benchmark runs"),
+    ("docs/src/how-to/profile.md", "heaptrack", "needs another build"),
     ("docs/src/how-to/profile.md", "git worktree", "the first of two builds to compare"),
     ("docs/src/explanation/performance.md", "cargo bench", "measures a release build for minutes"),
     ("docs/src/explanation/performance.md", "tests/run", "runs tests"),
