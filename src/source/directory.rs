@@ -458,12 +458,11 @@ impl Directory {
         let uptime = self.started.elapsed();
         let ((listing, stamps), unlisted) = self.list(root)?;
         self.files.leads_outside(&listing.outside);
-        let files = listing.paths.iter().cloned().zip(stamps);
-        let (plain, manifests): (Vec<_>, Vec<_>) =
-            files.partition(|(path, _)| plain_configs::is_plain(root, path));
-        let plain: Vec<_> = plain.into_iter().map(|(path, _)| path).collect();
+        let is_plain = |path: &Path| plain_configs::is_plain(root, path);
+        let plain: Vec<_> = listing.paths.iter().filter(|path| is_plain(path)).cloned().collect();
+        let listed = listing.paths.iter().map(|path| &**path).zip(stamps.into_iter().map(Some));
         self.files.take_directories(&listing);
-        self.files.read_all(&manifests, being_written);
+        self.files.read_all(listed.filter(|(path, _)| !is_plain(path)), being_written);
         self.plain_configs.read(root, &plain, (&mut self.files, being_written));
         self.note_losses(&listing, uptime);
         let is_same = self.last_listing.as_ref() == Some(&listing);

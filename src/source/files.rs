@@ -368,28 +368,20 @@ impl Files {
         warnings.map(|(path, it)| Problem::part(&path.display().to_string(), it)).collect()
     }
 
-    /// Reads those of the files that changed, on all processors. Each has the stamp of its listing.
-    pub(super) fn read_all(
-        &mut self,
-        listed: &[(PathBuf, FileStamp)],
-        being_written: &dyn Fn(&Path) -> bool,
-    ) {
-        let files = listed.iter().map(|(path, stamp)| (&**path, Some(*stamp)));
-        self.read_changed(files, being_written);
-    }
-
-    /// Reads a manifest that has changed.
+    /// Reads a manifest if it has changed.
     pub(super) fn read(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) {
-        self.read_changed([(path, None)], being_written);
+        self.read_all([(path, None)], being_written);
     }
 
-    fn read_changed<'a>(
+    /// Reads those of the manifests that changed, on all processors. One with the stamp of its listing is looked at only if that
+    /// is new.
+    pub(super) fn read_all<'a>(
         &mut self,
-        files: impl IntoIterator<Item = (&'a Path, Option<FileStamp>)>,
+        manifests: impl IntoIterator<Item = (&'a Path, Option<FileStamp>)>,
         being_written: &dyn Fn(&Path) -> bool,
     ) {
         let mut jobs = Vec::new();
-        for (path, listed) in files {
+        for (path, listed) in manifests {
             if let Some(stamp) = self.due(path, listed, being_written) {
                 let digest = self.known.get(path).and_then(|file| file.digest);
                 jobs.push((path, stamp, digest));
@@ -688,9 +680,8 @@ mod tests {
         let (listing, stamps) = list(root).unwrap();
         files.begin(SystemTime::now(), Duration::ZERO);
         files.take_directories(&listing);
-        let listed = listing.paths.iter().cloned().zip(stamps);
-        let manifests: Vec<_> = listed.filter(|(path, _)| named_as_manifest(path)).collect();
-        files.read_all(&manifests, &|_| false);
+        let listed = listing.paths.iter().map(|path| &**path).zip(stamps.into_iter().map(Some));
+        files.read_all(listed.filter(|(path, _)| named_as_manifest(path)), &|_| false);
         files.take_losses().iter().map(|lost| lost.loss).collect()
     }
 

@@ -406,6 +406,20 @@ fn only_the_pools_that_select_what_changed_are_merged_again() {
 }
 
 #[test]
+fn a_pool_that_is_not_merged_again_still_selects_what_came_back() {
+    let config = machine_config("00-worker", "worker", &json!({"kernelArguments": ["a"]}));
+    let configs = [("00-worker".to_owned(), config)].into();
+    let pools = [pool("worker", &["worker"])];
+    let mut merged = MergedPools::default();
+    update(&mut merged, &pools, &configs, None);
+    // The same MachineConfig in another group.
+    let sources = ByLabels::new(configs.values());
+    assert_eq!(merged.update(&pools, &sources, None).len(), 0);
+    assert_eq!(sources.unselected(merged.selected(), []), [""; 0]);
+    assert_eq!(sources.unselected([], []), ["00-worker"]);
+}
+
+#[test]
 fn of_a_hundred_pools_only_the_one_that_changed_is_merged() {
     let names: Vec<String> = (0..100).map(|number| format!("pool-{number}")).collect();
     let pools: Vec<_> = names.iter().map(|name| pool(name, &[name])).collect();
