@@ -6,7 +6,8 @@ use super::error::{ControlError, api_reason};
 use super::seen::{Cause, Failure};
 use super::write::{Malformed, ObjectName};
 use crate::telemetry::ControllerMetrics;
-use crate::telemetry::conditions::{Condition, Status};
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults;
 
 /// Sinks for the state of controllers.
 #[derive(Debug, Clone, Default)]
@@ -18,85 +19,44 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn recovered(&self, subject: &'static str) {
-        Condition::ok(subject).report(&self.status.not_ready, |_| {
-            tracing::info!(controller = subject, "reconciliation succeeds again");
-        });
+        faults::RECONCILIATION.of(subject).report(&self.status, None);
     }
 
     pub(crate) fn failed(&self, subject: &'static str, error: &ControlError) {
-        let condition = Condition::failed(subject, error.to_string());
-        condition.counted_by(&self.metrics.failures).report_failure(
-            &self.status.not_ready,
-            |error| {
-                tracing::error!(
-                    controller = subject,
-                    error,
-                    fix = "correct the object that the error names",
-                    "reconciliation failed, retrying"
-                );
-            },
-        );
+        faults::RECONCILIATION
+            .of(subject)
+            .counted_by(&self.metrics.failures)
+            .report(&self.status, Some(&error.to_string()));
     }
 
     /// Reports why the object that configures `thing` cannot be followed; `None` if it can.
     pub(crate) fn can_follow(&self, thing: &'static str, error: Option<&Malformed>) {
-        let condition = Condition::new(thing, error.map(ToString::to_string));
-        condition.report(&self.status.not_ready, |reason| {
-            if let Some(reason) = reason {
-                tracing::error!(
-                    what = thing,
-                    reason,
-                    fix = "correct the object that the reason names",
-                    "cannot follow the cluster's configuration"
-                );
-            } else {
-                tracing::info!(what = thing, "follows the cluster's configuration again");
-            }
-        });
+        let reason = error.map(ToString::to_string);
+        faults::CONFIGURATION.of(thing).report(&self.status, reason.as_deref());
     }
 
     pub(crate) fn watch_works(&self, object: &ObjectName) {
-        Condition::ok(object.to_string()).report(&self.status.not_ready, |_| {
-            tracing::info!(%object, "watch works again");
-        });
+        faults::OBJECT_UNWATCHED.of(&object.to_string()).report(&self.status, None);
     }
 
     pub(crate) fn watch_failed(&self, object: &ObjectName, failure: &Failure) {
-        let Failure { reason, cause } = failure;
-        if *cause == Cause::NoSuchKind {
+        let name = object.to_string();
+        let fault = faults::OBJECT_UNWATCHED.of(&name);
+        if failure.cause == Cause::NoSuchKind {
             // A cluster without the kind has no objects of it.
-            Condition::ok(object.to_string()).note(&self.status.not_ready);
+            fault.clear(&self.status);
             tracing::debug!(%object, "the API server does not have this kind");
             return;
         }
-        let condition =
-            Condition::failed(object.to_string(), format!("cannot be watched: {reason}"));
-        let failures = self.metrics.watch_failures(object.kind.name);
-        condition.counted_by(&failures).report_failure(&self.status.not_ready, |_| {
-            tracing::error!(
-                %object,
-                kind = object.kind.name,
-                reason,
-                fix = failure.fix(),
-                "cannot watch the object, retrying"
-            );
-        });
+        fault
+            .with_fix(failure.fix())
+            .counted_by(&self.metrics.watch_failures(object.kind.name))
+            .report(&self.status, Some(&failure.reason));
     }
 
     /// Reports why the Lease is not accessible; `None` if it is.
     pub(crate) fn lease(&self, object: &ObjectName, error: Option<&kube::Error>) {
-        let condition = Condition::new(object.to_string(), error.map(api_reason));
-        condition.report(&self.status.not_ready, |reason| {
-            if let Some(reason) = reason {
-                tracing::error!(
-                    %object,
-                    reason,
-                    fix = "grant the service account get, create and update of Leases, and check the API server",
-                    "cannot use the Lease, retrying"
-                );
-            } else {
-                tracing::info!(%object, "Lease is usable again");
-            }
-        });
+        let reason = error.map(api_reason);
+        faults::LEASE.of(&object.to_string()).report(&self.status, reason.as_deref());
     }
 }

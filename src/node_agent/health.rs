@@ -9,7 +9,8 @@ use model::registry_credentials;
 
 use super::reconciler::Report;
 use crate::telemetry::NodeCaMetrics;
-use crate::telemetry::conditions::{Condition, Status};
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults;
 
 /// Kind of the ConfigMap in metrics, as in other commands.
 const WATCHED: &str = "configmaps";
@@ -32,19 +33,11 @@ impl Health {
         place: &str,
         entries: Result<&registry_credentials::Entries, &str>,
     ) {
-        let degraded = &self.status.degraded;
         let entries = match entries {
             Ok(entries) => entries,
             Err(reason) => {
                 let kept = format!("{reason}; the credentials on the node remain");
-                return Condition::failed(place.to_owned(), kept).report_failure(degraded, |_| {
-                    tracing::error!(
-                        place,
-                        reason,
-                        fix = "correct the Secret that --registry-auth names",
-                        "cannot use the registry credentials, keeping those on the node"
-                    );
-                });
+                return faults::NODE_CREDENTIALS.of(place).report(&self.status, Some(&kept));
             }
         };
         let condition = entries.refused.first().map(|first| {
@@ -55,7 +48,7 @@ impl Health {
             format!("{first}{more}; the other entries are used")
         });
         // The log has each entry.
-        Condition::new(place.to_owned(), condition).note(degraded);
+        faults::NODE_CREDENTIALS_PARTLY.of(place).report(&self.status, condition.as_deref());
         self.metrics.credentials.set(count(entries.good.len()));
         self.metrics.credentials_refused.set(count(entries.refused.len()));
     }
@@ -63,7 +56,7 @@ impl Health {
     /// Reports that the ConfigMap is followed.
     pub(super) fn watched(&self, map: Result<&Entries, &str>) {
         let condition = map.err().map(|reason| format!("{reason}; the files on the node remain"));
-        Condition::new(map_name(), condition).note(&self.status.degraded);
+        faults::NODE_REGISTRIES.of(&map_name()).report(&self.status, condition.as_deref());
         self.metrics.stale_since.set(0);
         let Ok(entries) = map else { return };
         self.metrics.registries.set(count(entries.good.len()));
@@ -73,9 +66,10 @@ impl Health {
     /// Reports why the ConfigMap cannot be watched.
     pub(super) fn unwatched(&self, reason: &str, now: SystemTime) {
         let condition = format!("cannot be watched ({reason}); the files on the node remain");
-        Condition::failed(map_name(), condition)
+        faults::NODE_REGISTRIES
+            .of(&map_name())
             .counted_by(&self.metrics.watch_failures(WATCHED))
-            .note(&self.status.degraded);
+            .report(&self.status, Some(&condition));
         if self.metrics.stale_since.get() == 0 {
             let since = now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
             self.metrics.stale_since.set(since.try_into().unwrap_or(i64::MAX));
@@ -99,7 +93,7 @@ impl Health {
 
     fn paths_checked(&self, report: &Report, known: &BTreeMap<String, String>) {
         for (path, reason) in &report.problems {
-            self.path_checked(path, Some(reason.clone()));
+            self.path_checked(path, Some(reason));
         }
         for path in known.keys().filter(|path| !report.problems.contains_key(*path)) {
             self.path_checked(path, None);
@@ -107,19 +101,8 @@ impl Health {
     }
 
     /// Reports the problem of a path; `None` if it has none.
-    fn path_checked(&self, path: &str, problem: Option<String>) {
-        Condition::new(path.to_owned(), problem).report(&self.status.not_ready, |reason| {
-            if let Some(reason) = reason {
-                tracing::error!(
-                    path,
-                    reason,
-                    fix = "remove what is in the way, or make the path writable; it is tried again",
-                    "cannot update the path"
-                );
-            } else {
-                tracing::info!(path, "path is up to date again");
-            }
-        });
+    fn path_checked(&self, path: &str, problem: Option<&str>) {
+        faults::NODE_PATH.of(path).report(&self.status, problem);
     }
 }
 

@@ -13,7 +13,8 @@ use tokio::sync::Semaphore;
 
 use super::answers::Answer;
 use crate::common::sync::lock;
-use crate::telemetry::conditions::{Condition, Conditions};
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults;
 
 /// Maximum size of all configs with an overlay that are kept, in bytes.
 const MAX_BYTES: usize = 16 << 20;
@@ -30,7 +31,7 @@ pub(crate) struct Overlays {
     merging: Semaphore,
     /// Reasons why overlays cannot be merged, by machine.
     failed: Mutex<BTreeMap<String, String>>,
-    degraded: Conditions,
+    status: Status,
 }
 
 #[derive(Debug)]
@@ -52,14 +53,14 @@ struct MergedConfig {
 
 impl Overlays {
     /// Creates an empty set.
-    pub(crate) fn new(degraded: Conditions) -> Self {
+    pub(crate) fn new(status: Status) -> Self {
         let cache = OverlayCache { configs: LruCache::unbounded(), bytes: 0 };
         Self {
             machines: ArcSwap::default(),
             cache: Mutex::new(cache),
             merging: Semaphore::new(MAX_MERGING),
             failed: Mutex::default(),
-            degraded,
+            status,
         }
     }
 
@@ -132,7 +133,7 @@ impl Overlays {
     fn report(&self, failed: &BTreeMap<String, String>) {
         let lines = failed.iter().take(MAX_REPORTED);
         let lines: Vec<_> = lines.map(|(name, why)| format!("machine {name}: {why}")).collect();
-        Condition::of_all("overlays", &lines).note(&self.degraded);
+        faults::OVERLAYS.report_all(&self.status, &lines);
     }
 }
 

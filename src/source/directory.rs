@@ -37,7 +37,8 @@ use crate::files::error::FileError;
 use crate::files::watch::{DirectoryWatch, QUIET, Scanned};
 use crate::kubernetes::seen::ObjectSeen;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::{Condition, Conditions};
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults;
 
 /// Age of a change below which a file may still be written.
 const SETTLE: Duration = QUIET;
@@ -294,7 +295,7 @@ impl Directory {
     }
 
     /// Stores the last good texts, if they have changed.
-    pub(crate) fn save(&mut self, degraded: &Conditions) {
+    pub(crate) fn save(&mut self, status: &Status) {
         let (Layout::Tree { root, .. }, Some(last_good)) = (&self.layout, &self.last_good) else {
             return;
         };
@@ -342,13 +343,7 @@ impl Directory {
             self.lost.is_changed = false;
             self.stored_stamps = stamps;
         }
-        Condition::new("last good inputs", reason).report_failure(degraded, |reason| {
-            tracing::error!(
-                reason,
-                fix = "free space on the disk, or make the state directory writable for this server",
-                "cannot store what is served; after a restart, files that are broken by then are not served"
-            );
-        });
+        faults::LAST_GOOD.report(status, reason.as_deref());
     }
 
     /// Digest of all files and their stamps, if each was read and is valid, and nothing is lost.
@@ -361,27 +356,20 @@ impl Directory {
 
     /// Sends each change, forever.
     pub async fn follow(mut self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
-        let not_ready = &reporting.status.not_ready;
         let watch = tokio::task::block_in_place(|| {
-            self.save(&reporting.status.degraded);
+            self.save(&reporting.status);
             DirectoryWatch::new(self.layout.watched())
         });
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             let scan = self.scan(SystemTime::now(), SETTLE, being_written);
             let failure = scan.as_ref().err().map(ToString::to_string);
-            Condition::new("inputs", failure).report_failure(not_ready, |error| {
-                tracing::error!(
-                    %error,
-                    fix = "restore the directory, or make it readable for this server",
-                    "cannot read the inputs, using what was read before"
-                );
-            });
+            faults::INPUTS.report(&reporting.status, failure.as_deref());
             let Ok(scan) = scan else { return Scanned::SETTLED };
             if scan.inputs.is_some() {
                 inputs.send_replace(scan.inputs);
             }
             // Serving comes first.
-            self.save(&reporting.status.degraded);
+            self.save(&reporting.status);
             scan.scanned
         };
         watch.follow(scan).await;

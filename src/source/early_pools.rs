@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
     use crate::source::directory::Memory;
-    use crate::telemetry::conditions::{Conditions, Status};
+    use crate::telemetry::conditions::Status;
 
     const WORKER: &str = "worker.yaml";
     const SHARED: &str = "50-shared.yaml";
@@ -211,7 +211,7 @@ mod tests {
             let (mut directory, inputs) = Directory::read(self.layout()).unwrap();
             let later = SystemTime::now() + Duration::from_secs(1);
             directory.scan(later, Duration::ZERO, &|_| false).unwrap();
-            directory.save(&Conditions::default());
+            directory.save(&Status::default());
             inputs
         }
     }

@@ -7,7 +7,8 @@ use tokio::sync::watch;
 use crate::common::backoff::Backoff;
 use crate::files::error::FileError;
 use crate::telemetry::Metrics;
-use crate::telemetry::conditions::{Condition, Conditions};
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults::Fault;
 
 /// Minimum time between two writes.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -15,12 +16,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Saves each value that is newest when the last write has ended, until the sender is gone. A failed write is reported
-/// as a fault of `thing`, and retried.
+/// as this fault, and retried.
 pub(crate) async fn flush<T>(
-    thing: &'static str,
+    fault: Fault<'static>,
     mut changes: watch::Receiver<T>,
     metrics: &Metrics,
-    degraded: &Conditions,
+    status: &Status,
     mut save: impl FnMut(&T) -> Result<(), FileError>,
 ) {
     let mut backoff = Backoff::new(PAUSE, LONGEST_WAIT);
@@ -28,15 +29,8 @@ pub(crate) async fn flush<T>(
         loop {
             let saved = tokio::task::block_in_place(|| save(&changes.borrow_and_update()));
             let is_saved = saved.is_ok();
-            let condition = Condition::new(thing, saved.err().map(|error| error.to_string()));
-            condition.counted_by(&metrics.cache_failures).report_failure(degraded, |reason| {
-                tracing::error!(
-                    what = thing,
-                    reason,
-                    fix = "check space and permissions of the directory",
-                    "cannot write the cache"
-                );
-            });
+            let reason = saved.err().map(|error| error.to_string());
+            fault.counted_by(&metrics.cache_failures).report(status, reason.as_deref());
             if is_saved {
                 break;
             }
@@ -54,12 +48,13 @@ mod tests {
     use super::*;
     use crate::files::owners::Reader;
     use crate::files::replace::{self, PRIVATE};
+    use crate::telemetry::faults;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn what_could_not_be_written_is_reported_and_written_once_it_can_be() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("taken/state");
-        let (metrics, degraded) = (Metrics::default(), Conditions::default());
+        let (metrics, status) = (Metrics::default(), Status::default());
         let (changes, seen) = watch::channel(0);
         let save = |state: &i32| {
             replace::create_directory(path.parent().unwrap_or(Path::new("/")), Reader::Itself)?;
@@ -69,11 +64,11 @@ mod tests {
             .unwrap();
         changes.send_replace(1);
         let follow = async {
-            while degraded.lines().is_empty() {
+            while status.degraded.lines().is_empty() {
                 tokio::task::yield_now().await;
             }
-            let reported = degraded.lines();
-            assert!(reported[0].starts_with("state: "), "{reported:?}");
+            let reported = status.degraded.lines();
+            assert!(reported[0].starts_with("cache: "), "{reported:?}");
             assert_eq!(metrics.cache_failures.get(), 1);
             std::fs::remove_file(directory.path().join("taken")).unwrap();
             changes.send_replace(2);
@@ -82,7 +77,7 @@ mod tests {
             }
             drop(changes);
         };
-        tokio::join!(flush("state", seen, &metrics, &degraded, save), follow);
-        assert!(degraded.lines().is_empty());
+        tokio::join!(flush(faults::CACHE, seen, &metrics, &status, save), follow);
+        assert!(status.degraded.lines().is_empty());
     }
 }

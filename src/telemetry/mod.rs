@@ -32,6 +32,7 @@ pub mod conditions;
 mod connections;
 mod controllers;
 mod encode;
+pub(crate) mod faults;
 mod json_lines;
 mod log_rate_limiter;
 mod logs;

@@ -34,7 +34,7 @@ use crate::source;
 use crate::source::directory::{Layout, Memory};
 use crate::store::machine_files::removed_machines;
 use crate::store::state_directory::{Stamps, StateDirectory, StateError};
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 use crate::telemetry::{Reporting, log_attention, wait_until_written};
 
 /// Waits between two checks of the certificates: the shortest and the longest.
@@ -349,20 +349,11 @@ impl Renewal {
     }
 
     fn report(&self, reporting: &Reporting) {
-        let failure = self
-            .failure
-            .as_ref()
-            .map(|_| "cannot be kept up to date; the log has the reason".into());
+        let failure = self.failure.as_ref();
+        let failure = failure.map(|_| "cannot be kept up to date; the log has the reason".into());
         let reported = failure.or_else(|| Warning::summary(&self.attention));
-        Condition::new("certificates", reported).note(&reporting.status.degraded);
-        let open = Condition::of_all("files with tokens", &self.open);
-        open.report_failure(&reporting.status.degraded, |reason| {
-            tracing::error!(
-                reason,
-                fix = "give the files to the server's user, with mode 0600",
-                "files with tokens are not private"
-            );
-        });
+        faults::CERTIFICATES.report(&reporting.status, reported.as_deref());
+        faults::OPEN_FILES.report_all(&reporting.status, &self.open);
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 

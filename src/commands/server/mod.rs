@@ -52,7 +52,8 @@ use crate::serving::tls::pair_secret::until_mounted;
 use crate::serving::tls::serving_pair::{ActivePair, ServingPair};
 use crate::source::cluster::{NamedSecret, failure_events, join_requests, nodes};
 use crate::source::{self, Source};
-use crate::telemetry::conditions::{Condition, Conditions, Status};
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults;
 use crate::telemetry::{Metrics, Reporting};
 
 pub(super) use self::settings::{
@@ -173,8 +174,7 @@ impl Server {
         }
         self.tasks.spawn("the task that reports readiness", report_ready(self.served));
         self.tasks.spawn("the task that reports to the watchdog", keep_watchdog_fed());
-        let out_of_service = &self.reporting.status.out_of_service;
-        until_stopped(&mut self.tasks, self.shutdown_delay, out_of_service).await?;
+        until_stopped(&mut self.tasks, self.shutdown_delay, &self.reporting.status).await?;
         tracing::info!("shutting down, draining connections");
         if !self.machines.stop().await {
             tracing::warn!(
@@ -237,8 +237,8 @@ fn open_ledger(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> (Le
         tasks.spawn("the task that follows nodes", follow);
         let follow = join_requests::follow(cluster.client(), index.clone(), reporting.clone());
         tasks.spawn("the task that follows who asks to join", follow);
-        let degraded = reporting.status.degraded.clone();
-        let follow = cluster.token_check().follow(ledger.clone(), index.clone(), degraded);
+        let status = reporting.status.clone();
+        let follow = cluster.token_check().follow(ledger.clone(), index.clone(), status);
         tasks.spawn("the task that checks the bootstrap token", follow);
     }
     (ledger, index)
@@ -262,7 +262,7 @@ fn store_ledger(
     ledger: &Ledger,
     status: &Status,
 ) -> Option<Arc<LedgerFile>> {
-    let file = LedgerFile::open(&directory?, ledger.clone(), status.degraded.clone());
+    let file = LedgerFile::open(&directory?, ledger.clone(), status.clone());
     let file = Arc::new(file);
     let kept = Arc::clone(&file);
     tasks.spawn("the task that writes the boot ledger", async move { kept.flush().await });
@@ -289,11 +289,7 @@ fn follow_pair(
 }
 
 /// Waits for a signal, and then for the shutdown delay. An error is the reason why a task has ended before.
-async fn until_stopped(
-    tasks: &mut Tasks,
-    delay: Duration,
-    out_of_service: &Conditions,
-) -> anyhow::Result<()> {
+async fn until_stopped(tasks: &mut Tasks, delay: Duration, status: &Status) -> anyhow::Result<()> {
     let mut signals = StopSignals::listen()?;
     tokio::select! {
         () = signals.received() => {}
@@ -305,7 +301,7 @@ async fn until_stopped(
     }
     let wait = humantime::format_duration(delay).to_string();
     tracing::info!(wait, "shutting down, serving until load balancers send no more machines");
-    Condition::failed("server", "shutting down").note(out_of_service);
+    faults::STOPPING.report(status, Some("shutting down"));
     tokio::select! {
         () = tokio::time::sleep(delay) => Ok(()),
         // A second signal skips the delay.
@@ -387,14 +383,7 @@ fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener
             let reason = format!(
                 "cannot listen on {address} (metrics and status page): {error}; use --metrics-address"
             );
-            Condition::failed("metrics", reason).report_failure(&status.degraded, |_| {
-                tracing::error!(
-                    %address,
-                    %error,
-                    fix = "choose another address with --metrics-address",
-                    "cannot listen for metrics and the status page"
-                );
-            });
+            faults::METRICS_ADDRESS.report(status, Some(&reason));
             None
         }
     }

@@ -42,7 +42,7 @@ pub(in crate::commands) fn local_state(
     let approvals = Arc::clone(&parts.named.approvals);
     parts.approvals = Some(ApprovalReconciler::new(approvals, directory, window, history.clone()));
     let Some(Local { state, host, tokens }) = local else { return parts };
-    parts.named.overlays = Some(Arc::new(Overlays::new(reporting.status.degraded.clone())));
+    parts.named.overlays = Some(Arc::new(Overlays::new(reporting.status.clone())));
     let of_machines = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
     parts.named.tokens = Some(UsedTokens::Directory(Arc::clone(&of_machines)));
     parts.tokens = Some(TokenReconciler::new(state.clone(), tokens));
@@ -63,7 +63,7 @@ fn add_cluster_machines(
     let Some(cluster) = source.cluster() else { return };
     let Some(records) = cluster.machine_records(&identity) else { return };
     let (reporting, history) = (publisher.reporting.clone(), publisher.history.clone());
-    named.overlays = Some(Arc::new(Overlays::new(reporting.status.degraded.clone())));
+    named.overlays = Some(Arc::new(Overlays::new(reporting.status.clone())));
     let tokens =
         Arc::new(ClusterTokens::new(records, cluster.cache_dir(), window, reporting, history));
     tasks.spawn("the task that records uses of tokens", Arc::clone(&tokens).flush());
@@ -116,7 +116,7 @@ pub(in crate::commands) fn follow_source(
     let (records, of_records) = watch::channel(None);
     let (keys, of_keys) = watch::channel(None);
     if let Some(issuer) = issuer {
-        let follow = issuer.follow(keys, reporting.status.degraded.clone());
+        let follow = issuer.follow(keys, reporting.status.clone());
         tasks.spawn("the task that follows the keys of signed tokens", follow);
     }
     if let Some(cluster) = source.cluster() {

@@ -55,7 +55,7 @@ use crate::common::flags::CertificateFlags;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::{ControlError, Malformed, ObjectName};
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]
@@ -321,8 +321,8 @@ impl Reconciler for CertificateController {
                 };
                 self.report.attention(&attention).await;
                 self.health.metrics.attention(&attention);
-                Condition::new("certificates", Warning::summary(&attention))
-                    .note(&self.health.status.degraded);
+                let summary = Warning::summary(&attention);
+                faults::CERTIFICATES.report(&self.health.status, summary.as_deref());
                 self.health.metrics.observe(&certificates, state.newest_trusted());
                 Ok(self.retries.requeue(Requeue::at(until, now), Instant::now()))
             }

@@ -49,7 +49,7 @@ use super::certificates::{CA, SERVING};
 use super::object_conditions::{Condition, conditions_with, time_text};
 use super::runtime::{Reconciler, Requeue};
 use crate::kubernetes::{ControlError, Health, ObjectName};
-use crate::telemetry::conditions;
+use crate::telemetry::faults;
 
 /// Signs the requests to a cluster's issuers.
 pub(crate) struct IssuerController {
@@ -74,10 +74,10 @@ impl IssuerController {
 
     /// Reads all issuers, and reports in each status if it can sign.
     async fn issuers(&mut self, round: &mut Round) -> Result<Issuers, ControlError> {
-        let (mut issuers, mut faults) = (Issuers::new(), Vec::new());
+        let (mut issuers, mut not_signing) = (Issuers::new(), Vec::new());
         for read in self.reader.read(round.now).await? {
             let name = &read.listed.name;
-            faults.extend(read.issuer.as_ref().err().map(|fault| format!("{name}: {fault}")));
+            not_signing.extend(read.issuer.as_ref().err().map(|fault| format!("{name}: {fault}")));
             let (reason, message) = match &read.issuer {
                 Ok(_) => ("CanSign", "signs approved requests".to_owned()),
                 Err(reason) => ("CannotSign", reason.clone()),
@@ -100,7 +100,7 @@ impl IssuerController {
             round.waits_for_secret |= read.waits_for_secret;
             issuers.insert(read.listed.name, read.issuer);
         }
-        conditions::Condition::of_all("issuers", &faults).note(&self.health.status.degraded);
+        faults::ISSUERS.report_all(&self.health.status, &not_signing);
         Ok(issuers)
     }
 
@@ -268,25 +268,8 @@ impl Reconciler for IssuerController {
         // The fault may be in a Secret.
         round.waits_for_secret |= !troubles.is_empty();
         let Health { status, metrics } = &self.health;
-        conditions::Condition::of_all("upstream CAs", &troubles).report_failure(
-            &status.degraded,
-            |news| {
-                tracing::warn!(
-                    reason = news,
-                    fix = "check the upstream CA; requests are sent again",
-                    "requests wait for an upstream CA"
-                );
-            },
-        );
-        conditions::Condition::of_all("statuses", &round.refused)
-            .counted_by(&metrics.failures)
-            .report_failure(&status.degraded, |news| {
-                tracing::error!(
-                    reason = news,
-                    fix = "correct what the API server refuses; the requests are tried again",
-                    "cannot write the status of requests"
-                );
-            });
+        faults::UPSTREAM_CAS.report_all(status, &troubles);
+        faults::STATUSES.counted_by(&metrics.failures).report_all(status, &round.refused);
         match round.failure.take() {
             Some(error) => Err(error),
             None => Ok(round.requeue()),

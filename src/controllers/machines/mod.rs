@@ -31,7 +31,7 @@ use super::runtime::{Reconciler, Requeue};
 use crate::kubernetes::apply::{Applied, apply, apply_status, read, read_custom};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{ControlError, Health, ObjectName};
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 
 /// Maximum number of writes for a machine in one look.
 const MAX_STEPS: usize = 8;
@@ -267,7 +267,7 @@ impl MachineController {
             Some(format!("machine {name}: {}", check.fault.as_ref()?))
         };
         let lines: Vec<_> = self.checks.iter().filter_map(line).collect();
-        Condition::of_all("machines", &lines).note(&self.health.status.degraded);
+        faults::CLUSTER_MACHINES.report_all(&self.health.status, &lines);
     }
 }
 

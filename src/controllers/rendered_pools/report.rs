@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::objects::{Pool, reference};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{Health, Malformed};
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 use crate::telemetry::listed;
 
 /// Maximum number of events that wait for the API server.
@@ -91,7 +91,7 @@ impl Report {
             format!("MachineConfigPool {pool}: {reason}")
         };
         let lines: Vec<String> = attention.0.iter().map(line).collect();
-        Condition::of_all("pools", &lines).note(&self.health.status.degraded);
+        faults::RENDERED_POOLS.report_all(&self.health.status, &lines);
         let count = lines.len().try_into().unwrap_or(i64::MAX);
         self.health.metrics.pools_attention.set(count);
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -187,20 +187,7 @@ impl Report {
 
     /// Reports the reason that nothing is deleted, or with `None` that all ledgers answered.
     pub(super) fn ledgers(&self, reason: Option<&String>) {
-        Condition::new("boot ledgers", reason.cloned()).report(
-            &self.health.status.degraded,
-            |reason| {
-                if let Some(reason) = reason {
-                    tracing::warn!(
-                        reason,
-                        fix = "check whether the servers run",
-                        "did not delete unused MachineConfigs, because a boot ledger did not answer"
-                    );
-                } else {
-                    tracing::info!("all boot ledgers answer again");
-                }
-            },
-        );
+        faults::BOOT_LEDGERS.report(&self.health.status, reason.map(String::as_str));
     }
 }
 

@@ -27,7 +27,7 @@ use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{Malformed, ObjectName, ObjectWrite};
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 use crate::telemetry::{listed, log_token_steps};
 
 /// Settings of the controller.
@@ -107,12 +107,12 @@ impl TokenController {
         };
         let annotations = cluster.pools.iter().map(|pool| (&*pool.name, pool.access.as_deref()));
         let before = WantedModes::default();
-        let (wanted, faults) =
+        let (wanted, faulty) =
             WantedModes::of_annotations(annotations, default, &before, is_enforced);
-        let faults: Vec<_> =
-            faults.iter().map(|fault| format!("MachineConfigPool {fault}")).collect();
+        let faulty: Vec<_> =
+            faulty.iter().map(|fault| format!("MachineConfigPool {fault}")).collect();
         let pools = wanted.understood();
-        Condition::of_all("access", &faults).note(&self.health.status.degraded);
+        faults::CLUSTER_MODES.report_all(&self.health.status, &faulty);
         Ok(TokenObjects { cluster, stored, pools })
     }
 
@@ -167,7 +167,7 @@ impl TokenController {
     }
 
     async fn report(&mut self, attention: Vec<String>) {
-        Condition::of_all("tokens", &attention).note(&self.health.status.degraded);
+        faults::CLUSTER_TOKENS.report_all(&self.health.status, &attention);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.health.metrics.tokens_attention.set(count);
         let now: BTreeSet<String> = attention.into_iter().collect();

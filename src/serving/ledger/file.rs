@@ -12,7 +12,8 @@ use crate::files::bounded;
 use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE};
 use crate::source::manifest::check_json;
-use crate::telemetry::conditions::{Condition, Conditions};
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults;
 
 /// Minimum time between two writes: each writes everything, some 5 MB when it is full, and a killed process loses no
 /// more than this.
@@ -21,16 +22,16 @@ const PAUSE: Duration = Duration::from_secs(30);
 pub(crate) struct LedgerFile {
     directory: PathBuf,
     ledger: Ledger,
-    degraded: Conditions,
+    status: Status,
     /// Number of the ledger's changes that are on disk. Locked while it is written.
     written: Mutex<u64>,
 }
 
 impl LedgerFile {
     /// Reads the ledger of an earlier server in `directory`. An unreadable file is reported, and overwritten later.
-    pub(crate) fn open(directory: &Path, ledger: Ledger, degraded: Conditions) -> Self {
+    pub(crate) fn open(directory: &Path, ledger: Ledger, status: Status) -> Self {
         let written = Mutex::default();
-        let mut file = Self { directory: directory.to_owned(), ledger, degraded, written };
+        let mut file = Self { directory: directory.to_owned(), ledger, status, written };
         match read(&file.path()) {
             Ok(machines) => file.ledger.absorb(machines),
             Err(error) => {
@@ -86,13 +87,7 @@ impl LedgerFile {
         if reason.is_none() {
             *written = changes;
         }
-        Condition::new("boot ledger", reason).report_failure(&self.degraded, |reason| {
-            tracing::error!(
-                reason,
-                fix = "check space and permissions of the directory",
-                "cannot write the boot ledger"
-            );
-        });
+        faults::BOOT_LEDGER.report(&self.status, reason.as_deref());
     }
 }
 
@@ -118,7 +113,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let open = || {
             let ledger = Ledger::default();
-            (LedgerFile::open(directory.path(), ledger.clone(), Conditions::default()), ledger)
+            (LedgerFile::open(directory.path(), ledger.clone(), Status::default()), ledger)
         };
         let (file, ledger) = open();
         file.save();
@@ -139,21 +134,25 @@ mod tests {
         for text in ["", "[{\"address\": \"x\"}]", "\u{0}", &many] {
             std::fs::write(&path, text).unwrap();
             let ledger = Ledger::default();
-            LedgerFile::open(directory.path(), ledger.clone(), Conditions::default());
+            LedgerFile::open(directory.path(), ledger.clone(), Status::default());
             assert!(ledger.machines().is_empty());
         }
-        let degraded = Conditions::default();
+        let status = Status::default();
         let ledger = Ledger::default();
         let taken = directory.path().join("taken");
         std::fs::write(&taken, "a file where the folder should be").unwrap();
-        let file = LedgerFile::open(&taken, ledger.clone(), degraded.clone());
+        let file = LedgerFile::open(&taken, ledger.clone(), status.clone());
         let noon = datetime!(2026-11-21 12:00 UTC);
         ledger.handshake_failed("192.0.2.1".parse().unwrap(), Failed::Timeout, noon);
         file.save();
-        assert!(degraded.lines()[0].starts_with("boot ledger: "), "{:?}", degraded.lines());
+        assert!(
+            status.degraded.lines()[0].starts_with("boot ledger: "),
+            "{:?}",
+            status.degraded.lines()
+        );
         std::fs::remove_file(&taken).unwrap();
         file.save();
-        assert!(degraded.lines().is_empty());
+        assert!(status.degraded.lines().is_empty());
         assert!(taken.join("ledger.json").exists());
     }
 }

@@ -20,14 +20,13 @@ use model::snapshot::{AccessRules, Snapshot, SnapshotParts};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
-use self::access_faults::AccessFault;
 use self::pointer_writer::PointerWriter;
 use self::publish::{Publisher, ServedInputs};
 use super::approvals::reconciler::ApprovalReconciler;
 use super::tokens::machine_reconciler::MachineReconciler;
 use super::tokens::named_machines::{NamedMachines, UsedTokens};
 use super::tokens::reconciler::TokenReconciler;
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults::{self, Fault};
 
 /// Receives changes, and publishes the resulting snapshot.
 pub(crate) struct Pipeline {
@@ -159,14 +158,7 @@ impl Pipeline {
     /// Reports objects that are missing: machines get the last good answers meanwhile.
     fn report_missing(&self, missing: &Missing) {
         let lines: Vec<_> = missing.reports.iter().map(ToString::to_string).collect();
-        let condition = Condition::of_all("manifests", &lines);
-        condition.report_failure(&self.publisher.reporting.status.degraded, |reason| {
-            tracing::error!(
-                reason,
-                fix = "restore the files; what stays missing is removed after an hour",
-                "objects are missing from the manifests, keeping what was read before"
-            );
-        });
+        self.degrade(faults::MANIFESTS, &lines);
     }
 
     /// Reconciles the tokens of machines with their objects, if this process manages them. A new token is accepted once
@@ -186,7 +178,7 @@ impl Pipeline {
         let Some(reconciler) = &mut local.machines else { return };
         let (machines, attention) = reconciler.reconcile(&inputs.machines, &inputs.missing);
         known.machines = machines;
-        self.degrade(AccessFault::Machines, &attention);
+        self.degrade(faults::MACHINES, &attention);
     }
 
     /// Reads who is approved, before the rules are in force by which machines need it.
@@ -198,17 +190,8 @@ impl Pipeline {
         let (Some(reconciler), Some(inputs)) = (&mut local.approvals, &known.inputs) else {
             return;
         };
-        let condition = Condition::of_all(
-            "approvals",
-            &reconciler.reconcile(inputs, boot_rules, local.named.tokens.as_ref()),
-        );
-        condition.report_failure(&self.publisher.reporting.status.degraded, |reason| {
-            tracing::warn!(
-                reason,
-                fix = "correct the annotation or file that the reason names",
-                "cannot read all approvals; machines wait that are not approved otherwise"
-            );
-        });
+        let failed = reconciler.reconcile(inputs, boot_rules, local.named.tokens.as_ref());
+        self.degrade(faults::APPROVALS, &failed);
     }
 
     /// Uses these records from this call on.
@@ -266,7 +249,7 @@ impl Pipeline {
             policy.store(Arc::new(known.policy(modes, boot_rules, rules)));
         };
         let (records, attention) = local.tokens.as_mut()?.reconcile(&wanted.understood(), accept);
-        self.degrade(AccessFault::Tokens, &attention);
+        self.degrade(faults::TOKENS, &attention);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.publisher.reporting.metrics.tokens_attention.set(count);
         records
@@ -311,8 +294,7 @@ impl Pipeline {
         let failed = pointers.failed.iter().filter(of_its_own);
         let failed: Vec<_> =
             failed.map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
-        let condition = Condition::of_all("pointer configs", &failed);
-        condition.note(&self.publisher.reporting.status.degraded);
+        self.degrade(faults::POINTER_CONFIGS, &failed);
         written
     }
 
@@ -322,10 +304,10 @@ impl Pipeline {
         let records = self.known.records.as_ref();
         let (wanted, faults) =
             WantedModes::read(&inputs.pools, self.rules.mode, &self.wanted, records);
-        self.degrade(AccessFault::Modes, &faults);
+        self.degrade(faults::MODES, &faults);
         let (boot_rules, faults) =
             BootRules::read(&inputs.pools, self.rules.min_ignition, &self.boot_rules);
-        self.degrade(AccessFault::Rules, &faults);
+        self.degrade(faults::BOOT_RULES, &faults);
         self.boot_rules = boot_rules;
         self.reconcile_approvals();
         if wanted != self.wanted {
@@ -339,13 +321,13 @@ impl Pipeline {
     fn report(&self, before: &Modes, now: &Modes) {
         let held: Vec<_> =
             now.held().map(|(pool, reason)| format!("pool {pool}: {reason}")).collect();
-        self.degrade(AccessFault::Audited, &held);
+        self.degrade(faults::AUDITED, &held);
         let waiting = now.waiting().map(|(pool, why)| {
             format!(
                 "pool {pool}: {why}; until then, only a known token opens it, other requests get 503"
             )
         });
-        self.degrade(AccessFault::Unknown, &waiting.collect::<Vec<_>>());
+        self.degrade(faults::UNKNOWN_ACCESS, &waiting.collect::<Vec<_>>());
         let label = |(pool, asked): (_, AccessMode)| (pool, asked.label(), now.of(pool).label());
         self.publisher.reporting.metrics.access_modes(self.wanted.restricted().map(label));
         let (before, now) = (before.enforced(), now.enforced());
@@ -360,14 +342,11 @@ impl Pipeline {
         }
     }
 
-    fn degrade(&self, fault: AccessFault, reasons: &[String]) {
-        let condition = Condition::of_all(fault.thing(), reasons);
-        condition
-            .report_failure(&self.publisher.reporting.status.degraded, |reason| fault.log(reason));
+    fn degrade(&self, fault: Fault<'_>, reasons: &[String]) {
+        fault.report_all(&self.publisher.reporting.status, reasons);
     }
 }
 
-pub(crate) mod access_faults;
 pub(crate) mod pointer_writer;
 pub(crate) mod publish;
 #[cfg(test)]

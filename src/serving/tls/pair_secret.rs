@@ -14,7 +14,7 @@ use crate::kubernetes::seen::ObjectSeen;
 use crate::serving::tls::{Pair, PairError};
 use crate::source::cluster::NamedSecret;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 
 /// Name of the Secret in metrics of failed watches.
 const WATCHED: &str = "secrets/serving-pair";
@@ -40,19 +40,12 @@ pub(crate) async fn until_mounted(
             ObjectSeen::Absent => None,
             ObjectSeen::Failed(failure) => Some(format!("cannot be watched: {}", failure.reason)),
         };
-        Condition::new(place.clone(), failure).counted_by(failures.as_ref()).report_failure(
-            &reporting.status.degraded,
-            |reason| {
-                tracing::error!(
-                    secret = place,
-                    reason,
-                    fix = "correct the Secret; the server watches it",
-                    "cannot read the serving certificate from its Secret"
-                );
-            },
-        );
+        faults::SERVING_PAIR_SECRET
+            .of(&place)
+            .counted_by(failures.as_ref())
+            .report(&reporting.status, failure.as_deref());
     }
-    Condition::ok(place).note(&reporting.status.degraded);
+    faults::SERVING_PAIR_SECRET.of(&place).clear(&reporting.status);
     drop(secret);
     std::future::pending::<()>().await;
 }

@@ -19,10 +19,8 @@ use crate::files::replace::directory_of;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::serving::tls::{Pair, PairError};
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::{Condition, Conditions};
-
-/// Name in conditions.
-const THING: &str = "serving certificate";
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults;
 
 /// A certificate file with its key's; both may be one file. Authorities that are sent with the certificate follow it; the
 /// key is PKCS#1, SEC1 or PKCS#8 in PEM.
@@ -79,17 +77,8 @@ impl ServingPair {
         let pair = Self { files, active };
         match pair.take_over() {
             Err(error) if may_come_later && error.is_missing() => {
-                let out_of_service = &pair.active.reporting.status.out_of_service;
-                Condition::failed(THING, format!("not found yet: {error}")).report_failure(
-                    out_of_service,
-                    |reason| {
-                        tracing::warn!(
-                            reason,
-                            fix = "write the certificate and its key to the paths of --cert and --key",
-                            "waiting for the serving certificate"
-                        );
-                    },
-                );
+                let status = &pair.active.reporting.status;
+                faults::SERVING_PAIR_AWAITED.report(status, Some(&error.to_string()));
             }
             taken_over => taken_over?,
         }
@@ -107,8 +96,8 @@ impl ServingPair {
 
     /// A follower of the inputs' TLS profile; without one, `flags` apply.
     pub(crate) fn profile_follower(&self, flags: TlsPolicy) -> ProfileFollower {
-        let degraded = self.active.reporting.status.degraded.clone();
-        ProfileFollower { active: Arc::clone(&self.active), degraded, flags, known: None }
+        let status = self.active.reporting.status.clone();
+        ProfileFollower { active: Arc::clone(&self.active), status, flags, known: None }
     }
 
     /// Loads the pair whenever its files change, forever.
@@ -128,14 +117,8 @@ impl ServingPair {
             let failed = failed.filter(|error| !error.is_missing() || self.active.has_files());
             let reason = failed.map(|error| error.to_string());
             let Reporting { metrics, status } = &self.active.reporting;
-            Condition::new(THING, reason).report_failure(&status.not_ready, |reason| {
-                metrics.certificate_failures.inc();
-                tracing::error!(
-                    reason,
-                    fix = "correct the files of --cert and --key; the server reads them when they change",
-                    "cannot load the serving certificate, serving the previous one"
-                );
-            });
+            let fault = faults::SERVING_PAIR_UNREAD.counted_by(&metrics.certificate_failures);
+            fault.report(status, reason.as_deref());
             Scanned::SETTLED
         };
         watch.follow(scan).await;
@@ -152,7 +135,7 @@ impl ServingPair {
 /// Updates the TLS policy to a cluster's TLS profile.
 pub(crate) struct ProfileFollower {
     active: Arc<ActivePair>,
-    degraded: Conditions,
+    status: Status,
     flags: TlsPolicy,
     known: Option<TlsProfile>,
 }
@@ -177,13 +160,7 @@ impl ProfileFollower {
             let profile = profile.map_or("none", |profile| profile.kind.as_str());
             tracing::info!(profile, "applied the TLS profile");
         }
-        Condition::new("TLS profile", taken_over.err()).report_failure(&self.degraded, |error| {
-            tracing::error!(
-                error,
-                fix = "correct spec.tlsSecurityProfile of APIServer cluster",
-                "cannot apply the TLS profile, using the previous one"
-            );
-        });
+        faults::TLS_PROFILE.report(&self.status, taken_over.err().as_deref());
     }
 }
 
@@ -223,7 +200,7 @@ impl ActivePair {
         tls_state.pair = Some(pair);
         drop(tls_state);
         self.report_unusable(OffsetDateTime::now_utc());
-        Condition::ok(THING).note(&self.reporting.status.out_of_service);
+        faults::SERVING_PAIR_AWAITED.clear(&self.reporting.status);
         Ok(())
     }
 
@@ -236,13 +213,7 @@ impl ActivePair {
             None if pair.expires < now => Some(format!("expired at {}", rfc3339(pair.expires))),
             None => None,
         });
-        Condition::new(THING, reason).report_failure(&self.reporting.status.degraded, |reason| {
-            tracing::error!(
-                reason,
-                fix = "replace the serving certificate and its key",
-                "no machine can boot with the serving certificate"
-            );
-        });
+        faults::SERVING_PAIR_UNUSABLE.report(&self.reporting.status, reason.as_deref());
     }
 
     /// Returns `true` if the pair of the files was loaded; the files may be gone since.

@@ -11,7 +11,7 @@ use crate::files::error::FileError;
 use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE};
 use crate::store::newest;
-use crate::telemetry::Reporting;
+use crate::telemetry::{Reporting, faults};
 
 /// Directory with a file of the last state.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ impl TokenCache {
         Reporting { metrics, status }: Reporting,
     ) {
         let save = |known: &Option<Records>| known.as_ref().map_or(Ok(()), |it| self.save(it));
-        newest::flush("cache of tokens", known, &metrics, &status.degraded, save).await;
+        newest::flush(faults::TOKEN_CACHE, known, &metrics, &status, save).await;
     }
 
     fn save(&self, records: &Records) -> Result<(), FileError> {

@@ -21,7 +21,6 @@ use model::access::machine::{
     ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
 };
 use model::access::{KnownMachines, Refusal, ShownToken, TokenHash};
-use model::inspect::Recovery;
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 use time::OffsetDateTime;
@@ -33,10 +32,9 @@ use super::unsaved_uses::{UnsavedUses, Uses};
 use crate::common::sync::lock;
 use crate::source::cluster::{MachineRecords, RecordError};
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 
 /// Subject of the records in readiness.
-const USES: &str = "use of machines' tokens";
 /// Maximum number of conflicts with other servers within a request.
 const MAX_TRIES: usize = 8;
 /// Maximum number of revoked tokens that are remembered, so that their holders are refused for good.
@@ -345,39 +343,22 @@ impl ClusterTokens {
             Err(RecordError::Superseded) => Ok(RecordOutcome::Again),
             Err(RecordError::Gone) => Err(Refusal::Revoked),
             Err(RecordError::Unreachable(reason)) => {
-                self.report_unrecorded(Some(reason));
+                self.report_unrecorded(Some(&reason));
                 Ok(RecordOutcome::Later)
             }
             Err(RecordError::Refused(reason)) => {
-                self.report_refused(name, reason);
+                self.report_refused(name, &reason);
                 Err(Refusal::NotStored)
             }
         }
     }
 
-    fn report_unrecorded(&self, reason: Option<String>) {
-        let condition = Condition::new(USES, reason);
-        condition.report_failure(&self.set.reporting.status.degraded, |reason| {
-            tracing::warn!(
-                reason,
-                fix = "check the API server and the network to it",
-                "cannot record uses of machines' tokens yet, serving the machines"
-            );
-        });
+    fn report_unrecorded(&self, reason: Option<&str>) {
+        faults::USE_UNRECORDED.report(&self.set.reporting.status, reason);
     }
 
-    fn report_refused(&self, name: &str, reason: String) {
-        let condition = Condition::failed(USES, reason);
-        condition.report_failure(&self.set.reporting.status.degraded, |reason| {
-            tracing::error!(
-                machine = name,
-                reason,
-                fix = Recovery::Retry.after(
-                    "grant the service account get of firstbootmachines and patch of their status"
-                ),
-                "cannot record the use of a machine's token; its machine gets 503 until then"
-            );
-        });
+    fn report_refused(&self, name: &str, reason: &str) {
+        faults::USE_REFUSED.of(name).report(&self.set.reporting.status, Some(reason));
     }
 
     /// Publishes an Event for each address that a write has added to those before.

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use crate::files::bounded;
 use crate::files::replace::directory_of;
 use crate::files::watch::{DirectoryWatch, Scanned};
-use crate::telemetry::conditions::{Condition, Conditions};
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults;
 
 /// An issuer with its keys.
 #[derive(Debug, Clone)]
@@ -38,20 +39,13 @@ impl TokenIssuer {
     pub(crate) async fn follow(
         mut self,
         keys: watch::Sender<Option<SignedTokens>>,
-        degraded: Conditions,
+        status: Status,
     ) {
         let watch = DirectoryWatch::new(vec![directory_of(&self.path).to_owned()]);
         watch
             .follow(|_| {
                 let reason = self.reload(&keys).err().map(|error| format!("{error:#}"));
-                let condition = Condition::new("keys of signed tokens", reason);
-                condition.report_failure(&degraded, |reason| {
-                    tracing::error!(
-                        reason,
-                        fix = "correct the file of --access-jwks; the server reads it when it changes",
-                        "cannot read the keys of signed tokens, using the previous ones"
-                    );
-                });
+                faults::SIGNED_TOKENS.report(&status, reason.as_deref());
                 Scanned::SETTLED
             })
             .await;

@@ -11,7 +11,6 @@ use std::time::Duration;
 use model::access::approval::ApprovedObject;
 use model::access::machine::{ClockReading, Usage, UsageChange, Window};
 use model::access::{MachineToken, Refusal, ShownToken, TokenHash};
-use model::inspect::Recovery;
 use model::objects::FirstBootMachine;
 use model::overview::{History, NamedMachine};
 
@@ -19,7 +18,7 @@ use super::token_set::{Entries, Entry, TokenSet, UsedToken};
 use crate::common::sync::lock;
 use crate::store::state_directory::StateDirectory;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 
 type MachineEntry = Entry<MachineToken, Mutex<()>>;
 
@@ -186,17 +185,7 @@ impl MachineTokens {
         let stored = self.state.write_machine_token(name, token);
         let reason = stored.err().map(|error| error.to_string());
         let is_stored = reason.is_none();
-        Condition::new("use of machines' tokens", reason).report_failure(
-            &self.set.reporting.status.degraded,
-            |reason| {
-                tracing::error!(
-                    machine = name,
-                    reason,
-                    fix = Recovery::Retry.after("free space on the disk, or make the state directory writable for this server"),
-                    "cannot store the use of a machine's token; its machine gets 503 until then"
-                );
-            },
-        );
+        faults::USE_UNSTORED.of(name).report(&self.set.reporting.status, reason.as_deref());
         if is_stored { Ok(()) } else { Err(Refusal::NotStored) }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::common::sync::lock;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 
 /// A token with its use.
 pub(in crate::serving) trait UsedToken {
@@ -128,7 +128,7 @@ impl<T: UsedToken, W: Default> TokenSet<T, W> {
         let lines: Vec<_> = lines.collect();
         let Reporting { metrics, status } = &self.reporting;
         metrics.machine_tokens_shared.set(lines.len().try_into().unwrap_or(i64::MAX));
-        Condition::of_all("tokens of machines that were copied", &lines).note(&status.degraded);
+        faults::SHARED_TOKENS.report_all(status, &lines);
     }
 }
 

@@ -24,11 +24,9 @@ use crate::files::error::FileError;
 use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE};
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 
 const FILE: &str = "machine-uses.json";
-/// Subject of the file in readiness.
-const CACHE: &str = "cache of uses of machines' tokens";
 
 /// Use of a token in one arming.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,16 +74,10 @@ impl UnsavedUses {
         let path = directory.map(|directory| directory.join(FILE));
         let read = path.as_deref().map_or_else(|| Ok(Uses::new()), read);
         let is_unread = AtomicBool::new(read.is_err());
-        let condition = Condition::new(CACHE, read.as_ref().err().map(ToString::to_string));
-        let condition = condition.counted_by(&reporting.metrics.cache_failures);
-        condition.report_failure(&reporting.status.degraded, |reason| {
-            tracing::error!(
-                reason,
-                fix = "make the file readable, or remove it if no machine used its token while the API server \
-                       was unreachable",
-                "cannot read uses of machines' tokens; until the API server can be reached, machines get 503"
-            );
-        });
+        let reason = read.as_ref().err().map(ToString::to_string);
+        faults::USES_UNREAD
+            .counted_by(&reporting.metrics.cache_failures)
+            .report(&reporting.status, reason.as_deref());
         let restored = Mutex::new(read.unwrap_or_default());
         let (asked, stored) = Default::default();
         Self { path, restored, is_unread, asked, stored }
@@ -153,15 +145,10 @@ impl UnsavedUses {
 }
 
 fn report_stored(written: Result<(), FileError>, reporting: &Reporting) {
-    let condition = Condition::new(CACHE, written.err().map(|error| error.to_string()));
-    let condition = condition.counted_by(&reporting.metrics.cache_failures);
-    condition.report_failure(&reporting.status.degraded, |reason| {
-        tracing::error!(
-            reason,
-            fix = "check space and permissions of the directory",
-            "cannot store uses of machines' tokens; a server that is started now does not know them"
-        );
-    });
+    let reason = written.err().map(|error| error.to_string());
+    faults::USES_UNSTORED
+        .counted_by(&reporting.metrics.cache_failures)
+        .report(&reporting.status, reason.as_deref());
 }
 
 fn read(path: &Path) -> Result<Uses, FileError> {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::secrets::NamedSecret;
 use crate::kubernetes::seen::ObjectSeen;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 
 /// Name of the Secret in metrics of failed watches.
 const WATCHED: &str = "secrets/machine-config-server-access";
@@ -51,17 +51,10 @@ pub(crate) async fn follow(
             ),
             ObjectSeen::Failed(failure) => Some(format!("cannot be watched: {}", failure.reason)),
         };
-        Condition::new(thing.clone(), failure).counted_by(failures.as_ref()).report_failure(
-            &reporting.status.degraded,
-            |reason| {
-                tracing::error!(
-                    secret = thing,
-                    reason,
-                    fix = "run machine-config-server controller --access, which keeps this Secret",
-                    "cannot read the records of tokens"
-                );
-            },
-        );
+        faults::TOKEN_RECORDS
+            .of(&thing)
+            .counted_by(failures.as_ref())
+            .report(&reporting.status, failure.as_deref());
     }
 }
 

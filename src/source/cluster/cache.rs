@@ -26,7 +26,7 @@ use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE};
 use crate::source::manifest::check_json;
 use crate::store::newest;
-use crate::telemetry::Reporting;
+use crate::telemetry::{Reporting, faults};
 
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
@@ -96,7 +96,7 @@ impl Cache {
         Reporting { metrics, status }: Reporting,
     ) {
         let save = |snapshot: &Snapshot| self.save(snapshot);
-        newest::flush("cache", snapshots, &metrics, &status.degraded, save).await;
+        newest::flush(faults::CACHE, snapshots, &metrics, &status, save).await;
     }
 
     /// Writes changes since the last write.

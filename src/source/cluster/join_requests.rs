@@ -11,16 +11,16 @@ use time::OffsetDateTime;
 use crate::kubernetes::seen::{Cause, Failure};
 use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::{Condition, Status};
+use crate::telemetry::faults;
 
-/// Name of the condition, and label in metrics.
+/// Label in metrics.
 const NAME: &str = "certificatesigningrequests";
 /// Requests for certificates with which kubelets speak to the API server.
 const SIGNER: &str = "spec.signerName=kubernetes.io/kube-apiserver-client-kubelet";
 
 /// Keeps who asks to join in `index` up to date, forever; failures are reported and counted.
 pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reporting) {
-    let Reporting { metrics, status: Status { degraded, .. } } = reporting;
+    let Reporting { metrics, status } = reporting;
     let requests = Api::<CertificateSigningRequest>::all(client);
     let mut watch = Watch::new(requests, None).with_fields(SIGNER);
     let mut listed = JoinRequests::default();
@@ -37,7 +37,7 @@ pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reportin
                 let now = std::mem::take(&mut listed);
                 index.change_joining(|joining| *joining = now);
                 is_off = false;
-                Condition::ok(NAME).note(&degraded);
+                faults::JOIN_REQUESTS.clear(&status);
             }
             WatchEvent::Seen(Event::Apply(request)) => {
                 if let Some(request) = read(&request) {
@@ -49,20 +49,12 @@ pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reportin
             }
             WatchEvent::Failed(Failure { cause: Cause::Other, reason: error }) => {
                 let failures = metrics.watch_failures(NAME);
-                Condition::failed(NAME, format!("cannot be watched: {error}"))
-                    .counted_by(&failures)
-                    .report_failure(&degraded, |_| {
-                        tracing::warn!(
-                            error,
-                            fix = "check the API server",
-                            "cannot watch CertificateSigningRequests, the boot ledger does not show who waits for approval"
-                        );
-                    });
+                faults::JOIN_REQUESTS.counted_by(&failures).report(&status, Some(&error));
             }
             WatchEvent::Failed(failure) if !is_off => {
                 is_off = true;
                 index.change_joining(|joining| *joining = JoinRequests::default());
-                Condition::ok(NAME).note(&degraded);
+                faults::JOIN_REQUESTS.clear(&status);
                 tracing::info!(
                     reason = failure.reason,
                     "the boot ledger does not show who waits for approval: this server cannot watch \

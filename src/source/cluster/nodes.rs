@@ -14,11 +14,11 @@ use time::OffsetDateTime;
 use crate::kubernetes::seen::Failure;
 use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::{Condition, Status};
+use crate::telemetry::faults;
 
 /// Keeps `index` up to date with the cluster, forever; failures are reported and counted.
 pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reporting) {
-    let Reporting { metrics, status: Status { degraded, .. } } = reporting;
+    let Reporting { metrics, status } = reporting;
     let mut watch = Watch::new(Api::<v1::Node>::all(client), None);
     let mut listed = Nodes::default();
     loop {
@@ -27,7 +27,7 @@ pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reportin
             WatchEvent::Seen(Event::InitApply(node)) => listed.add(read(&node)),
             WatchEvent::Seen(Event::InitDone) => {
                 index.set(std::mem::take(&mut listed));
-                Condition::ok("nodes").note(&degraded);
+                faults::NODES.clear(&status);
             }
             WatchEvent::Seen(Event::Apply(node)) => index.change(|nodes| nodes.add(read(&node))),
             WatchEvent::Seen(Event::Delete(node)) => {
@@ -36,15 +36,7 @@ pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reportin
             WatchEvent::Works => {}
             WatchEvent::Failed(Failure { reason: error, .. }) => {
                 let failures = metrics.watch_failures("nodes");
-                Condition::failed("nodes", format!("cannot be watched: {error}"))
-                    .counted_by(&failures)
-                    .report_failure(&degraded, |_| {
-                        tracing::warn!(
-                            error,
-                            fix = "grant the service account list and watch of nodes, and check the API server",
-                            "cannot watch Nodes, the boot ledger does not show which machines joined"
-                        );
-                    });
+                faults::NODES.counted_by(&failures).report(&status, Some(&error));
             }
         }
     }

@@ -31,7 +31,7 @@ use crate::kubernetes::client::{found, reason};
 use crate::kubernetes::seen::{Cause, Failure, ObjectSeen};
 use crate::source::cluster::watching;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Condition;
+use crate::telemetry::faults;
 
 /// Maximum number of concurrent fetches of MachineConfigs.
 const FETCHES: usize = 8;
@@ -156,20 +156,10 @@ impl Session {
     fn fetch_condition(&self, name: &str, failure: Option<&str>) {
         let Reporting { metrics, status } = &self.reporting;
         let failures = failure.map(|_| metrics.watch_failures(Kind::MachineConfig.name()));
-        let reason = failure.map(|reason| format!("cannot be fetched: {reason}"));
-        let condition = Condition::new(Kind::MachineConfig.describe(name), reason);
-        condition.counted_by(failures.as_ref()).report(&status.degraded, |_| {
-            if let Some(reason) = failure {
-                tracing::warn!(
-                    machine_config = name,
-                    reason,
-                    fix = "check the API server, and the server's right to get MachineConfigs",
-                    "cannot fetch a MachineConfig, retrying"
-                );
-            } else {
-                tracing::info!(machine_config = name, "fetched the MachineConfig");
-            }
-        });
+        faults::MACHINE_CONFIG_UNFETCHED
+            .of(&Kind::MachineConfig.describe(name))
+            .counted_by(failures.as_ref())
+            .report(status, failure);
     }
 
     /// Reads the pool that a machine asks for ahead of the others, while not all are read.
@@ -198,14 +188,8 @@ impl Session {
     }
 
     fn take_live(&mut self, read: Result<Vec<LiveList>, String>, request: LiveRequest) {
-        let condition = Condition::new("live reads", read.as_ref().err().cloned());
-        condition.report_failure(&self.reporting.status.degraded, |reason| {
-            tracing::warn!(
-                reason,
-                fix = "check the API server and the network to it; until then machines get what was read last",
-                "cannot read the pools before an answer"
-            );
-        });
+        let failure = read.as_ref().err().map(String::as_str);
+        faults::LIVE_READS.report(&self.reporting.status, failure);
         let Ok(lists) = read else { return };
         self.is_changed |= self.view.read_live(lists);
         // The machine that asked may be gone.
@@ -220,30 +204,22 @@ impl Session {
         let secret = name.to_string();
         let metrics = &self.reporting.metrics;
         let failures = seen.is_failed().then(|| metrics.watch_failures(SECRETS));
-        let condition = Condition::new(secret.clone(), self.view.credentials.seen(name, seen));
-        condition.counted_by(failures.as_ref()).report(&self.reporting.status.degraded, |reason| {
-            if let Some(reason) = reason {
-                tracing::error!(
-                    secret,
-                    reason,
-                    fix = "correct the Secret, or the annotation of the pool that names it",
-                    "cannot use the Secret with registry credentials"
-                );
-            } else {
-                tracing::info!(secret, "using the Secret with registry credentials");
-            }
-        });
+        let unusable = self.view.credentials.seen(name, seen);
+        faults::REGISTRY_CREDENTIALS
+            .of(&secret)
+            .counted_by(failures.as_ref())
+            .report(&self.reporting.status, unusable.as_deref());
         self.is_changed = true;
     }
 
     /// Watches the Secrets that pools need, and no others.
     pub(super) fn watch_secrets(&mut self) {
         let wanted = self.view.wanted_secrets();
-        let degraded = &self.reporting.status.degraded;
+        let status = &self.reporting.status;
         self.secrets.retain(|name, _| {
             let is_wanted = wanted.contains(name);
             if !is_wanted {
-                Condition::ok(name.to_string()).note(degraded);
+                faults::REGISTRY_CREDENTIALS.of(&name.to_string()).clear(status);
             }
             is_wanted
         });
@@ -262,20 +238,12 @@ impl Session {
         if token.problem.is_none() {
             tracing::info!("read the bootstrap token");
         }
-        let condition = Condition::new("bootstrap token", token.problem.clone());
-        condition.report_failure(&self.reporting.status.degraded, |reason| {
-            tracing::error!(
-                reason,
-                fix = "correct the files of --bootstrap-token-dir; new machines cannot join without the token",
-                "cannot read the bootstrap token"
-            );
-        });
+        faults::BOOTSTRAP_TOKEN.report(&self.reporting.status, token.problem.as_deref());
         self.token = token;
     }
 
     fn take_answer(&mut self, answer: Result<(), String>) {
         let Reporting { metrics, status } = &self.reporting;
-        let degraded = &status.degraded;
         let news = match &answer {
             Ok(()) => self.connectivity.answered(SystemTime::now()),
             Err(_) => self.connectivity.failed(),
@@ -283,23 +251,13 @@ impl Session {
         match (news, answer) {
             (Some(Transition::Lost(since)), Err(reason)) => {
                 let time = OffsetDateTime::from(since).format(&Rfc3339).unwrap_or_default();
-                let text =
-                    format!("unavailable since {time} ({reason}); serving what was read last");
+                let reason = format!("since {time} ({reason}); serving what was read last");
                 metrics.stale_since(Some(since));
-                Condition::failed("API server", text).report_failure(degraded, |_| {
-                    tracing::error!(
-                        since = time,
-                        reason,
-                        fix = "check the API server and the network to it",
-                        "API server is unavailable, serving what was read last"
-                    );
-                });
+                faults::API_SERVER_LOST.report(status, Some(&reason));
             }
             (Some(Transition::Restored), _) => {
                 metrics.stale_since(None);
-                Condition::ok("API server").report(degraded, |_| {
-                    tracing::info!("API server is available again");
-                });
+                faults::API_SERVER_LOST.report(status, None);
                 // Some watches may wait for a retry, others may hang.
                 self.start_watches();
             }
@@ -311,7 +269,7 @@ impl Session {
         let fix = failure.fix();
         let Failure { reason, cause } = failure;
         if cause == Cause::NoSuchKind && kind.may_be_absent() {
-            Condition::ok(kind.name()).note(&self.reporting.status.degraded);
+            faults::KIND_UNWATCHED.of(kind.name()).clear(&self.reporting.status);
             if self.absent.insert(kind) {
                 tracing::info!(kind = kind.name(), "the API server does not have this kind");
             }
@@ -319,31 +277,30 @@ impl Session {
             self.is_changed |= self.view.absent(kind);
             return;
         }
-        Condition::failed(kind.name(), format!("cannot be watched: {reason}"))
+        faults::KIND_UNWATCHED
+            .of(kind.name())
+            .with_fix(fix)
             .counted_by(&self.reporting.metrics.watch_failures(kind.name()))
-            .report_failure(&self.reporting.status.degraded, |_| {
-                tracing::error!(kind = kind.name(), reason, fix, "cannot watch a kind, retrying");
-            });
+            .report(&self.reporting.status, Some(&reason));
     }
 
     fn recovered(&mut self, kind: Kind) {
         if self.absent.remove(&kind) {
             tracing::info!(kind = kind.name(), "the API server has this kind now");
         }
-        Condition::ok(kind.name()).report(&self.reporting.status.degraded, |_| {
-            tracing::info!(kind = kind.name(), "watch works again");
-        });
+        faults::KIND_UNWATCHED.of(kind.name()).report(&self.reporting.status, None);
     }
 
     /// Starts the needed fetches of MachineConfigs, and cancels others.
     pub(super) fn fetch(&mut self) {
         let needed = self.view.needed_configs();
         let configs = &self.view.configs;
-        let degraded = &self.reporting.status.degraded;
+        let status = &self.reporting.status;
         self.fetches.retain(|name, _| {
             let is_wanted = configs.is_wanted(name);
             if !is_wanted {
-                Condition::ok(Kind::MachineConfig.describe(name)).note(degraded);
+                let name = Kind::MachineConfig.describe(name);
+                faults::MACHINE_CONFIG_UNFETCHED.of(&name).clear(status);
             }
             is_wanted
         });
@@ -365,11 +322,10 @@ impl Session {
         let kubeconfig = self.kubeconfig();
         let Some(inputs) = self.view.inputs(kubeconfig.as_ref()) else {
             let missing = self.view.missing().join(", ");
-            let condition = Condition::failed("cluster", format!("not read yet: {missing}"));
-            condition.note(&self.reporting.status.degraded);
+            faults::CLUSTER_UNREAD.report(&self.reporting.status, Some(&missing));
             return;
         };
-        Condition::ok("cluster").note(&self.reporting.status.degraded);
+        faults::CLUSTER_UNREAD.clear(&self.reporting.status);
         self.inputs.send_replace(Some(inputs));
         if let Some(cache) = &self.cache
             && self.view.missing().is_empty()

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 
 use super::token;
 use crate::kubernetes::client::connect_by_token;
-use crate::telemetry::conditions::{Condition, Conditions};
+use crate::telemetry::conditions::Status;
+use crate::telemetry::faults;
 
 /// Interval between checks while a machine is about to join, or none can.
 const SHORT: Duration = Duration::from_secs(5);
@@ -34,7 +35,7 @@ pub(crate) struct TokenCheck {
 impl TokenCheck {
     /// Checks the token, forever, more often while a machine of `ledger` is about to join. Its problem is reported, and shown
     /// with such machines by `index`.
-    pub(crate) async fn follow(self, ledger: Ledger, index: NodeIndex, degraded: Conditions) {
+    pub(crate) async fn follow(self, ledger: Ledger, index: NodeIndex, status: Status) {
         let mut due = Instant::now() + LONG;
         loop {
             tokio::time::sleep(SHORT).await;
@@ -48,18 +49,9 @@ impl TokenCheck {
             let problem = verdict.err();
             index.set_token_problem(problem);
             let reason = problem.map(|problem| problem.to_string());
-            let condition = Condition::new("bootstrap token at the API server", reason);
-            condition.report(&degraded, |reason| {
-                if let Some(reason) = reason {
-                    tracing::error!(
-                        reason,
-                        fix = problem.map_or("", TokenProblem::remedy),
-                        "machines cannot join by the bootstrap token"
-                    );
-                } else {
-                    tracing::info!("machines can join by the bootstrap token");
-                }
-            });
+            faults::BOOTSTRAP_TOKEN_REFUSED
+                .with_fix(problem.map_or("", TokenProblem::remedy))
+                .report(&status, reason.as_deref());
         }
     }
 

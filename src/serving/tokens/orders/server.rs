@@ -104,7 +104,7 @@ impl Server {
 
     fn save(&mut self) {
         if self.is_saving {
-            self.directory.save(&self.reporting.status.degraded);
+            self.directory.save(&self.reporting.status);
         }
     }
 

@@ -98,7 +98,7 @@ fn a_forbidden_watch_is_reported_at_once_and_recovers() {
     });
     active.within(Duration::from_secs(5), "what is forbidden");
     assert!(readiness.lines().any(|line| line.starts_with(named)), "{readiness}");
-    for wanted in ["ERROR", "kind=\"Secret\"", "forbidden"] {
+    for wanted in ["ERROR", "object=Secret ", "forbidden"] {
         assert!(reported()[0].contains(wanted), "{wanted} in {:?}", reported());
     }
 
