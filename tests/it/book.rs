@@ -224,3 +224,21 @@ fn no_example_stands_on_three_pages() {
         );
     }
 }
+
+/// Functions of a line of the design page, each with its file.
+fn functions_of(line: &str) -> Vec<(&str, &str)> {
+    let quoted: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
+    quoted.windows(2).filter(|it| it[1].ends_with(".rs")).map(|it| (it[0], it[1])).collect()
+}
+
+#[test]
+fn the_functions_of_the_design_page_are_where_it_says() {
+    let text = page("explanation/design.md");
+    let functions: Vec<_> = text.lines().flat_map(functions_of).collect();
+    assert!(functions.len() > 30, "{functions:?}");
+    for (function, file) in functions {
+        let source = fs::read_to_string(in_repository(file)).unwrap_or_default();
+        let begins = |line: &str| line.contains(&format!("fn {function}"));
+        assert!(source.lines().any(begins), "{file} has no function {function}");
+    }
+}
