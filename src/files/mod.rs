@@ -5,5 +5,6 @@ pub(crate) mod error;
 pub(crate) mod lock;
 pub(crate) mod owners;
 pub(crate) mod replace;
+pub(crate) mod shared_watch;
 pub(crate) mod stamp;
 pub(crate) mod watch;

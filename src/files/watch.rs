@@ -301,42 +301,8 @@ impl DirectoryWatch {
     }
 }
 
-/// The files of a directory at the last look, each with the time of its change, and a watch for others.
-#[derive(Debug, Default)]
-pub(crate) struct WatchedListing {
-    files: BTreeMap<PathBuf, SystemTime>,
-    /// Watch of the directory, created at the first wait.
-    watch: Option<DirectoryWatch>,
-}
-
-impl WatchedListing {
-    pub(crate) fn read(&mut self, directory: &Path) {
-        self.files = listing(directory);
-    }
-
-    /// Returns `true` if a file was there at the last look.
-    pub(crate) fn contains(&self, path: &Path) -> bool {
-        self.files.contains_key(path)
-    }
-
-    /// Waits until the files are others than at the last look. It is cancel safe.
-    pub(crate) async fn changed(&mut self, directory: &Path) {
-        let Self { files, watch } = self;
-        let watch = watch.get_or_insert_with(|| DirectoryWatch::new(vec![directory.to_owned()]));
-        let mut is_changed = false;
-        while !is_changed {
-            watch.changed().await;
-            tokio::task::block_in_place(|| {
-                watch.scan(|_| {
-                    is_changed = listing(directory) != *files;
-                    Scanned::SETTLED
-                });
-            });
-        }
-    }
-}
-
-fn listing(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
+/// The files of a directory, each with the time of its change.
+pub(crate) fn listing(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let changed = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
     let paths = entries.map(|entry| entry.path());

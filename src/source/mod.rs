@@ -28,10 +28,11 @@ mod place;
 mod plain_configs;
 
 use model::inputs::Inputs;
+use model::objects::SecretName;
 use tokio::sync::watch;
 
 pub use self::butane::Butane;
-use self::cluster::Cluster;
+use self::cluster::{Cluster, NamedSecret};
 use self::directory::{Directory, Layout};
 use self::early_pools::{EarlyPools, Opened};
 use crate::telemetry::Reporting;
@@ -76,6 +77,11 @@ impl Source {
             Self::Directory(_) | Self::Unread(_) => None,
             Self::Cluster(cluster) => Some(cluster),
         }
+    }
+
+    /// Follows a Secret of the cluster, if there is one.
+    pub(crate) fn secret(&self, name: SecretName) -> Option<NamedSecret> {
+        Some(NamedSecret::new(self.cluster()?.client(), name))
     }
 
     /// Sends the inputs after each change, forever. Must be spawned on a runtime with several threads.

@@ -11,11 +11,12 @@ use std::time::Instant;
 
 use anyhow::bail;
 use clap::Args;
+use futures_util::future::OptionFuture;
 use model::inputs::{Inputs, Problem};
 use nix::ifaddrs::getifaddrs;
 use pki::{Host, Policy, RotationRequest, Warning};
 use time::{Duration, OffsetDateTime};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use self::start_block::StartBlock;
 use super::process::terminal;
@@ -29,19 +30,20 @@ use crate::common::flags::{AUDIT, CertificateFlags, TokenFlags};
 use crate::common::hang::unless_hung;
 use crate::controllers::certificates::Trust;
 use crate::files::lock::LockError;
+use crate::files::shared_watch::SharedWatch;
 use crate::serving::pipeline::publish::ServedInputs;
 use crate::source;
 use crate::source::directory::{Layout, Memory};
 use crate::store::machine_files::removed_machines;
-use crate::store::state_directory::{Stamps, StateDirectory, StateError};
+use crate::store::state_directory::{StateDirectory, StateError};
 use crate::telemetry::faults;
 use crate::telemetry::{Reporting, log_attention, wait_until_written};
 
 /// Waits between two checks of the certificates: the shortest and the longest.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
 const LONGEST_WAIT: Duration = Duration::hours(1);
-/// Interval between checks of the files, so that readiness agrees with the page.
-const CHECK_PERIOD: std::time::Duration = std::time::Duration::from_secs(5);
+/// Wait after a change of the files before they are checked: each check reads all pointer configs.
+const CHECK_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 #[command(mut_arg("access", |arg| arg.default_value(AUDIT)))]
@@ -116,7 +118,6 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         hosts,
         policy: settings.certificates.policy(),
         attention: Vec::new(),
-        stamps: None,
         open: Vec::new(),
         failure: None,
         checked_at: (OffsetDateTime::now_utc(), Instant::now()),
@@ -124,6 +125,9 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     // A failure must not keep machines from the present certificates.
     let requeue_at = renewal.reconcile();
 
+    let mut files = SharedWatch::new(state.path().to_owned());
+    let of_files = state.clone();
+    let changed = files.notify_of(move || of_files.stamps().ok());
     let of_pointers = state.clone();
     let judge =
         move |now| judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now);
@@ -147,6 +151,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
             state: state.clone(),
             host: pointer_host.clone(),
             tokens: settings.tokens.policy(),
+            files,
         }),
         machine_host: Some(pointer_host.clone()),
     };
@@ -154,7 +159,7 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         let mut server = Server::start(server).await?;
         let announcer =
             Announcer { state, host: pointer_host, ports: server.ports, manifests, known_pools };
-        let renewal = renewal.renew(requeue_at, server.reporting.clone());
+        let renewal = renewal.renew(requeue_at, changed, server.reporting.clone());
         let announce = announcer.follow(server.served.clone(), server.checked.clone());
         server.tasks.spawn("the task that follows pools", announce);
         server.tasks.spawn("the task that renews certificates", renewal);
@@ -281,8 +286,6 @@ struct Renewal {
     policy: Policy,
     /// Reported warnings.
     attention: Vec<Warning>,
-    /// Stamps of the files at the last check.
-    stamps: Option<Stamps>,
     /// Files with tokens that all users can read, and that other users own.
     open: Vec<String>,
     /// Reason why the last attempt failed.
@@ -323,21 +326,16 @@ impl Renewal {
         }
     }
 
-    /// Checks changed files without writing any: an administrator may be replacing them.
-    fn check_files(&mut self) {
-        let stamps = self.state.stamps().ok();
-        if stamps.is_some() && stamps == self.stamps {
-            return;
-        }
+    /// Checks changed files without writing any: an administrator may be replacing them. Returns `false` if that was not
+    /// possible, as during another command.
+    fn check_files(&mut self) -> bool {
         let state = self.state.clone().with_pools(self.pools.borrow().clone());
         let attention = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
-        // After a failure, as during another command, the next look retries.
-        if let Ok(attention) = attention {
-            self.stamps = stamps;
-            if let Some(attention) = attention {
-                self.take(attention);
-            }
+        let is_checked = attention.is_ok();
+        if let Ok(Some(attention)) = attention {
+            self.take(attention);
         }
+        is_checked
     }
 
     /// Logs new warnings.
@@ -357,7 +355,14 @@ impl Renewal {
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 
-    async fn renew(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
+    /// Renews what is due, forever, first at `requeue_at`. `files` is notified when they change.
+    async fn renew(
+        mut self,
+        mut requeue_at: OffsetDateTime,
+        files: Arc<Notify>,
+        reporting: Reporting,
+    ) {
+        let mut check_at = None;
         loop {
             // A look does not restart this wait, which compares the clocks only every 10 s.
             let mut due = pin!(wait_until(requeue_at, self.checked_at));
@@ -367,14 +372,21 @@ impl Renewal {
                     () = &mut due => break,
                     // Other pools change the verdicts on pointer configs.
                     Ok(()) = self.pools.changed() => break,
-                    () = tokio::time::sleep(CHECK_PERIOD) => {
-                        tokio::task::block_in_place(|| self.check_files());
+                    () = files.notified() => check_at = check_at.or_else(|| Some(soon())),
+                    Some(()) = OptionFuture::from(check_at.map(tokio::time::sleep_until)) => {
+                        let is_checked = tokio::task::block_in_place(|| self.check_files());
+                        check_at = (!is_checked).then(soon);
                     }
                 }
             }
             requeue_at = tokio::task::block_in_place(|| self.reconcile());
         }
     }
+}
+
+/// Time of a check that a change asks for now.
+fn soon() -> tokio::time::Instant {
+    tokio::time::Instant::now() + CHECK_AFTER
 }
 
 /// Waits for the next check of the certificates. A file can be restored, so a wait never lasts for years. If the clock

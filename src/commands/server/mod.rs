@@ -20,7 +20,6 @@ use arc_swap::ArcSwapOption;
 use axum::Router;
 use model::inputs::Inputs;
 use model::ledger::{FailureReport, Ledger, NodeIndex};
-use model::objects::SecretName;
 use model::overview::History;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use time::OffsetDateTime;
@@ -34,6 +33,7 @@ use super::process::service_manager::{Report, keep_watchdog_fed};
 use super::process::signals::StopSignals;
 use super::process::tasks::{Tasks, leave_to_exit};
 use crate::common::parallel::processors;
+use crate::files::shared_watch::SharedWatch;
 use crate::server::administrators::router;
 use crate::server::auth::Authorizer;
 use crate::server::listener::any_address;
@@ -121,8 +121,9 @@ impl Server {
         let (ledger, nodes) = open_ledger(&mut tasks, &source, &reporting);
         let ledger_file = store_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
         let reports = flags.failure_reports.is_on().then(|| take_reports(&mut tasks, &source));
-        let pair = follow_pair(&mut tasks, pair, cluster.pair_secret, &source, &reporting);
-        let local = local_state(settings.local, access.window, ports.secure, &publisher);
+        let (local, files) = local_state(settings.local, access.window, ports.secure, &publisher);
+        let secret = cluster.pair_secret.and_then(|name| source.secret(name));
+        let pair = follow_pair(&mut tasks, pair, files, secret, &reporting);
         let (served, checked) = (publisher.served(), publisher.checked());
         let setup = PipelineParts { access, rules, local, policy: Arc::clone(&policy), publisher };
         let named = follow_source(&mut tasks, setup, source, first, &reporting);
@@ -146,7 +147,6 @@ impl Server {
         });
         let pages = pages(Arc::clone(&metrics), sources);
         let connections = metrics.administrators.clone();
-        let administrators = flags.listen.administrators.serving(pages, connections);
         let auth = Authorizer::new(policy);
         let of = Machines { answers, named, reads, metrics, status, ledger, auth, reports };
         Ok(Self {
@@ -156,7 +156,7 @@ impl Server {
             tasks,
             machines: serving(of, flags.limits, Balancers::new(flags.proxy_from)),
             listeners,
-            administrators,
+            administrators: flags.listen.administrators.serving(pages, connections),
             metrics_listener,
             ledger_file,
             shutdown_delay: flags.shutdown_delay,
@@ -269,22 +269,21 @@ fn store_ledger(
     Some(file)
 }
 
-/// Follows the files of the serving certificate, and the Secret until they exist. Returns the served pair.
+/// Follows the files of the serving certificate, by the watch of a state directory if they are in one, and the Secret until
+/// they exist. Returns the served pair.
 fn follow_pair(
     tasks: &mut Tasks,
     pair: ServingPair,
-    secret: Option<SecretName>,
-    source: &Source,
+    files: Option<SharedWatch>,
+    secret: Option<NamedSecret>,
     reporting: &Reporting,
 ) -> Arc<ActivePair> {
     let active = pair.active();
-    let secret = secret.filter(|_| !active.has_files());
-    if let Some((name, cluster)) = secret.zip(source.cluster()) {
-        let secret = NamedSecret::new(cluster.client(), name);
+    if let Some(secret) = secret.filter(|_| !active.has_files()) {
         let follow = until_mounted(secret, Arc::clone(&active), reporting.clone());
         tasks.spawn("the task that waits for the serving certificate", follow);
     }
-    tasks.spawn("the task that follows the serving certificate", pair.follow());
+    tasks.spawn("the task that follows the serving certificate", pair.follow(files));
     active
 }
 

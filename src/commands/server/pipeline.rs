@@ -13,6 +13,7 @@ use super::allowed_networks;
 use super::settings::{AccessSettings, Local};
 use crate::commands::process::progress::Progress;
 use crate::commands::process::tasks::Tasks;
+use crate::files::shared_watch::SharedWatch;
 use crate::serving::approvals::reconciler::ApprovalReconciler;
 use crate::serving::overlays::Overlays;
 use crate::serving::pipeline::pointer_writer::PointerWriter;
@@ -29,26 +30,36 @@ use crate::source::Source;
 use crate::source::cluster::access;
 use crate::telemetry::Reporting;
 
-/// Managers of approvals and of the state directory, if there is one.
+/// Reconcilers of approvals and of the state directory, if there is one. Returns the watch by
+/// which they follow it.
 pub(in crate::commands) fn local_state(
     local: Option<Local>,
     window: Window,
     port: u16,
     publisher: &Publisher,
-) -> LocalState {
+) -> (LocalState, Option<SharedWatch>) {
     let (reporting, history) = (publisher.reporting.clone(), publisher.history.clone());
     let mut parts = LocalState::default();
     let directory = local.as_ref().map(|local| local.state.clone());
     let approvals = Arc::clone(&parts.named.approvals);
-    parts.approvals = Some(ApprovalReconciler::new(approvals, directory, window, history.clone()));
-    let Some(Local { state, host, tokens }) = local else { return parts };
+    let mut approvals = ApprovalReconciler::new(approvals, directory, window, history.clone());
+    let Some(Local { state, host, tokens, mut files }) = local else {
+        parts.approvals = Some(approvals);
+        return (parts, None);
+    };
     parts.named.overlays = Some(Arc::new(Overlays::new(reporting.status.clone())));
     let of_machines = Arc::new(MachineTokens::new(state.clone(), window, reporting, history));
     parts.named.tokens = Some(UsedTokens::Directory(Arc::clone(&of_machines)));
-    parts.tokens = Some(TokenReconciler::new(state.clone(), tokens));
-    parts.machines = Some(MachineReconciler::new(of_machines, state.clone(), host.clone(), port));
+    let mut tokens = TokenReconciler::new(state.clone(), tokens);
+    let mut machines = MachineReconciler::new(of_machines, state.clone(), host.clone(), port);
+    approvals.follow(&mut files);
+    tokens.follow(&mut files);
+    machines.follow(&mut files);
+    parts.approvals = Some(approvals);
+    parts.tokens = Some(tokens);
+    parts.machines = Some(machines);
     parts.pointers = Some(PointerWriter::new(state, host, port));
-    parts
+    (parts, Some(files))
 }
 
 /// Adds the machines with names of a cluster, if they are served.

@@ -14,6 +14,7 @@ use pki::Host;
 use super::flags::ServingFlags;
 use super::overview::JudgePointers;
 use crate::common::flags::{TLS, duration, host_and_port};
+use crate::files::shared_watch::SharedWatch;
 use crate::serving::tls::policy::TlsPolicy;
 use crate::serving::tokens::cache::TokenCache;
 use crate::serving::tokens::issuer::TokenIssuer;
@@ -56,6 +57,8 @@ pub(crate) struct Local {
     /// Host in its pointer configs.
     pub host: Host,
     pub tokens: RotationPolicy,
+    /// Watch of the directory, also of the serving certificate.
+    pub files: SharedWatch,
 }
 
 #[derive(Default)]

@@ -13,10 +13,12 @@ use model::inputs::Inputs;
 use model::overview::History;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::MachineApprovals;
-use crate::files::watch::WatchedListing;
+use crate::files::shared_watch::SharedWatch;
+use crate::files::watch::listing;
 use crate::serving::tokens::named_machines::UsedTokens;
 use crate::store::state_directory::{StateDirectory, StateError};
 
@@ -37,8 +39,8 @@ pub(crate) struct ApprovalReconciler {
     unreadable: Option<String>,
     /// True if any machine needs approval.
     is_needed: bool,
-    /// The command's approvals at the last look.
-    listed: WatchedListing,
+    /// Notified when the command's approvals change.
+    commands: Arc<Notify>,
     retry_at: Option<Instant>,
 }
 
@@ -59,8 +61,16 @@ impl ApprovalReconciler {
             stored: None,
             unreadable: None,
             is_needed: false,
-            listed: WatchedListing::default(),
+            commands: Arc::default(),
             retry_at: None,
+        }
+    }
+
+    /// Follows the command's approvals, if there is a directory for them.
+    pub(crate) fn follow(&mut self, watch: &mut SharedWatch) {
+        if let Some(state) = &self.state {
+            let directory = state.approvals_path();
+            self.commands = watch.notify_of(move || Some(listing(&directory)));
         }
     }
 
@@ -108,11 +118,9 @@ impl ApprovalReconciler {
     /// Approvals that the command has left.
     fn by_commands(&mut self, attention: &mut Vec<String>) -> ApprovalGrants {
         let Some(state) = &self.state else { return ApprovalGrants::new() };
-        let directory = state.approvals_path();
         if let Err(error) = state.make_approvals_path() {
             attention.push(error.to_string());
         }
-        self.listed.read(&directory);
         match state.approved_by_commands() {
             Ok((grants, faults)) => {
                 attention.extend(faults.iter().map(ToString::to_string));
@@ -183,13 +191,9 @@ impl ApprovalReconciler {
         }
         let end = self.given.next_end().and_then(|up| self.approvals.instant(up));
         let at = [self.retry_at, end.map(Instant::from_std)].into_iter().flatten().min();
-        let command = async |state: &StateDirectory| {
-            self.listed.changed(&state.approvals_path()).await;
-        };
         tokio::select! {
             Some(()) = OptionFuture::from(at.map(tokio::time::sleep_until)) => {}
-            Some(()) = OptionFuture::from(self.state.as_ref().map(command)) => {}
-            else => std::future::pending().await,
+            () = self.commands.notified() => {}
         }
     }
 }

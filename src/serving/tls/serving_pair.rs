@@ -16,6 +16,7 @@ use super::policy::{TlsPolicy, warn_ignored_suites};
 use crate::common::flags::TLS;
 use crate::common::sync::lock;
 use crate::files::replace::directory_of;
+use crate::files::shared_watch::SharedWatch;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::serving::tls::{Pair, PairError};
 use crate::telemetry::Reporting;
@@ -100,13 +101,12 @@ impl ServingPair {
         ProfileFollower { active: Arc::clone(&self.active), status, flags, known: None }
     }
 
-    /// Loads the pair whenever its files change, forever.
-    pub(crate) async fn follow(self) {
+    /// Loads the pair whenever its files change, forever. `shared` is the watch of their directory, if others follow it too.
+    pub(crate) async fn follow(self, shared: Option<SharedWatch>) {
         let PairFiles { certificate, key } = &self.files;
         let mut directories =
             vec![directory_of(certificate).to_owned(), directory_of(key).to_owned()];
         directories.dedup();
-        let watch = DirectoryWatch::new(directories);
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             if being_written(&self.files.certificate) || being_written(&self.files.key) {
                 return Scanned::UNSETTLED;
@@ -121,7 +121,13 @@ impl ServingPair {
             fault.report(status, reason.as_deref());
             Scanned::SETTLED
         };
-        watch.follow(scan).await;
+        match shared {
+            Some(mut watch) => {
+                watch.add(scan);
+                watch.follow().await;
+            }
+            None => DirectoryWatch::new(directories).follow(scan).await,
+        }
     }
 
     fn take_over(&self) -> Result<(), PairError> {

@@ -1,6 +1,7 @@
 //! Keeps the tokens and pointer configs of the machines that have an object.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +13,13 @@ use model::objects::FirstBootMachine;
 use model::standing::unseen_due_in;
 use pki::Host;
 use time::OffsetDateTime;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::machine::MachineTokens;
 use super::token_set::known_machine;
-use crate::files::watch::WatchedListing;
+use crate::files::shared_watch::SharedWatch;
+use crate::files::watch::listing;
 use crate::store::machine_files::{StoredMachines, WantedMachine};
 use crate::store::state_directory::StateDirectory;
 use crate::store::state_error::StateError;
@@ -43,10 +46,10 @@ pub(crate) struct MachineReconciler {
     /// removed.
     unseen: BTreeSet<String>,
     started: Instant,
-    /// Requests of commands to arm tokens at the last look.
-    requests: WatchedListing,
-    /// Requests of commands to remove machines at the last look.
-    removals: WatchedListing,
+    /// Notified when commands ask to arm tokens or to remove machines.
+    commands: Arc<Notify>,
+    /// Requests to arm tokens at the last look.
+    requests: BTreeSet<PathBuf>,
     retry_at: Option<Instant>,
 }
 
@@ -68,10 +71,16 @@ impl MachineReconciler {
             is_loaded: false,
             unseen: BTreeSet::new(),
             started: Instant::now(),
-            requests: WatchedListing::default(),
-            removals: WatchedListing::default(),
+            commands: Arc::default(),
+            requests: BTreeSet::new(),
             retry_at: None,
         }
+    }
+
+    /// Follows what commands ask for.
+    pub(crate) fn follow(&mut self, watch: &mut SharedWatch) {
+        let requests = [self.state.arm_path(), self.state.removed_path()];
+        self.commands = watch.notify_of(move || Some(requests.each_ref().map(|it| listing(it))));
     }
 
     /// Brings the tokens up to date with the objects, those of `missing` ones only as far as a command removes them.
@@ -90,8 +99,7 @@ impl MachineReconciler {
             self.is_loaded = true;
         }
         self.read_again();
-        self.requests.read(&self.state.arm_path());
-        self.removals.read(&self.state.removed_path());
+        self.requests = listing(&self.state.arm_path()).into_keys().collect();
         let mut attention = self.remove(machines);
         attention.extend(self.reconcile_present(machines, missing));
         attention.extend(self.revoke_absent(machines));
@@ -365,11 +373,8 @@ impl MachineReconciler {
             None if self.tokens.names().is_empty() => std::future::pending().await,
             None => {
                 let unseen = self.unseen_due_in().map(tokio::time::sleep);
-                let Self { requests, removals, state, .. } = self;
-                let (armed, removed) = (state.arm_path(), state.removed_path());
                 tokio::select! {
-                    () = requests.changed(&armed) => {}
-                    () = removals.changed(&removed) => {}
+                    () = self.commands.notified() => {}
                     Some(()) = OptionFuture::from(unseen) => {}
                 }
             }

@@ -1,14 +1,16 @@
 //! Manages the tokens of `serve` while the server runs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, Records};
 use time::OffsetDateTime;
+use tokio::sync::Notify;
 
-use crate::files::watch::{DirectoryWatch, Scanned};
-use crate::store::state_directory::{Stamps, StateDirectory};
+use crate::files::shared_watch::SharedWatch;
+use crate::store::state_directory::StateDirectory;
 use crate::store::token_files::TokensReconciled;
 use crate::telemetry::log_token_steps;
 
@@ -22,10 +24,8 @@ const RETRY: Duration = Duration::from_secs(5);
 pub(crate) struct TokenReconciler {
     state: StateDirectory,
     policy: RotationPolicy,
-    /// Watch of the directory, created at the first wait for a change.
-    files: Option<DirectoryWatch>,
-    /// Stamps of the files before the last look.
-    seen: Option<Stamps>,
+    /// Notified when the files change.
+    files: Arc<Notify>,
     /// Time at which something becomes due without any change, if ever.
     requeue_at: Option<OffsetDateTime>,
 }
@@ -33,7 +33,13 @@ pub(crate) struct TokenReconciler {
 impl TokenReconciler {
     /// Creates a manager that has not looked yet.
     pub(crate) fn new(state: StateDirectory, policy: RotationPolicy) -> Self {
-        Self { state, policy, files: None, seen: None, requeue_at: None }
+        Self { state, policy, files: Arc::default(), requeue_at: None }
+    }
+
+    /// Follows the files that tokens depend on.
+    pub(crate) fn follow(&mut self, watch: &mut SharedWatch) {
+        let state = self.state.clone();
+        self.files = watch.notify_of(move || state.token_stamps(SystemTime::now()));
     }
 
     /// Applies due steps for pools with these modes. `accept` is called with the records before pointer configs carry
@@ -45,8 +51,6 @@ impl TokenReconciler {
         accept: &mut dyn FnMut(&Records),
     ) -> (Option<Records>, Vec<String>) {
         let now = OffsetDateTime::now_utc();
-        // Stamps are taken before the look: the next one sees later changes.
-        self.seen = self.state.token_stamps(SystemTime::now());
         match self.state.reconcile_tokens(wanted, &self.policy, now, accept) {
             Ok(TokensReconciled { done, attention, requeue_at, records }) => {
                 log_token_steps(&done);
@@ -73,25 +77,14 @@ impl TokenReconciler {
 
     /// Waits until the tokens must be looked at: their files have changed, or something is due. It is cancel safe.
     pub(in crate::serving) async fn due(&mut self) {
-        let directory = self.state.path();
-        let files =
-            self.files.get_or_insert_with(|| DirectoryWatch::new(vec![directory.to_owned()]));
         loop {
             let left = self.requeue_at.map(|at| Duration::try_from(at - OffsetDateTime::now_utc()));
             let wait = left.and_then(Result::ok).unwrap_or(LONGEST_WAIT);
             tokio::select! {
-                () = files.changed() => {}
+                () = self.files.notified() => return,
                 () = tokio::time::sleep(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT)) => {}
             }
-            let mut is_due = self.requeue_at.is_some_and(|at| at <= OffsetDateTime::now_utc());
-            tokio::task::block_in_place(|| {
-                files.scan(|_| {
-                    let stamps = self.state.token_stamps(SystemTime::now());
-                    is_due |= stamps.is_none() || stamps != self.seen;
-                    Scanned::SETTLED
-                });
-            });
-            if is_due {
+            if self.requeue_at.is_some_and(|at| at <= OffsetDateTime::now_utc()) {
                 return;
             }
         }
