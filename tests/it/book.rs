@@ -228,7 +228,9 @@ fn no_example_stands_on_three_pages() {
 /// Functions of a line of the design page, each with its file.
 fn functions_of(line: &str) -> Vec<(&str, &str)> {
     let quoted: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
-    quoted.windows(2).filter(|it| it[1].ends_with(".rs")).map(|it| (it[0], it[1])).collect()
+    let is_name = |text: &str| text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let pairs = quoted.windows(2).map(|it| (it[0], it[1]));
+    pairs.filter(|(function, file)| is_name(function) && file.contains('/')).collect()
 }
 
 #[test]
