@@ -3,6 +3,7 @@
 pub mod answers;
 pub(crate) mod approvals;
 pub mod awaited_pools;
+pub(crate) mod certificates;
 pub(crate) mod ledger;
 pub mod live_reads;
 pub(crate) mod overlays;

@@ -5,18 +5,15 @@ pub(crate) mod start_block;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::bail;
 use clap::Args;
-use futures_util::future::OptionFuture;
 use model::inputs::{Inputs, Problem};
 use nix::ifaddrs::getifaddrs;
-use pki::{Host, Policy, RotationRequest, Warning};
-use time::{Duration, OffsetDateTime};
-use tokio::sync::{Notify, watch};
+use pki::{Host, RotationRequest};
+use time::OffsetDateTime;
+use tokio::sync::watch;
 
 use self::start_block::StartBlock;
 use super::process::terminal;
@@ -25,25 +22,18 @@ use super::server::access_flags::AccessFlags;
 use super::server::flags::ServingFlags;
 use super::server::overview::{PointerVerdicts, pointer_verdicts};
 use super::server::{self, ClusterFlags, Local, PairFiles, Ports, Server, ServerSettings};
-use super::stores::certificate_texts::{log_dropped, log_step};
 use crate::common::flags::{AUDIT, CertificateFlags, TokenFlags};
 use crate::common::hang::unless_hung;
 use crate::controllers::certificates::Trust;
 use crate::files::lock::LockError;
 use crate::files::shared_watch::SharedWatch;
+use crate::serving::certificates::CertificateReconciler;
 use crate::serving::pipeline::publish::ServedInputs;
 use crate::source;
 use crate::source::directory::{Layout, Memory};
 use crate::store::machine_files::removed_machines;
-use crate::store::state_directory::{StateDirectory, StateError};
-use crate::telemetry::faults;
-use crate::telemetry::{Reporting, log_attention, wait_until_written};
-
-/// Waits between two checks of the certificates: the shortest and the longest.
-const SHORTEST_WAIT: Duration = Duration::seconds(10);
-const LONGEST_WAIT: Duration = Duration::hours(1);
-/// Wait after a change of the files before they are checked: each check reads all pointer configs.
-const CHECK_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
+use crate::store::state_directory::StateDirectory;
+use crate::telemetry::wait_until_written;
 
 #[derive(Debug, Args)]
 #[command(mut_arg("access", |arg| arg.default_value(AUDIT)))]
@@ -112,22 +102,17 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         );
     }
     let (known_pools, pools) = watch::channel(None);
-    let mut renewal = Renewal {
-        state: state.clone(),
-        pools: pools.clone(),
+    let mut certificates = CertificateReconciler::new(
+        state.clone(),
+        pools.clone(),
         hosts,
-        policy: settings.certificates.policy(),
-        attention: Vec::new(),
-        open: Vec::new(),
-        failure: None,
-        checked_at: (OffsetDateTime::now_utc(), Instant::now()),
-    };
+        settings.certificates.policy(),
+    );
     // A failure must not keep machines from the present certificates.
-    let requeue_at = renewal.reconcile();
-
+    certificates.reconcile();
     let mut files = SharedWatch::new(state.path().to_owned());
-    let of_files = state.clone();
-    let changed = files.notify_of(move || of_files.stamps().ok());
+    certificates.follow(&mut files);
+
     let of_pointers = state.clone();
     let judge =
         move |now| judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now);
@@ -159,10 +144,10 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
         let mut server = Server::start(server).await?;
         let announcer =
             Announcer { state, host: pointer_host, ports: server.ports, manifests, known_pools };
-        let renewal = renewal.renew(requeue_at, changed, server.reporting.clone());
+        let certificates = certificates.run(server.reporting.clone());
         let announce = announcer.follow(server.served.clone(), server.checked.clone());
         server.tasks.spawn("the task that follows pools", announce);
-        server.tasks.spawn("the task that renews certificates", renewal);
+        server.tasks.spawn("the task that renews certificates", certificates);
         server.run().await
     })
 }
@@ -272,132 +257,6 @@ impl Announcer {
                 fix = "add the manifest of a MachineConfigPool to the directory",
                 "no MachineConfigPool found, serving nothing"
             );
-        }
-    }
-}
-
-/// Manages certificates and pointer configs while the server runs. Every step is atomic, so that the process can end at
-/// any time.
-struct Renewal {
-    state: StateDirectory,
-    /// Pools that have a config, once they are known.
-    pools: watch::Receiver<Option<Arc<BTreeSet<String>>>>,
-    hosts: Vec<Host>,
-    policy: Policy,
-    /// Reported warnings.
-    attention: Vec<Warning>,
-    /// Files with tokens that all users can read, and that other users own.
-    open: Vec<String>,
-    /// Reason why the last attempt failed.
-    failure: Option<String>,
-    /// Time of the last check, by wall clock and monotonic clock.
-    checked_at: (OffsetDateTime, Instant),
-}
-
-impl Renewal {
-    /// Applies due steps, reports faults, and returns the time of the next due step.
-    fn reconcile(&mut self) -> OffsetDateTime {
-        self.checked_at = (OffsetDateTime::now_utc(), Instant::now());
-        let (now, _) = self.checked_at;
-        let wanted = || Ok::<_, StateError>((self.hosts.clone(), RotationRequest::default()));
-        let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
-        self.open = state.close_tokens().iter().map(ToString::to_string).collect();
-        match state.reconcile(wanted, &self.policy, now) {
-            Ok(done) => {
-                done.steps.iter().for_each(log_step);
-                log_dropped(&done.dropped);
-                self.take(done.attention);
-                self.failure = None;
-                done.requeue_at
-            }
-            Err(error) => {
-                let error = error.to_string();
-                if self.failure.as_ref() != Some(&error) {
-                    tracing::error!(
-                        error,
-                        fix = "correct what the error names; `machine-config-server certs check` \
-                            shows the state",
-                        "cannot keep the certificates up to date, retrying"
-                    );
-                }
-                self.failure = Some(error);
-                now
-            }
-        }
-    }
-
-    /// Checks changed files without writing any: an administrator may be replacing them. Returns `false` if that was not
-    /// possible, as during another command.
-    fn check_files(&mut self) -> bool {
-        let state = self.state.clone().with_pools(self.pools.borrow().clone());
-        let attention = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
-        let is_checked = attention.is_ok();
-        if let Ok(Some(attention)) = attention {
-            self.take(attention);
-        }
-        is_checked
-    }
-
-    /// Logs new warnings.
-    fn take(&mut self, attention: Vec<Warning>) {
-        let new = attention.iter().filter(|it| !self.attention.contains(it));
-        let [ca, serving] = self.state.key_files();
-        new.for_each(|it| log_attention(it, it.object(&ca, &serving)));
-        self.attention = attention;
-    }
-
-    fn report(&self, reporting: &Reporting) {
-        let failure = self.failure.as_ref();
-        let failure = failure.map(|_| "cannot be kept up to date; the log has the reason".into());
-        let reported = failure.or_else(|| Warning::summary(&self.attention));
-        faults::CERTIFICATES.report(&reporting.status, reported.as_deref());
-        faults::OPEN_FILES.report_all(&reporting.status, &self.open);
-        reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
-    }
-
-    /// Renews what is due, forever, first at `requeue_at`. `files` is notified when they change.
-    async fn renew(
-        mut self,
-        mut requeue_at: OffsetDateTime,
-        files: Arc<Notify>,
-        reporting: Reporting,
-    ) {
-        let mut check_at = None;
-        loop {
-            // A look does not restart this wait, which compares the clocks only every 10 s.
-            let mut due = pin!(wait_until(requeue_at, self.checked_at));
-            loop {
-                self.report(&reporting);
-                tokio::select! {
-                    () = &mut due => break,
-                    // Other pools change the verdicts on pointer configs.
-                    Ok(()) = self.pools.changed() => break,
-                    () = files.notified() => check_at = check_at.or_else(|| Some(soon())),
-                    Some(()) = OptionFuture::from(check_at.map(tokio::time::sleep_until)) => {
-                        let is_checked = tokio::task::block_in_place(|| self.check_files());
-                        check_at = (!is_checked).then(soon);
-                    }
-                }
-            }
-            requeue_at = tokio::task::block_in_place(|| self.reconcile());
-        }
-    }
-}
-
-/// Time of a check that a change asks for now.
-fn soon() -> tokio::time::Instant {
-    tokio::time::Instant::now() + CHECK_AFTER
-}
-
-/// Waits for the next check of the certificates. A file can be restored, so a wait never lasts for years. If the clock
-/// is set, as after a start without a battery, certificates of the earlier time may need an immediate repair.
-async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Instant)) {
-    let wait = (time - since).clamp(SHORTEST_WAIT, LONGEST_WAIT).unsigned_abs();
-    while let Some(left) = wait.checked_sub(started.elapsed()) {
-        tokio::time::sleep(left.min(SHORTEST_WAIT.unsigned_abs())).await;
-        let set_by = OffsetDateTime::now_utc() - (since + started.elapsed());
-        if set_by.abs() > SHORTEST_WAIT {
-            return;
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Certificates in files, and texts about them that commands print and log.
+//! Certificates in files, and texts about them that commands print.
 
 use std::path::Path;
 
 use anyhow::Context as _;
-use pki::{Certificate, LEFT_OUT, LEFT_OUT_FIX, Step, Warning};
+use pki::{Certificate, Warning};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -23,24 +23,6 @@ pub(in crate::commands) fn located(attention: &Warning, [ca, serving]: &[String;
         Warning::Ca(_) => format!("{ca}: {attention}"),
         Warning::Serving(_) | Warning::ServingExpired => format!("{serving}: {attention}"),
         _ => attention.to_string(),
-    }
-}
-
-/// Logs keys and pairs that were removed from the store.
-pub(crate) fn log_dropped(dropped: &[String]) {
-    for what in dropped {
-        tracing::warn!(what, reason = LEFT_OUT, fix = LEFT_OUT_FIX, "removed from the CA store");
-    }
-}
-
-/// Logs an applied step.
-pub(in crate::commands) fn log_step(step: &Step) {
-    match step {
-        Step::Ca(reason) => tracing::info!(%reason, "made a signing CA"),
-        Step::Store(reason) => tracing::info!(%reason, "rewrote the CA store"),
-        Step::Bundle(_) => tracing::info!("wrote the trust bundle"),
-        Step::Pointers => tracing::info!("wrote the pointer configs"),
-        Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving certificate"),
     }
 }
 
