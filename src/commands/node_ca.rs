@@ -10,7 +10,7 @@ use clap::Args;
 use model::objects::SecretName;
 use model::registry_credentials::{self, DEFAULT_SECRET};
 
-use super::process::service_manager::{Report, keep_watchdog_fed};
+use super::process::service_manager::{Report, feed_watchdog};
 use super::process::signals::StopSignals;
 use super::process::tasks::Tasks;
 use super::server::administrators::{self, AdministratorsAddress};
@@ -78,7 +78,7 @@ pub(crate) fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
         }
         let reconciler = Reconciler::of_registry_cas(directory, layout, resync);
         tasks.spawn("the task for the directory", node_agent::follow(reconciler, map, health));
-        tasks.spawn("the task that reports to the watchdog", keep_watchdog_fed());
+        tasks.spawn("the task that reports to the watchdog", feed_watchdog());
         Report::Ready.send();
         tokio::select! {
             () = signals.received() => {

@@ -39,7 +39,8 @@ impl Readiness {
     /// The same for unauthenticated clients.
     pub(crate) fn for_unauthenticated(status: &Status, answers: &Answers) -> Self {
         let Status { out_of_service, not_ready, degraded } = status;
-        let things = [out_of_service.things(), not_ready.things(), answers.unready_to_strangers()];
+        let things =
+            [out_of_service.things(), not_ready.things(), answers.unready_for_unauthenticated()];
         Self { not_ready: things.concat(), degraded: degraded.things() }
     }
 

@@ -73,7 +73,7 @@ impl Target {
 
 /// Connects to all servers at once.
 pub(super) async fn reach(targets: Vec<Target>, now: OffsetDateTime) -> Vec<Finding> {
-    let left_out = targets.len().saturating_sub(MAX_TARGETS);
+    let skipped = targets.len().saturating_sub(MAX_TARGETS);
     let mut tasks = JoinSet::new();
     for target in targets.into_iter().take(MAX_TARGETS) {
         tasks.spawn(async move {
@@ -85,8 +85,8 @@ pub(super) async fn reach(targets: Vec<Target>, now: OffsetDateTime) -> Vec<Find
     }
     let mut findings: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();
     findings.sort_by(|a, b| a.things.cmp(&b.things));
-    if left_out > 0 {
-        let what = format!("{left_out} more servers in pointer configs are not connected to");
+    if skipped > 0 {
+        let what = format!("{skipped} more servers in pointer configs are not connected to");
         let fix = "run `machine-config-server inspect --pointer FILE.ign` for the others";
         findings.push(Finding::new((Source::Connection, Level::Warning), "servers", &what, fix));
     }

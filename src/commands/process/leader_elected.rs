@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow};
 use axum::Router;
 use kube::Client;
 
-use super::service_manager::{Report, keep_watchdog_fed};
+use super::service_manager::{Report, feed_watchdog};
 use super::signals::StopSignals;
 use super::tasks::leave_to_exit;
 use crate::commands::process_name;
@@ -73,7 +73,7 @@ impl LeaderElected {
         let result = tokio::select! {
             () = stop.received() => Ok(()),
             error = lead => Err(error),
-            () = keep_watchdog_fed() => Ok(()),
+            () = feed_watchdog() => Ok(()),
         };
         Report::Stopping.send();
         health.metrics.leading.set(0);

@@ -58,7 +58,7 @@ fn send(socket: &OsStr, line: &[u8]) -> io::Result<()> {
 }
 
 /// Reports the process as alive, twice in each of the manager's intervals, forever. Without an interval, nothing wakes.
-pub(crate) async fn keep_watchdog_fed() {
+pub(crate) async fn feed_watchdog() {
     let Some(period) = watchdog_period() else { return std::future::pending().await };
     let mut due = tokio::time::interval((period / 2).max(Duration::from_millis(1)));
     loop {

@@ -29,7 +29,7 @@ use self::flags::ListenFlags;
 use self::overview::Sources;
 use self::pipeline::{PipelineParts, follow_source, local_state};
 use super::process::progress::Progress;
-use super::process::service_manager::{Report, keep_watchdog_fed};
+use super::process::service_manager::{Report, feed_watchdog};
 use super::process::signals::StopSignals;
 use super::process::tasks::{Tasks, leave_to_exit};
 use crate::common::parallel::processors;
@@ -173,7 +173,7 @@ impl Server {
             self.administrators.listen(listener);
         }
         self.tasks.spawn("the task that reports readiness", report_ready(self.served));
-        self.tasks.spawn("the task that reports to the watchdog", keep_watchdog_fed());
+        self.tasks.spawn("the task that reports to the watchdog", feed_watchdog());
         until_stopped(&mut self.tasks, self.shutdown_delay, &self.reporting.status).await?;
         tracing::info!("shutting down, draining connections");
         if !self.machines.stop().await {

@@ -155,7 +155,7 @@ impl Answers {
     }
 
     /// Reasons for unauthenticated clients: names of pools and objects, no contents.
-    pub(crate) fn unready_to_strangers(&self) -> Vec<String> {
+    pub(crate) fn unready_for_unauthenticated(&self) -> Vec<String> {
         self.unready_lines(Problem::for_unauthenticated, |pool, _| match &pool.inputs {
             Ok(_) => "its config cannot be rendered".to_owned(),
             Err(unselected) => unselected.to_string(),
