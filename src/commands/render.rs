@@ -12,8 +12,8 @@ use model::inputs::{Inputs, ServingMode};
 use model::merged_pool::{self, ArgumentSetter, ByLabels, Member, Origin, ParsedMachineConfig};
 use model::pointer_config::{PointerConfig, carried};
 use model::render::select;
-use model::table::table;
 use pki::Certificate;
+use table::table;
 use time::OffsetDateTime;
 
 use super::pool_names::pool_names;

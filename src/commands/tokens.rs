@@ -6,8 +6,8 @@ use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use model::access::rotation::{IssuedToken, ahead};
 use model::access::{Record, Token};
-use model::table::table;
 use serde::Serialize;
+use table::table;
 use time::OffsetDateTime;
 
 use super::pool_names::pool_names;

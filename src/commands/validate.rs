@@ -16,8 +16,8 @@ use model::merged_pool::{ArgumentSetter, has_contents_of_name};
 use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool};
 use model::render::{MergeBase, select, too_new_for_release};
 use model::rendered_pools::LargeConfig;
-use model::table::{Color, TerminalStyle};
 use serde::{Deserialize, Serialize};
+use table::{Color, TerminalStyle};
 
 use super::print_json;
 use super::process::terminal;

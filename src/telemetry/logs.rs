@@ -14,7 +14,7 @@ use std::time::Duration;
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
 use model::escape::escaped;
-use model::table::{Color, TerminalStyle};
+use table::{Color, TerminalStyle};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;

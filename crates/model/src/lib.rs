@@ -2,7 +2,7 @@
 //!
 //! From the bottom up, as `tests/it/layers` checks:
 //!
-//! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for output to people;
+//! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] for output to people;
 //!   [`fetched_pools`]: pools whose configs a config fetches; [`refusal`]: codes for answers without a config;
 //!   [`network`]: networks of addresses; [`ignition_version`]: versions of Ignition.
 //! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
@@ -40,6 +40,5 @@ pub mod render;
 pub mod rendered_pools;
 pub mod snapshot;
 pub mod standing;
-pub mod table;
 
 pub use escape;

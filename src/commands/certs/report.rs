@@ -1,7 +1,7 @@
 //! Output of `certs show`, as lines or JSON.
 
-use model::table::table;
 use serde::Serialize;
+use table::table;
 
 use crate::commands::print_line;
 use crate::commands::process::terminal;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use ignition::secrets::redacted;
 use model::escape::{REASON, cut, escaped};
-use model::table::{Color, TerminalStyle};
 use serde::Serialize;
+use table::{Color, TerminalStyle};
 
 use crate::commands::remark::Remark;
 

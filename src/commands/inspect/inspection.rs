@@ -12,8 +12,8 @@ use model::inspect::{
     Cause, Machine, Trace, as_json, changes, changes_as_text, machine_as_text, trace_as_text,
     warnings_as_text,
 };
-use model::table::TerminalStyle;
 use serde_json::json;
+use table::TerminalStyle;
 use time::OffsetDateTime;
 
 use crate::commands::process::terminal;

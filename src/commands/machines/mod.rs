@@ -17,9 +17,9 @@ use model::overview::{
     WAITING_COLUMNS, WaitingMachine, approved_row, machine_row, named_row, waiting_row,
 };
 use model::page::{Advice, AdvisedMachine};
-use model::table::{Color, table, table_with_word};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use table::{Color, table, table_with_word};
 use tokio::net::lookup_host;
 
 use super::print_json;

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
-use model::table::TerminalStyle;
+use table::TerminalStyle;
 
 /// Minimum width that can hold a table.
 const NARROWEST: u16 = 40;

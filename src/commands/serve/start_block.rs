@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use model::escape::escaped;
-use model::table::{Color, TerminalStyle, table};
 use pki::Host;
+use table::{Color, TerminalStyle, table};
 
 use crate::commands::server::Ports;
 

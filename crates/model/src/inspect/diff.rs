@@ -14,7 +14,7 @@ use super::machine::{DiskEntry, Machine, NamedEntry};
 use super::sections::fact_as_text;
 use super::text::bytes;
 use crate::escape::{cut, escaped};
-use crate::table::{Color, TerminalStyle};
+use table::{Color, TerminalStyle};
 
 /// Maximum size of a text, in bytes, for a diff of its lines.
 const MAX_TEXT: usize = 4 << 20;

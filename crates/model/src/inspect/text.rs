@@ -7,7 +7,7 @@ use super::machine::Machine;
 use super::sections::{Section, facts, sections};
 use super::trace::{Outcome, Step, Trace};
 use crate::escape::{REASON, cut, escaped};
-use crate::table::{Color, TerminalStyle, table};
+use table::{Color, TerminalStyle, table};
 
 /// Formats a machine. `now` decides which certificates are shown as expired.
 pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTime) -> Vec<String> {

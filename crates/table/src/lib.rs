@@ -2,11 +2,13 @@
 //!
 //! Columns are two spaces apart without lines, so that a table can be pasted into a mail and read by `awk`. With a
 //! width, long cells are wrapped; without one, as in a pipe, a row is one line.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
 
-use crate::escape::{cut, escaped};
+use escape::{cut, escaped};
 
 /// Maximum length of a cell in characters.
 const CELL: usize = 2_000;
