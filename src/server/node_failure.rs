@@ -14,8 +14,8 @@ use axum::routing::post;
 use http::header::{ALLOW, AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use model::escape::{NAME, cut_escaped};
-use model::inspect::Recovery;
 use model::ledger::FailureReport;
+use model::recovery::Recovery;
 use time::OffsetDateTime;
 use tokio::time::{Instant, timeout};
 

@@ -7,8 +7,8 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use ignition::{Form, SpecVersion};
 use lru::LruCache;
-use model::inspect::Recovery;
 use model::objects::FirstBootMachine;
+use model::recovery::Recovery;
 use tokio::sync::Semaphore;
 
 use super::answers::Answer;

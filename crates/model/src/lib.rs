@@ -4,7 +4,8 @@
 //!
 //! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] for output to people;
 //!   [`fetched_pools`]: pools whose configs a config fetches; [`refusal`]: codes for answers without a config;
-//!   [`network`]: networks of addresses; [`ignition_version`]: versions of Ignition.
+//!   [`recovery`]: what a machine needs once the cause is removed; [`network`]: networks of addresses;
+//!   [`ignition_version`]: versions of Ignition.
 //! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
 //!   networks, and rotation of tokens. [`registry_ca`]: CAs of image registries that machines trust,
 //!   [`registry_credentials`]: their credentials for registries.
@@ -33,6 +34,7 @@ pub mod objects;
 pub mod overview;
 pub mod page;
 pub mod pointer_config;
+pub mod recovery;
 pub mod refusal;
 pub mod registry_ca;
 pub mod registry_credentials;

@@ -2,7 +2,7 @@
 //! have it, such as a full disk, otherwise from the thing.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-use model::inspect::Recovery;
+use model::recovery::Recovery;
 use model::render::FETCHES_FOREVER;
 
 use super::finding::{Finding, Level, Source};

@@ -26,7 +26,15 @@ const PROGRAM: Floors = &[
 ];
 
 const MODEL: Floors = &[
-    &["by_network", "fetched_pools", "ignition_version", "network", "refusal", "standing"],
+    &[
+        "by_network",
+        "fetched_pools",
+        "ignition_version",
+        "network",
+        "recovery",
+        "refusal",
+        "standing",
+    ],
     &["objects"],
     &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials", "rendered_pools"],
     &["pointer_config"],

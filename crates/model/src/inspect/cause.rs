@@ -2,13 +2,12 @@
 
 use ignition::SpecVersion;
 use pki::Host;
-use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use utoipa::ToSchema;
 
 use crate::objects::is_misspelt;
+use crate::recovery::Recovery;
 use crate::render::FETCHES_FOREVER;
 
 /// Cause why a machine does not come up, as far as it is visible from outside, in one line. Foreign text in it is not
@@ -186,47 +185,6 @@ fn named(names: &[String]) -> String {
     if names.is_empty() { "has no name".to_owned() } else { format!("is for {}", names.join(", ")) }
 }
 
-/// Way of a machine to its config once the cause is removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, Serialize, ToSchema)]
-#[strum(serialize_all = "kebab-case")]
-#[serde(rename_all = "kebab-case")]
-pub enum Recovery {
-    /// It retries, and boots.
-    Retry,
-    /// It must be booted again.
-    Restart,
-    /// It must be booted again, with another pointer config.
-    NewUserData,
-}
-
-impl Recovery {
-    /// An administrator's next step, and what the machine needs then: one sentence without a full stop.
-    pub fn after(self, fix: &str) -> String {
-        match self {
-            Self::Retry => format!("{fix}; the machine retries, and boots then"),
-            Self::Restart => format!("{fix}; then boot the machine again"),
-            Self::NewUserData => {
-                format!(
-                    "{fix}; then boot the machine again with the new pointer config as its user data"
-                )
-            }
-        }
-    }
-
-    /// A sentence for after the remedy.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Self::Retry => "The machine retries, and boots when this is done.",
-            Self::Restart => {
-                "The machine does not recover by itself: boot it again when this is done."
-            }
-            Self::NewUserData => {
-                "The machine reads its pointer config once: give it the new one as user data, and boot it again."
-            }
-        }
-    }
-}
-
 fn known(name: &str, pools: &[String]) -> String {
     if pools.is_empty() {
         return String::new();
@@ -259,8 +217,8 @@ pub(super) fn date(time: OffsetDateTime) -> String {
 mod tests {
     use time::macros::datetime;
 
-    use super::Recovery::{NewUserData, Restart, Retry};
     use super::*;
+    use crate::recovery::Recovery::{NewUserData, Restart, Retry};
 
     #[test]
     fn a_machine_that_reads_a_pointer_config_once_is_not_said_to_boot_by_itself() {

@@ -20,7 +20,7 @@ mod sections;
 mod text;
 mod trace;
 
-pub use cause::{Cause, Recovery};
+pub use cause::Cause;
 pub use diff::{Change, ChangeKind, changes, changes_as_text};
 pub use judge::{Clocks, Judgement, SLACK, ServerAnswer, ServerEvidence, cause_of, judge};
 pub use kernel_arguments::KernelArguments;

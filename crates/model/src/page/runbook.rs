@@ -8,9 +8,10 @@ use strum::VariantArray as _;
 use utoipa::ToSchema;
 
 use crate::access::Refusal;
-use crate::inspect::{Cause, Recovery};
+use crate::inspect::Cause;
 use crate::ledger::{Failed, Outcome, Severity, TokenProblem};
 use crate::overview::MachineLine;
+use crate::recovery::Recovery;
 use crate::render::SelectError;
 
 /// Page of the runbook in the published book. Administrators publish the book elsewhere; alerts lead to the same place.
