@@ -17,7 +17,6 @@
 //!   spec version and a form, as JSON.
 //! - [`snapshot`]: inputs, tokens and keys at one time: the served configs, and access to them.
 //! - [`inspect`]: the machine that a config makes, differences between two, and causes of failed boots, as text.
-//! - [`overview`]: the status of everything, as JSON. [`page`]: the same and more as HTML.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
@@ -31,8 +30,6 @@ pub mod ledger;
 pub mod merged_pool;
 pub mod network;
 pub mod objects;
-pub mod overview;
-pub mod page;
 pub mod pointer_config;
 pub mod recovery;
 pub mod refusal;

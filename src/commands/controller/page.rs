@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
-use model::overview::{ControllerOverview, Server};
-use model::page::controller_page;
+use status::overview::{ControllerOverview, Server};
+use status::page::controller_page;
 use time::OffsetDateTime;
 
 use crate::commands::server::overview::{

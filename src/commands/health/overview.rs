@@ -3,9 +3,9 @@
 
 use model::inspect::SLACK;
 use model::ledger::Severity;
-use model::overview::MachineLine;
-use model::page::Advice;
 use serde::Deserialize;
+use status::overview::MachineLine;
+use status::page::Advice;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

@@ -6,8 +6,8 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use model::access::approval::{ApprovedObject, Subject};
 use model::access::machine::Identity;
-use model::overview::WaitingMachine;
 use serde::Deserialize;
+use status::overview::WaitingMachine;
 use time::OffsetDateTime;
 
 use super::named::name;

@@ -12,13 +12,13 @@ use std::net::IpAddr;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use model::ledger::Severity;
-use model::overview::{
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use status::overview::{
     APPROVED_COLUMNS, ApprovedMachine, MACHINE_COLUMNS, MachineLine, NAMED_COLUMNS, NamedMachine,
     WAITING_COLUMNS, WaitingMachine, approved_row, machine_row, named_row, waiting_row,
 };
-use model::page::{Advice, AdvisedMachine};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use status::page::{Advice, AdvisedMachine};
 use table::{Color, table, table_with_word};
 use tokio::net::lookup_host;
 

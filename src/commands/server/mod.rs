@@ -20,8 +20,8 @@ use arc_swap::ArcSwapOption;
 use axum::Router;
 use model::inputs::Inputs;
 use model::ledger::{FailureReport, Ledger, NodeIndex};
-use model::overview::History;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use status::overview::History;
 use time::OffsetDateTime;
 use tokio::sync::{mpsc, watch};
 

@@ -14,16 +14,16 @@ use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderName, StatusCode};
 use model::access;
 use model::ledger::{Ledger, NodeIndex};
-use model::overview::{
-    Certificate, History, MachineLine, Overview, PointerStatus, Pool, PoolMachines, RegistryInUse,
-    Server, TrustMap, WaitingMachine, merged, sort,
-};
-use model::page::{
-    AdvisedMachine, MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page,
-};
 use model::render::registries_without_ca;
 use pki::plan::renewal;
 use pki::{self, Host, Policy, locked_out};
+use status::overview::{
+    Certificate, History, MachineLine, Overview, PointerStatus, Pool, PoolMachines, RegistryInUse,
+    Server, TrustMap, WaitingMachine, merged, sort,
+};
+use status::page::{
+    AdvisedMachine, MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page,
+};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use utoipa::OpenApi;

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http::StatusCode;
 use ignition::Config;
 use model::inspect::{Machine, changes, machine};
-use model::overview::MachineLine;
-use model::page::{PoolView, counts, pool_page};
+use status::overview::MachineLine;
+use status::page::{PoolView, counts, pool_page};
 use time::OffsetDateTime;
 
 use super::overview::{Sources, html_response};

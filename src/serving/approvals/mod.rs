@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use model::access::approval::{Approvals, Subject, UnapprovedRequest, WaitingMachines, Waits};
 use model::access::machine::ClockReading;
-use model::overview::{ApprovedMachine, WaitingMachine};
+use status::overview::{ApprovedMachine, WaitingMachine};
 use time::OffsetDateTime;
 
 use crate::common::sync::lock;

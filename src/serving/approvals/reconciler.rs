@@ -10,7 +10,7 @@ use model::access::approval::{
 };
 use model::access::machine::Window;
 use model::inputs::Inputs;
-use model::overview::History;
+use status::overview::History;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::Notify;

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use http::header::HOST;
 use http::{Request, StatusCode};
 use model::ledger::Machine;
-use model::overview::WaitingMachine;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use status::overview::WaitingMachine;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 
@@ -114,7 +114,7 @@ mod tests {
 
     use ignition::SpecVersion;
     use model::ledger::{Failed, Ledger, MAX_MACHINES, Request as Asked};
-    use model::overview::MachineLine;
+    use status::overview::MachineLine;
     use time::macros::datetime;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;

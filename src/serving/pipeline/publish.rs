@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use model::inputs::{Inputs, Problem};
-use model::overview::History;
 use model::render::ExposedPlaces;
+use status::overview::History;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use tracing::field::debug;

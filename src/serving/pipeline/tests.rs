@@ -13,10 +13,10 @@ use model::access::rotation::{Issued, RotationPolicy};
 use model::access::{ACCESS_ANNOTATION, Credential, Refusal, Request, decide};
 use model::inputs::{self, Layering, Missing, SharedInputs};
 use model::objects::MachineConfigPool;
-use model::overview::History;
 use model::registry_credentials::RegistryCredentials;
 use pki::{Host, RotationRequest};
 use serde_json::{Value, json};
+use status::overview::History;
 use tempfile::TempDir;
 
 use super::*;

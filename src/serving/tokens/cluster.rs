@@ -22,7 +22,7 @@ use model::access::machine::{
 };
 use model::access::{KnownMachines, Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
-use model::overview::{History, NamedMachine};
+use status::overview::{History, NamedMachine};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 

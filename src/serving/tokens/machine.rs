@@ -12,7 +12,7 @@ use model::access::approval::ApprovedObject;
 use model::access::machine::{ClockReading, Usage, UsageChange, Window};
 use model::access::{MachineToken, Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
-use model::overview::{History, NamedMachine};
+use status::overview::{History, NamedMachine};
 
 use super::token_set::{Entries, Entry, TokenSet, UsedToken};
 use crate::common::sync::lock;

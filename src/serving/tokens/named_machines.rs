@@ -8,7 +8,7 @@ use std::time::Duration;
 use model::access::approval::{ApprovedObject, BoundApprovals};
 use model::access::{Refusal, ShownToken};
 use model::objects::FirstBootMachine;
-use model::overview::NamedMachine;
+use status::overview::NamedMachine;
 
 use super::cluster::ClusterTokens;
 use super::machine::MachineTokens;

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, Window};
 use model::access::{Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
-use model::overview::{History, NamedMachine};
+use status::overview::{History, NamedMachine};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 

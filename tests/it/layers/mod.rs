@@ -38,10 +38,9 @@ const MODEL: Floors = &[
     &["objects"],
     &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials", "rendered_pools"],
     &["pointer_config"],
-    &["inputs", "overview"],
+    &["inputs"],
     &["render", "snapshot"],
     &["inspect"],
-    &["page"],
 ];
 
 /// What no pure file names: I/O as a whole. Calls are clippy's matter.

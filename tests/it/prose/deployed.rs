@@ -153,7 +153,7 @@ fn the_dashboard_uses_plain_words() {
 #[test]
 fn pages_use_plain_words() {
     let mut all = Vec::new();
-    let folder = "crates/model/src/page";
+    let folder = "crates/status/src/page";
     let files = manifests::files(&in_repository(folder));
     for file in files.iter().filter(|file| has_extension(file, &["html"])) {
         let name = format!("{folder}/{}", file.display());

@@ -72,7 +72,8 @@ impl BootFailure {
         Self::new(&FailureReport { pool, node, stage, image, message }, times, last)
     }
 
-    pub(crate) fn words(&self) -> String {
+    /// Words for the state of a machine that failed.
+    pub fn words(&self) -> String {
         let Self { stage, message, .. } = self;
         format!("reports that its first boot failed at stage {stage:?}: {message}")
     }

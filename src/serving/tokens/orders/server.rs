@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use model::access::machine::Window;
 use model::access::{Credential, KnownMachines, MachineToken, Refusal, ShownToken, Token};
 use model::inputs::Inputs;
-use model::overview::History;
+use status::overview::History;
 use time::OffsetDateTime;
 use time::macros::datetime;
 use tokio::time::Instant;

@@ -10,11 +10,10 @@ mod trust_map;
 
 use std::sync::Arc;
 
+use model::ledger::Severity;
 use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-
-use crate::ledger::Severity;
 
 pub use self::approval::{
     APPROVED_COLUMNS, ApprovedMachine, WAITING_COLUMNS, WaitingMachine, approved_row, merged,

@@ -3,11 +3,11 @@
 
 use std::cmp::Ordering;
 
+use escape::NAME;
 use form_urlencoded::Serializer;
+use model::ledger::Severity;
 use strum::{EnumString, IntoStaticStr};
 
-use crate::escape::NAME;
-use crate::ledger::Severity;
 use crate::overview::MachineLine;
 
 /// Text that finds the machines whose last request came by the port without TLS.
@@ -150,10 +150,10 @@ fn compare(column: Column, one: &MachineLine, other: &MachineLine) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use model::ledger::{Ledger, Request};
     use time::{Duration, OffsetDateTime};
 
     use super::*;
-    use crate::ledger::{Ledger, Request};
 
     const NOON: OffsetDateTime = time::macros::datetime!(2026-11-21 12:00 UTC);
 

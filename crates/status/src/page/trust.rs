@@ -1,7 +1,8 @@
 //! Draws the picture of trust: pointer configs on the left, the CAs that they trust in the middle, and the certificate on
 //! the right.
 
-use crate::escape::cut;
+use escape::cut;
+
 use crate::overview::{PointerGroup, TrustMap, TrustedCertificate};
 
 /// Boxes in a column; the table has all.

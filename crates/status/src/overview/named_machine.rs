@@ -2,6 +2,8 @@
 
 use core::net::IpAddr;
 
+use model::access::MachineToken;
+use model::access::machine::{ClockReading, Stage, Usage, Window};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 use time::OffsetDateTime;
@@ -9,8 +11,6 @@ use time::serde::rfc3339;
 use utoipa::ToSchema;
 
 use super::machine_row::moment;
-use crate::access::MachineToken;
-use crate::access::machine::{ClockReading, Stage, Usage, Window};
 
 /// A machine with a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

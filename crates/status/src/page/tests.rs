@@ -1,11 +1,11 @@
 //! Pages of servers with everything that there can be, and of hostile machines.
 
+use model::ledger::{Failed, Ledger, Request};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
 use super::overview_page::{TimeLine, time_line};
 use super::*;
-use crate::ledger::{Failed, Ledger, Request};
 use crate::overview::{
     Certificate, Change, ControllerOverview, MachineLine, Overview, PointerGroup, PointerStatus,
     Pool, RegistryInUse, Server, TrustMap, TrustedCertificate, sort,

@@ -3,16 +3,16 @@
 //! The boot ledger has refusals as text. They are recognised by the texts of the errors themselves, so that another
 //! wording of an error changes both.
 
+use model::access::Refusal;
+use model::inspect::Cause;
+use model::ledger::{Failed, Outcome, Severity, TokenProblem};
+use model::recovery::Recovery;
+use model::render::SelectError;
 use serde::Serialize;
 use strum::VariantArray as _;
 use utoipa::ToSchema;
 
-use crate::access::Refusal;
-use crate::inspect::Cause;
-use crate::ledger::{Failed, Outcome, Severity, TokenProblem};
 use crate::overview::MachineLine;
-use crate::recovery::Recovery;
-use crate::render::SelectError;
 
 /// Page of the runbook in the published book. Administrators publish the book elsewhere; alerts lead to the same place.
 const PAGE: &str = "https://docs.example.com/machine-config-server/runbook/machines.html";
@@ -273,11 +273,11 @@ fn is_missing_config(reason: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use model::ledger::{Ledger, Nodes, Request};
     use time::Duration;
     use time::macros::datetime;
 
     use super::*;
-    use crate::ledger::{Ledger, Nodes, Request};
 
     const BOOK: &str = include_str!("../../../../docs/src/runbook/machines.md");
 

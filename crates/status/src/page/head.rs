@@ -1,9 +1,9 @@
 //! The head of the page: the numbers that matter during an installation, and what to do next.
 
+use model::ledger::Severity;
 use time::{Duration, OffsetDateTime};
 
 use super::frame::pool_path;
-use crate::ledger::Severity;
 use crate::overview::{Certificate, Overview, PointerStatus};
 
 pub(super) struct KeyFigure {

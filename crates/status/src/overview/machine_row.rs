@@ -1,12 +1,11 @@
 //! A machine in a row, on the page and on a terminal alike.
 
 use ignition::SpecVersion;
+use model::access::Refusal;
+use model::ledger::{BootStatus, Machine, Outcome, Requests};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-
-use crate::access::Refusal;
-use crate::ledger::{BootStatus, Machine, Outcome, Requests};
 
 /// A machine with its boot status.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -1,14 +1,14 @@
 //! A machine's page: each request with what it got, why the machine is stuck, and the command that looks further.
 
 use askama::Template;
+use ignition::SpecVersion;
+use model::ledger::{Failed, Outcome, Severity, Visit, VisitKind};
 use time::OffsetDateTime;
 
 use super::frame::{Frame, pool_path};
 use super::runbook::Advice;
 use super::when::when;
-use crate::ledger::{Failed, Outcome, Severity, Visit, VisitKind};
 use crate::overview::{MachineLine, Server};
-use ignition::SpecVersion;
 
 /// Contents of the page of one machine.
 #[derive(Debug)]
@@ -131,8 +131,9 @@ fn shell_word(pool: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use model::ledger::{Ledger, Request};
+
     use super::*;
-    use crate::ledger::{Ledger, Request};
 
     const NOON: OffsetDateTime = time::macros::datetime!(2026-11-21 12:00 UTC);
 

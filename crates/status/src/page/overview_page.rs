@@ -1,6 +1,7 @@
 //! The pages of a server and of a controller: all there is to see at a glance.
 
 use askama::Template;
+use model::ledger::Severity;
 use time::{Duration, OffsetDateTime};
 
 use super::frame::{Frame, pool_path, specs};
@@ -9,7 +10,6 @@ use super::machine_query::{Column, MachineQuery};
 use super::timeline::{HEIGHT, WIDTH, columns, timelines};
 use super::trust::picture;
 use super::when::{day, when};
-use crate::ledger::Severity;
 use crate::overview::{
     Certificate, ControllerOverview, NamedMachine, Overview, PointerStatus, TrustMap,
     TrustedCertificate,

@@ -3,13 +3,13 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
+use escape::{NAME, cut_for_json};
+use model::access::approval::{OpenApproval, Subject, Waits};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::machine_row::moment;
-use crate::access::approval::{OpenApproval, Subject, Waits};
-use crate::escape::{NAME, cut_for_json};
 
 /// A machine that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

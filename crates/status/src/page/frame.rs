@@ -3,11 +3,11 @@
 use std::fmt;
 
 use askama::filters::{Escaper, Html};
+use escape::escaped;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use time::OffsetDateTime;
 
 use super::machine_query::MachineQuery;
-use crate::escape::escaped;
 use crate::overview::{Pool, Server};
 
 pub(super) struct Frame<'a> {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use model::ledger::Severity;
 use time::{Duration, OffsetDateTime};
 
-use crate::ledger::Severity;
 use crate::overview::MachineLine;
 
 /// The size of the drawing, in its units.
@@ -119,8 +119,9 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
+    use model::ledger::{Ledger, Request};
+
     use super::*;
-    use crate::ledger::{Ledger, Request};
 
     const NOON: OffsetDateTime = time::macros::datetime!(2026-11-21 12:00 UTC);
 

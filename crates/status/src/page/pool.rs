@@ -1,13 +1,13 @@
 //! Formats the page of a pool: numbers of machines, the machine that its config makes, and the difference to the config before.
 
 use askama::Template;
+use model::inspect::{Change, ChangeKind, Machine, Section, facts, sections};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::frame::{Frame, machines_path, pool_path, slug, specs};
 use super::machine_query::WITHOUT_TLS;
 use super::when::{day, when};
-use crate::inspect::{Change, ChangeKind, Machine, Section, facts, sections};
 use crate::overview::{Pool, Server};
 
 /// Lines of a difference that are shown of one thing.

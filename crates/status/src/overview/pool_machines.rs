@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use model::ignition_version::IgnitionVersion;
+
 use super::machine_row::MachineLine;
-use crate::ignition_version::IgnitionVersion;
 
 /// Machines of one pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
