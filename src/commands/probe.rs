@@ -11,7 +11,7 @@ use axum::body::Body;
 use http::request::Builder;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use ignition::SpecVersion;
-use model::inspect::{ServerAnswer, ServerEvidence};
+use inspect::{ServerAnswer, ServerEvidence};
 use model::pointer_config::{Fetch, accept};
 use pki::{Certificate, Host};
 use rustls::ClientConfig;

@@ -16,7 +16,6 @@
 //! - [`inputs`]: the immutable value from which configs are rendered. [`render`]: the config of a pool in an Ignition
 //!   spec version and a form, as JSON.
 //! - [`snapshot`]: inputs, tokens and keys at one time: the served configs, and access to them.
-//! - [`inspect`]: the machine that a config makes, differences between two, and causes of failed boots, as text.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
@@ -25,7 +24,6 @@ mod by_network;
 pub mod fetched_pools;
 pub mod ignition_version;
 pub mod inputs;
-pub mod inspect;
 pub mod ledger;
 pub mod merged_pool;
 pub mod network;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use model::inspect::{Cause, cause_of};
+use inspect::{Cause, cause_of};
 use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::{Certificate, Lockout, NextAction, Policy, Step, Warning, next, reported_lockouts};
 use serde::{Serialize, Serializer};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use ignition::secrets::redacted;
-use model::inspect::{Clocks, judge};
+use inspect::{Clocks, judge};
 use model::pointer_config::{Admission, Fetch, MAX_BYTES, PointerConfig, Problem, ServerState};
 use pki::Lockout;
 use serde::Serialize;

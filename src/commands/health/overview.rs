@@ -1,7 +1,7 @@
 //! The overview of a server or a controller as findings.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
-use model::inspect::SLACK;
+use inspect::SLACK;
 use model::ledger::Severity;
 use serde::Deserialize;
 use status::overview::MachineLine;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use ignition::{POINTER_SPEC, SpecVersion};
-use model::inspect::Cause;
+use inspect::Cause;
 use model::pointer_config::{Fetch, PointerConfig};
 use pki::Certificate;
 use time::OffsetDateTime;

@@ -8,7 +8,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use ignition::SpecVersion;
-use model::inspect::{
+use inspect::{
     Cause, Clocks, Judgement, Outcome, ServerAnswer, ServerEvidence, Step, Trace, bytes, judge,
 };
 use model::pointer_config::Fetch;

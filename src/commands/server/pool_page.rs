@@ -10,7 +10,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use http::StatusCode;
 use ignition::Config;
-use model::inspect::{Machine, changes, machine};
+use inspect::{Machine, changes, machine};
 use status::overview::MachineLine;
 use status::page::{PoolView, counts, pool_page};
 use time::OffsetDateTime;

@@ -40,7 +40,6 @@ const MODEL: Floors = &[
     &["pointer_config"],
     &["inputs"],
     &["render", "snapshot"],
-    &["inspect"],
 ];
 
 /// What no pure file names: I/O as a whole. Calls are clippy's matter.

@@ -7,7 +7,7 @@ mod metrics;
 use std::collections::BTreeSet;
 use std::fs;
 
-use model::inspect::Cause;
+use inspect::Cause;
 use serde_json::Value;
 
 use self::metrics::{Kind, Metric, asked_for, registered};

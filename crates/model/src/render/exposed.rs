@@ -33,7 +33,7 @@ pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
 
 /// Kernel arguments in the encapsulated MachineConfig of a rendered config: machine-config-daemon sets them, not
 /// Ignition.
-pub(crate) fn kernel_arguments(config: &Config) -> Vec<String> {
+pub fn kernel_arguments(config: &Config) -> Vec<String> {
     let file = config.body().storage.files.iter().find(|file| file.path == ENCAPSULATED);
     let resources = file.map(|file| iter::once(&file.contents).chain(&file.append));
     let read = |resource| match Contents::read(resource, &mut UnpackBudget::default()) {

@@ -20,11 +20,9 @@ mod select;
 mod steps;
 
 pub use compact::CompressedContents;
-pub(crate) use exposed::kernel_arguments;
-pub use exposed::{ExposedPlaces, exposed, exposed_line};
+pub use exposed::{ExposedPlaces, exposed, exposed_line, kernel_arguments};
 pub use overlay::{MergeBase, OverlayError};
 pub use registries::registries_without_ca;
 pub use release::too_new_for_release;
 pub use select::{FETCHES_FOREVER, PoolInputs, SelectError, select};
-pub(crate) use steps::ENCAPSULATED;
-pub use steps::{RenderError, render};
+pub use steps::{ENCAPSULATED, RenderError, render};

@@ -22,7 +22,7 @@ const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
 /// Path of a copy of the MachineConfig on every machine.
 pub(super) const MACHINE_CONFIG: &str = "/etc/mcs-machine-config-content.json";
 /// Path of the MachineConfig without its Ignition config on every machine.
-pub(crate) const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
+pub const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 
 /// Returns `true` for a path of files that rendering adds for every machine.
 pub(super) fn is_of_server(path: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Formats the page of a pool: numbers of machines, the machine that its config makes, and the difference to the config before.
 
 use askama::Template;
-use model::inspect::{Change, ChangeKind, Machine, Section, facts, sections};
+use inspect::{Change, ChangeKind, Machine, Section, facts, sections};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

@@ -3,8 +3,8 @@
 //! The boot ledger has refusals as text. They are recognised by the texts of the errors themselves, so that another
 //! wording of an error changes both.
 
+use inspect::Cause;
 use model::access::Refusal;
-use model::inspect::Cause;
 use model::ledger::{Failed, Outcome, Severity, TokenProblem};
 use model::recovery::Recovery;
 use model::render::SelectError;

@@ -2,12 +2,12 @@
 
 use http::{HeaderMap, StatusCode, header};
 use ignition::SpecVersion;
+use model::pointer_config::Fetch;
+use model::refusal::RefusalCode;
 use pki::{Certificate, Host, LockoutReason, TrustHolder, locked_out};
 use time::{Duration, OffsetDateTime};
 
 use super::cause::{Cause, date};
-use crate::pointer_config::Fetch;
-use crate::refusal::RefusalCode;
 
 /// Tolerated difference between clocks.
 pub const SLACK: Duration = Duration::minutes(5);
@@ -191,12 +191,12 @@ impl ServerAnswer {
 
 #[cfg(test)]
 mod tests {
+    use model::refusal::REFUSAL;
     use pki::issue::{Signer, Validity, issue_ca, issue_serving};
     use pki::{KeyAlgorithm, VALIDITY};
     use time::macros::datetime;
 
     use super::*;
-    use crate::refusal::REFUSAL;
 
     const NOW: OffsetDateTime = datetime!(2026-11-21 0:00 UTC);
 

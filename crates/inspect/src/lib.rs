@@ -6,8 +6,10 @@
 //!                                  Way { steps, cause } <─────────────────────────┘
 //! ```
 //!
-//! The module does no I/O. Secrets are named and never printed: all foreign text passes through [`redacted`] before it
+//! The crate does no I/O. Secrets are named and never printed: all foreign text passes through [`redacted`] before it
 //! is formatted as text or JSON. Only [`Machine::file`] returns secrets, in one file by its path.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod cause;
 mod diff;

@@ -9,6 +9,8 @@ use ignition::Config;
 use ignition::contents::{Contents, UnpackBudget};
 use ignition::secrets::{Secret, SecretKind, SecretPlace, in_arguments};
 use ignition::spec3::{Body, File, Owner, Resource, Storage, Unit, User};
+use model::objects::{MachineConfig, MachineConfigSpec};
+use model::render::{ENCAPSULATED, kernel_arguments};
 use pki::Certificate;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -19,8 +21,6 @@ use super::kind::kind;
 use super::machine::{
     CertificateEntry, DiskEntry, FileEntry, Machine, NamedEntry, UnitEntry, UserEntry,
 };
-use crate::objects::{MachineConfig, MachineConfigSpec};
-use crate::render::{ENCAPSULATED, kernel_arguments};
 
 /// Maximum number of listed certificates of one file; a bundle of all public CAs has some 150.
 const MAX_CERTIFICATES: usize = 1_000;

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Instant;
 
+use escape::{cut, escaped};
 use ignition::secrets::redacted;
 use serde::Serialize;
 use serde_json::Value;
 use similar::DiffOp;
 use similar::algorithms::{Capture, Compact, Replace, myers};
+use table::{Color, TerminalStyle};
 
 use super::machine::{DiskEntry, Machine, NamedEntry};
 use super::sections::fact_as_text;
 use super::text::bytes;
-use crate::escape::{cut, escaped};
-use table::{Color, TerminalStyle};
 
 /// Maximum size of a text, in bytes, for a diff of its lines.
 const MAX_TEXT: usize = 4 << 20;
@@ -293,8 +293,8 @@ mod tests {
     use ignition::{Config, data_url};
     use serde_json::json;
 
-    use super::super::machine;
     use super::*;
+    use crate::machine;
 
     fn made(config: &Value) -> Machine {
         machine(&Config::parse(&config.to_string()).unwrap(), None)

@@ -1,14 +1,13 @@
 //! Causes why a machine does not come up, in the words that people search for.
 
 use ignition::SpecVersion;
+use model::objects::is_misspelt;
+use model::recovery::Recovery;
+use model::render::FETCHES_FOREVER;
 use pki::Host;
 use strum::{IntoStaticStr, VariantNames};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-
-use crate::objects::is_misspelt;
-use crate::recovery::Recovery;
-use crate::render::FETCHES_FOREVER;
 
 /// Cause why a machine does not come up, as far as it is visible from outside, in one line. Foreign text in it is not
 /// escaped.
@@ -215,10 +214,10 @@ pub(super) fn date(time: OffsetDateTime) -> String {
 
 #[cfg(test)]
 mod tests {
+    use model::recovery::Recovery::{NewUserData, Restart, Retry};
     use time::macros::datetime;
 
     use super::*;
-    use crate::recovery::Recovery::{NewUserData, Restart, Retry};
 
     #[test]
     fn a_machine_that_reads_a_pointer_config_once_is_not_said_to_boot_by_itself() {
@@ -253,7 +252,7 @@ mod tests {
                 Restart => "| must be booted again |",
                 NewUserData => "| needs new user data, and must be booted again |",
             };
-            let book = include_str!("../../../../docs/src/runbook/machines.md");
+            let book = include_str!("../../../docs/src/runbook/machines.md");
             let row =
                 book.lines().find(|line| line.starts_with(row)).expect("a row of the runbook");
             assert!(row.contains(&format!("`{}`", cause.label())), "{cause}: {row}");

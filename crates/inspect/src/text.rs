@@ -1,13 +1,13 @@
 //! Formats a machine, and the trace of its boot, for people.
 
+use escape::{REASON, cut, escaped};
 use ignition::secrets::redacted;
+use table::{Color, TerminalStyle, table};
 use time::OffsetDateTime;
 
 use super::machine::Machine;
 use super::sections::{Section, facts, sections};
 use super::trace::{Outcome, Step, Trace};
-use crate::escape::{REASON, cut, escaped};
-use table::{Color, TerminalStyle, table};
 
 /// Formats a machine. `now` decides which certificates are shown as expired.
 pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTime) -> Vec<String> {
@@ -167,9 +167,7 @@ mod tests {
                     &["192.0.2.1:22623: Connection refused", "a\n\u{1b}b"],
                 ),
             ],
-            cause: Some(super::super::Cause::ServerDown(
-                "192.0.2.1:22623: Connection refused".into(),
-            )),
+            cause: Some(crate::Cause::ServerDown("192.0.2.1:22623: Connection refused".into())),
         };
         let reported =
             |width| trace_as_text(&trace, TerminalStyle { width: Some(width), is_coloured: false });
