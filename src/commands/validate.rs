@@ -15,7 +15,7 @@ use model::inputs::{Inputs, Problem};
 use model::merged_pool::{ArgumentSetter, has_contents_of_name};
 use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool};
 use model::render::{MergeBase, select, too_new_for_release};
-use model::rendered_pools::LargeConfig;
+use rendered_pools::LargeConfig;
 use serde::{Deserialize, Serialize};
 use table::{Color, TerminalStyle};
 

@@ -9,8 +9,7 @@
 //! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
 //!   networks, and rotation of tokens. [`registry_ca`]: CAs of image registries that machines trust,
 //!   [`registry_credentials`]: their credentials for registries.
-//! - [`merged_pool`]: a pool's configuration, merged from the MachineConfigs that it selects. [`rendered_pools`]: rendered
-//!   MachineConfigs of a cluster, made and deleted.
+//! - [`merged_pool`]: a pool's configuration, merged from the MachineConfigs that it selects.
 //! - [`pointer_config`]: pointer configs, the verdict if a machine boots from one, and updates of their CAs and tokens.
 //! - [`standing`]: what became of objects that a directory no longer has.
 //! - [`inputs`]: the immutable value from which configs are rendered. [`render`]: the config of a pool in an Ignition
@@ -34,7 +33,6 @@ pub mod refusal;
 pub mod registry_ca;
 pub mod registry_credentials;
 pub mod render;
-pub mod rendered_pools;
 pub mod snapshot;
 pub mod standing;
 

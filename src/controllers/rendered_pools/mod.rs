@@ -1,7 +1,7 @@
 //! Renders the pools of a cluster where no machine config operator does: merges the MachineConfigs of each, and sets the
 //! pool to the result.
 //!
-//! [`model::rendered_pools`] decides. A rendered MachineConfig is there before a pool names it, and has the contents of
+//! [`rendered_pools`] decides. A rendered MachineConfig is there before a pool names it, and has the contents of
 //! its name while one does; each write has the version that was read as its precondition. While the operator's
 //! controller is there, nothing is written.
 
@@ -19,7 +19,7 @@ use kube::Client;
 use model::inputs::{ServingMode, served_configuration};
 use model::merged_pool::{ByLabels, MergedPools, Unmergeable};
 use model::objects::{InvalidSelector, MachineConfig, MachineConfigPool};
-use model::rendered_pools::{
+use rendered_pools::{
     Fault, LargeConfig, PoolField, PoolPlan, PoolState, Prepare, RenderedConfigs, Rendering,
     expired, faults, plan,
 };

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::DynamicObject;
 use model::merged_pool::GENERATED_BY;
 use model::objects::{MachineConfig, MachineConfigPool, ObjectKind, ROLE_LABEL};
-use model::rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig, RenderedConfigs};
+use rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig, RenderedConfigs};
 use serde_json::{Value, json};
 
 use crate::controllers::metadata_cache::AllMetadata;

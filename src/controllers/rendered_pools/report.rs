@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::rendered_pools::{LargeConfig, PoolField};
+use rendered_pools::{LargeConfig, PoolField};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 

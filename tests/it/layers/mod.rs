@@ -36,7 +36,7 @@ const MODEL: Floors = &[
         "standing",
     ],
     &["objects"],
-    &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials", "rendered_pools"],
+    &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials"],
     &["pointer_config"],
     &["inputs"],
     &["render", "snapshot"],

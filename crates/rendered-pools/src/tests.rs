@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::objects::{MachineConfig, MachineConfigSpec};
 use proptest::prelude::*;
 
 use super::*;
-use crate::objects::{MachineConfig, MachineConfigSpec};
 
 fn merged(name: &str) -> Arc<MachineConfig> {
     Arc::new(MachineConfig::new(name, &BTreeMap::new(), MachineConfigSpec::default()))

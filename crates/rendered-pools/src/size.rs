@@ -2,7 +2,7 @@
 //!
 //! Source: etcd takes requests of at most 1.5 MiB (`--max-request-bytes`), and OpenShift does not raise it.
 
-use crate::objects::MachineConfig;
+use model::objects::MachineConfig;
 
 /// Maximum size of a stored MachineConfig, in bytes of its JSON. What the API server adds is a few hundred bytes.
 pub const MAX_STORED_BYTES: usize = 1_572_864;

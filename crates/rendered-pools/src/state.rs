@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::objects::MachineConfig;
+use model::objects::MachineConfig;
 
 /// A pool with its merged MachineConfig.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ const DIGITS: usize = 32;
 pub struct Origin<'a> {
     /// Name and UID of the pool that owns it.
     pub owner: Option<(&'a str, &'a str)>,
-    /// Value of [`GENERATED_BY`](crate::merged_pool::GENERATED_BY), empty without the annotation.
+    /// Value of [`GENERATED_BY`](model::merged_pool::GENERATED_BY), empty without the annotation.
     pub generated_by: &'a str,
     /// Value of the annotation with the revision.
     pub revision: &'a str,

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use model::objects::MachineConfig;
+
 use super::size::LargeConfig;
 use super::state::{PoolState, RenderedConfig, RenderedConfigs};
-use crate::objects::MachineConfig;
 
 /// Plan for a pool.
 #[derive(Debug, Clone)]

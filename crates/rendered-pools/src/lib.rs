@@ -9,7 +9,9 @@
 //!
 //! A rendered MachineConfig is there before a pool names it. One that is there already is written as a whole first,
 //! with a new revision: nobody knows what it contains, and a controller that planned to delete it, and was held up, has
-//! its write refused then.
+//! its write refused then. The crate does no I/O.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod plan;
 mod retention;
