@@ -11,9 +11,19 @@
 //! - `crates/ignition` parses, validates, edits and converts configs.
 //! - `crates/pki` plans rotations, issues certificates, and finds machines that a served chain locks out. It turns a
 //!   rotation's steps into writes, which the stores apply.
-//! - `crates/cmp` gets certificates from an organisation's CA by CMPv2.
-//! - `crates/model` has all other decisions: pools, tokens, registries, pointer configs, the boot ledger, rendering.
+//! - `crates/model` decides about pools, access, tokens, registries, pointer configs, the boot ledger and rendering.
 //! - `crates/escape` limits foreign text, and keeps it within one line.
+//! - `crates/cmp` gets certificates from an organisation's CA by CMPv2.
+//! - `crates/rendered-pools` decides which rendered MachineConfigs a cluster gets, and which are deleted.
+//! - `crates/inspect` describes the machine that a config makes, and the cause if it does not come up.
+//! - `crates/status` shows the state of a server or a controller, as JSON and as pages.
+//! - `crates/table` formats tables for terminals.
+//!
+//! The core makes answers from manifests, keeps certificates, and decides on access: `crates/ignition`, `crates/pki`,
+//! `crates/model` and `crates/escape`, with the rooms that read, serve and store. The rest are leaves, which you can
+//! skip until you change them: the other crates, the issuer for cert-manager (`controllers::issuer`), the transport of
+//! CMPv2 (`common::cmp_http`), and [`node_agent`]. The `Cargo.toml` of a core crate names no leaf, so the compiler
+//! refuses to import one.
 //!
 //! The modules of the program, from the bottom up. Each imports only from those below it, which `tests/it/layers`
 //! checks. Files that begin by turning on `clippy::disallowed_methods` are as pure as the crates.
