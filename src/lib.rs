@@ -9,6 +9,7 @@
 //! Decisions are made in crates without I/O, whose `Cargo.toml` have no runtime and no kube:
 //!
 //! - `crates/ignition` parses, validates, edits and converts configs.
+//! - `crates/secrets` finds secret parts of a config, and removes them from texts.
 //! - `crates/pki` plans rotations, issues certificates, and finds machines that a served chain locks out. It turns a
 //!   rotation's steps into writes, which the stores apply.
 //! - `crates/model` decides about pools, access, tokens, registries, pointer configs, the boot ledger and rendering.
@@ -20,7 +21,7 @@
 //! - `crates/table` formats tables for terminals.
 //!
 //! The core makes answers from manifests, keeps certificates, and decides on access: `crates/ignition`, `crates/pki`,
-//! `crates/model` and `crates/escape`, with the rooms that read, serve and store. The rest are leaves, which you can
+//! `crates/model`, `crates/secrets` and `crates/escape`, with the rooms that read, serve and store. The rest are leaves, which you can
 //! skip until you change them: the other crates, the issuer for cert-manager (`controllers::issuer`), the transport of
 //! CMPv2 (`common::cmp_http`), and [`node_agent`]. The `Cargo.toml` of a core crate names no leaf, so the compiler
 //! refuses to import one.

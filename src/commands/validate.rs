@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use ignition::secrets::redacted;
 use ignition::{Form, SpecVersion};
 use inspect::{Cause, KernelArguments};
 use model::access::{AccessMode, BootRules, WantedModes};
@@ -16,6 +15,7 @@ use model::merged_pool::{ArgumentSetter, has_contents_of_name};
 use model::objects::{FirstBootMachine, MachineConfig, MachineConfigPool};
 use model::render::{MergeBase, select, too_new_for_release};
 use rendered_pools::LargeConfig;
+use secrets::redacted;
 use serde::{Deserialize, Serialize};
 use table::{Color, TerminalStyle};
 

@@ -41,8 +41,7 @@ fn found(directory: &str) -> BTreeMap<String, Vec<String>> {
         let document = yaml_documents(&text).remove(0);
         let config = document.pointer("/spec/config").unwrap_or(&document);
         let Ok(secrets) = exposed(config.to_string().as_bytes()) else { continue };
-        let line =
-            |secret: &ignition::secrets::Secret| format!("{}: {}", secret.place, secret.kind);
+        let line = |secret: &secrets::Secret| format!("{}: {}", secret.place, secret.kind);
         let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
         let lines: Vec<_> = secrets.iter().map(line).collect();
         if !lines.is_empty() {

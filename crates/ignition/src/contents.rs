@@ -16,7 +16,8 @@ pub const MAX_BYTES: u64 = 64 << 20;
 pub struct UnpackBudget(u64);
 
 impl UnpackBudget {
-    pub(super) fn of(bytes: u64) -> Self {
+    /// A budget of so many bytes.
+    pub fn of(bytes: u64) -> Self {
         Self(bytes)
     }
 }
@@ -63,7 +64,7 @@ impl Contents {
     }
 
     /// Decodes a source with the config's value of `compression`.
-    pub(super) fn of(source: &str, compression: Option<&str>, budget: &mut UnpackBudget) -> Self {
+    pub fn of(source: &str, compression: Option<&str>, budget: &mut UnpackBudget) -> Self {
         if source.is_empty() {
             return Self::Nothing;
         }

@@ -20,10 +20,8 @@
 //! - The answers for configs of spec 3.5 and older are the reference server's, also where it leaves something out
 //!   (`lower` says where); 3.0 and 3.6 are served too.
 //!
-//! [`contents`] unpacks files, and [`secrets`] finds secret parts of a config.
-//!
-//! [`negotiate`] chooses the spec for a client, and [`Form::of`] the form; [`pointer()`] makes the config that a
-//! machine starts with.
+//! [`contents`] unpacks files. [`negotiate`] chooses the spec for a client, and [`Form::of`] the form; [`pointer()`]
+//! makes the config that a machine starts with.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
@@ -46,7 +44,6 @@ mod merge;
 mod normalise;
 mod pointer;
 mod rules;
-pub mod secrets;
 mod spec2;
 pub mod spec3;
 mod unit_file;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use escape::{cut, escaped};
-use ignition::secrets::redacted;
+use secrets::redacted;
 use serde::Serialize;
 use serde_json::Value;
 use similar::DiffOp;

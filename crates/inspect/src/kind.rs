@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ignition::secrets::SecretKind;
 use pki::Certificate;
+use secrets::SecretKind;
 
 /// Describes contents: first by secrets in them, then by format.
 pub(super) fn kind(

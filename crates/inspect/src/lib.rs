@@ -34,7 +34,7 @@ pub use sections::{Section, facts, sections};
 pub use text::{bytes, machine_as_text, trace_as_text, warnings_as_text};
 pub use trace::{Outcome, Step, Trace};
 
-use ignition::secrets::redacted;
+use secrets::redacted;
 use serde::Serialize;
 use serde_json::Value;
 

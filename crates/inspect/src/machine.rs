@@ -1,6 +1,6 @@
 //! A machine as a value. Its fields are the output of `--json`.
 
-use ignition::secrets::Secret;
+use secrets::Secret;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

@@ -7,11 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
 use ignition::Config;
 use ignition::contents::{Contents, UnpackBudget};
-use ignition::secrets::{Secret, SecretKind, SecretPlace, in_arguments};
 use ignition::spec3::{Body, File, Owner, Resource, Storage, Unit, User};
 use model::objects::{MachineConfig, MachineConfigSpec};
 use model::render::{ENCAPSULATED, kernel_arguments};
 use pki::Certificate;
+use secrets::{Secret, SecretKind, SecretPlace, in_arguments};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -62,7 +62,7 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
 /// All secrets, and parts that were not searched, one line each.
 fn secrets(config: &Config, machine_config: Option<&MachineConfig>) -> (Vec<Secret>, Vec<String>) {
     let arguments = machine_config.and_then(|it| it.spec.kernel_arguments.as_deref());
-    let found: BTreeSet<_> = ignition::secrets::secrets(config, &mut UnpackBudget::default())
+    let found: BTreeSet<_> = secrets::secrets(config, &mut UnpackBudget::default())
         .into_iter()
         .chain(in_arguments(arguments.unwrap_or_default()))
         .chain(in_arguments(&kernel_arguments(config)))

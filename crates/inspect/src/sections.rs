@@ -1,6 +1,6 @@
 //! Lists facts and parts of a machine, for a terminal and for the page alike.
 
-use ignition::secrets::redacted;
+use secrets::redacted;
 use serde::Deserialize as _;
 use serde_json::Value;
 use time::OffsetDateTime;

@@ -1,7 +1,7 @@
 //! Formats a machine, and the trace of its boot, for people.
 
 use escape::{REASON, cut, escaped};
-use ignition::secrets::redacted;
+use secrets::redacted;
 use table::{Color, TerminalStyle, table};
 use time::OffsetDateTime;
 

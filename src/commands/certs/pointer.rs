@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
-use ignition::secrets::redacted;
 use inspect::{Clocks, judge};
 use model::pointer_config::{Admission, Fetch, MAX_BYTES, PointerConfig, Problem, ServerState};
 use pki::Lockout;
+use secrets::redacted;
 use serde::Serialize;
 use time::OffsetDateTime;
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use ignition::secrets::redacted;
 use model::escape::{REASON, cut, escaped};
+use secrets::redacted;
 use serde::Serialize;
 use table::{Color, TerminalStyle};
 

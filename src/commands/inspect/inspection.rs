@@ -6,12 +6,12 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use ignition::secrets::redacted;
 use inspect::{
     Cause, Machine, Trace, as_json, changes, changes_as_text, machine_as_text, trace_as_text,
     warnings_as_text,
 };
 use model::escape::escaped;
+use secrets::redacted;
 use serde_json::json;
 use table::TerminalStyle;
 use time::OffsetDateTime;

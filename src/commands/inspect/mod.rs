@@ -11,7 +11,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
 use http::Uri;
-use ignition::secrets::redacted;
 use ignition::{Config, SpecVersion};
 use inspect::{Cause, Outcome, Step, machine};
 use model::fetched_pools::fetched_pools;
@@ -19,6 +18,7 @@ use model::inputs::Inputs;
 use model::objects::{MachineConfig, Object};
 use model::pointer_config::{Fetch, MAX_BYTES, PointerConfig};
 use model::render::SelectError;
+use secrets::redacted;
 use serde_json::json;
 use time::OffsetDateTime;
 

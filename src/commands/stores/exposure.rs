@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use ignition::SpecVersion;
-use ignition::secrets::in_arguments;
 use kube::Client;
 use kube::api::DynamicObject;
 use model::inputs::{Inputs, ServingMode, served_configuration};
 use model::objects::{MachineConfigPool, ObjectKind};
 use model::render::{exposed, exposed_line};
+use secrets::in_arguments;
 
 use crate::commands::rendering::{read_manifests, rendered};
 use crate::kubernetes::ObjectName;

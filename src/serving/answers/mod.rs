@@ -18,10 +18,10 @@ use arc_swap::ArcSwapOption;
 
 pub(crate) use self::answer::{Answer, PENDING, Refusal};
 
-use ignition::secrets::Secret;
 use ignition::{Form, SpecVersion};
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
 use model::render::{self, CompressedContents, ExposedPlaces, SelectError};
+use secrets::Secret;
 
 use self::answer::Variant;
 use self::pool::Pool;

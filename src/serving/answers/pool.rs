@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use ignition::secrets::Secret;
 use ignition::{Form, SpecVersion};
 use model::render::{self, CompressedContents, PoolInputs, SelectError};
+use secrets::Secret;
 use tokio::sync::OnceCell;
 
 use super::answer::{Answer, OverlayBase, Refusal, Variant, etag};

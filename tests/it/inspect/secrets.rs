@@ -5,7 +5,7 @@ use std::fs;
 
 use ignition::Config;
 use ignition::contents::UnpackBudget;
-use ignition::secrets::{SecretKind, secrets};
+use secrets::{SecretKind, secrets};
 use serde_json::{Value, json};
 
 use super::{fixtures, inspect};

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use ignition::secrets::redacted;
 use pki::{Certificate, Lockout, LockoutReason, locked_out};
+use secrets::redacted;
 use time::OffsetDateTime;
 
 use super::admission::{Admission, admission};

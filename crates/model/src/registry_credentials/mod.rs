@@ -18,9 +18,9 @@ mod credentials;
 mod file;
 mod secrets;
 
+pub use self::secrets::{POOL_ANNOTATION, RegistryCredentials, Unresolved, read};
 pub use credentials::{Credential, Credentials, Entries, MalformedCredentials, Refused, Registry};
 pub use file::{CredentialFile, Unmergeable, merged_file};
-pub use secrets::{POOL_ANNOTATION, RegistryCredentials, Unresolved, read};
 
 /// File in which kubelet, the container runtime and the first boot's image pull look for credentials.
 pub const PATH: &str = "/var/lib/kubelet/config.json";

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
 use ignition::contents::{Contents, UnpackBudget};
-use ignition::secrets::{Secret, SecretKind, SecretPlace, in_arguments, secrets};
 use ignition::{self, Config};
+use secrets::{Secret, SecretKind, SecretPlace, in_arguments, secrets};
 
 use super::steps::{ENCAPSULATED, MACHINE_CONFIG};
 use crate::escape::{NAME, cut, escaped};

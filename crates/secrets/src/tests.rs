@@ -2,10 +2,10 @@ mod forms;
 mod innocent;
 mod planted;
 
+use ignition::data_url;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::data_url;
 
 fn kinds(text: &str) -> Vec<SecretKind> {
     search::find(None, text.as_bytes()).into_iter().collect()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use ignition::contents::{Contents, UnpackBudget, Unreadable};
 use serde_json::Value;
 
 use super::assignments::is_computed;
@@ -14,7 +15,6 @@ use super::marks;
 use super::names::{Sign, by_name};
 use super::private_keys::is_binary_key;
 use super::skipped::{MAX_BYTES, MAX_NESTED, MAX_UNPACKED_BYTES, Skipped};
-use crate::contents::{Contents, UnpackBudget, Unreadable};
 
 /// Kinds of secrets in a file with this path, or in a text without a file.
 pub(super) fn find(path: Option<&str>, bytes: &[u8]) -> BTreeSet<SecretKind> {

@@ -11,6 +11,8 @@
 //! that is expanded later, the name of a file, a setting named like a password. They read text, so they miss data that
 //! is encrypted or compressed within a file, and random words without a name of a secret. Tokens and keys are those
 //! that gitleaks and detect-secrets search for, as far as machines have them.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 mod assignments;
 mod files;
@@ -30,9 +32,9 @@ mod tokens;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::config::Config;
-use super::contents::{Contents, UnpackBudget, Unreadable};
-use super::spec3::{File, Resource, Unit};
+use ignition::Config;
+use ignition::contents::{Contents, UnpackBudget, Unreadable};
+use ignition::spec3::{File, Resource, Unit};
 
 pub use kind::SecretKind;
 pub use redact::redacted;
@@ -91,7 +93,7 @@ pub struct Secret {
 /// [`SecretPlace`]. Unpacked bytes are taken from `budget`.
 pub fn secrets(config: &Config, budget: &mut UnpackBudget) -> Vec<Secret> {
     let mut found = SecretCollector::default();
-    let body = &config.body;
+    let body = config.body();
     for file in &body.storage.files {
         found.file(file, budget);
     }

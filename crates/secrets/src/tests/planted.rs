@@ -432,7 +432,7 @@ fn what_is_planted_in_a_config_is_found_at_its_place_also_compressed() {
     for (path, bytes, kind) in planted() {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Compression::fast());
         std::io::Write::write_all(&mut encoder, &bytes).unwrap();
-        let packed = crate::data_url::encode_base64(&encoder.finish().unwrap());
+        let packed = ignition::data_url::encode_base64(&encoder.finish().unwrap());
         let config = json!({
             "ignition": {"version": "3.4.0"},
             "storage": {"files": [{"path": path, "contents": {"source": packed, "compression": "gzip"}}]},
