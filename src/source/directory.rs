@@ -356,23 +356,31 @@ impl Directory {
 
     /// Sends each change, forever.
     pub async fn follow(mut self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
-        let watch = tokio::task::block_in_place(|| {
-            self.save(&reporting.status);
+        let Reporting { status, .. } = reporting;
+        let mut watch = tokio::task::block_in_place(|| {
+            self.save(&status);
             DirectoryWatch::new(self.layout.watched())
         });
-        let scan = move |being_written: &dyn Fn(&Path) -> bool| {
-            let scan = self.scan(SystemTime::now(), SETTLE, being_written);
-            let failure = scan.as_ref().err().map(ToString::to_string);
-            faults::INPUTS.report(&reporting.status, failure.as_deref());
-            let Ok(scan) = scan else { return Scanned::SETTLED };
-            if scan.inputs.is_some() {
-                inputs.send_replace(scan.inputs);
-            }
-            // Serving comes first.
-            self.save(&reporting.status);
-            scan.scanned
-        };
-        watch.follow(scan).await;
+        loop {
+            watch.changed().await;
+            tokio::task::block_in_place(|| {
+                let mut found = None;
+                watch.scan(|being_written| {
+                    let scan = self.scan(SystemTime::now(), SETTLE, being_written);
+                    found.insert(scan).as_ref().map_or(Scanned::SETTLED, |it| it.scanned.clone())
+                });
+                let Some(scan) = found else { return };
+                let failure = scan.as_ref().err().map(ToString::to_string);
+                faults::INPUTS.report(&status, failure.as_deref());
+                let Ok(scan) = scan else { return };
+                // From now on it is noticed who writes what new links lead to.
+                if scan.inputs.is_some() {
+                    inputs.send_replace(scan.inputs);
+                }
+                // Serving comes first.
+                self.save(&status);
+            });
+        }
     }
 
     /// Reads changed files, except those that changed within `settle` before `now` or are open for writing according to
