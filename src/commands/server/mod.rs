@@ -382,7 +382,7 @@ fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener
             let reason = format!(
                 "cannot listen on {address} (metrics and status page): {error}; use --metrics-address"
             );
-            faults::METRICS_ADDRESS.report(status, Some(&reason));
+            faults::METRICS_ADDRESS.of(&address.to_string()).report(status, Some(&reason));
             None
         }
     }

@@ -34,7 +34,6 @@ use crate::source::cluster::{MachineRecords, RecordError};
 use crate::telemetry::Reporting;
 use crate::telemetry::faults;
 
-/// Subject of the records in readiness.
 /// Maximum number of conflicts with other servers within a request.
 const MAX_TRIES: usize = 8;
 /// Maximum number of revoked tokens that are remembered, so that their holders are refused for good.

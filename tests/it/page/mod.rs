@@ -195,7 +195,7 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     second.args(["--listen-address=127.0.0.1", "--secure-port=0", "--insecure-port=0"]);
     second.arg(format!("--metrics-address={address}"));
     let second = Logged::start("the second server", &mut second);
-    let reported = format!("cannot listen for metrics and the status page address={address}");
+    let reported = format!("cannot listen for metrics and the status page object={address}");
     wait_for("the port", || {
         let log = second.log();
         let mut lines = log.lines().filter(|line| line.contains(&reported));
