@@ -11,6 +11,7 @@ use time::{Duration, OffsetDateTime};
 use tokio::sync::{Notify, watch};
 
 use crate::files::shared_watch::SharedWatch;
+use crate::serving::pipeline::publish::ServedInputs;
 use crate::store::state_directory::{StateDirectory, StateError};
 use crate::telemetry::{Reporting, faults, log_attention};
 
@@ -24,8 +25,8 @@ const CHECK_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
 /// any time.
 pub(crate) struct CertificateReconciler {
     state: StateDirectory,
-    /// Pools that have a config, once they are known.
-    pools: watch::Receiver<Option<Arc<BTreeSet<String>>>>,
+    /// Pools that have a config, once they are known: others change the verdicts on pointer configs.
+    pools: Option<Arc<BTreeSet<String>>>,
     hosts: Vec<Host>,
     policy: Policy,
     /// Notified when the files change.
@@ -44,16 +45,11 @@ pub(crate) struct CertificateReconciler {
 
 impl CertificateReconciler {
     /// Creates a reconciler that has not looked yet. The first of `hosts` is that of pointer configs.
-    pub(crate) fn new(
-        state: StateDirectory,
-        pools: watch::Receiver<Option<Arc<BTreeSet<String>>>>,
-        hosts: Vec<Host>,
-        policy: Policy,
-    ) -> Self {
+    pub(crate) fn new(state: StateDirectory, hosts: Vec<Host>, policy: Policy) -> Self {
         let now = OffsetDateTime::now_utc();
         Self {
             state,
-            pools,
+            pools: None,
             hosts,
             policy,
             files: Arc::default(),
@@ -76,7 +72,7 @@ impl CertificateReconciler {
         let now = OffsetDateTime::now_utc();
         self.looked_at = (now, Instant::now());
         let wanted = || Ok::<_, StateError>((self.hosts.clone(), RotationRequest::default()));
-        let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
+        let state = self.state.clone().with_pools(self.pools.clone());
         self.open = state.close_tokens().iter().map(ToString::to_string).collect();
         match state.reconcile(wanted, &self.policy, now) {
             Ok(done) => {
@@ -105,7 +101,7 @@ impl CertificateReconciler {
     /// Checks changed files without writing any: an administrator may be replacing them. Returns `false` if that was not
     /// possible, as during another command.
     fn check_files(&mut self) -> bool {
-        let state = self.state.clone().with_pools(self.pools.borrow().clone());
+        let state = self.state.clone().with_pools(self.pools.clone());
         let attention = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
         let is_checked = attention.is_ok();
         if let Ok(Some(attention)) = attention {
@@ -131,8 +127,13 @@ impl CertificateReconciler {
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 
-    /// Applies what becomes due, forever.
-    pub(crate) async fn run(mut self, reporting: Reporting) {
+    /// Applies what becomes due, forever, for the served pools.
+    pub(crate) async fn run(
+        mut self,
+        mut served: watch::Receiver<Option<Arc<ServedInputs>>>,
+        reporting: Reporting,
+    ) {
+        served.mark_changed();
         let mut check_at = None;
         loop {
             // A look does not restart this wait, which compares the clocks only every 10 s.
@@ -141,8 +142,13 @@ impl CertificateReconciler {
                 self.report(&reporting);
                 tokio::select! {
                     () = &mut due => break,
-                    // Other pools change the verdicts on pointer configs.
-                    Ok(()) = self.pools.changed() => break,
+                    Ok(()) = served.changed() => {
+                        let pools = served.borrow_and_update().as_ref().and_then(|it| it.pools());
+                        if pools.is_some() && pools != self.pools {
+                            self.pools = pools;
+                            break;
+                        }
+                    }
                     () = self.files.notified() => check_at = check_at.or_else(|| Some(soon())),
                     Some(()) = OptionFuture::from(check_at.map(tokio::time::sleep_until)) => {
                         let is_checked = tokio::task::block_in_place(|| self.check_files());

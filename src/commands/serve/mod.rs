@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
-use model::inputs::{Inputs, Problem};
+use model::inputs::Problem;
 use nix::ifaddrs::getifaddrs;
 use pki::{Host, RotationRequest};
 use time::OffsetDateTime;
@@ -101,21 +101,15 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
             "cannot remove what killed processes left"
         );
     }
-    let (known_pools, pools) = watch::channel(None);
-    let mut certificates = CertificateReconciler::new(
-        state.clone(),
-        pools.clone(),
-        hosts,
-        settings.certificates.policy(),
-    );
+    let policy_of_certificates = settings.certificates.policy();
+    let mut certificates = CertificateReconciler::new(state.clone(), hosts, policy_of_certificates);
     // A failure must not keep machines from the present certificates.
     certificates.reconcile();
     let mut files = SharedWatch::new(state.path().to_owned());
     certificates.follow(&mut files);
 
     let of_pointers = state.clone();
-    let judge =
-        move |now| judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now);
+    let judge = move |pools, now| judge_pointers(&of_pointers.clone().with_pools(pools), now);
     let manifests = settings.dir.clone();
     let server = ServerSettings {
         source: source::Settings::Directory(Layout::Tree {
@@ -142,11 +136,10 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     };
     server::block_on(async {
         let mut server = Server::start(server).await?;
-        let announcer =
-            Announcer { state, host: pointer_host, ports: server.ports, manifests, known_pools };
-        let certificates = certificates.run(server.reporting.clone());
-        let announce = announcer.follow(server.served.clone(), server.checked.clone());
-        server.tasks.spawn("the task that follows pools", announce);
+        let announcer = Announcer { state, host: pointer_host, ports: server.ports, manifests };
+        let certificates = certificates.run(server.served.clone(), server.reporting.clone());
+        let announce = announcer.follow(server.checked.clone());
+        server.tasks.spawn("the task that prints the next steps", announce);
         server.tasks.spawn("the task that renews certificates", certificates);
         server.run().await
     })
@@ -183,41 +176,33 @@ fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<Pointer
     Some(pointer_verdicts(&Trust::of(&observed), now))
 }
 
-/// Follows the served pools, and prints the next steps once.
+/// Prints the next steps once all is read, and warns of a directory without pools.
 struct Announcer {
     state: StateDirectory,
     host: Host,
     ports: Ports,
     manifests: PathBuf,
-    /// Sends the pools that have a config, for judging pointer configs.
-    known_pools: watch::Sender<Option<Arc<BTreeSet<String>>>>,
 }
 
 impl Announcer {
-    async fn follow(
-        self,
-        served: watch::Receiver<Option<Arc<ServedInputs>>>,
-        mut checked: watch::Receiver<Option<Arc<ServedInputs>>>,
-    ) {
-        // The next steps are below the first warnings, where they are seen.
-        let announce = async {
-            let is_whole = |served: &Option<Arc<ServedInputs>>| {
-                served.as_ref().is_some_and(|served| !served.inputs.is_partial)
-            };
-            let first = checked.wait_for(is_whole).await.ok().and_then(|it| it.clone());
-            first.inspect(|served| self.announce(served));
-        };
-        tokio::join!(announce, self.follow_pools(served));
-    }
-
-    async fn follow_pools(&self, mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
+    async fn follow(self, mut checked: watch::Receiver<Option<Arc<ServedInputs>>>) {
+        let mut is_announced = false;
         loop {
-            if let Some(served) = served.borrow_and_update().as_ref()
-                && !served.inputs.is_partial
-            {
-                self.publish_pools(&served.inputs);
+            let served = checked.borrow_and_update().clone();
+            if let Some(served) = served.filter(|served| !served.inputs.is_partial) {
+                if served.inputs.pools.is_empty() {
+                    tracing::warn!(
+                        directory = %self.manifests.display(),
+                        fix = "add the manifest of a MachineConfigPool to the directory",
+                        "no MachineConfigPool found, serving nothing"
+                    );
+                }
+                // The next steps are below the first warnings, where they are seen.
+                if !std::mem::replace(&mut is_announced, true) {
+                    self.announce(&served);
+                }
             }
-            if served.changed().await.is_err() {
+            if checked.changed().await.is_err() {
                 return;
             }
         }
@@ -242,22 +227,6 @@ impl Announcer {
         // Lines of the log are written by a thread.
         tokio::task::block_in_place(wait_until_written);
         terminal::print(&block.lines(terminal::style()));
-    }
-
-    fn publish_pools(&self, inputs: &Inputs) {
-        let pools: BTreeSet<String> = inputs.pools.keys().cloned().collect();
-        self.known_pools.send_if_modified(|known| {
-            let is_new = known.as_deref() != Some(&pools);
-            *known = Some(Arc::new(pools));
-            is_new
-        });
-        if inputs.pools.is_empty() {
-            tracing::warn!(
-                directory = %self.manifests.display(),
-                fix = "add the manifest of a MachineConfigPool to the directory",
-                "no MachineConfigPool found, serving nothing"
-            );
-        }
     }
 }
 

@@ -40,9 +40,12 @@ use crate::serving::tls::serving_pair::ActivePair;
 use crate::serving::tokens::named_machines::{NamedMachines, UsedTokens};
 use crate::telemetry::conditions::Status;
 
-/// Judges the known pointer configs at a time; `None` if they cannot be read. It may block.
+/// Judges the pointer configs of these pools at a time, or without pools all known ones; `None` if they cannot be read. It
+/// may block.
 pub(crate) type JudgePointers =
-    Box<dyn Fn(OffsetDateTime) -> Option<PointerVerdicts> + Send + Sync>;
+    Box<dyn Fn(Option<Pools>, OffsetDateTime) -> Option<PointerVerdicts> + Send + Sync>;
+/// Names of pools that have a config.
+type Pools = Arc<BTreeSet<String>>;
 
 /// Pointer configs, and what they trust.
 #[derive(Debug)]
@@ -264,12 +267,15 @@ impl Sources {
             Readiness::of_server(&self.status, &self.answers);
         let pools = self.pools(&machines.lines);
         degraded.extend(pools.iter().filter_map(Pool::old_ignition));
-        let judge = |judge: &JudgePointers| tokio::task::block_in_place(|| judge(now));
         let served = self.served.borrow().clone();
+        let judge = |judge: &JudgePointers| {
+            let pools = served.as_ref().and_then(|served| served.pools());
+            tokio::task::block_in_place(|| judge(pools, now))
+        };
         let registries = served.as_ref().map_or_else(Vec::new, |served| {
             served.inputs.shared.registry_cas.keys().map(|host| host.as_str().to_owned()).collect()
         });
-        let without_ca = served.map(|served| registries_without_ca(&served.inputs));
+        let without_ca = served.as_ref().map(|served| registries_without_ca(&served.inputs));
         let registries_without_ca = without_ca
             .into_iter()
             .flatten()

@@ -1,6 +1,6 @@
 //! Publishes inputs: the steps after each change, common to all sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -22,6 +22,14 @@ pub(crate) struct ServedInputs {
     pub(crate) inputs: Inputs,
     /// Pools that have a pointer config of this server, with its file.
     pub(crate) pointer_configs: Vec<(String, PathBuf)>,
+}
+
+impl ServedInputs {
+    /// Pools that have a config; `None` before all of a directory is read.
+    pub(crate) fn pools(&self) -> Option<Arc<BTreeSet<String>>> {
+        let Inputs { pools, is_partial, .. } = &self.inputs;
+        (!is_partial).then(|| Arc::new(pools.keys().cloned().collect()))
+    }
 }
 
 pub(crate) struct Publisher {
