@@ -37,7 +37,8 @@ impl Health {
             Ok(entries) => entries,
             Err(reason) => {
                 let kept = format!("{reason}; the credentials on the node remain");
-                return faults::NODE_CREDENTIALS.of(place).report(&self.status, Some(&kept));
+                faults::NODE_CREDENTIALS.of(place).report(&self.status, Some(&kept));
+                return;
             }
         };
         let condition = entries.refused.first().map(|first| {

@@ -357,30 +357,34 @@ impl Directory {
     /// Sends each change, forever.
     pub async fn follow(mut self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         let Reporting { status, .. } = reporting;
-        let mut watch = tokio::task::block_in_place(|| {
-            self.save(&status);
-            DirectoryWatch::new(self.layout.watched())
-        });
+        let mut watch = tokio::task::block_in_place(|| DirectoryWatch::new(self.layout.watched()));
         loop {
+            tokio::task::block_in_place(|| self.send_change(&mut watch, &inputs, &status));
             watch.changed().await;
-            tokio::task::block_in_place(|| {
-                let mut found = None;
-                watch.scan(|being_written| {
-                    let scan = self.scan(SystemTime::now(), SETTLE, being_written);
-                    found.insert(scan).as_ref().map_or(Scanned::SETTLED, |it| it.scanned.clone())
-                });
-                let Some(scan) = found else { return };
-                let failure = scan.as_ref().err().map(ToString::to_string);
-                faults::INPUTS.report(&status, failure.as_deref());
-                let Ok(scan) = scan else { return };
-                // From now on it is noticed who writes what new links lead to.
-                if scan.inputs.is_some() {
-                    inputs.send_replace(scan.inputs);
-                }
-                // Serving comes first.
-                self.save(&status);
-            });
         }
+    }
+
+    /// Scans the files, then sends a change and stores it: it is noticed by then who writes what new links lead to.
+    fn send_change(
+        &mut self,
+        watch: &mut DirectoryWatch,
+        inputs: &watch::Sender<Option<Inputs>>,
+        status: &Status,
+    ) {
+        let mut found = None;
+        watch.scan(|being_written| {
+            let scan = self.scan(SystemTime::now(), SETTLE, being_written);
+            found.insert(scan).as_ref().map_or(Scanned::SETTLED, |it| it.scanned.clone())
+        });
+        let Some(scan) = found else { return };
+        let failure = scan.as_ref().err().map(ToString::to_string);
+        faults::INPUTS.report(status, failure.as_deref());
+        let Ok(scan) = scan else { return };
+        if scan.inputs.is_some() {
+            inputs.send_replace(scan.inputs);
+        }
+        // Serving comes first.
+        self.save(status);
     }
 
     /// Reads changed files, except those that changed within `settle` before `now` or are open for writing according to

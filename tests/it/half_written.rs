@@ -73,6 +73,19 @@ fn a_file_behind_a_link_that_leads_out_is_not_read_while_a_program_still_writes_
 }
 
 #[test]
+fn a_file_behind_a_link_is_not_read_while_a_program_writes_it_right_after_a_start() {
+    let (directory, server) = cluster();
+    drop(server);
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    let target = elsewhere.path().join("a.yaml");
+    write(elsewhere.path(), "a.yaml", machine_config("a", "linked"));
+    fs::remove_file(directory.path().join("a.yaml")).expect("the file");
+    symlink(&target, directory.path().join("a.yaml")).expect("a link");
+    let server = Server::serve(directory.path(), &[]);
+    completed_with_pauses(&directory, &server, || begun(&target));
+}
+
+#[test]
 fn a_file_that_is_renamed_too_early_is_not_read_while_a_program_still_writes_it() {
     let (directory, server) = cluster();
     let new = directory.path().join(".a.yaml.new");

@@ -101,8 +101,8 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
             "cannot remove what killed processes left"
         );
     }
-    let policy_of_certificates = settings.certificates.policy();
-    let mut certificates = CertificateReconciler::new(state.clone(), hosts, policy_of_certificates);
+    let mut certificates =
+        CertificateReconciler::new(state.clone(), hosts, settings.certificates.policy());
     // A failure must not keep machines from the present certificates.
     certificates.reconcile();
     let mut files = SharedWatch::new(state.path().to_owned());

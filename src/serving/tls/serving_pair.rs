@@ -117,8 +117,10 @@ impl ServingPair {
             let failed = failed.filter(|error| !error.is_missing() || self.active.has_files());
             let reason = failed.map(|error| error.to_string());
             let Reporting { metrics, status } = &self.active.reporting;
-            let fault = faults::SERVING_PAIR_UNREAD.counted_by(&metrics.certificate_failures);
-            fault.report(status, reason.as_deref());
+            let is_new = faults::SERVING_PAIR_UNREAD.report(status, reason.as_deref());
+            if is_new && reason.is_some() {
+                metrics.certificate_failures.inc();
+            }
             Scanned::SETTLED
         };
         match shared {
