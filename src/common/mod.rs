@@ -7,4 +7,5 @@ pub(crate) mod hang;
 pub(crate) mod http_client;
 pub(crate) mod parallel;
 pub(crate) mod pool_merges;
+pub(crate) mod schedule;
 pub(crate) mod sync;

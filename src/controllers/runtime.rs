@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 
 use super::metadata_cache::MetadataCache;
 use crate::common::backoff::Backoff;
+use crate::common::schedule::Schedule;
 use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::kubernetes::{ControlError, Health, ObjectName, client};
 
@@ -123,10 +124,10 @@ pub(crate) async fn run_controller<R: Reconciler>(
 
 async fn reconcile_for_ever<R: Reconciler>(
     reconciler: &mut R,
-    wake: &Notify,
+    wake: &Arc<Notify>,
     health: &Health,
 ) -> Infallible {
-    let mut waits = backoff();
+    let (mut waits, mut schedule) = (backoff(), Schedule::of(Arc::clone(wake)));
     loop {
         let wait = match converge(reconciler).await {
             Ok(requeue) => {
@@ -139,8 +140,8 @@ async fn reconcile_for_ever<R: Reconciler>(
                 waits.next()
             }
         };
-        // A wakeup or the end of the wait.
-        let _ = tokio::time::timeout(wait, wake.notified()).await;
+        schedule.wait(wait);
+        schedule.due().await;
         tokio::time::sleep(QUIET).await;
         // This look includes wakeups up to here.
         let _ = wake.notified().now_or_never();

@@ -1,25 +1,25 @@
 //! Renews the certificates of `serve` while the server runs.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use futures_util::future::OptionFuture;
-use pki::{Host, LEFT_OUT, LEFT_OUT_FIX, Policy, RotationRequest, Step, Warning};
-use time::{Duration, OffsetDateTime};
-use tokio::sync::{Notify, watch};
+use pki::{Host, LEFT_OUT, LEFT_OUT_FIX, Policy, Step, Warning};
+use time::OffsetDateTime;
+use tokio::sync::Notify;
 
+use crate::common::schedule::Schedule;
 use crate::files::shared_watch::SharedWatch;
-use crate::serving::pipeline::publish::ServedInputs;
+use crate::serving::pipeline::publish::Subscription;
 use crate::store::state_directory::{StateDirectory, StateError};
 use crate::telemetry::{Reporting, faults, log_attention};
 
 /// Waits between two looks: the shortest and the longest.
-const SHORTEST_WAIT: Duration = Duration::seconds(10);
-const LONGEST_WAIT: Duration = Duration::hours(1);
+const SHORTEST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Wait after a change of the files before they are checked: each check reads all pointer configs.
-const CHECK_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
+const CHECK_AFTER: Duration = Duration::from_secs(2);
 
 /// Manages certificates and pointer configs while the server runs. Every step is atomic, so that the process can end at
 /// any time.
@@ -35,18 +35,16 @@ pub(crate) struct CertificateReconciler {
     attention: Vec<Warning>,
     /// Files with tokens that all users can read, and that other users own.
     open: Vec<String>,
+    /// Requests for rotations that cannot be read.
+    unreadable: Vec<String>,
     /// Reason why the last attempt failed.
     failure: Option<String>,
-    /// Time of the last look, by wall clock and monotonic clock.
-    looked_at: (OffsetDateTime, Instant),
-    /// Time of the next step, if nothing changes.
-    requeue_at: OffsetDateTime,
+    schedule: Schedule,
 }
 
 impl CertificateReconciler {
     /// Creates a reconciler that has not looked yet. The first of `hosts` is that of pointer configs.
     pub(crate) fn new(state: StateDirectory, hosts: Vec<Host>, policy: Policy) -> Self {
-        let now = OffsetDateTime::now_utc();
         Self {
             state,
             pools: None,
@@ -55,14 +53,16 @@ impl CertificateReconciler {
             files: Arc::default(),
             attention: Vec::new(),
             open: Vec::new(),
+            unreadable: Vec::new(),
             failure: None,
-            looked_at: (now, Instant::now()),
-            requeue_at: now,
+            schedule: Schedule::default(),
         }
     }
 
-    /// Follows the files of certificates and pointer configs.
+    /// Follows the files of certificates and pointer configs, and the requests of administrators.
     pub(crate) fn follow(&mut self, watch: &mut SharedWatch) {
+        // Without the directory, requests are noticed once one is made.
+        let _ = self.state.expect_rotations();
         let state = self.state.clone();
         self.files = watch.notify_of(move || state.stamps().ok());
     }
@@ -70,8 +70,10 @@ impl CertificateReconciler {
     /// Applies due steps. It may block.
     pub(crate) fn reconcile(&mut self) {
         let now = OffsetDateTime::now_utc();
-        self.looked_at = (now, Instant::now());
-        let wanted = || Ok::<_, StateError>((self.hosts.clone(), RotationRequest::default()));
+        // A file can be restored, so a wait never lasts for years.
+        self.schedule.wait(SHORTEST_WAIT);
+        self.is_asked();
+        let wanted = || Ok::<_, StateError>((self.hosts.clone(), Vec::new()));
         let state = self.state.clone().with_pools(self.pools.clone());
         self.open = state.close_tokens().iter().map(ToString::to_string).collect();
         match state.reconcile(wanted, &self.policy, now) {
@@ -80,7 +82,8 @@ impl CertificateReconciler {
                 log_dropped(&done.dropped);
                 self.take(done.attention);
                 self.failure = None;
-                self.requeue_at = done.requeue_at;
+                let wait = Duration::try_from(done.requeue_at - now).unwrap_or_default();
+                self.schedule.wait(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT));
             }
             Err(error) => {
                 let error = error.to_string();
@@ -93,9 +96,15 @@ impl CertificateReconciler {
                     );
                 }
                 self.failure = Some(error);
-                self.requeue_at = now;
             }
         }
+    }
+
+    /// Returns `true` if an administrator asks for a rotation.
+    fn is_asked(&mut self) -> bool {
+        let requests = self.state.rotation_requests();
+        self.unreadable = requests.unreadable.iter().map(ToString::to_string).collect();
+        requests.is_any()
     }
 
     /// Checks changed files without writing any: an administrator may be replacing them. Returns `false` if that was not
@@ -124,35 +133,35 @@ impl CertificateReconciler {
         let reported = failure.or_else(|| Warning::summary(&self.attention));
         faults::CERTIFICATES.report(&reporting.status, reported.as_deref());
         faults::OPEN_FILES.report_all(&reporting.status, &self.open);
+        faults::ROTATION_REQUESTS.report_all(&reporting.status, &self.unreadable);
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 
     /// Applies what becomes due, forever, for the served pools.
-    pub(crate) async fn run(
-        mut self,
-        mut served: watch::Receiver<Option<Arc<ServedInputs>>>,
-        reporting: Reporting,
-    ) {
-        served.mark_changed();
+    pub(crate) async fn run(mut self, mut published: Subscription, reporting: Reporting) {
+        published.mark_changed();
         let mut check_at = None;
         loop {
-            // A look does not restart this wait, which compares the clocks only every 10 s.
-            let mut due = pin!(wait_until(self.requeue_at, self.looked_at));
-            loop {
-                self.report(&reporting);
-                tokio::select! {
-                    () = &mut due => break,
-                    Ok(()) = served.changed() => {
-                        let pools = served.borrow_and_update().as_ref().and_then(|it| it.pools());
-                        if pools.is_some() && pools != self.pools {
-                            self.pools = pools;
-                            break;
-                        }
+            self.report(&reporting);
+            tokio::select! {
+                () = self.schedule.due() => {}
+                Ok(()) = published.changed() => {
+                    let pools = published.borrow_and_update().pools();
+                    if pools.is_none() || pools == self.pools {
+                        continue;
                     }
-                    () = self.files.notified() => check_at = check_at.or_else(|| Some(soon())),
-                    Some(()) = OptionFuture::from(check_at.map(tokio::time::sleep_until)) => {
+                    self.pools = pools;
+                }
+                () = self.files.notified() => {
+                    check_at = check_at.or_else(|| Some(soon()));
+                    continue;
+                }
+                Some(()) = OptionFuture::from(check_at.map(tokio::time::sleep_until)) => {
+                    check_at = None;
+                    if !tokio::task::block_in_place(|| self.is_asked()) {
                         let is_checked = tokio::task::block_in_place(|| self.check_files());
                         check_at = (!is_checked).then(soon);
+                        continue;
                     }
                 }
             }
@@ -164,19 +173,6 @@ impl CertificateReconciler {
 /// Time of a check that a change asks for now.
 fn soon() -> tokio::time::Instant {
     tokio::time::Instant::now() + CHECK_AFTER
-}
-
-/// Waits for the next look. A file can be restored, so a wait never lasts for years. If the clock
-/// is set, as after a start without a battery, certificates of the earlier time may need an immediate repair.
-async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Instant)) {
-    let wait = (time - since).clamp(SHORTEST_WAIT, LONGEST_WAIT).unsigned_abs();
-    while let Some(left) = wait.checked_sub(started.elapsed()) {
-        tokio::time::sleep(left.min(SHORTEST_WAIT.unsigned_abs())).await;
-        let set_by = OffsetDateTime::now_utc() - (since + started.elapsed());
-        if set_by.abs() > SHORTEST_WAIT {
-            return;
-        }
-    }
 }
 
 /// Logs keys and pairs that were removed from the store.

@@ -1,11 +1,12 @@
 //! Reads from the API server before an answer, if what is served was confirmed too long ago.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::pipeline::publish::{Published, Subscription};
 use crate::common::sync::lock;
 use crate::source::cluster::LiveRequest;
 
@@ -18,10 +19,7 @@ pub struct LiveReads {
     /// Age after which the objects are read again.
     after: Duration,
     requests: mpsc::Sender<LiveRequest>,
-    /// [`Inputs::live_reads`] of the published inputs.
-    ///
-    /// [`Inputs::live_reads`]: model::inputs::Inputs::live_reads
-    published: watch::Receiver<u64>,
+    published: Subscription,
     /// Held during a read: one is enough for all that wait.
     reading: tokio::sync::Mutex<()>,
     /// Start of the last successful read, or end of a later one that failed.
@@ -32,7 +30,7 @@ impl LiveReads {
     /// Creates a bound, and the requests for its reads.
     pub(crate) fn new(
         after: Duration,
-        published: watch::Receiver<u64>,
+        published: Subscription,
     ) -> (Self, mpsc::Receiver<LiveRequest>) {
         let (requests, receiver) = mpsc::channel(1);
         let (reading, last) = Default::default();
@@ -66,13 +64,19 @@ impl LiveReads {
         let (request, answer) = oneshot::channel();
         self.requests.send(request).await.ok()?;
         let number = answer.await.ok()?;
-        self.published.clone().wait_for(|published| *published >= number).await.ok()?;
+        let has_it = |now: &Arc<Published>| {
+            now.inputs.as_ref().is_some_and(|inputs| inputs.live_reads >= number)
+        };
+        self.published.clone().wait_for(has_it).await.ok()?;
         Some(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use model::inputs::Inputs;
+    use tokio::sync::watch;
+
     use super::*;
 
     const AFTER: Duration = Duration::from_secs(5);
@@ -85,14 +89,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_read_confirms_all_that_ask_within_its_time() {
-        let (publish, published) = watch::channel(0);
+        let (publish, published) = watch::channel(Arc::default());
         let (reads, mut requests) = LiveReads::new(AFTER, published);
         let answer = async {
             for number in 1..=2_u64 {
                 let request: LiveRequest = requests.recv().await.unwrap();
                 request.send(number).unwrap();
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                publish.send_replace(number);
+                let inputs = Inputs { live_reads: number, ..Inputs::default() };
+                publish.send_replace(Arc::new(Published::of(inputs)));
             }
             assert!(requests.recv().await.is_none(), "a third read");
         };
@@ -109,7 +114,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_cannot_be_read_delays_one_machine_and_those_that_ask_meanwhile() {
-        let (_publish, published) = watch::channel(0);
+        let (_publish, published) = watch::channel(Arc::default());
         let (reads, mut requests) = LiveReads::new(AFTER, published);
         let (one, other) = tokio::join!(time_of(&reads), time_of(&reads));
         assert_eq!((one, other), (TIMEOUT, TIMEOUT));

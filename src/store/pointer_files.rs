@@ -92,7 +92,7 @@ impl StateDirectory {
     }
 
     /// Directory of the pointer configs of single machines.
-    pub(super) fn machine_pointers_path(&self) -> PathBuf {
+    pub(crate) fn machine_pointers_path(&self) -> PathBuf {
         self.pointers_path().join("machines")
     }
 

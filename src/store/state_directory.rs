@@ -8,7 +8,8 @@
 //! user-data/*.ign   pointer configs
 //! ```
 //!
-//! Pointer configs are in [`super::pointer_files`], the tokens that they carry in [`super::token_files`].
+//! Pointer configs are in [`super::pointer_files`], the tokens that they carry in [`super::token_files`], and requests for
+//! rotations in [`super::rotation_requests`].
 //!
 //! Files are replaced atomically, and values that must change together are in one file: certificate and key always
 //! match, even if the process dies. Files with a key are readable only by their owner.
@@ -21,8 +22,8 @@ use std::time::SystemTime;
 
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
-    Certificate, CertificateState, Host, IssueError, MAX_STEPS, NextAction, Policy,
-    RotationRequest, Step, StoredPair, Unusable, Warning, Write, next, read_chain,
+    Certificate, CertificateState, Host, IssueError, MAX_STEPS, NextAction, Policy, Step,
+    StoredPair, Unusable, Warning, Write, next, read_chain,
 };
 use time::OffsetDateTime;
 
@@ -67,7 +68,7 @@ pub(crate) struct Reconciled {
 pub(crate) struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
 
 impl Stamps {
-    pub(super) fn of(own: [PathBuf; 3], pointers: Vec<PathBuf>) -> Self {
+    pub(super) fn of(own: impl IntoIterator<Item = PathBuf>, pointers: Vec<PathBuf>) -> Self {
         let stamp = |path: PathBuf| {
             let metadata = std::fs::metadata(&path).ok();
             (path, metadata.map(|metadata| FileStamp::of(&metadata)))
@@ -148,22 +149,23 @@ impl StateDirectory {
         self.path.join("tls.crt")
     }
 
-    /// Applies due steps and requests, and creates missing files. `wanted` decides on the names of the serving
-    /// certificate and on the requests, under the lock. Waits a limited time for another process.
+    /// Applies due steps and requests, and creates missing files. `wanted` decides, under the lock, on the names of the
+    /// serving certificate and on CAs to distrust. Waits a limited time for another process.
     pub(crate) fn reconcile<E: From<StateError>>(
         &self,
-        wanted: impl FnOnce() -> Result<(Vec<Host>, RotationRequest), E>,
+        wanted: impl FnOnce() -> Result<(Vec<Host>, Vec<String>), E>,
         policy: &Policy,
         now: OffsetDateTime,
     ) -> Result<Reconciled, E> {
         let _lock = self.lock()?;
-        let (hosts, mut requested) = wanted()?;
+        let (hosts, distrust) = wanted()?;
         self.expect_readable()?;
         self.join_pair()?;
         let generate = &mut |_| policy.algorithm.generate();
         let (mut steps, mut dropped) = (Vec::new(), Vec::new());
         let (requeue_at, attention) = self.converge(MAX_STEPS, || {
-            let state = self.observe(&hosts, &requested)?;
+            let mut state = self.observe(&hosts)?;
+            state.requested.distrust.clone_from(&distrust);
             let next = next(&state, policy, now, generate);
             match next.map_err(|error| FileError::other(&self.path, error))? {
                 // CAs in a directory are self-signed.
@@ -174,8 +176,9 @@ impl StateDirectory {
                 NextAction::Step { step, writes } => {
                     for write in &writes {
                         dropped.extend(write.dropped(state.ca.as_ref()));
-                        self.apply(write)?;
-                        requested = write.leaves(&requested);
+                        let left = write.leaves(&state.requested);
+                        self.fulfil(&state.requested, &left, || self.apply(write))?;
+                        state.requested = left;
                     }
                     steps.push(step);
                     Ok(Continue(()))
@@ -202,7 +205,7 @@ impl StateDirectory {
     /// Stamps of the certificates' files and pointer configs, which change with any of them.
     pub(crate) fn stamps(&self) -> Result<Stamps, StateError> {
         let own = [self.bundle_path(), self.ca_path(), self.serving_path()];
-        Ok(Stamps::of(own, self.pointer_paths()?))
+        Ok(Stamps::of(own.into_iter().chain(self.rotation_paths()), self.pointer_paths()?))
     }
 
     /// Faults that need an administrator; `None` while a step is due, which may repair them. Writes nothing.
@@ -213,7 +216,7 @@ impl StateDirectory {
         now: OffsetDateTime,
     ) -> Result<Option<Vec<Warning>>, StateError> {
         let _lock = self.lock()?;
-        let state = self.observe(hosts, &RotationRequest::default())?;
+        let state = self.observe(hosts)?;
         // A step that needs a key is due, and not taken here.
         let generate = &mut |_| Err(IssueError::NoKey(String::new()));
         match next(&state, policy, now, generate) {
@@ -261,11 +264,7 @@ impl StateDirectory {
         Ok(std::fs::rename(&path, aside).map_err(FileError::at(&path))?)
     }
 
-    pub(crate) fn observe(
-        &self,
-        hosts: &[Host],
-        requested: &RotationRequest,
-    ) -> Result<CertificateState, StateError> {
+    pub(crate) fn observe(&self, hosts: &[Host]) -> Result<CertificateState, StateError> {
         let trust = self.trust()?;
         let pointers = self.observe_pointers(&trust)?;
         let Trust { bundle, ca, .. } = trust;
@@ -281,7 +280,7 @@ impl StateDirectory {
             // The hosts include this machine's own names.
             are_hosts_used: false,
             is_shared: false,
-            requested: requested.clone(),
+            requested: self.rotation_requests().asked,
         })
     }
 

@@ -221,6 +221,10 @@ faults! {
         "files with tokens are not private",
         "give the files to the server's user, with mode 0600",
     );
+    ROTATION_REQUESTS = Fault::degraded("requests for rotations").warning(
+        "cannot read a request for a rotation, which waits",
+        "make it a file that the server's user can read, or remove it",
+    );
     /// The log has each write that failed.
     POINTER_CONFIGS = Fault::degraded("pointer configs");
 

@@ -152,6 +152,52 @@ fn a_rotation_that_is_killed_anywhere_locks_nobody_out_and_the_next_one_ends_it(
 }
 
 #[test]
+fn a_file_asks_a_server_for_a_rotation_once_and_a_server_carries_out_what_a_power_cut_left() {
+    let (_directory, state) = made();
+    let server = Server::serve_with_state(&in_repository("ignition-fixtures"), &state);
+    let [ca, serving] = ["ca", "serving"].map(|name| state.join("rotate").join(name));
+    let cas = || {
+        let bundle = fs::read_to_string(state.join("ca.crt")).expect("the bundle");
+        bundle.matches("BEGIN CERTIFICATE").count()
+    };
+    wait_for("the folder of requests", || state.join("rotate").is_dir().then_some(()));
+    let until_done = || {
+        let is_done = || !serving.exists() && !serving.with_extension("begun").exists();
+        wait_for("the end of the request", || is_done().then_some(()));
+    };
+    let before = serial(&state);
+    fs::write(&serving, "").expect("a request");
+    until_done();
+    let rotated = serial(&state);
+    assert_ne!(rotated, before);
+
+    // A command meanwhile ends a request that is there, and the server does nothing more.
+    fs::write(&ca, "").expect("a request");
+    let said = certs(&state, &["rotate"]).done().output;
+    assert!(said.contains("made a signing CA: requested"), "{said}");
+    let files = || fs::read_dir(state.join("rotate")).expect("a folder").count();
+    assert_eq!((files(), cas()), (0, 2));
+    let rotated = serial(&state);
+
+    // Nobody can read this one, and the others wait for none of it.
+    fs::create_dir(&ca).expect("a folder");
+    wait_for("a report", || server.degraded().contains("rotate/ca: ").then_some(()));
+    fs::write(&serving, "").expect("a request");
+    until_done();
+    assert_ne!(serial(&state), rotated);
+    fs::remove_dir(&ca).expect("an empty folder");
+    wait_for("the end of the report", || (!server.degraded().contains("rotate/ca")).then_some(()));
+
+    drop(server);
+    fs::write(state.join("rotate/serving.begun"), "").expect("a request");
+    let rotated = serial(&state);
+    let server = Server::serve_with_state(&in_repository("ignition-fixtures"), &state);
+    assert_ne!(serial(&state), rotated, "it is carried out before the first answer");
+    assert_eq!((files(), cas()), (0, 2));
+    assert!(!server.log().contains("made a signing CA"), "{}", server.log());
+}
+
+#[test]
 fn several_processes_at_once_take_turns() {
     let (_directory, state) = made();
     let before = trusted(&state.join("user-data/worker.ign"));

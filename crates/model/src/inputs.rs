@@ -72,6 +72,15 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// Returns `true` if the objects that decide on access are the same in both.
+    pub fn has_same_access(&self, other: &Self) -> bool {
+        self.is_partial == other.is_partial
+            && self.pools == other.pools
+            && self.machines == other.machines
+            && self.machine_states == other.machine_states
+            && self.missing == other.missing
+    }
+
     /// Reason why a pool cannot be served as it is written, if it has a problem.
     pub fn problem_of_pool(&self, pool: &str) -> Option<&str> {
         let is_of_pool = |it: &&Problem| it.place.strip_prefix("MachineConfigPool ") == Some(pool);

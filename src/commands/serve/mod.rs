@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
-use model::inputs::Problem;
+use model::inputs::{Inputs, Problem};
 use nix::ifaddrs::getifaddrs;
-use pki::{Host, RotationRequest};
+use pki::Host;
 use time::OffsetDateTime;
-use tokio::sync::watch;
 
 use self::start_block::StartBlock;
 use super::process::terminal;
@@ -28,7 +27,7 @@ use crate::controllers::certificates::Trust;
 use crate::files::lock::LockError;
 use crate::files::shared_watch::SharedWatch;
 use crate::serving::certificates::CertificateReconciler;
-use crate::serving::pipeline::publish::ServedInputs;
+use crate::serving::pipeline::publish::{Published, Subscription};
 use crate::source;
 use crate::source::directory::{Layout, Memory};
 use crate::store::machine_files::removed_machines;
@@ -137,8 +136,8 @@ pub(crate) fn run(settings: ServeSettings) -> anyhow::Result<()> {
     server::block_on(async {
         let mut server = Server::start(server).await?;
         let announcer = Announcer { state, host: pointer_host, ports: server.ports, manifests };
-        let certificates = certificates.run(server.served.clone(), server.reporting.clone());
-        let announce = announcer.follow(server.checked.clone());
+        let certificates = certificates.run(server.published.clone(), server.reporting.clone());
+        let announce = announcer.follow(server.published.clone());
         server.tasks.spawn("the task that prints the next steps", announce);
         server.tasks.spawn("the task that renews certificates", certificates);
         server.run().await
@@ -172,7 +171,7 @@ pub(super) fn memory(state: &Path) -> Memory {
 
 /// Pointer configs with the verdict if a machine boots from them at present. Read errors are reported elsewhere.
 fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<PointerVerdicts> {
-    let observed = state.observe(&[], &RotationRequest::default()).ok()?;
+    let observed = state.observe(&[]).ok()?;
     Some(pointer_verdicts(&Trust::of(&observed), now))
 }
 
@@ -185,31 +184,33 @@ struct Announcer {
 }
 
 impl Announcer {
-    async fn follow(self, mut checked: watch::Receiver<Option<Arc<ServedInputs>>>) {
-        let mut is_announced = false;
+    async fn follow(self, mut published: Subscription) {
+        let (mut is_announced, mut was_empty) = (false, false);
         loop {
-            let served = checked.borrow_and_update().clone();
-            if let Some(served) = served.filter(|served| !served.inputs.is_partial) {
-                if served.inputs.pools.is_empty() {
+            let now = Arc::clone(&published.borrow_and_update());
+            if let Some(inputs) = now.checked() {
+                let is_empty = inputs.pools.is_empty();
+                if is_empty && !was_empty {
                     tracing::warn!(
                         directory = %self.manifests.display(),
                         fix = "add the manifest of a MachineConfigPool to the directory",
                         "no MachineConfigPool found, serving nothing"
                     );
                 }
+                was_empty = is_empty;
                 // The next steps are below the first warnings, where they are seen.
                 if !std::mem::replace(&mut is_announced, true) {
-                    self.announce(&served);
+                    self.announce(&now, inputs);
                 }
             }
-            if checked.changed().await.is_err() {
+            if published.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    fn announce(&self, served: &ServedInputs) {
-        let problems = served.inputs.problems.iter();
+    fn announce(&self, published: &Published, inputs: &Inputs) {
+        let problems = inputs.problems.iter();
         let of_pool = |it: &Problem| {
             Some((it.place.strip_prefix("MachineConfigPool ")?.to_owned(), it.reason.clone()))
         };
@@ -221,7 +222,7 @@ impl Announcer {
             host: &self.host,
             ports: self.ports,
             bundle: &self.state.bundle_path(),
-            pointers: &served.pointer_configs,
+            pointers: &published.pointer_configs,
             faults: &faults,
         };
         // Lines of the log are written by a thread.

@@ -1,24 +1,17 @@
 //! Reports networks of `--allow-from` that keep nobody away: a rule that an administrator believes in must not be without
 //! effect in silence.
 
-use std::sync::Arc;
-
 use model::access::{AccessMode, Networks};
 use model::objects::is_misspelt;
 use model::snapshot::AccessRules;
-use tokio::sync::watch;
 
 use crate::commands::process::tasks::Tasks;
-use crate::serving::pipeline::publish::ServedInputs;
+use crate::serving::pipeline::publish::Subscription;
 use crate::telemetry::listed;
 
 /// Logs that networks count for reports only, if that is the mode of pools without an annotation, and later the pools that
 /// do not exist.
-pub(super) fn check(
-    tasks: &mut Tasks,
-    rules: &AccessRules,
-    checked: watch::Receiver<Option<Arc<ServedInputs>>>,
-) {
+pub(super) fn check(tasks: &mut Tasks, rules: &AccessRules, published: Subscription) {
     if rules.networks.is_empty() {
         return;
     }
@@ -28,22 +21,16 @@ pub(super) fn check(
             "--allow-from blocks nothing in pools with access mode audit, requests from elsewhere are only reported"
         );
     }
-    let unknown = warn_unknown_pools(rules.networks.clone(), checked);
+    let unknown = warn_unknown_pools(rules.networks.clone(), published);
     tasks.spawn("the task that checks networks", unknown);
 }
 
 /// Logs the pools of `networks` that do not exist once all pools are known, and never ends.
-async fn warn_unknown_pools(
-    networks: Networks,
-    mut served: watch::Receiver<Option<Arc<ServedInputs>>>,
-) {
-    let is_whole = |served: &Option<Arc<ServedInputs>>| {
-        served.as_ref().is_some_and(|served| !served.inputs.is_partial)
-    };
-    if let Ok(served) = served.wait_for(is_whole).await
-        && let Some(served) = &*served
+async fn warn_unknown_pools(networks: Networks, mut published: Subscription) {
+    if let Ok(now) = published.wait_for(|now| now.checked().is_some()).await
+        && let Some(inputs) = now.checked()
     {
-        let known: Vec<&str> = served.inputs.pools.keys().map(String::as_str).collect();
+        let known: Vec<&str> = inputs.pools.keys().map(String::as_str).collect();
         for (pool, meant) in unknown_pools(&networks, &known) {
             tracing::warn!(
                 pool,

@@ -23,7 +23,7 @@ use model::ledger::{FailureReport, Ledger, NodeIndex};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use status::overview::History;
 use time::OffsetDateTime;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use self::flags::ListenFlags;
 use self::overview::Sources;
@@ -46,7 +46,7 @@ use crate::serving::approvals::WaitingCount;
 use crate::serving::awaited_pools::AwaitedPools;
 use crate::serving::ledger::file::LedgerFile;
 use crate::serving::live_reads::LiveReads;
-use crate::serving::pipeline::publish::{Publisher, ServedInputs};
+use crate::serving::pipeline::publish::{Publisher, Subscription};
 use crate::serving::single_flight::SingleFlight;
 use crate::serving::tls::pair_secret::until_mounted;
 use crate::serving::tls::serving_pair::{ActivePair, ServingPair};
@@ -66,10 +66,7 @@ const MAX_WAITING_REPORTS: usize = 64;
 /// A server with bound ports and published first inputs. It answers once it runs.
 pub(super) struct Server {
     pub(super) ports: Ports,
-    /// Served inputs, after each change.
-    pub(super) served: watch::Receiver<Option<Arc<ServedInputs>>>,
-    /// The same, once faults of the pools are logged.
-    pub(super) checked: watch::Receiver<Option<Arc<ServedInputs>>>,
+    pub(super) published: Subscription,
     pub(super) reporting: Reporting,
     /// Background tasks that run forever.
     pub(super) tasks: Tasks,
@@ -124,7 +121,7 @@ impl Server {
         let (local, files) = local_state(settings.local, access.window, ports.secure, &publisher);
         let secret = cluster.pair_secret.and_then(|name| source.secret(name));
         let pair = follow_pair(&mut tasks, pair, files, secret, &reporting);
-        let (served, checked) = (publisher.served(), publisher.checked());
+        let published = publisher.subscribe();
         let setup = PipelineParts { access, rules, local, policy: Arc::clone(&policy), publisher };
         let named = follow_source(&mut tasks, setup, source, first, &reporting);
 
@@ -132,7 +129,7 @@ impl Server {
             answers: Arc::clone(&answers),
             status: status.clone(),
             policy: Arc::clone(&policy),
-            served: served.clone(),
+            published: published.clone(),
             ledger: ledger.clone(),
             named: named.clone(),
             nodes,
@@ -151,8 +148,7 @@ impl Server {
         let of = Machines { answers, named, reads, metrics, status, ledger, auth, reports };
         Ok(Self {
             ports,
-            served,
-            checked,
+            published,
             tasks,
             machines: serving(of, flags.limits, Balancers::new(flags.proxy_from)),
             listeners,
@@ -172,7 +168,7 @@ impl Server {
         if let Some(listener) = self.metrics_listener {
             self.administrators.listen(listener);
         }
-        self.tasks.spawn("the task that reports readiness", report_ready(self.served));
+        self.tasks.spawn("the task that reports readiness", report_ready(self.published));
         self.tasks.spawn("the task that reports to the watchdog", feed_watchdog());
         until_stopped(&mut self.tasks, self.shutdown_delay, &self.reporting.status).await?;
         tracing::info!("shutting down, draining connections");
@@ -190,9 +186,9 @@ impl Server {
 }
 
 /// Reports to the service manager once the first inputs are served.
-async fn report_ready(mut served: watch::Receiver<Option<Arc<ServedInputs>>>) {
+async fn report_ready(mut published: Subscription) {
     // The sender lives as long as the server.
-    if served.wait_for(Option::is_some).await.is_ok() {
+    if published.wait_for(|now| now.inputs.is_some()).await.is_ok() {
         Report::Ready.send();
     }
     std::future::pending::<()>().await;
@@ -212,16 +208,16 @@ async fn open(
         Source::Directory(_) => {}
         Source::Unread(pools) => {
             // Its tokens are judged once all machines are known.
-            let (awaited, requests) = AwaitedPools::new(publisher.served(), false);
+            let (awaited, requests) = AwaitedPools::new(publisher.subscribe(), false);
             (reads.awaited, pools.requests) = (Some(awaited), Some(requests));
         }
         Source::Cluster(cluster) => {
             reads.live = after.map(|after| {
-                let (live_reads, requests) = LiveReads::new(after, publisher.live_reads());
+                let (live_reads, requests) = LiveReads::new(after, publisher.subscribe());
                 cluster.live_requests = Some(requests);
                 live_reads
             });
-            let (awaited, requests) = AwaitedPools::new(publisher.served(), true);
+            let (awaited, requests) = AwaitedPools::new(publisher.subscribe(), true);
             (reads.awaited, cluster.awaited_pools) = (Some(awaited), Some(requests));
         }
     }

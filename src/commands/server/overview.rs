@@ -25,7 +25,6 @@ use status::page::{
     AdvisedMachine, MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page,
 };
 use time::OffsetDateTime;
-use tokio::sync::watch;
 use utoipa::OpenApi;
 
 use crate::controllers::certificates::Trust;
@@ -34,7 +33,7 @@ use crate::server::readiness::Readiness;
 use crate::serving::answers::Answers;
 use crate::serving::ledger::peers;
 use crate::serving::ledger::peers::LedgerPart;
-use crate::serving::pipeline::publish::ServedInputs;
+use crate::serving::pipeline::publish::Subscription;
 use crate::serving::single_flight::SingleFlight;
 use crate::serving::tls::serving_pair::ActivePair;
 use crate::serving::tokens::named_machines::{NamedMachines, UsedTokens};
@@ -61,7 +60,7 @@ pub(in crate::commands) struct Sources {
     pub(in crate::commands) answers: Arc<Answers>,
     pub(in crate::commands) status: Status,
     pub(in crate::commands) policy: Arc<ArcSwap<access::Policy>>,
-    pub(in crate::commands) served: watch::Receiver<Option<Arc<ServedInputs>>>,
+    pub(in crate::commands) published: Subscription,
     pub(in crate::commands) ledger: Ledger,
     pub(in crate::commands) named: NamedMachines,
     pub(in crate::commands) nodes: NodeIndex,
@@ -267,15 +266,13 @@ impl Sources {
             Readiness::of_server(&self.status, &self.answers);
         let pools = self.pools(&machines.lines);
         degraded.extend(pools.iter().filter_map(Pool::old_ignition));
-        let served = self.served.borrow().clone();
-        let judge = |judge: &JudgePointers| {
-            let pools = served.as_ref().and_then(|served| served.pools());
-            tokio::task::block_in_place(|| judge(pools, now))
-        };
-        let registries = served.as_ref().map_or_else(Vec::new, |served| {
-            served.inputs.shared.registry_cas.keys().map(|host| host.as_str().to_owned()).collect()
+        let published = Arc::clone(&self.published.borrow());
+        let judge =
+            |judge: &JudgePointers| tokio::task::block_in_place(|| judge(published.pools(), now));
+        let registries = published.inputs.as_ref().map_or_else(Vec::new, |inputs| {
+            inputs.shared.registry_cas.keys().map(|host| host.as_str().to_owned()).collect()
         });
-        let without_ca = served.as_ref().map(|served| registries_without_ca(&served.inputs));
+        let without_ca = published.inputs.as_ref().map(registries_without_ca);
         let registries_without_ca = without_ca
             .into_iter()
             .flatten()
@@ -345,8 +342,9 @@ impl Sources {
         let rules = &policy.boot_rules;
         let min = |pool: &str| rules.of(pool).min_ignition.map(|min| min.version);
         let machines = PoolMachines::by_pool(lines, min);
-        let served = self.served.borrow().clone();
-        let problem = |pool: &str| served.as_ref()?.inputs.problem_of_pool(pool).map(str::to_owned);
+        let published = Arc::clone(&self.published.borrow());
+        let problem =
+            |pool: &str| published.inputs.as_ref()?.problem_of_pool(pool).map(str::to_owned);
         pools
             .map(|pool| {
                 let machines = machines.get(&*pool.name).copied().unwrap_or_default();

@@ -101,9 +101,10 @@ pub(in crate::commands) fn follow_source(
 ) -> NamedMachines {
     let PipelineParts { access, rules, mut local, policy, publisher } = parts;
     let AccessSettings { issuer, cache, window, .. } = access;
-    allowed_networks::check(tasks, &rules, publisher.checked());
+    allowed_networks::check(tasks, &rules, publisher.subscribe());
     add_cluster_machines(&mut local.named, tasks, &source, window, &publisher);
     let named = local.named.clone();
+    let mut published = publisher.subscribe();
     tasks.spawn("the task after changes of the inputs", publisher.after_changes());
     let known = SnapshotParts {
         records: cache.as_ref().and_then(TokenCache::load),
@@ -120,7 +121,7 @@ pub(in crate::commands) fn follow_source(
         pipeline.take_inputs(inputs);
     }
     if let Some(cache) = cache {
-        let flush = cache.flush(pipeline.known_tokens(), reporting.clone());
+        let flush = cache.flush(published.clone(), reporting.clone());
         tasks.spawn("the task that manages tokens", flush);
     }
     let (inputs, of_inputs) = watch::channel(None);
@@ -132,10 +133,9 @@ pub(in crate::commands) fn follow_source(
     }
     if let Some(cluster) = source.cluster() {
         let follow = access::follow(cluster.client(), are_known, records, reporting.clone());
-        let mut needs_tokens = pipeline.needs_tokens();
         tasks.spawn("the task that follows tokens", async move {
             // The pipeline runs as long as the server.
-            let _ = needs_tokens.wait_for(|needs| *needs).await;
+            let _ = published.wait_for(|now| now.needs_tokens).await;
             follow.await;
         });
     }

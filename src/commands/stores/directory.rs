@@ -1,4 +1,4 @@
-//! A state directory as a store for commands: requests are applied at once.
+//! A state directory as a store for commands, which carry out their requests themselves, as a server does.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(in crate::commands) struct DirectoryStore(pub(crate) StateDirectory);
 impl DirectoryStore {
     /// Names of the present serving certificate, for its replacement.
     fn present_hosts(&self) -> Result<Vec<Host>> {
-        let leaf = self.0.observe(&[], &RotationRequest::default())?.served();
+        let leaf = self.0.observe(&[])?.served();
         let Some(leaf) = leaf else { return Ok(Vec::new()) };
         let mut hosts: Vec<Host> = leaf.hosts.into_iter().collect();
         // The main one is the common name.
@@ -116,7 +116,7 @@ impl StateStore for DirectoryStore {
         Ok(ObservedState {
             pools: state.pools()?,
             place: state.path().display().to_string(),
-            observed: state.observe(&self.present_hosts()?, &RotationRequest::default())?,
+            observed: state.observe(&self.present_hosts()?)?,
             open_files: open_files(&state),
             unreadable: unreadable.collect(),
             files: state.key_files(),
@@ -155,15 +155,25 @@ impl StateStore for DirectoryStore {
         let hosts = self.present_hosts()?;
         if hosts.is_empty() && !force {
             // An unusable pair is a better explanation than a missing one.
-            let observed = self.0.observe(&hosts, &RotationRequest::default())?;
+            let observed = self.0.observe(&hosts)?;
             let generate = &mut |_| policy.algorithm.generate();
             self.refuse(pki::dry_run(&observed, policy, now, generate)?.1, force)?;
             let path = self.0.path().display();
             bail!("{path}: no serving certificate yet: run `serve` first");
         }
         let requested = RotationRequest { ca, serving: true, force, distrust: Vec::new() };
-        let done = self.0.reconcile(|| anyhow::Ok((hosts, requested)), policy, now)?;
+        let mut before = None;
+        let wanted = || {
+            before = Some(self.0.rotation_requests().asked);
+            self.0.request_rotation(&requested)?;
+            anyhow::Ok((hosts, Vec::new()))
+        };
+        let done = self.0.reconcile(wanted, policy, now);
+        // What is left was refused or has failed, which the administrator is told here.
+        let withdrawn = before.map_or(Ok(()), |before| self.0.withdraw_rotation(&before));
+        let done = done?;
         self.print_steps(&done);
+        withdrawn?;
         self.refuse(done.attention, force)
     }
 
@@ -179,7 +189,7 @@ impl StateStore for DirectoryStore {
         let wanted = || {
             let preview = DistrustPreview::of(self.observe(None)?, named, policy, now)?;
             preview.report(yes, now, &mut reported)?;
-            anyhow::Ok((self.present_hosts()?, preview.requested))
+            anyhow::Ok((self.present_hosts()?, preview.requested.distrust))
         };
         let mut done = self.0.reconcile(wanted, policy, now)?;
         self.print_steps(&done);

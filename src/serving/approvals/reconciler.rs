@@ -1,9 +1,8 @@
 //! Follows the approvals of machines: annotations, and the command's in the state directory.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures_util::future::OptionFuture;
 use model::access::BootRules;
 use model::access::approval::{
     ApprovalGrants, Approvals, ApprovedObject, BoundApprovals, Ended, Subject, read_grants,
@@ -13,10 +12,9 @@ use model::inputs::Inputs;
 use status::overview::History;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::MachineApprovals;
+use crate::common::schedule::Schedule;
 use crate::files::shared_watch::SharedWatch;
 use crate::files::watch::listing;
 use crate::serving::tokens::named_machines::UsedTokens;
@@ -37,11 +35,8 @@ pub(crate) struct ApprovalReconciler {
     stored: Option<(Ended, BoundApprovals)>,
     /// Reason why they cannot be read. They are not overwritten then, and what was approved before counts as ended.
     unreadable: Option<String>,
-    /// True if any machine needs approval.
-    is_needed: bool,
-    /// Notified when the command's approvals change.
-    commands: Arc<Notify>,
-    retry_at: Option<Instant>,
+    /// The command's approvals change, one ends, or something could not be written.
+    pub(in crate::serving) schedule: Schedule,
 }
 
 impl ApprovalReconciler {
@@ -60,9 +55,7 @@ impl ApprovalReconciler {
             given: Approvals::default(),
             stored: None,
             unreadable: None,
-            is_needed: false,
-            commands: Arc::default(),
-            retry_at: None,
+            schedule: Schedule::default(),
         }
     }
 
@@ -70,7 +63,7 @@ impl ApprovalReconciler {
     pub(crate) fn follow(&mut self, watch: &mut SharedWatch) {
         if let Some(state) = &self.state {
             let directory = state.approvals_path();
-            self.commands = watch.notify_of(move || Some(listing(&directory)));
+            self.schedule = Schedule::of(watch.notify_of(move || Some(listing(&directory))));
         }
     }
 
@@ -82,10 +75,9 @@ impl ApprovalReconciler {
         rules: &BootRules,
         tokens: Option<&UsedTokens>,
     ) -> Vec<String> {
-        self.retry_at = None;
+        self.schedule.wait(None);
         let of_machine = || inputs.machines.values().any(|machine| machine.needs_approval());
-        self.is_needed = rules.any_needs_approval() || of_machine();
-        if !self.is_needed {
+        if !rules.any_needs_approval() && !of_machine() {
             return Vec::new();
         }
         let (mut asked, mut attention) = read_grants(&inputs.pools, &inputs.machines);
@@ -108,7 +100,11 @@ impl ApprovalReconciler {
         // What an approval is for is stored first. If that fails, it is reported, and the approval counts.
         if let Err(error) = self.store(&by_commands) {
             attention.push(error.to_string());
-            self.retry_at = Some(Instant::now() + RETRY);
+            self.schedule.wait_at_most(RETRY);
+        }
+        let end = self.given.next_end().and_then(|up| self.approvals.instant(up));
+        if let Some(end) = end {
+            self.schedule.wait_at_most(end.saturating_duration_since(Instant::now()));
         }
         self.approvals.give(self.given.clone());
         attention.extend(self.unreadable.clone());
@@ -128,7 +124,7 @@ impl ApprovalReconciler {
             }
             Err(error) => {
                 attention.push(error.to_string());
-                self.retry_at = Some(Instant::now() + RETRY);
+                self.schedule.wait_at_most(RETRY);
                 ApprovalGrants::new()
             }
         }
@@ -180,20 +176,6 @@ impl ApprovalReconciler {
             let until = open.until.wall.format(&Rfc3339).unwrap_or_default();
             tracing::info!(machine = %subject, until, "a machine is approved");
             self.history.note(format!("{subject}: approved"), OffsetDateTime::now_utc());
-        }
-    }
-
-    /// Waits until the approvals must be looked at again: the command has given one, one ends, or something could not
-    /// be written. Forever if no machine needs approval. It is cancel safe.
-    pub(in crate::serving) async fn due(&mut self) {
-        if !self.is_needed {
-            return std::future::pending().await;
-        }
-        let end = self.given.next_end().and_then(|up| self.approvals.instant(up));
-        let at = [self.retry_at, end.map(Instant::from_std)].into_iter().flatten().min();
-        tokio::select! {
-            Some(()) = OptionFuture::from(at.map(tokio::time::sleep_until)) => {}
-            () = self.commands.notified() => {}
         }
     }
 }

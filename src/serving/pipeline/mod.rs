@@ -21,11 +21,12 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 
 use self::pointer_writer::PointerWriter;
-use self::publish::{Publisher, ServedInputs};
+use self::publish::{Published, Publisher};
 use super::approvals::reconciler::ApprovalReconciler;
 use super::tokens::machine_reconciler::MachineReconciler;
 use super::tokens::named_machines::{NamedMachines, UsedTokens};
 use super::tokens::reconciler::TokenReconciler;
+use crate::common::schedule::Schedule;
 use crate::telemetry::faults::{self, Fault};
 
 /// Receives changes, and publishes the resulting snapshot.
@@ -37,9 +38,7 @@ pub(crate) struct Pipeline {
     local: LocalState,
     publisher: Publisher,
     policy: Arc<ArcSwap<Policy>>,
-    needs_tokens: watch::Sender<bool>,
-    known_tokens: watch::Sender<Option<Records>>,
-    /// True if a change was published, and not finished.
+    /// True if something has changed, and what a change leaves for later is not done.
     is_unfinished: bool,
 }
 
@@ -72,8 +71,6 @@ impl Pipeline {
             local,
             publisher,
             policy,
-            needs_tokens: watch::Sender::new(false),
-            known_tokens: watch::Sender::default(),
             is_unfinished: false,
         }
     }
@@ -99,8 +96,7 @@ impl Pipeline {
             if self.is_unfinished {
                 tokio::task::block_in_place(|| self.finish());
             }
-            let LocalState { approvals, tokens, pointers, machines, .. } = &mut self.local;
-            let pointers_at = pointers.as_ref().and_then(|pointers| pointers.retry_at);
+            let LocalState { approvals, tokens, pointers, machines, .. } = &self.local;
             // A sender that is gone sends nothing more.
             tokio::select! {
                 Ok(()) = inputs.changed() => {
@@ -115,19 +111,21 @@ impl Pipeline {
                     let keys = keys.borrow_and_update().clone();
                     tokio::task::block_in_place(|| keys.map(|it| self.take_keys(it)));
                 }
-                Some(()) = OptionFuture::from(tokens.as_mut().map(TokenReconciler::due)) => {
+                Some(()) = due(tokens.as_ref().map(|it| &it.schedule)) => {
                     tokio::task::block_in_place(|| self.reconcile_tokens());
                 }
-                Some(()) = OptionFuture::from(machines.as_mut().map(MachineReconciler::due)) => {
+                Some(()) = due(machines.as_ref().map(|it| &it.schedule)) => {
                     tokio::task::block_in_place(|| {
                         self.reconcile_machines();
+                        // An approval is for a token in one arming.
+                        self.reconcile_approvals();
                         self.apply(false);
                     });
                 }
-                Some(()) = OptionFuture::from(approvals.as_mut().map(ApprovalReconciler::due)) => {
+                Some(()) = due(approvals.as_ref().map(|it| &it.schedule)) => {
                     tokio::task::block_in_place(|| self.reconcile_approvals());
                 }
-                Some(()) = OptionFuture::from(pointers_at.map(tokio::time::sleep_until)) => {
+                Some(()) = due(pointers.as_ref().map(|it| &it.schedule)) => {
                     tokio::task::block_in_place(|| self.write_pointers());
                 }
                 else => std::future::pending().await,
@@ -143,8 +141,13 @@ impl Pipeline {
             self.wanted = WantedModes::default();
         }
         self.report_missing(&inputs.missing);
-        self.known.inputs = Some(inputs);
-        self.reconcile_machines();
+        let known = self.known.inputs.replace(inputs);
+        let inputs = self.known.inputs.as_ref();
+        // Most changes, such as of a registry CA, decide on no access.
+        if !known.zip(inputs).is_some_and(|(known, inputs)| inputs.has_same_access(&known)) {
+            self.reconcile_machines();
+            self.read_wanted();
+        }
         self.apply(true);
     }
 
@@ -197,6 +200,7 @@ impl Pipeline {
     /// Uses these records from this call on.
     fn take_records(&mut self, records: Records) {
         if self.learn(records) {
+            self.read_wanted();
             self.apply(false);
         }
     }
@@ -213,22 +217,12 @@ impl Pipeline {
         }
     }
 
-    pub(crate) fn needs_tokens(&self) -> watch::Receiver<bool> {
-        self.needs_tokens.subscribe()
-    }
-
-    /// Records of tokens, after each change.
-    pub(crate) fn known_tokens(&self) -> watch::Receiver<Option<Records>> {
-        self.known_tokens.subscribe()
-    }
-
     /// Returns `true` if these records are new.
     fn learn(&mut self, records: Records) -> bool {
         let records = records.following(self.known.records.as_ref(), &self.wanted.understood());
         if self.known.records.as_ref() == Some(&records) {
             return false;
         }
-        self.known_tokens.send_replace(Some(records.clone()));
         self.known.records = Some(records);
         true
     }
@@ -256,7 +250,7 @@ impl Pipeline {
     }
 
     fn apply(&mut self, are_inputs_new: bool) {
-        self.read_wanted();
+        self.is_unfinished = true;
         let Some(snapshot) =
             Snapshot::new(&self.known, &self.wanted, &self.boot_rules, &self.rules)
         else {
@@ -267,18 +261,22 @@ impl Pipeline {
         self.policy.store(snapshot.tightened(&before.modes));
         let served = self.known.inputs.as_ref().map(|served| &served.enforced);
         let is_new = are_inputs_new || served != Some(&snapshot.inputs.enforced);
-        let is_changed = is_new && self.publisher.publish(&snapshot.inputs);
+        if is_new {
+            self.publisher.publish(&snapshot.inputs);
+        }
         self.policy.store(snapshot.policy);
         self.known.inputs = Some(snapshot.inputs.clone());
-        self.is_unfinished |= is_changed;
     }
 
     /// Does what a change leaves for later: writes pointer configs, and tells subscribers.
     fn finish(&mut self) {
         self.is_unfinished = false;
-        let Some(inputs) = self.known.inputs.clone() else { return };
         let pointer_configs = self.write_pointers();
-        self.publisher.notify(ServedInputs { inputs, pointer_configs });
+        let (inputs, records) = (self.known.inputs.clone(), self.known.records.clone());
+        let needs_tokens = self.wanted.need_tokens();
+        let now =
+            Published { inputs, pointer_configs, records, needs_tokens, ..Published::default() };
+        self.publisher.notify(now);
     }
 
     /// Writes missing pointer configs of served pools, if this process does so.
@@ -315,7 +313,6 @@ impl Pipeline {
             let records = self.renew_records().or_else(|| self.known.records.clone());
             records.map(|records| self.learn(records));
         }
-        self.needs_tokens.send_replace(self.wanted.need_tokens());
     }
 
     fn report(&self, before: &Modes, now: &Modes) {
@@ -345,6 +342,11 @@ impl Pipeline {
     fn degrade(&self, fault: Fault<'_>, reasons: &[String]) {
         fault.report_all(&self.publisher.reporting.status, reasons);
     }
+}
+
+/// Waits until a reconciler that this process has must look again.
+async fn due(schedule: Option<&Schedule>) -> Option<()> {
+    OptionFuture::from(schedule.map(Schedule::due)).await
 }
 
 pub(crate) mod pointer_writer;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use pki::Host;
-use tokio::time::Instant;
 
+use crate::common::schedule::Schedule;
 use crate::files::stamp::FileStamp;
 use crate::store::state_directory::{StateDirectory, StateError};
 
@@ -23,15 +23,14 @@ pub(crate) struct PointerWriter {
     written: HashMap<PathBuf, FileStamp>,
     /// Reasons why a pool has no pointer config.
     pub(in crate::serving) failed: BTreeMap<String, String>,
-    /// Time of the next attempt, if there is one.
-    pub(in crate::serving) retry_at: Option<Instant>,
+    pub(in crate::serving) schedule: Schedule,
 }
 
 impl PointerWriter {
     /// Creates a writer of pointer configs in `state` that send machines to `host`, at its port for TLS.
     pub(crate) fn new(state: StateDirectory, host: Host, port: u16) -> Self {
         let (written, failed) = Default::default();
-        Self { state, host, port, written, failed, retry_at: None }
+        Self { state, host, port, written, failed, schedule: Schedule::default() }
     }
 
     /// Writes missing pointer configs of these pools. Returns the pools that have one, with its file. It may block.
@@ -40,7 +39,7 @@ impl PointerWriter {
         pools: impl Iterator<Item = &'a String>,
     ) -> Vec<(String, PathBuf)> {
         let before = std::mem::take(&mut self.failed);
-        self.retry_at = None;
+        self.schedule.wait(None);
         let now = SystemTime::now();
         let mut known = std::mem::take(&mut self.written);
         let seen = pools.map(|pool| {
@@ -81,7 +80,7 @@ impl PointerWriter {
         }
         self.failed.insert(pool.to_owned(), text);
         if !matches!(error, StateError::Occupied { .. }) {
-            self.retry_at = Some(Instant::now() + RETRY);
+            self.schedule.wait_at_most(RETRY);
         }
     }
 }
@@ -103,7 +102,6 @@ fn stamp(path: &Path, now: SystemTime) -> Option<FileStamp> {
 
 #[cfg(test)]
 mod tests {
-    use pki::RotationRequest;
     use time::OffsetDateTime;
 
     use super::*;
@@ -113,7 +111,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::of_this_server(directory.path()).unwrap();
         let host: Host = "localhost".parse().unwrap();
-        let wanted = || Ok::<_, StateError>((vec![host.clone()], RotationRequest::default()));
+        let wanted = || Ok::<_, StateError>((vec![host.clone()], Vec::new()));
         state.reconcile(wanted, &pki::Policy::default(), OffsetDateTime::now_utc()).unwrap();
         let path = state.pointer_path("worker");
         let mut writer = PointerWriter::new(state, host, 22623);

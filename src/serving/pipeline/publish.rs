@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use model::access::Records;
 use model::inputs::{Inputs, Problem};
 use model::render::ExposedPlaces;
 use status::overview::History;
@@ -16,19 +17,45 @@ use crate::serving::answers::{Answers, PoolState};
 use crate::serving::tls::serving_pair::ProfileFollower;
 use crate::telemetry::Reporting;
 
-/// Served inputs, with their pointer configs.
-#[derive(Debug)]
-pub(crate) struct ServedInputs {
-    pub(crate) inputs: Inputs,
+/// Served inputs, and what is known of tokens.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Published {
+    /// Served inputs, once there are any.
+    pub(crate) inputs: Option<Inputs>,
     /// Pools that have a pointer config of this server, with its file.
     pub(crate) pointer_configs: Vec<(String, PathBuf)>,
+    /// Records of tokens, once they are known.
+    pub(crate) records: Option<Records>,
+    /// True if a pool cannot be served without the records.
+    pub(crate) needs_tokens: bool,
+    /// Number of changes of what machines get.
+    pub(super) changes: u64,
+    /// The same for those whose pools were rendered since, and their faults logged.
+    pub(super) checked: u64,
 }
 
-impl ServedInputs {
-    /// Pools that have a config; `None` before all of a directory is read.
+/// Follows what is published.
+pub(crate) type Subscription = watch::Receiver<Arc<Published>>;
+
+impl Published {
+    #[cfg(test)]
+    pub(in crate::serving) fn of(inputs: Inputs) -> Self {
+        Self { inputs: Some(inputs), ..Self::default() }
+    }
+
+    /// Served inputs, once all is read.
+    pub(crate) fn whole(&self) -> Option<&Inputs> {
+        self.inputs.as_ref().filter(|inputs| !inputs.is_partial)
+    }
+
+    /// The same, once the pools were rendered, and their faults logged.
+    pub(crate) fn checked(&self) -> Option<&Inputs> {
+        self.whole().filter(|_| self.checked == self.changes)
+    }
+
+    /// Pools that have a config, once all is read.
     pub(crate) fn pools(&self) -> Option<Arc<BTreeSet<String>>> {
-        let Inputs { pools, is_partial, .. } = &self.inputs;
-        (!is_partial).then(|| Arc::new(pools.keys().cloned().collect()))
+        Some(Arc::new(self.whole()?.pools.keys().cloned().collect()))
     }
 }
 
@@ -40,9 +67,8 @@ pub(crate) struct Publisher {
     profile: Option<ProfileFollower>,
     known: Vec<Problem>,
     warned: Vec<Problem>,
-    served: watch::Sender<Option<Arc<ServedInputs>>>,
-    checked: watch::Sender<Option<Arc<ServedInputs>>>,
-    live_reads: watch::Sender<u64>,
+    changes: u64,
+    published: watch::Sender<Arc<Published>>,
 }
 
 impl Publisher {
@@ -52,37 +78,29 @@ impl Publisher {
         profile: Option<ProfileFollower>,
         history: History,
     ) -> Self {
-        let (known, warned, served, checked, live_reads) = Default::default();
-        Self { answers, reporting, history, profile, known, warned, served, checked, live_reads }
+        let (known, warned, changes, published) = Default::default();
+        Self { answers, reporting, history, profile, known, warned, changes, published }
     }
 
-    /// Served inputs, after each change.
-    pub(crate) fn served(&self) -> watch::Receiver<Option<Arc<ServedInputs>>> {
-        self.served.subscribe()
-    }
-
-    /// Served inputs whose pools were rendered, and their faults logged.
-    pub(crate) fn checked(&self) -> watch::Receiver<Option<Arc<ServedInputs>>> {
-        self.checked.subscribe()
-    }
-
-    /// [`Inputs::live_reads`] of the served inputs.
-    pub(crate) fn live_reads(&self) -> watch::Receiver<u64> {
-        self.live_reads.subscribe()
+    /// Follows what is published, after each change.
+    pub(crate) fn subscribe(&self) -> Subscription {
+        self.published.subscribe()
     }
 
     /// Does the work that can wait until a change is served: renders what machines ask for, checks all pools, and records
-    /// changes. Runs as long as the publisher exists.
+    /// changes. Runs forever.
     pub(crate) fn after_changes(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut served = self.served.subscribe();
+        let mut subscription = self.subscribe();
         let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
-        let checked = self.checked.clone();
+        let published = self.published.clone();
         let (mut known, mut exposed) = (BTreeMap::new(), BTreeMap::new());
         async move {
-            while served.changed().await.is_ok() {
-                // Of several changes, only the last one counts.
-                let Some(now_served) = served.borrow_and_update().clone() else { continue };
-                let inputs = &now_served.inputs;
+            let is_unchecked =
+                |it: &Arc<Published>| it.checked != it.changes && it.inputs.is_some();
+            // Of several changes, only the last one counts. The sender here lives as long as this.
+            while let Ok(now) = subscription.wait_for(is_unchecked).await.map(|it| Arc::clone(&it))
+            {
+                let Some(inputs) = &now.inputs else { continue };
                 tokio::task::block_in_place(|| {
                     answers.refresh();
                     tracing::info!(
@@ -95,11 +113,11 @@ impl Publisher {
                     );
                     // The served state is known after rendering.
                     let pools = answers.pools().into_iter();
-                    let now = pools.map(|pool| (Arc::clone(&pool.name), pool)).collect();
-                    for change in changes(&known, &now) {
+                    let rendered = pools.map(|pool| (Arc::clone(&pool.name), pool)).collect();
+                    for change in changes(&known, &rendered) {
                         history.note(change, OffsetDateTime::now_utc());
                     }
-                    known = now;
+                    known = rendered;
                     let found = answers.exposed_places();
                     found
                         .iter()
@@ -107,26 +125,30 @@ impl Publisher {
                         .for_each(|(pool, places)| warn_exposed(pool, places));
                     exposed = found;
                 });
-                checked.send_replace(Some(now_served));
+                published.send_modify(|latest| Arc::make_mut(latest).checked = now.changes);
             }
         }
     }
 
-    /// Serves `inputs` from this call on, and returns true if that changes anything.
-    pub(in crate::serving) fn publish(&mut self, inputs: &Inputs) -> bool {
+    /// Serves `inputs` from this call on.
+    pub(in crate::serving) fn publish(&mut self, inputs: &Inputs) {
         self.note_problems(&inputs.problems);
         self.note_warnings(&inputs.warnings);
         if let Some(profile) = &mut self.profile {
             profile.take(inputs.tls_profile.as_ref());
         }
-        let is_changed = self.answers.publish(inputs, SystemTime::now());
-        self.live_reads.send_replace(inputs.live_reads);
-        is_changed
+        if self.answers.publish(inputs, SystemTime::now()) {
+            self.changes += 1;
+        }
     }
 
-    /// Sends the served inputs to subscribers.
-    pub(in crate::serving) fn notify(&self, served: ServedInputs) {
-        self.served.send_replace(Some(Arc::new(served)));
+    /// Sends to subscribers what is served.
+    pub(in crate::serving) fn notify(&self, now: Published) {
+        let changes = self.changes;
+        self.published.send_modify(|latest| {
+            let checked = latest.checked;
+            *latest = Arc::new(Published { changes, checked, ..now });
+        });
     }
 
     /// Logs each warning once, and again if it comes back.

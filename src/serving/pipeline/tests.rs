@@ -14,7 +14,7 @@ use model::access::{ACCESS_ANNOTATION, Credential, Refusal, Request, decide};
 use model::inputs::{self, Layering, Missing, SharedInputs};
 use model::objects::MachineConfigPool;
 use model::registry_credentials::RegistryCredentials;
-use pki::{Host, RotationRequest};
+use pki::Host;
 use serde_json::{Value, json};
 use status::overview::History;
 use tempfile::TempDir;
@@ -73,7 +73,7 @@ impl Fixture {
         let state = StateDirectory::of_this_server(directory.path()).unwrap();
         let policy = pki::Policy::default();
         let now = OffsetDateTime::now_utc();
-        let wanted = || Ok::<_, StateError>((vec![host()], RotationRequest::default()));
+        let wanted = || Ok::<_, StateError>((vec![host()], Vec::new()));
         state.reconcile(wanted, &policy, now).unwrap();
         let (policy, pipeline) = start(&state);
         let mut fixture = Self {

@@ -2,14 +2,15 @@
 //! unavailable.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use model::access::Records;
-use tokio::sync::watch;
 
 use crate::files::bounded;
 use crate::files::error::FileError;
 use crate::files::owners::Reader;
 use crate::files::replace::{self, PRIVATE};
+use crate::serving::pipeline::publish::{Published, Subscription};
 use crate::store::newest;
 use crate::telemetry::{Reporting, faults};
 
@@ -42,14 +43,21 @@ impl TokenCache {
         records.inspect_err(warn).ok()
     }
 
-    /// Writes each newest state until the sender is gone.
+    /// Writes each newest state, forever.
     pub(crate) async fn flush(
         self,
-        known: watch::Receiver<Option<Records>>,
+        published: Subscription,
         Reporting { metrics, status }: Reporting,
     ) {
-        let save = |known: &Option<Records>| known.as_ref().map_or(Ok(()), |it| self.save(it));
-        newest::flush(faults::TOKEN_CACHE, known, &metrics, &status, save).await;
+        let mut saved = None;
+        let save = |now: &Arc<Published>| {
+            if saved != now.records {
+                now.records.as_ref().map_or(Ok(()), |records| self.save(records))?;
+                saved.clone_from(&now.records);
+            }
+            Ok(())
+        };
+        newest::flush(faults::TOKEN_CACHE, published, &metrics, &status, save).await;
     }
 
     fn save(&self, records: &Records) -> Result<(), FileError> {

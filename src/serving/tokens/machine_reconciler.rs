@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::OptionFuture;
 use model::access::machine::KnownMachine;
 use model::access::{KnownMachines, MachineToken};
 use model::inputs::Missing;
@@ -13,12 +12,13 @@ use model::objects::FirstBootMachine;
 use model::standing::unseen_due_in;
 use pki::Host;
 use time::OffsetDateTime;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::machine::MachineTokens;
 use super::token_set::known_machine;
+use crate::common::schedule::Schedule;
 use crate::files::shared_watch::SharedWatch;
+use crate::files::stamp::FileStamp;
 use crate::files::watch::listing;
 use crate::store::machine_files::{StoredMachines, WantedMachine};
 use crate::store::state_directory::StateDirectory;
@@ -46,11 +46,11 @@ pub(crate) struct MachineReconciler {
     /// removed.
     unseen: BTreeSet<String>,
     started: Instant,
-    /// Notified when commands ask to arm tokens or to remove machines.
-    commands: Arc<Notify>,
+    /// Commands ask to arm tokens or to remove machines, a pointer config was removed, something could not be written, or
+    /// the hour is over after which unseen machines are removed.
+    pub(in crate::serving) schedule: Schedule,
     /// Requests to arm tokens at the last look.
     requests: BTreeSet<PathBuf>,
-    retry_at: Option<Instant>,
 }
 
 impl MachineReconciler {
@@ -71,16 +71,19 @@ impl MachineReconciler {
             is_loaded: false,
             unseen: BTreeSet::new(),
             started: Instant::now(),
-            commands: Arc::default(),
+            schedule: Schedule::default(),
             requests: BTreeSet::new(),
-            retry_at: None,
         }
     }
 
     /// Follows what commands ask for.
     pub(crate) fn follow(&mut self, watch: &mut SharedWatch) {
         let requests = [self.state.arm_path(), self.state.removed_path()];
-        self.commands = watch.notify_of(move || Some(requests.each_ref().map(|it| listing(it))));
+        let pointers = self.state.machine_pointers_path();
+        // What is removed from this directory is made again.
+        let names_changed = move || std::fs::metadata(&pointers).ok().map(|it| FileStamp::of(&it));
+        let state = move || Some((requests.each_ref().map(|it| listing(it)), names_changed()));
+        self.schedule = Schedule::of(watch.notify_of(state));
     }
 
     /// Brings the tokens up to date with the objects, those of `missing` ones only as far as a command removes them.
@@ -90,10 +93,10 @@ impl MachineReconciler {
         machines: &Machines,
         missing: &Missing,
     ) -> (KnownMachines, Vec<String>) {
-        self.retry_at = None;
+        self.schedule.wait(None);
         if !self.is_loaded {
             if let Err(error) = self.load() {
-                self.retry_at = Some(Instant::now() + RETRY);
+                self.schedule.wait_at_most(RETRY);
                 return (KnownMachines::default(), vec![error.to_string()]);
             }
             self.is_loaded = true;
@@ -105,6 +108,9 @@ impl MachineReconciler {
         attention.extend(self.revoke_absent(machines));
         attention
             .extend(self.unreadable.iter().map(|(name, why)| format!("machine {name}: {why}")));
+        if let Some(wait) = self.unseen_due_in() {
+            self.schedule.wait_at_most(wait);
+        }
         self.tokens.set.report_shared();
         (self.known(machines, missing), attention)
     }
@@ -144,7 +150,7 @@ impl MachineReconciler {
             read.is_err()
         });
         if !self.unreadable.is_empty() {
-            self.retry_at = Some(Instant::now() + RETRY);
+            self.schedule.wait_at_most(RETRY);
         }
     }
 
@@ -171,7 +177,7 @@ impl MachineReconciler {
         });
         let failed: Vec<_> = removed.collect();
         if !failed.is_empty() {
-            self.retry_at = Some(Instant::now() + RETRY);
+            self.schedule.wait_at_most(RETRY);
         }
         failed
     }
@@ -185,7 +191,7 @@ impl MachineReconciler {
                 continue;
             }
             if new.len() + known.len() == MAX_AT_ONCE {
-                self.retry_at = Some(Instant::now());
+                self.schedule.wait_at_most(Duration::ZERO);
                 break;
             }
             let is_new = self.tokens.get(name).is_none();
@@ -218,7 +224,7 @@ impl MachineReconciler {
             Ok(()) => drop(self.kept.insert(name.to_owned(), Arc::clone(machine))),
             Err(error) => {
                 self.kept.remove(name);
-                self.retry_at = Some(Instant::now() + RETRY);
+                self.schedule.wait_at_most(RETRY);
                 attention.push(format!("machine {name}: {error}"));
             }
         }
@@ -362,22 +368,5 @@ impl MachineReconciler {
             known.push((token.token.hash(), machine));
         }
         known.into_iter().collect()
-    }
-
-    /// Waits until the machines must be looked at again: a command asks for it, something could not be written, or the hour
-    /// is over after which unseen machines are removed.
-    /// Forever without machines. It is cancel safe.
-    pub(in crate::serving) async fn due(&mut self) {
-        match self.retry_at {
-            Some(at) => tokio::time::sleep_until(at).await,
-            None if self.tokens.names().is_empty() => std::future::pending().await,
-            None => {
-                let unseen = self.unseen_due_in().map(tokio::time::sleep);
-                tokio::select! {
-                    () = self.commands.notified() => {}
-                    Some(()) = OptionFuture::from(unseen) => {}
-                }
-            }
-        }
     }
 }

@@ -1,22 +1,20 @@
 //! Manages the tokens of `serve` while the server runs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, Records};
 use time::OffsetDateTime;
-use tokio::sync::Notify;
 
+use crate::common::schedule::Schedule;
 use crate::files::shared_watch::SharedWatch;
 use crate::store::state_directory::StateDirectory;
 use crate::store::token_files::TokensReconciled;
 use crate::telemetry::log_token_steps;
 
-/// Waits between two looks, short enough for a changed clock.
+/// Minimum wait between two looks without a change.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
 /// Wait after a failed look.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -24,22 +22,20 @@ const RETRY: Duration = Duration::from_secs(5);
 pub(crate) struct TokenReconciler {
     state: StateDirectory,
     policy: RotationPolicy,
-    /// Notified when the files change.
-    files: Arc<Notify>,
-    /// Time at which something becomes due without any change, if ever.
-    requeue_at: Option<OffsetDateTime>,
+    pub(in crate::serving) schedule: Schedule,
 }
 
 impl TokenReconciler {
     /// Creates a manager that has not looked yet.
     pub(crate) fn new(state: StateDirectory, policy: RotationPolicy) -> Self {
-        Self { state, policy, files: Arc::default(), requeue_at: None }
+        Self { state, policy, schedule: Schedule::default() }
     }
 
     /// Follows the files that tokens depend on.
     pub(crate) fn follow(&mut self, watch: &mut SharedWatch) {
         let state = self.state.clone();
-        self.files = watch.notify_of(move || state.token_stamps(SystemTime::now()));
+        self.schedule =
+            Schedule::of(watch.notify_of(move || state.token_stamps(SystemTime::now())));
     }
 
     /// Applies due steps for pools with these modes. `accept` is called with the records before pointer configs carry
@@ -54,12 +50,13 @@ impl TokenReconciler {
         match self.state.reconcile_tokens(wanted, &self.policy, now, accept) {
             Ok(TokensReconciled { done, attention, requeue_at, records }) => {
                 log_token_steps(&done);
-                self.requeue_at = requeue_at;
+                let wait = requeue_at.map(|at| Duration::try_from(at - now).unwrap_or_default());
+                self.schedule.wait(wait.map(|wait| wait.max(SHORTEST_WAIT)));
                 (Some(records), attention)
             }
             Err(error) => {
                 // The error can pass without a change of these files: a full disk may have room later.
-                self.requeue_at = Some(now + RETRY);
+                self.schedule.wait(RETRY);
                 (self.unwritten(wanted, now), vec![error.to_string()])
             }
         }
@@ -73,20 +70,5 @@ impl TokenReconciler {
     ) -> Option<Records> {
         let current = self.state.current_records(wanted, now).or_else(|_| self.state.records());
         current.ok().filter(|records| !records.tokens.is_empty())
-    }
-
-    /// Waits until the tokens must be looked at: their files have changed, or something is due. It is cancel safe.
-    pub(in crate::serving) async fn due(&mut self) {
-        loop {
-            let left = self.requeue_at.map(|at| Duration::try_from(at - OffsetDateTime::now_utc()));
-            let wait = left.and_then(Result::ok).unwrap_or(LONGEST_WAIT);
-            tokio::select! {
-                () = self.files.notified() => return,
-                () = tokio::time::sleep(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT)) => {}
-            }
-            if self.requeue_at.is_some_and(|at| at <= OffsetDateTime::now_utc()) {
-                return;
-            }
-        }
     }
 }

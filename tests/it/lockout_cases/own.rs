@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use super::{Place, boot, identity};
+use super::{Place, boot, identity, wait_until_logged, wait_until_reported};
 use crate::support::http::Client;
 use crate::support::openssl::openssl;
+use crate::support::wait_for;
 
 /// A root of somebody's, whose key is kept elsewhere, with a pair for `localhost`.
 struct Own {
@@ -102,6 +103,26 @@ fn an_own_pair_with_only_what_machines_use_or_an_intermediate_is_served_unchange
         // What was replaced is kept.
         assert!(own.place.text("ca.key").contains("KEPT SERVING PAIR"));
     }
+}
+
+#[test]
+fn a_file_that_asks_for_what_is_refused_waits_until_it_is_forced_and_no_command_takes_it_back() {
+    let own = Own::pair(false);
+    let server = own.place.serve(None, &[]);
+    let pair = identity(&own.place.file("tls.key"));
+    let request = own.place.file("rotate/serving");
+    fs::write(&request, "").expect("a request");
+    wait_until_logged(&server, "is refused (requested): afterwards ");
+    wait_until_reported(&server, "certificates: ");
+    own.place.certs(&["rotate", "--ca"]).refused(&["is refused (requested): afterwards "]);
+    assert!(request.exists() && !own.place.file("rotate/ca").exists());
+    assert_eq!(identity(&own.place.file("tls.key")), pair);
+
+    fs::write(&request, "by hand --force\n").expect("a request");
+    let is_done = || !request.exists() && !request.with_extension("begun").exists();
+    wait_for("the end of the request", || is_done().then_some(()));
+    assert_ne!(identity(&own.place.file("tls.key")), pair);
+    own.place.assert_boots(&own.place.pointer());
 }
 
 #[test]

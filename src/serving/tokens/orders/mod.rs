@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use pki::{Policy, RotationRequest};
+use pki::Policy;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -65,7 +65,7 @@ impl Common {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::of_this_server(directory.path()).unwrap();
         let hosts = vec!["localhost".parse().unwrap()];
-        let wanted = || Ok::<_, StateError>((hosts, RotationRequest::default()));
+        let wanted = || Ok::<_, StateError>((hosts, Vec::new()));
         state.reconcile(wanted, &Policy::default(), server::START).unwrap();
         let read = |name| (name, fs::read(directory.path().join(name)).unwrap());
         Self {

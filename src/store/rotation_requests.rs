@@ -1,0 +1,150 @@
+//! Requests for rotations, in the state directory.
+//!
+//! ```text
+//! rotate/ca, rotate/serving               asks for a new CA, for a new serving pair; with `--force` in it as the flag does
+//! rotate/ca.begun, rotate/serving.begun   the same while it is carried out
+//! ```
+//!
+//! A command leaves one, and so can anyone who may write there. The process that has the lock carries them out, the
+//! command or the server: each reconciles the directory in the same way. A request is renamed before the write that fulfils it,
+//! and removed after it: one that a power cut interrupts is carried out again, and one that cannot be removed is not
+//! carried out at all.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use pki::RotationRequest;
+
+use super::state_directory::StateDirectory;
+use super::state_error::StateError;
+use crate::files::bounded::{if_there, read_start, remove_if_there};
+use crate::files::error::FileError;
+use crate::files::replace::{self, PRIVATE};
+
+/// Maximum size of a request, in bytes.
+const MAX_ROTATION_BYTES: u64 = 256;
+/// Word of a request that is carried out even if machines are locked out.
+const FORCE: &str = "--force";
+
+/// Requests of a state directory.
+#[derive(Debug, Default)]
+pub(crate) struct RotationRequests {
+    pub asked: RotationRequest,
+    /// Requests that cannot be read, and wait.
+    pub unreadable: Vec<FileError>,
+}
+
+impl RotationRequests {
+    pub(crate) fn is_any(&self) -> bool {
+        names(&self.asked).next().is_some()
+    }
+}
+
+impl StateDirectory {
+    /// Directory with the requests.
+    fn rotate_path(&self) -> PathBuf {
+        self.path().join("rotate")
+    }
+
+    /// Files of the requests, which may be missing.
+    pub(super) fn rotation_paths(&self) -> [PathBuf; 2] {
+        ["ca", "serving"].map(|name| self.rotate_path().join(name))
+    }
+
+    /// Makes the directory of requests, for anyone who may write in the state directory.
+    pub(crate) fn expect_rotations(&self) -> Result<(), StateError> {
+        Ok(replace::create_directory(&self.rotate_path(), self.reader())?)
+    }
+
+    /// Requests that are not done.
+    pub(crate) fn rotation_requests(&self) -> RotationRequests {
+        let mut requests = RotationRequests::default();
+        let [ca, serving] = self.rotation_paths();
+        requests.asked.ca = requests.take(&ca);
+        requests.asked.serving = requests.take(&serving);
+        requests
+    }
+
+    /// Leaves requests, while the lock is held. One that is there with `--force` keeps it.
+    pub(crate) fn request_rotation(&self, wanted: &RotationRequest) -> Result<(), StateError> {
+        self.expect_rotations()?;
+        let is_forced = wanted.force || self.rotation_requests().asked.force;
+        let text = if is_forced { FORCE } else { "" };
+        for name in names(wanted) {
+            self.replace(&self.rotate_path().join(name), text.as_bytes(), PRIVATE)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the requests of which `kept` has none: they were refused.
+    pub(crate) fn withdraw_rotation(&self, kept: &RotationRequest) -> Result<(), StateError> {
+        let _lock = self.lock()?;
+        let asked = self.rotation_requests().asked;
+        for name in asked_only_before(&asked, kept) {
+            remove_if_there(&self.rotate_path().join(name))?;
+            self.end_rotation(name)?;
+        }
+        Ok(())
+    }
+
+    /// Applies a write by `apply`, and ends the requests that it fulfils: `left` are the others of `asked`.
+    pub(super) fn fulfil(
+        &self,
+        asked: &RotationRequest,
+        left: &RotationRequest,
+        apply: impl FnOnce() -> Result<(), StateError>,
+    ) -> Result<(), StateError> {
+        let done: Vec<_> = asked_only_before(asked, left).collect();
+        for name in &done {
+            let path = self.rotate_path().join(name);
+            if_there(&path, std::fs::rename(&path, begun(&path)))?;
+        }
+        apply()?;
+        done.into_iter().try_for_each(|name| self.end_rotation(name))
+    }
+
+    fn end_rotation(&self, name: &str) -> Result<(), StateError> {
+        let directory = self.rotate_path();
+        remove_if_there(&begun(&directory.join(name)))?;
+        let synced = File::open(&directory).and_then(|directory| directory.sync_all());
+        Ok(synced.map_err(FileError::at(&directory))?)
+    }
+}
+
+impl RotationRequests {
+    /// Takes in the request in a file. Returns `true` if there is one.
+    fn take(&mut self, path: &Path) -> bool {
+        let mut is_asked = false;
+        for path in [path.to_owned(), begun(path)] {
+            match if_there(&path, read_start(&path, MAX_ROTATION_BYTES)) {
+                Ok(Some(text)) => {
+                    let text = String::from_utf8_lossy(&text);
+                    self.asked.force |= text.split_whitespace().any(|word| word == FORCE);
+                    is_asked = true;
+                }
+                Ok(None) => {}
+                Err(error) => self.unreadable.push(error),
+            }
+        }
+        is_asked
+    }
+}
+
+/// The file of a request that is carried out.
+fn begun(path: &Path) -> PathBuf {
+    path.with_extension("begun")
+}
+
+/// Names of what is asked for.
+fn names(asked: &RotationRequest) -> impl Iterator<Item = &'static str> {
+    let named = [(asked.ca, "ca"), (asked.serving, "serving")];
+    named.into_iter().filter_map(|(is_asked, name)| is_asked.then_some(name))
+}
+
+fn asked_only_before(
+    before: &RotationRequest,
+    now: &RotationRequest,
+) -> impl Iterator<Item = &'static str> {
+    let left: Vec<_> = names(now).collect();
+    names(before).filter(move |name| !left.contains(name))
+}
