@@ -20,7 +20,7 @@ use crate::serving::pipeline::pointer_writer::PointerWriter;
 use crate::serving::pipeline::publish::Publisher;
 use crate::serving::pipeline::{LocalState, Pipeline};
 use crate::serving::tokens::cache::TokenCache;
-use crate::serving::tokens::cluster::ClusterTokens;
+use crate::serving::tokens::cluster::ClusterStore;
 use crate::serving::tokens::issuer::TokenIssuer;
 use crate::serving::tokens::machine::MachineTokens;
 use crate::serving::tokens::machine_reconciler::MachineReconciler;
@@ -75,8 +75,8 @@ fn add_cluster_machines(
     let Some(records) = cluster.machine_records(&identity) else { return };
     let (reporting, history) = (publisher.reporting.clone(), publisher.history.clone());
     named.overlays = Some(Arc::new(Overlays::new(reporting.status.clone())));
-    let tokens =
-        Arc::new(ClusterTokens::new(records, cluster.cache_dir(), window, reporting, history));
+    let store = ClusterStore::new(records, cluster.cache_dir(), &reporting);
+    let tokens = Arc::new(MachineTokens::new(store, window, reporting, history));
     tasks.spawn("the task that records uses of tokens", Arc::clone(&tokens).flush());
     named.tokens = Some(UsedTokens::Cluster(tokens));
 }

@@ -1,4 +1,4 @@
-//! Tokens of single machines in a cluster, while they are used.
+//! Tokens of single machines, whose uses are written to the objects of a cluster.
 //!
 //! ```text
 //!  watch ───> update ──> Entry <── begin, take whole ── request
@@ -17,25 +17,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use model::access::approval::{ApprovedObject, BoundApprovals, Subject};
-use model::access::machine::{
-    ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
-};
-use model::access::{KnownMachines, Refusal, ShownToken, TokenHash};
+use model::access::machine::{ClockReading, KnownMachine, MachineState, Usage, Use, Window};
+use model::access::{KnownMachines, Refusal, TokenHash};
 use model::objects::FirstBootMachine;
-use status::overview::{History, NamedMachine};
+use status::overview::NamedMachine;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::cluster_use::ClusterUse;
-use super::token_set::{Entry, TokenSet, UsedToken, known_machine, shared_note};
+use super::machine::{
+    Entry, MAX_TRIES, MachineTokens, Recorded, UseStore, UsedToken, known_machine, shared_note,
+};
 use super::unsaved_uses::{UnsavedUses, Uses};
 use crate::common::sync::lock;
 use crate::source::cluster::{MachineRecords, RecordError};
 use crate::telemetry::Reporting;
 use crate::telemetry::faults;
 
-/// Maximum number of conflicts with other servers within a request.
-const MAX_TRIES: usize = 8;
 /// Maximum number of revoked tokens that are remembered, so that their holders are refused for good.
 const MAX_REVOKED: usize = 1_024;
 /// Wait before the next attempt to write the uses that could not be written.
@@ -44,11 +42,12 @@ const RETRY: Duration = Duration::from_secs(2);
 type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
 type States = BTreeMap<String, Arc<MachineState>>;
 
-type ClusterEntry = Entry<ClusterUse, tokio::sync::Mutex<()>>;
+pub(crate) type ClusterTokens = MachineTokens<ClusterStore>;
 
-/// Tokens of a cluster's machines, whose uses are written to their objects.
-pub(crate) struct ClusterTokens {
-    pub(in crate::serving) set: TokenSet<ClusterUse, tokio::sync::Mutex<()>>,
+type ClusterEntry = Entry<ClusterUse>;
+
+/// Objects of a cluster's machines, to which uses are written.
+pub(crate) struct ClusterStore {
     /// Tokens that were revoked or replaced while this process runs, the latest last.
     revoked: Mutex<VecDeque<(TokenHash, KnownMachine)>>,
     records: Arc<MachineRecords>,
@@ -69,9 +68,8 @@ impl UsedToken for ClusterUse {
         self.token
     }
 
-    /// A revoked token has no entry.
     fn is_revoked(&self) -> bool {
-        false
+        self.is_gone()
     }
 
     fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine {
@@ -79,37 +77,58 @@ impl UsedToken for ClusterUse {
     }
 }
 
-/// Result of an attempt to write a use.
-enum RecordOutcome {
-    /// It is written, or was before.
-    Done(Option<Arc<MachineState>>),
-    /// There is something newer to decide by.
-    Again,
-    /// The API server is unreachable.
-    Later,
-}
-
-impl ClusterTokens {
-    /// Creates an empty set, whose uses are written to `records`. Those that wait for it are stored in `cache`.
+impl ClusterStore {
+    /// Creates a store whose uses are written to `records`. Those that wait for it are stored in `cache`.
     pub(crate) fn new(
         records: MachineRecords,
         cache: Option<&Path>,
-        window: Window,
-        reporting: Reporting,
-        history: History,
+        reporting: &Reporting,
     ) -> Self {
-        Self {
-            uses: UnsavedUses::open(cache, &reporting),
-            set: TokenSet::new(window, reporting, history),
-            revoked: Mutex::default(),
-            records: Arc::new(records),
-            unsaved: Notify::new(),
-        }
+        let (revoked, unsaved) = Default::default();
+        let uses = UnsavedUses::open(cache, reporting);
+        Self { revoked, records: Arc::new(records), uses, unsaved }
     }
+}
 
+impl UseStore for ClusterStore {
+    type Token = ClusterUse;
+
+    /// A use that cannot be written to the object now is on disk when this returns, and is written later. So is the end
+    /// of a token, for other servers and for clocks that are set back.
+    async fn record(
+        tokens: &ClusterTokens,
+        entry: &ClusterEntry,
+        mut token: ClusterUse,
+        used: Use,
+    ) -> Recorded {
+        let change = token.usage.add(used);
+        let add = |known: &mut ClusterUse| {
+            known.usage.add(used);
+        };
+        if !token.is_due(tokens.window) {
+            add(&mut entry.token());
+            return Recorded::Done(change);
+        }
+        let since = match used {
+            Use::Spend(now) => now,
+            Use::Begin(_, now) => match tokens.write(entry, &token, add).await {
+                Ok(()) => return Recorded::Done(change),
+                Err(RecordError::Superseded) => return Recorded::Superseded,
+                Err(RecordError::Gone) => return Recorded::Refused(Refusal::Revoked),
+                // An earlier process may have used the token.
+                Err(RecordError::Unreachable(_)) if !tokens.store.uses.is_unread() => now,
+                Err(_) => return Recorded::Refused(Refusal::NotStored),
+            },
+        };
+        tokens.record_later(entry, used, since.wall).await;
+        Recorded::Done(change)
+    }
+}
+
+impl ClusterTokens {
     /// Uses these objects from this call on, and returns their tokens.
     pub(in crate::serving) fn update(&self, machines: &Machines, states: &States) -> KnownMachines {
-        let before = self.set.entries.load_full();
+        let before = self.entries.load_full();
         let mut entries = BTreeMap::new();
         for (name, state) in states {
             let (key, entry) = if let Some(entry) = before.get(&**name) {
@@ -125,10 +144,10 @@ impl ClusterTokens {
         for (name, entry) in before.iter().filter(|(name, _)| !entries.contains_key(*name)) {
             self.revoke(name, &entry.token());
         }
-        self.set.entries.store(Arc::new(entries));
-        self.set.report_shared();
-        if self.uses.is_unread() {
-            self.unsaved.notify_one();
+        self.entries.store(Arc::new(entries));
+        self.report_shared();
+        if self.store.uses.is_unread() {
+            self.store.unsaved.notify_one();
         }
         self.known(machines)
     }
@@ -136,16 +155,16 @@ impl ClusterTokens {
     /// Takes in the use of a token that an earlier process left to be written.
     fn restore(&self, entry: &ClusterEntry) {
         let mut known = entry.token();
-        let Some(left) = self.uses.of(&entry.name, &known.state) else { return };
+        let Some(left) = self.store.uses.of(&entry.name, &known.state) else { return };
         known.restore(&left);
         drop(known);
-        self.uses.forget(&entry.name);
-        self.unsaved.notify_one();
+        self.store.uses.forget(&entry.name);
+        self.store.unsaved.notify_one();
     }
 
     /// The object of a machine with a token.
     pub(super) fn approved_object(&self, name: &str, machines: &Machines) -> ApprovedObject {
-        let (Some(entry), Some(machine)) = (self.set.entry(name), machines.get(name)) else {
+        let (Some(entry), Some(machine)) = (self.entry(name), machines.get(name)) else {
             return ApprovedObject::Unknown;
         };
         let known = entry.token();
@@ -156,7 +175,7 @@ impl ClusterTokens {
 
     /// Approvals with what they are for, as the controller has recorded them.
     pub(super) fn recorded_approvals(&self) -> BoundApprovals {
-        let entries = self.set.entries.load();
+        let entries = self.entries.load();
         let recorded = entries.iter().filter_map(|(name, entry)| {
             let approval = entry.token().state.status.as_ref()?.approval.clone()?;
             Some((Subject::Named(Arc::clone(name)), approval))
@@ -180,7 +199,7 @@ impl ClusterTokens {
     }
 
     fn revoke(&self, name: &Arc<str>, known: &ClusterUse) {
-        let mut revoked = lock(&self.revoked);
+        let mut revoked = lock(&self.store.revoked);
         let machine = known_machine(name, &known.pool, None, true);
         revoked.retain(|(hash, _)| *hash != known.token);
         revoked.push_back((known.token, machine));
@@ -190,8 +209,8 @@ impl ClusterTokens {
 
     /// The tokens by their hashes.
     fn known(&self, machines: &Machines) -> KnownMachines {
-        let mut known: Vec<_> = lock(&self.revoked).iter().cloned().collect();
-        for (name, entry) in self.set.entries.load().iter() {
+        let mut known: Vec<_> = lock(&self.store.revoked).iter().cloned().collect();
+        for (name, entry) in self.entries.load().iter() {
             let object = machines.get(&**name);
             let used = entry.token();
             // Without a readable object its restrictions are unknown. With another pool the token is about to be replaced.
@@ -202,162 +221,72 @@ impl ClusterTokens {
         known.into_iter().collect()
     }
 
-    /// Checks that a machine's token is open. A token that has just been found spent is recorded as spent.
-    ///
-    /// # Errors
-    /// The token is spent, or gone.
-    pub(crate) async fn check(&self, shown: &ShownToken) -> Result<(), Refusal> {
-        let entry = self.set.shown(shown)?;
-        if !self.set.is_spent(&entry.token()) {
-            return Ok(());
-        }
-        let _writing = entry.writing.lock().await;
-        if entry.token().token == shown.sha256 {
-            self.spend(&entry).await;
-        }
-        Err(Refusal::Spent)
-    }
-
-    /// Has it recorded that a token is spent, while the lock for writing is held: for other servers, and for clocks that
-    /// are set back.
-    async fn spend(&self, entry: &ClusterEntry) {
-        if entry.token().is_spent() {
-            return;
-        }
-        let spend = |known: &mut ClusterUse| {
-            known.spend();
-            known.record_later(OffsetDateTime::now_utc());
-        };
-        self.record_later(entry, spend).await;
-    }
-
     /// Has a use written later. It is on disk when this returns.
-    async fn record_later(&self, entry: &ClusterEntry, change: impl FnOnce(&mut ClusterUse)) {
+    async fn record_later(&self, entry: &ClusterEntry, used: Use, since: OffsetDateTime) {
         let is_changed = {
             let mut known = entry.token();
-            let before = known.unsaved_use(self.set.window);
-            change(&mut known);
-            known.unsaved_use(self.set.window) != before
+            let before = known.unsaved_use(self.window);
+            known.usage.add(used);
+            known.unsaved.get_or_insert(since);
+            known.unsaved_use(self.window) != before
         };
         if is_changed {
             self.store_uses().await;
         }
-        self.unsaved.notify_one();
+        self.store.unsaved.notify_one();
     }
 
     /// Stores the uses that wait to be written.
     async fn store_uses(&self) {
-        self.uses.store(|| self.waiting_uses(), &self.set.reporting).await;
+        self.store.uses.store(|| self.waiting_uses(), &self.reporting).await;
     }
 
     fn waiting_uses(&self) -> Uses {
-        let entries = self.set.entries.load();
+        let entries = self.entries.load();
         let waiting = entries.iter().filter_map(|(name, entry)| {
-            Some((name.to_string(), entry.token().unsaved_use(self.set.window)?))
+            Some((name.to_string(), entry.token().unsaved_use(self.window)?))
         });
         waiting.collect()
     }
 
-    /// Records that an answer begins for `address`, before it returns the time since the start of the process.
-    ///
-    /// # Errors
-    /// The token is spent or gone meanwhile, or the API server refuses the record.
-    pub(crate) async fn begin(
-        &self,
-        shown: &ShownToken,
-        address: IpAddr,
-    ) -> Result<Duration, Refusal> {
-        let entry = self.set.shown(shown)?;
-        let _writing = entry.writing.lock().await;
-        for _ in 0..MAX_TRIES {
-            let (now, mut next) = (self.set.now(), entry.token().clone());
-            if next.is_gone() || next.token != shown.sha256 {
-                return Err(Refusal::Revoked);
-            }
-            if self.set.is_spent(&next) {
-                self.spend(&entry).await;
-                return Err(Refusal::Spent);
-            }
-            let UsageChange { is_newly_shared, .. } = next.usage.begin(address, now);
-            let written = if next.is_due(self.set.window) {
-                self.write(&entry, &next).await?
-            } else {
-                RecordOutcome::Done(None)
-            };
-            // An answer can have been taken whole while this was written, so the copy is not put back.
-            match written {
-                RecordOutcome::Again => continue,
-                // An earlier process may have used the token.
-                RecordOutcome::Later if self.uses.is_unread() => return Err(Refusal::NotStored),
-                RecordOutcome::Later => {
-                    let begin = |known: &mut ClusterUse| {
-                        known.usage.begin(address, now);
-                        known.record_later(now.wall);
-                    };
-                    self.record_later(&entry, begin).await;
-                }
-                RecordOutcome::Done(state) => {
-                    entry.token().usage.begin(address, now);
-                    if let Some(state) = state {
-                        self.see(&entry, &state);
-                    }
-                }
-            }
-            if is_newly_shared {
-                self.set.report_shared_use(&shown.machine, address);
-            }
-            return Ok(now.up);
-        }
-        Err(Refusal::NotStored)
-    }
-
-    /// Writes a use to the status of the machine's object.
+    /// Writes a use to the status of the machine's object, and then changes the entry. After a conflict the object is read
+    /// again.
     async fn write(
         &self,
         entry: &ClusterEntry,
         next: &ClusterUse,
-    ) -> Result<RecordOutcome, Refusal> {
-        let Some(recorded) = next.usage.record(self.set.window) else {
-            return Ok(RecordOutcome::Done(None));
+        change: impl FnOnce(&mut ClusterUse),
+    ) -> Result<(), RecordError> {
+        let Some(recorded) = next.usage.record(self.window) else {
+            change(&mut entry.token());
+            return Ok(());
         };
-        let name = &*entry.name;
-        let mut result = self.records.write(name, &next.state, &recorded).await;
+        let (name, ClusterStore { records, uses, unsaved, .. }) = (&*entry.name, &self.store);
+        let status = &self.reporting.status;
+        let mut result = records.write(name, &next.state, &recorded).await;
         let is_written = result.is_ok();
         if let Err(RecordError::Superseded) = result {
-            result = self.records.read(name).await;
+            result = records.read(name).await;
         }
-        match result {
-            Ok(state) if is_written => {
-                if self.uses.reached() {
-                    self.unsaved.notify_one();
-                }
-                self.report_unrecorded(None);
-                self.report_added(name, next, &recorded.addresses);
-                Ok(RecordOutcome::Done(Some(Arc::new(state))))
-            }
-            Ok(state) => {
-                self.see(entry, &Arc::new(state));
-                Ok(RecordOutcome::Again)
-            }
-            Err(RecordError::Superseded) => Ok(RecordOutcome::Again),
-            Err(RecordError::Gone) => Err(Refusal::Revoked),
+        match &result {
             Err(RecordError::Unreachable(reason)) => {
-                self.report_unrecorded(Some(&reason));
-                Ok(RecordOutcome::Later)
+                faults::USE_UNRECORDED.report(status, Some(reason));
             }
             Err(RecordError::Refused(reason)) => {
-                self.report_refused(name, &reason);
-                Err(Refusal::NotStored)
+                faults::USE_REFUSED.of(name).report(status, Some(reason));
             }
+            Ok(_) if is_written => {
+                if uses.reached() {
+                    unsaved.notify_one();
+                }
+                faults::USE_UNRECORDED.report(status, None);
+                self.report_added(name, next, &recorded.addresses);
+                change(&mut entry.token());
+            }
+            _ => {}
         }
-    }
-
-    fn report_unrecorded(&self, reason: Option<&str>) {
-        faults::USE_UNRECORDED.report(&self.set.reporting.status, reason);
-    }
-
-    fn report_refused(&self, name: &str, reason: &str) {
-        faults::USE_REFUSED.of(name).report(&self.set.reporting.status, Some(reason));
+        self.see(entry, &Arc::new(result?));
+        if is_written { Ok(()) } else { Err(RecordError::Superseded) }
     }
 
     /// Publishes an Event for each address that a write has added to those before.
@@ -372,18 +301,18 @@ impl ClusterTokens {
 
     /// Publishes an Event, without a wait for it: a machine may wait for its answer.
     fn warn(&self, name: &str, known: &ClusterUse, reason: &'static str, note: String) {
-        let (records, name) = (Arc::clone(&self.records), name.to_owned());
+        let (records, name) = (Arc::clone(&self.store.records), name.to_owned());
         let uid = known.state.uid.clone();
         tokio::spawn(async move { records.warn(&name, &uid, reason, &note).await });
     }
 
     /// Writes the uses that could not be written at their time, forever.
     pub(crate) async fn flush(self: Arc<Self>) {
-        if !self.uses.restored().is_empty() {
-            self.unsaved.notify_one();
+        if !self.store.uses.restored().is_empty() {
+            self.store.unsaved.notify_one();
         }
         loop {
-            self.unsaved.notified().await;
+            self.store.unsaved.notified().await;
             while !self.save_all().await {
                 tokio::time::sleep(RETRY).await;
             }
@@ -392,15 +321,15 @@ impl ClusterTokens {
 
     /// Writes all uses that wait. Returns `true` if none is left.
     async fn save_all(&self) -> bool {
-        let entries = self.set.entries.load_full();
+        let entries = self.entries.load_full();
         let mut is_done = true;
         for entry in entries.values().filter(|entry| entry.token().unsaved.is_some()) {
             let _writing = entry.writing.lock().await;
             match self.save(entry).await {
-                RecordOutcome::Done(_) => {}
-                RecordOutcome::Again => is_done = false,
+                Ok(()) => {}
                 // The others would wait as long.
-                RecordOutcome::Later => return false,
+                Err(RecordError::Unreachable(_)) => return false,
+                Err(_) => is_done = false,
             }
         }
         is_done &= self.compare_restored().await;
@@ -410,47 +339,38 @@ impl ClusterTokens {
 
     /// Compares the uses of an earlier process with the objects. Returns `true` if none is left to be taken in.
     async fn compare_restored(&self) -> bool {
-        let entries = self.set.entries.load_full();
-        let first = entries.keys().next().filter(|_| self.uses.is_unread());
-        let names = self.uses.restored().into_iter().chain(first.map(ToString::to_string));
+        let entries = self.entries.load_full();
+        let first = entries.keys().next().filter(|_| self.store.uses.is_unread());
+        let names = self.store.uses.restored().into_iter().chain(first.map(ToString::to_string));
         for name in names {
-            let state = match self.records.read(&name).await {
+            let state = match self.store.records.read(&name).await {
                 Ok(state) => Some(state),
                 Err(RecordError::Gone) => None,
                 Err(_) => return false,
             };
-            let _ = self.uses.reached();
-            self.uses.compare(&name, state.as_ref());
+            let _ = self.store.uses.reached();
+            self.store.uses.compare(&name, state.as_ref());
         }
-        self.uses.restored().is_empty()
+        self.store.uses.restored().is_empty()
     }
 
     /// Writes a use that waits.
-    async fn save(&self, entry: &ClusterEntry) -> RecordOutcome {
+    async fn save(&self, entry: &ClusterEntry) -> Result<(), RecordError> {
         for _ in 0..MAX_TRIES {
             let next = entry.token().clone();
             if next.unsaved.is_none() {
-                return RecordOutcome::Done(None);
+                return Ok(());
             }
-            match self.write(entry, &next).await {
-                Ok(RecordOutcome::Done(state)) => {
+            match self.write(entry, &next, |known| known.unsaved = None).await {
+                Err(RecordError::Superseded) => {}
+                Err(RecordError::Gone) => {
                     entry.token().unsaved = None;
-                    if let Some(state) = state {
-                        self.see(entry, &state);
-                    }
-                    return RecordOutcome::Done(None);
+                    return Ok(());
                 }
-                Ok(RecordOutcome::Again) => {}
-                Ok(RecordOutcome::Later) => return RecordOutcome::Later,
-                // Its object is gone.
-                Err(Refusal::Revoked) => {
-                    entry.token().unsaved = None;
-                    return RecordOutcome::Done(None);
-                }
-                Err(_) => return RecordOutcome::Again,
+                result => return result,
             }
         }
-        RecordOutcome::Again
+        Err(RecordError::Superseded)
     }
 
     /// Compares a use that waits since `since` with what is known once other servers' record is seen.
@@ -466,9 +386,9 @@ impl ClusterTokens {
         if let Some(address) = own.first().filter(|it| own.len() == 1 && !known.was_recorded(it))
             && is_shared
         {
-            self.set.report_shared_use(name, *address);
+            self.report_shared_use(name, *address);
         }
-        if known.others_ended_before(since, self.set.window) && !waiting.is_spent() {
+        if known.others_ended_before(since, self.window) && !waiting.is_spent() {
             let note = format!(
                 "machine {name}: its token was used again after it was spent, while the API server was unreachable"
             );
@@ -478,7 +398,7 @@ impl ClusterTokens {
                        its FirstBootMachine",
                 "the token of a machine was used after it was spent, while the API server was unreachable"
             );
-            self.set.history.note(note.clone(), OffsetDateTime::now_utc());
+            self.history.note(note.clone(), OffsetDateTime::now_utc());
             self.warn(name, known, "token-used-again", note);
         }
     }
@@ -486,8 +406,9 @@ impl ClusterTokens {
 
 #[cfg(test)]
 mod tests {
-    use model::access::Token;
     use model::access::machine::{MachineStatus, RecordedUse};
+    use model::access::{ShownToken, Token};
+    use status::overview::History;
 
     use super::*;
     use crate::telemetry::conditions::Status;
@@ -526,7 +447,8 @@ mod tests {
     fn without_the_api_server(cache: Option<&Path>) -> ClusterTokens {
         let records = MachineRecords::unreachable();
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
-        ClusterTokens::new(records, cache, Window(WINDOW), reporting, History::default())
+        let store = ClusterStore::new(records, cache, &reporting);
+        ClusterTokens::new(store, Window(WINDOW), reporting, History::default())
     }
 
     async fn used_without_the_api_server() -> ClusterTokens {
@@ -537,7 +459,7 @@ mod tests {
     }
 
     fn reports(tokens: &ClusterTokens) -> usize {
-        let (changes, _) = tokens.set.history.changes();
+        let (changes, _) = tokens.history.changes();
         changes.iter().filter(|it| it.what.contains("again after it was spent")).count()
     }
 
@@ -572,14 +494,16 @@ mod tests {
         // Without a chance to tell.
         let next = open();
         next.update(&Machines::new(), &state(None));
-        let usage = next.set.entry("n").unwrap().token().usage.clone();
+        let usage = next.entry("n").unwrap().token().usage.clone();
         assert!(usage.taken().is_some() && usage.addresses().contains(&address), "{usage:?}");
-        next.spend(&next.set.entry("n").unwrap()).await;
+        let entry = next.entry("n").unwrap();
+        let (known, spend) = (entry.token().clone(), Use::Spend(next.now()));
+        ClusterStore::record(&next, &entry, known, spend).await;
         assert_eq!(next.check(&shown()).await, Err(Refusal::Spent));
         // It waits for its object, which is not there at first.
         let third = open();
         third.update(&Machines::new(), &States::new());
-        assert_eq!(third.uses.restored(), ["n"]);
+        assert_eq!(third.store.uses.restored(), ["n"]);
         third.store_uses().await;
         third.update(&Machines::new(), &state(None));
         assert_eq!(third.check(&shown()).await, Err(Refusal::Spent));
@@ -589,9 +513,9 @@ mod tests {
         let fourth = open();
         fourth.update(&Machines::new(), &[("n".to_owned(), Arc::new(armed.clone()))].into());
         assert_eq!(fourth.check(&shown()).await, Ok(()));
-        assert_eq!(fourth.uses.restored(), ["n"], "the object can be an old one");
-        fourth.uses.compare("n", Some(&armed));
-        assert!(fourth.uses.restored().is_empty());
+        assert_eq!(fourth.store.uses.restored(), ["n"], "the object can be an old one");
+        fourth.store.uses.compare("n", Some(&armed));
+        assert!(fourth.store.uses.restored().is_empty());
     }
 
     #[tokio::test]
@@ -629,12 +553,12 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             let tokens = without_the_api_server(Some(directory.path()));
             tokens.update(&Machines::new(), &state(None));
-            let reported = tokens.set.reporting.status.degraded.lines().join("\n");
+            let reported = tokens.reporting.status.degraded.lines().join("\n");
             assert!(reported.contains("machine-uses.json"), "{reported}");
             let begun = tokens.begin(&shown(), [192, 0, 2, 1].into()).await;
             assert_eq!(begun, Err(Refusal::NotStored), "{text:?}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
-            assert!(tokens.uses.reached());
+            assert!(tokens.store.uses.reached());
             tokens.begin(&shown(), [192, 0, 2, 1].into()).await.unwrap();
             assert!(std::fs::read_to_string(&path).unwrap().contains("192.0.2.1"), "{text:?}");
         }

@@ -16,7 +16,7 @@ const BETWEEN_RECORDS: Duration = Duration::minutes(1);
 
 /// A token with its use since it was armed.
 #[derive(Debug, Clone)]
-pub(in crate::serving) struct ClusterUse {
+pub(crate) struct ClusterUse {
     /// The object as this server has seen it last. If it has no token, it is another one of the same name.
     pub(in crate::serving) state: Arc<MachineState>,
     pub(in crate::serving) token: TokenHash,
@@ -95,24 +95,15 @@ impl ClusterUse {
             (Some(before), Some(now)) => {
                 now.first < before.first
                     || !now.addresses.is_subset(&before.addresses)
+                    || now.spent && !before.spent
                     || now.last - before.last >= BETWEEN_RECORDS
             }
         }
     }
 
-    /// Records that the token is spent.
-    pub(in crate::serving) fn spend(&mut self) {
-        self.usage.spend();
-    }
-
     /// True if the object says that the token is spent.
     pub(in crate::serving) fn is_spent(&self) -> bool {
         self.recorded.as_ref().is_some_and(|recorded| recorded.spent)
-    }
-
-    /// Has the use written later.
-    pub(in crate::serving) fn record_later(&mut self, now: OffsetDateTime) {
-        self.unsaved.get_or_insert(now);
     }
 
     /// The use that waits to be written, if one does.
@@ -217,7 +208,7 @@ mod tests {
     #[test]
     fn a_token_ends_once_another_object_has_the_name() {
         let mut known = ClusterUse::of(&state(1, 1, used(0))).unwrap();
-        known.record_later(NOON);
+        known.unsaved = Some(NOON);
         let made_again = |token: Option<u8>| {
             let mut state = MachineState::clone(&state(token.unwrap_or_default(), 1, None));
             state.uid = "v".to_owned();

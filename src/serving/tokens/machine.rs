@@ -1,191 +1,262 @@
 //! Tokens of single machines while they are used.
 //!
-//! A use is stored before the answer that it is about. What is stored of an answer is enough for the next process: it
-//! counts an answer that had begun as taken, so that nothing needs to be stored when it was.
+//! ```text
+//!  request ──> check, begin ──> next ──> record ──┬─> a file of the state directory
+//!                  ^                       │      └─> the status of the machine's object
+//!                  └─── superseded ────────┘
+//! ```
+//!
+//! A use is recorded before the answer that it is about. What is recorded of an answer is enough for the next process: it
+//! counts an answer that had begun as taken, so that nothing needs to be recorded when it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use model::access::approval::ApprovedObject;
-use model::access::machine::{ClockReading, Usage, UsageChange, Window};
-use model::access::{MachineToken, Refusal, ShownToken, TokenHash};
+use arc_swap::ArcSwap;
+use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, UsageChange, Use, Window};
+use model::access::{Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
 use status::overview::{History, NamedMachine};
+use time::OffsetDateTime;
+use tokio::time::Instant;
 
-use super::token_set::{Entries, Entry, TokenSet, UsedToken};
 use crate::common::sync::lock;
-use crate::store::state_directory::StateDirectory;
 use crate::telemetry::Reporting;
 use crate::telemetry::faults;
 
-type MachineEntry = Entry<MachineToken, Mutex<()>>;
+/// Maximum number of conflicts with other servers within a request.
+pub(super) const MAX_TRIES: usize = 8;
 
-/// Tokens of machines, whose uses are stored in a state directory.
-pub(crate) struct MachineTokens {
-    pub(in crate::serving) set: TokenSet<MachineToken, Mutex<()>>,
-    state: StateDirectory,
+/// A token with its use.
+pub(crate) trait UsedToken: Clone {
+    fn usage(&self) -> &Usage;
+
+    fn usage_mut(&mut self) -> &mut Usage;
+
+    fn sha256(&self) -> TokenHash;
+
+    /// True if the token opens nothing, because the machine's object is gone.
+    fn is_revoked(&self) -> bool;
+
+    /// The machine for people.
+    fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine;
 }
 
-impl UsedToken for MachineToken {
-    fn usage(&self) -> &Usage {
-        &self.usage
-    }
+/// Place where the uses of tokens are recorded.
+pub(crate) trait UseStore: Sized {
+    type Token: UsedToken;
 
-    fn usage_mut(&mut self) -> &mut Usage {
-        &mut self.usage
-    }
-
-    fn sha256(&self) -> TokenHash {
-        self.token.hash()
-    }
-
-    fn is_revoked(&self) -> bool {
-        MachineToken::is_revoked(self)
-    }
-
-    fn listed(&self, name: &str, window: Window, now: ClockReading) -> NamedMachine {
-        NamedMachine::of(name, self, window, now)
-    }
+    /// Records a use of a token that is known as `token`, and then adds it to the entry. The lock for writing is held.
+    async fn record(
+        tokens: &MachineTokens<Self>,
+        entry: &Entry<Self::Token>,
+        token: Self::Token,
+        used: Use,
+    ) -> Recorded;
 }
 
-impl MachineTokens {
-    /// Creates an empty set, whose uses are stored in `state`.
-    pub(crate) fn new(
-        state: StateDirectory,
-        window: Window,
-        reporting: Reporting,
-        history: History,
-    ) -> Self {
-        Self { set: TokenSet::new(window, reporting, history), state }
+/// Result of an attempt to record a use.
+#[derive(Debug)]
+pub(crate) enum Recorded {
+    /// It is recorded, or need not be.
+    Done(UsageChange),
+    /// There is something newer to decide by.
+    Superseded,
+    Refused(Refusal),
+}
+
+/// Entries by the name of the machine.
+pub(in crate::serving) type Entries<T> = BTreeMap<Arc<str>, Arc<Entry<T>>>;
+
+/// Tokens of machines, whose uses are recorded in a store.
+pub(crate) struct MachineTokens<S: UseStore> {
+    pub(in crate::serving) store: S,
+    pub(in crate::serving) entries: ArcSwap<Entries<S::Token>>,
+    pub(in crate::serving) window: Window,
+    pub(in crate::serving) reporting: Reporting,
+    pub(in crate::serving) history: History,
+    /// The wall clock.
+    pub(in crate::serving) wall: fn() -> OffsetDateTime,
+    started: Instant,
+}
+
+/// Token of one machine.
+pub(crate) struct Entry<T> {
+    pub(in crate::serving) name: Arc<str>,
+    token: Mutex<T>,
+    /// Locked while a change of the token is recorded. The token's own lock is held for moments only.
+    pub(in crate::serving) writing: tokio::sync::Mutex<()>,
+}
+
+impl<S: UseStore> MachineTokens<S> {
+    /// Creates an empty set, whose uses are recorded in `store`.
+    pub(crate) fn new(store: S, window: Window, reporting: Reporting, history: History) -> Self {
+        let (entries, started) = (ArcSwap::default(), Instant::now());
+        Self { store, entries, window, reporting, history, wall: OffsetDateTime::now_utc, started }
     }
 
-    /// A copy of a machine's token with its present use.
-    pub(in crate::serving) fn get(&self, name: &str) -> Option<MachineToken> {
-        Some(self.set.entry(name)?.token().clone())
+    pub(in crate::serving) fn now(&self) -> ClockReading {
+        ClockReading { wall: (self.wall)(), up: self.started.elapsed() }
     }
 
-    /// The object of a machine with a token.
-    pub(super) fn approved_object(
-        &self,
-        name: &str,
-        machines: &BTreeMap<String, Arc<FirstBootMachine>>,
-    ) -> ApprovedObject {
-        match (self.get(name), machines.get(name)) {
-            (Some(token), None) if token.is_revoked() => ApprovedObject::Removed,
-            (Some(token), Some(machine)) => {
-                // What cannot be read is reported where it is followed.
-                let command = self.state.requested_arming(name).unwrap_or_default();
-                ApprovedObject::in_directory(machine, &token, command)
-            }
-            _ => ApprovedObject::Unknown,
-        }
+    pub(in crate::serving) fn entry(&self, name: &str) -> Option<Arc<Entry<S::Token>>> {
+        self.entries.load().get(name).cloned()
     }
 
-    pub(in crate::serving) fn names(&self) -> Vec<Arc<str>> {
-        self.set.entries.load().keys().cloned().collect()
+    /// The entry of the machine that a request names by its token.
+    ///
+    /// # Errors
+    /// The machine has another token by now, or none.
+    fn shown(&self, shown: &ShownToken) -> Result<Arc<Entry<S::Token>>, Refusal> {
+        let entry = self.entry(&shown.machine);
+        entry.filter(|entry| entry.token().sha256() == shown.sha256).ok_or(Refusal::Revoked)
     }
 
-    /// Replaces a machine's token with the result of `change`, which is called while no use is stored and can store one
-    /// itself.
-    pub(in crate::serving) fn change<E>(
-        &self,
-        name: &str,
-        change: impl FnOnce(Option<&MachineToken>) -> Result<Option<MachineToken>, E>,
-    ) -> Result<(), E> {
-        let entry = self.set.entry(name);
-        let writing = entry.as_ref().map(|entry| lock(&entry.writing));
-        let known = entry.as_ref().map(|entry| entry.token().clone());
-        let changed = change(known.as_ref())?;
-        match (&entry, changed) {
-            (Some(entry), Some(mut token)) => {
-                let mut present = entry.token();
-                // An answer can have been taken whole while this was stored.
-                if known.is_some_and(|known| known.usage == token.usage) {
-                    token.usage = present.usage.clone();
-                }
-                *present = token;
-            }
-            (_, changed) => {
-                let mut entries = Entries::clone(&self.set.entries.load());
-                entries.remove(name);
-                entries.extend(changed.map(|token| Entry::keyed(name.into(), token)));
-                self.set.entries.store(Arc::new(entries));
-            }
-        }
-        drop(writing);
-        Ok(())
+    fn is_spent(&self, token: &S::Token) -> bool {
+        token.usage().stage(self.window, self.now()) == Stage::Spent
     }
 
-    /// Adds the stored tokens of machines that have none here.
-    pub(in crate::serving) fn add(&self, tokens: impl IntoIterator<Item = (String, MachineToken)>) {
-        let mut entries = Entries::clone(&self.set.entries.load());
-        let added = tokens.into_iter().map(|(name, token)| Entry::keyed(name.into(), token));
-        entries.extend(added);
-        self.set.entries.store(Arc::new(entries));
+    /// Returns `true` if the token of a machine is here and not spent.
+    pub(in crate::serving) fn is_open(&self, shown: &ShownToken) -> bool {
+        self.shown(shown).is_ok_and(|entry| !self.is_spent(&entry.token()))
     }
 
-    /// Checks that a machine's token is open. A token that has just been found spent is stored as spent; it may block.
+    /// Checks that a machine's token is open. A token that has just been found spent is recorded as spent.
     ///
     /// # Errors
     /// The token is spent, or gone.
-    pub(crate) fn check(&self, shown: &ShownToken) -> Result<(), Refusal> {
-        let entry = self.set.shown(shown)?;
-        if !self.set.is_spent(&entry.token()) {
+    pub(crate) async fn check(&self, shown: &ShownToken) -> Result<(), Refusal> {
+        let entry = self.shown(shown)?;
+        if !self.is_spent(&entry.token()) {
             return Ok(());
         }
-        let _writing = lock(&entry.writing);
+        let _writing = entry.writing.lock().await;
         let token = entry.token().clone();
-        if token.token.hash() == shown.sha256 && self.set.is_spent(&token) {
-            self.spend(&entry, token);
+        if token.sha256() == shown.sha256 && self.is_spent(&token) {
+            S::record(self, &entry, token, Use::Spend(self.now())).await;
         }
         Err(Refusal::Spent)
     }
 
-    /// Stores that a token is spent, while the lock for writing is held.
-    fn spend(&self, entry: &MachineEntry, mut token: MachineToken) {
-        // It is refused anyway, and stored at the next request where that fails now.
-        if token.usage.spend() && self.store(&entry.name, &token).is_ok() {
-            *entry.token() = token;
-        }
-    }
-
-    /// Records that an answer begins for `address`, on disk before it returns the time since the start of the process.
-    /// It may block.
+    /// Records that an answer begins for `address`, before it returns the time since the start of the process.
     ///
     /// # Errors
-    /// The token is spent meanwhile, or its use cannot be stored.
-    pub(crate) fn begin(&self, shown: &ShownToken, address: IpAddr) -> Result<Duration, Refusal> {
-        let entry = self.set.shown(shown)?;
-        let writing = lock(&entry.writing);
-        let (now, mut token) = (self.set.now(), entry.token().clone());
-        // Another token can have been made while this waited for the lock.
-        if token.revoked.is_some() || token.token.hash() != shown.sha256 {
-            return Err(Refusal::Revoked);
+    /// The token is spent or gone meanwhile, or its use cannot be recorded.
+    pub(crate) async fn begin(
+        &self,
+        shown: &ShownToken,
+        address: IpAddr,
+    ) -> Result<Duration, Refusal> {
+        let entry = self.shown(shown)?;
+        let writing = entry.writing.lock().await;
+        for _ in 0..MAX_TRIES {
+            let (now, token) = (self.now(), entry.token().clone());
+            // Another token can have been made while this waited for the lock.
+            if token.is_revoked() || token.sha256() != shown.sha256 {
+                return Err(Refusal::Revoked);
+            }
+            let used = token.usage().next(address, self.window, now);
+            match S::record(self, &entry, token, used).await {
+                // It is refused anyway, and recorded at the next request where that fails now.
+                _ if matches!(used, Use::Spend(_)) => return Err(Refusal::Spent),
+                Recorded::Refused(refusal) => return Err(refusal),
+                Recorded::Superseded => {}
+                Recorded::Done(UsageChange { is_newly_shared, .. }) => {
+                    drop(writing);
+                    if is_newly_shared {
+                        self.report_shared_use(&shown.machine, address);
+                    }
+                    return Ok(now.up);
+                }
+            }
         }
-        if self.set.is_spent(&token) {
-            self.spend(&entry, token);
-            return Err(Refusal::Spent);
-        }
-        let UsageChange { is_changed, is_newly_shared } = token.usage.begin(address, now);
-        if is_changed {
-            self.store(&shown.machine, &token)?;
-            // An answer can have been taken whole while this was written, so the copy is not put back.
-            entry.token().usage.begin(address, now);
-        }
-        drop(writing);
-        if is_newly_shared {
-            self.set.report_shared_use(&shown.machine, address);
-        }
-        Ok(now.up)
+        Err(Refusal::NotStored)
     }
 
-    fn store(&self, name: &str, token: &MachineToken) -> Result<(), Refusal> {
-        let stored = self.state.write_machine_token(name, token);
-        let reason = stored.err().map(|error| error.to_string());
-        let is_stored = reason.is_none();
-        faults::USE_UNSTORED.of(name).report(&self.set.reporting.status, reason.as_deref());
-        if is_stored { Ok(()) } else { Err(Refusal::NotStored) }
+    /// Records that an answer that began at `began` was taken whole, in memory: what is stored of its beginning counts as
+    /// that.
+    pub(in crate::serving) fn mark_delivered(&self, shown: &ShownToken, began: Duration) {
+        let Some(entry) = self.entry(&shown.machine) else { return };
+        let mut token = entry.token();
+        if token.sha256() == shown.sha256 {
+            token.usage_mut().take(began, self.now());
+        }
     }
+
+    /// The machines by name, for people.
+    pub(in crate::serving) fn list(&self) -> Vec<NamedMachine> {
+        let now = self.now();
+        let entries = self.entries.load();
+        entries.values().map(|it| it.token().listed(&it.name, self.window, now)).collect()
+    }
+
+    /// Reports that a token is used from another address than before.
+    pub(in crate::serving) fn report_shared_use(&self, name: &str, address: IpAddr) {
+        tracing::warn!(
+            machine = name,
+            %address,
+            fix = "if the machine has one address, someone has copied its pointer config: remove its \
+                   FirstBootMachine",
+            "the token of a machine is used from another address"
+        );
+        self.history.note(shared_note(name, address), OffsetDateTime::now_utc());
+        self.report_shared();
+    }
+
+    /// Reports all tokens that were used from several addresses, one line each.
+    pub(in crate::serving) fn report_shared(&self) {
+        let entries = self.entries.load();
+        let lines = entries.values().filter_map(|entry| {
+            let token = entry.token();
+            let addresses = token.usage().addresses();
+            let is_shared = addresses.len() > 1 && !token.is_revoked();
+            is_shared.then(|| shared_line(&entry.name, addresses))
+        });
+        let lines: Vec<_> = lines.collect();
+        let Reporting { metrics, status } = &self.reporting;
+        metrics.machine_tokens_shared.set(lines.len().try_into().unwrap_or(i64::MAX));
+        faults::SHARED_TOKENS.report_all(status, &lines);
+    }
+}
+
+impl<T> Entry<T> {
+    /// Creates an entry, with its key.
+    pub(in crate::serving) fn keyed(name: Arc<str>, token: T) -> (Arc<str>, Arc<Self>) {
+        let entry = Self { name, token: Mutex::new(token), writing: tokio::sync::Mutex::default() };
+        (Arc::clone(&entry.name), Arc::new(entry))
+    }
+
+    pub(in crate::serving) fn token(&self) -> MutexGuard<'_, T> {
+        lock(&self.token)
+    }
+}
+
+/// A machine for the access policy, with the restrictions of its object.
+pub(in crate::serving) fn known_machine(
+    name: &Arc<str>,
+    pool: &str,
+    object: Option<&Arc<FirstBootMachine>>,
+    is_revoked: bool,
+) -> KnownMachine {
+    KnownMachine {
+        name: Arc::clone(name),
+        pool: pool.to_owned(),
+        networks: object.map(|it| it.spec.networks.clone()).unwrap_or_default(),
+        is_revoked,
+        is_missing: false,
+        needs_approval: object.is_some_and(|it| it.needs_approval()),
+    }
+}
+
+/// The report of a shared use in one line.
+pub(in crate::serving) fn shared_note(name: &str, address: IpAddr) -> String {
+    format!("machine {name}: its token is used from another address, {address}")
+}
+
+/// A token with its addresses in one line.
+fn shared_line(name: &str, addresses: &BTreeSet<IpAddr>) -> String {
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    format!("machine {name}: used from {}", addresses.join(", "))
 }

@@ -14,8 +14,8 @@ use pki::Host;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use super::machine::MachineTokens;
-use super::token_set::known_machine;
+use super::directory::DirectoryTokens;
+use super::machine::known_machine;
 use crate::common::schedule::Schedule;
 use crate::files::shared_watch::SharedWatch;
 use crate::files::stamp::FileStamp;
@@ -33,7 +33,7 @@ type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
 
 /// Makes, arms and revokes the tokens of machines.
 pub(crate) struct MachineReconciler {
-    tokens: Arc<MachineTokens>,
+    tokens: Arc<DirectoryTokens>,
     state: StateDirectory,
     host: Host,
     port: u16,
@@ -56,7 +56,7 @@ pub(crate) struct MachineReconciler {
 impl MachineReconciler {
     /// Creates a reconciler that has not looked yet. Its pointer configs send machines to `host`, at its `port` for TLS.
     pub(crate) fn new(
-        tokens: Arc<MachineTokens>,
+        tokens: Arc<DirectoryTokens>,
         state: StateDirectory,
         host: Host,
         port: u16,
@@ -111,7 +111,7 @@ impl MachineReconciler {
         if let Some(wait) = self.unseen_due_in() {
             self.schedule.wait_at_most(wait);
         }
-        self.tokens.set.report_shared();
+        self.tokens.report_shared();
         (self.known(machines, missing), attention)
     }
 
@@ -160,7 +160,7 @@ impl MachineReconciler {
             Ok(asked) => asked,
             Err(error) => return vec![error.to_string()],
         };
-        let now = self.tokens.set.now().wall;
+        let now = self.tokens.now().wall;
         let gone = asked.iter().filter(|name| !machines.contains_key(*name));
         let removed = gone.filter_map(|name| {
             let removed = self.tokens.change(name, |known| {
@@ -237,7 +237,7 @@ impl MachineReconciler {
     ) -> Vec<(&'a Arc<FirstBootMachine>, Result<(), StateError>)> {
         let Some(first) = machines.first() else { return Vec::new() };
         let wanted: Vec<_> = machines.iter().map(|machine| WantedMachine::of(machine)).collect();
-        let now = self.tokens.set.now().wall;
+        let now = self.tokens.now().wall;
         let made = match self.state.store_machines(&wanted, (&self.host, self.port), now) {
             Ok(made) => made,
             Err(error) => return vec![(first, Err(error))],
@@ -275,7 +275,7 @@ impl MachineReconciler {
         let name = machine.name();
         let wanted = WantedMachine::of(machine);
         let place = (&self.host, self.port);
-        let now = self.tokens.set.now().wall;
+        let now = self.tokens.now().wall;
         self.tokens.change(name, |known| {
             let token = self.state.store_machine(wanted, known, place, now)?;
             match known {
@@ -307,7 +307,7 @@ impl MachineReconciler {
         let names = self.tokens.names();
         let absent = names.into_iter().filter(|name| !machines.contains_key(&**name));
         let absent = absent.filter(|name| !self.unseen.contains(&**name));
-        let now = self.tokens.set.now().wall;
+        let now = self.tokens.now().wall;
         let failed = absent.filter_map(|name| self.revoke(&name, now).err());
         let failed: Vec<_> = failed.map(|it| it.to_string()).collect();
         failed.into_iter().chain(self.unseen_line()).collect()

@@ -3,6 +3,7 @@
 pub(crate) mod cache;
 pub(crate) mod cluster;
 pub(crate) mod cluster_use;
+pub(crate) mod directory;
 pub(crate) mod issuer;
 pub(crate) mod machine;
 pub(crate) mod machine_reconciler;
@@ -10,5 +11,4 @@ pub mod named_machines;
 #[cfg(test)]
 mod orders;
 pub(crate) mod reconciler;
-pub(crate) mod token_set;
 pub(crate) mod unsaved_uses;

@@ -9,9 +9,10 @@ use model::access::approval::{ApprovedObject, BoundApprovals};
 use model::access::{Refusal, ShownToken};
 use model::objects::FirstBootMachine;
 use status::overview::NamedMachine;
+use tokio::runtime::Handle;
 
 use super::cluster::ClusterTokens;
-use super::machine::MachineTokens;
+use super::directory::DirectoryTokens;
 use crate::serving::approvals::MachineApprovals;
 use crate::serving::overlays::Overlays;
 
@@ -29,7 +30,7 @@ pub struct NamedMachines {
 #[derive(Clone)]
 pub(crate) enum UsedTokens {
     /// In a state directory.
-    Directory(Arc<MachineTokens>),
+    Directory(Arc<DirectoryTokens>),
     /// In the objects of a cluster.
     Cluster(Arc<ClusterTokens>),
 }
@@ -44,9 +45,11 @@ impl UsedTokens {
     /// Checks that a machine's token is open.
     pub(crate) async fn check(&self, shown: &ShownToken) -> Result<(), Refusal> {
         match self {
-            Self::Directory(tokens) if tokens.set.is_open(shown) => Ok(()),
-            // It is stored that the token is spent.
-            Self::Directory(tokens) => blocking(tokens, shown, MachineTokens::check).await,
+            Self::Directory(tokens) if tokens.is_open(shown) => Ok(()),
+            Self::Directory(tokens) => {
+                let (tokens, shown) = (Arc::clone(tokens), shown.clone());
+                blocking(async move { tokens.check(&shown).await }).await
+            }
             Self::Cluster(tokens) => tokens.check(shown).await,
         }
     }
@@ -59,7 +62,8 @@ impl UsedTokens {
     ) -> Result<Duration, Refusal> {
         match self {
             Self::Directory(tokens) => {
-                blocking(tokens, shown, move |tokens, shown| tokens.begin(shown, address)).await
+                let (tokens, shown) = (Arc::clone(tokens), shown.clone());
+                blocking(async move { tokens.begin(&shown, address).await }).await
             }
             Self::Cluster(tokens) => tokens.begin(shown, address).await,
         }
@@ -68,8 +72,8 @@ impl UsedTokens {
     /// Records that an answer that began at `began` was taken whole.
     pub(crate) fn mark_delivered(&self, shown: &ShownToken, began: Duration) {
         match self {
-            Self::Directory(tokens) => tokens.set.mark_delivered(shown, began),
-            Self::Cluster(tokens) => tokens.set.mark_delivered(shown, began),
+            Self::Directory(tokens) => tokens.mark_delivered(shown, began),
+            Self::Cluster(tokens) => tokens.mark_delivered(shown, began),
         }
     }
 
@@ -92,19 +96,17 @@ impl UsedTokens {
     /// The machines by name, for people.
     pub(crate) fn list(&self) -> Vec<NamedMachine> {
         match self {
-            Self::Directory(tokens) => tokens.set.list(),
-            Self::Cluster(tokens) => tokens.set.list(),
+            Self::Directory(tokens) => tokens.list(),
+            Self::Cluster(tokens) => tokens.list(),
         }
     }
 }
 
+/// Does what writes to the disk in a thread that may block.
 async fn blocking<T: Send + 'static>(
-    tokens: &Arc<MachineTokens>,
-    shown: &ShownToken,
-    work: impl FnOnce(&MachineTokens, &ShownToken) -> Result<T, Refusal> + Send + 'static,
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let (tokens, shown) = (Arc::clone(tokens), shown.clone());
-    let work = tokio::task::spawn_blocking(move || work(&tokens, &shown));
+    let work = tokio::task::spawn_blocking(|| Handle::current().block_on(work));
     // The task is not cancelled, and a panic ends the process.
     work.await.unwrap_or(Err(Refusal::NotStored))
 }

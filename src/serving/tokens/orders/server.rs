@@ -12,10 +12,11 @@ use model::inputs::Inputs;
 use status::overview::History;
 use time::OffsetDateTime;
 use time::macros::datetime;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::site::{Content, Id, PLAIN, address, is_machine};
-use crate::serving::tokens::machine::MachineTokens;
+use crate::serving::tokens::directory::DirectoryTokens;
 use crate::serving::tokens::machine_reconciler::MachineReconciler;
 use crate::source::Butane;
 use crate::source::directory::{Directory, Layout, Memory};
@@ -41,7 +42,7 @@ pub(super) fn wall() -> OffsetDateTime {
 pub(super) struct Server {
     directory: Directory,
     reconciler: MachineReconciler,
-    pub(super) tokens: Arc<MachineTokens>,
+    pub(super) tokens: Arc<DirectoryTokens>,
     /// Inputs that were sent last.
     pub(super) inputs: Inputs,
     known: KnownMachines,
@@ -73,8 +74,8 @@ impl Server {
         let (directory, inputs) = Directory::read(layout).unwrap();
         let state = StateDirectory::of_this_server(state).unwrap();
         let (window, history) = (Window(Duration::from_secs(3600)), History::default());
-        let mut tokens = MachineTokens::new(state.clone(), window, reporting.clone(), history);
-        tokens.set.wall = wall;
+        let mut tokens = DirectoryTokens::new(state.clone(), window, reporting.clone(), history);
+        tokens.wall = wall;
         let tokens = Arc::new(tokens);
         let host = "localhost".parse().unwrap();
         let mut server = Self {
@@ -133,7 +134,7 @@ impl Server {
         let credential = Credential::Bearer(token.as_str());
         let (machine, shown) = self.known.find(credential).ok_or(Refusal::Unknown)?;
         machine.judge(content.pool, address_of(content), true)?;
-        self.tokens.check(&shown)?;
+        Handle::current().block_on(self.tokens.check(&shown))?;
         Ok(shown)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::access::{Refusal, Token};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::oracle::{HOUR, Standing};
@@ -105,12 +106,13 @@ impl Tokens {
     pub(super) fn boot(&mut self, server: &Server, machine: Id, is_delivered: bool) {
         let Some(token) = self.machines.get_mut(machine) else { return };
         let Ok(shown) = server.judge(&token.token, token.content) else { return };
-        let began = server.tokens.begin(&shown, address_of(token.content)).unwrap();
+        let answer = server.tokens.begin(&shown, address_of(token.content));
+        let began = Handle::current().block_on(answer).unwrap();
         if token.taken.is_none() {
             token.begun = Some(Instant::now());
         }
         if is_delivered {
-            server.tokens.set.mark_delivered(&shown, began);
+            server.tokens.mark_delivered(&shown, began);
             token.taken.get_or_insert_with(Instant::now);
         }
     }

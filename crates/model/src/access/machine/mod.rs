@@ -25,4 +25,4 @@ pub use known::{KnownMachine, KnownMachines};
 pub use status::{MachineState, MachineStatus, RecordedUse};
 pub use token::{MachineToken, RearmRequests};
 pub(super) use usage::TOLERANCE;
-pub use usage::{ClockReading, MAX_ADDRESSES, Stage, Usage, UsageChange, Window};
+pub use usage::{ClockReading, MAX_ADDRESSES, Stage, Usage, UsageChange, Use, Window};

@@ -76,7 +76,16 @@ pub enum Stage {
     Spent,
 }
 
-/// Effect of an answer that begins.
+/// Use of a token by a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// An answer begins for this address.
+    Begin(IpAddr, ClockReading),
+    /// The token was found spent.
+    Spend(ClockReading),
+}
+
+/// Effect of a use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageChange {
     /// True if the usage has changed and must be stored before the answer.
@@ -109,6 +118,22 @@ impl Usage {
         }
     }
 
+    /// The use that a request from `address` makes of the token.
+    pub fn next(&self, address: IpAddr, window: Window, now: ClockReading) -> Use {
+        match self.stage(window, now) {
+            Stage::Spent => Use::Spend(now),
+            Stage::Armed | Stage::Begun | Stage::Taken(_) => Use::Begin(address, now),
+        }
+    }
+
+    /// Records a use.
+    pub fn add(&mut self, used: Use) -> UsageChange {
+        match used {
+            Use::Begin(address, now) => self.begin(address, now),
+            Use::Spend(_) => UsageChange { is_changed: self.spend(), is_newly_shared: false },
+        }
+    }
+
     /// Records that an answer begins for `address`.
     pub fn begin(&mut self, address: IpAddr, now: ClockReading) -> UsageChange {
         let is_open = self.taken.is_none();
@@ -118,13 +143,13 @@ impl Usage {
             }
             self.last = Some(now.wall);
         }
-        let is_new = self.add(address);
+        let is_new = self.add_address(address);
         let is_newly_shared = is_new && self.addresses.len() > 1;
         UsageChange { is_changed: is_open || is_new, is_newly_shared }
     }
 
     /// Remembers an address if there is room. Returns true if it is new.
-    fn add(&mut self, address: IpAddr) -> bool {
+    fn add_address(&mut self, address: IpAddr) -> bool {
         self.addresses.len() < MAX_ADDRESSES && self.addresses.insert(address.to_canonical())
     }
 
@@ -162,7 +187,7 @@ impl Usage {
         let RecordedUse { first, last, spent, addresses, .. } = recorded;
         self.is_spent |= spent;
         for address in addresses {
-            self.add(*address);
+            self.add_address(*address);
         }
         let is_own = [self.last, self.taken].contains(&Some(*last));
         if self.begun.is_none_or(|begun| *first < begun) {
