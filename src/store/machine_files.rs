@@ -208,13 +208,9 @@ impl StateDirectory {
         let asked = RearmRequests { annotation: rearm.map(str::to_owned), command };
         let stored = self.machine_token(name)?;
         // Another process may have made one meanwhile, also for a name whose earlier token is revoked.
-        let known = match (known, &stored) {
-            (Some(known), Some(stored)) if known.revoked.is_some() && stored.revoked.is_none() => {
-                Some(stored.clone().found())
-            }
-            (None, Some(stored)) => Some(stored.clone().found()),
-            (known, _) => known.cloned(),
-        };
+        let is_current = stored.as_ref().is_some_and(|stored| !stored.is_revoked());
+        let known = known.filter(|known| !(known.is_revoked() && is_current)).cloned();
+        let known = known.or_else(|| stored.clone().map(MachineToken::found));
         let token =
             MachineToken::following(known.as_ref(), pool, &asked, &self.fresh_token()?, now);
         if stored.as_ref() != Some(&token) {

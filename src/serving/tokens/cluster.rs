@@ -28,7 +28,7 @@ use super::cluster_use::ClusterUse;
 use super::machine::{
     Entry, MAX_TRIES, MachineTokens, Recorded, UseStore, UsedToken, known_machine, shared_note,
 };
-use super::unsaved_uses::{UnsavedUses, Uses};
+use super::unsaved_uses::UnsavedUses;
 use crate::common::sync::lock;
 use crate::source::cluster::{MachineRecords, RecordError};
 use crate::telemetry::Reporting;
@@ -238,15 +238,11 @@ impl ClusterTokens {
 
     /// Stores the uses that wait to be written.
     async fn store_uses(&self) {
-        self.store.uses.store(|| self.waiting_uses(), &self.reporting).await;
-    }
-
-    fn waiting_uses(&self) -> Uses {
-        let entries = self.entries.load();
-        let waiting = entries.iter().filter_map(|(name, entry)| {
+        let use_of = |(name, entry): (&Arc<str>, &Arc<ClusterEntry>)| {
             Some((name.to_string(), entry.token().unsaved_use(self.window)?))
-        });
-        waiting.collect()
+        };
+        let waiting = || self.entries.load().iter().filter_map(use_of).collect();
+        self.store.uses.store(waiting, &self.reporting).await;
     }
 
     /// Writes a use to the status of the machine's object, and then changes the entry. After a conflict the object is read

@@ -332,11 +332,7 @@ impl MachineReconciler {
     }
 
     fn revoke(&self, name: &str, now: OffsetDateTime) -> Result<(), StateError> {
-        let is_gone = self
-            .tokens
-            .get(name)
-            .is_some_and(|token| token.revoked(now).is_some_and(|revoked| revoked == token));
-        if is_gone {
+        if self.tokens.get(name).is_some_and(|token| token.revoked(now).as_ref() == Some(&token)) {
             return Ok(());
         }
         self.tokens.change(name, |known| {
