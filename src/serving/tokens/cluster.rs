@@ -103,7 +103,10 @@ impl UseStore for ClusterStore {
     ) -> Recorded {
         let change = token.usage.add(used);
         let add = |known: &mut ClusterUse| {
-            known.usage.add(used);
+            // The token can have been replaced or armed again meanwhile.
+            if known.is_same_arming(&token) {
+                known.usage.add(used);
+            }
         };
         if !token.is_due(tokens.window) {
             add(&mut entry.token());
@@ -120,8 +123,11 @@ impl UseStore for ClusterStore {
                 Err(_) => return Recorded::Refused(Refusal::NotStored),
             },
         };
-        tokens.record_later(entry, used, since.wall).await;
-        Recorded::Done(change)
+        if tokens.record_later(entry, &token, used, since.wall).await {
+            Recorded::Done(change)
+        } else {
+            Recorded::Superseded
+        }
     }
 }
 
@@ -221,10 +227,19 @@ impl ClusterTokens {
         known.into_iter().collect()
     }
 
-    /// Has a use written later. It is on disk when this returns.
-    async fn record_later(&self, entry: &ClusterEntry, used: Use, since: OffsetDateTime) {
+    /// Has a use written later. It is on disk when this returns, `false` if `token` was replaced or armed again meanwhile.
+    async fn record_later(
+        &self,
+        entry: &ClusterEntry,
+        token: &ClusterUse,
+        used: Use,
+        since: OffsetDateTime,
+    ) -> bool {
         let is_changed = {
             let mut known = entry.token();
+            if !known.is_same_arming(token) {
+                return false;
+            }
             let before = known.unsaved_use(self.window);
             known.usage.add(used);
             known.unsaved.get_or_insert(since);
@@ -234,6 +249,7 @@ impl ClusterTokens {
             self.store_uses().await;
         }
         self.store.unsaved.notify_one();
+        true
     }
 
     /// Stores the uses that wait to be written.
@@ -512,6 +528,28 @@ mod tests {
         assert_eq!(fourth.store.uses.restored(), ["n"], "the object can be an old one");
         fourth.store.uses.compare("n", Some(&armed));
         assert!(fourth.store.uses.restored().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_use_of_an_arming_is_none_of_the_next_one_that_came_while_it_was_recorded() {
+        let tokens = without_the_api_server(None);
+        tokens.update(&Machines::new(), &state(None));
+        let entry = tokens.entry("n").unwrap();
+        let before = entry.token().clone();
+        let mut armed = MachineState::clone(&state(None)["n"]);
+        armed.status.as_mut().unwrap().armings = 2;
+        tokens.update(&Machines::new(), &[("n".to_owned(), Arc::new(armed))].into());
+        let now = tokens.now();
+        for used in [Use::Begin([192, 0, 2, 1].into(), now), Use::Spend(now)] {
+            let mut known = before.clone();
+            known.usage.begin([192, 0, 2, 1].into(), now);
+            let recorded = ClusterStore::record(&tokens, &entry, known, used).await;
+            assert!(matches!(recorded, Recorded::Superseded), "{recorded:?}");
+        }
+        let known = entry.token().clone();
+        assert_eq!((known.usage, known.unsaved), (Usage::default(), None));
+        tokens.begin(&shown(), [192, 0, 2, 1].into()).await.unwrap();
+        assert!(entry.token().unsaved.is_some(), "the request after it decides by the new arming");
     }
 
     #[tokio::test]

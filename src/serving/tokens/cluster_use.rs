@@ -82,6 +82,11 @@ impl ClusterUse {
         None
     }
 
+    /// Returns `true` if both are the same token since it was armed last.
+    pub(in crate::serving) fn is_same_arming(&self, other: &Self) -> bool {
+        (self.token, self.armings) == (other.token, other.armings)
+    }
+
     /// True once the object is gone or being deleted.
     pub(in crate::serving) fn is_gone(&self) -> bool {
         self.state.is_deleted || self.state.token().is_none()
