@@ -42,6 +42,7 @@ const RETRY: Duration = Duration::from_secs(2);
 type Machines = BTreeMap<String, Arc<FirstBootMachine>>;
 type States = BTreeMap<String, Arc<MachineState>>;
 
+/// Tokens whose uses are written to objects.
 pub(crate) type ClusterTokens = MachineTokens<ClusterStore>;
 
 type ClusterEntry = Entry<ClusterUse>;

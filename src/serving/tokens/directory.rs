@@ -14,6 +14,7 @@ use super::machine::{Entries, Entry, MachineTokens, Recorded, UseStore, UsedToke
 use crate::store::state_directory::StateDirectory;
 use crate::telemetry::faults;
 
+/// Tokens whose uses are stored in files: to check one and to begin an answer can block.
 pub(crate) type DirectoryTokens = MachineTokens<StateDirectory>;
 
 impl UsedToken for MachineToken {
@@ -128,5 +129,126 @@ impl DirectoryTokens {
         let added = tokens.into_iter().map(|(name, token)| Entry::keyed(name.into(), token));
         entries.extend(added);
         self.entries.store(Arc::new(entries));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::time::Duration;
+
+    use model::access::machine::{RearmRequests, Stage};
+    use model::access::{ShownToken, Token};
+    use status::overview::History;
+    use time::OffsetDateTime;
+
+    use super::super::named_machines::UsedTokens;
+    use super::*;
+    use crate::telemetry::Reporting;
+    use crate::telemetry::conditions::Status;
+
+    /// The token of a machine in an empty directory.
+    struct Fixture {
+        directory: tempfile::TempDir,
+        state: StateDirectory,
+        tokens: Arc<DirectoryTokens>,
+        shown: ShownToken,
+    }
+
+    impl Fixture {
+        fn new(window: Window) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let state = StateDirectory::of_this_server(directory.path()).unwrap();
+            let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
+            let tokens = DirectoryTokens::new(state.clone(), window, reporting, History::default());
+            let token = token(1);
+            let shown = ShownToken { machine: "n".into(), sha256: token.sha256() };
+            tokens.add([("n".to_owned(), token)]);
+            Self { directory, state, tokens: Arc::new(tokens), shown }
+        }
+
+        fn entry(&self) -> Arc<Entry<MachineToken>> {
+            self.tokens.entry("n").unwrap()
+        }
+
+        fn stored(&self) -> Usage {
+            self.state.machine_token("n").unwrap().unwrap().usage
+        }
+    }
+
+    fn token(byte: u8) -> MachineToken {
+        let armed = RearmRequests::default();
+        MachineToken::new(Token::new([byte; 32]), "worker", armed, OffsetDateTime::now_utc())
+    }
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    #[test]
+    fn a_use_is_recorded_also_if_its_machine_leaves_meanwhile() {
+        let fixture = Fixture::new(Window::default());
+        let used = UsedTokens::Directory(Arc::clone(&fixture.tokens));
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let entry = fixture.entry();
+            let writing = entry.writing.lock().await;
+            let mut left = Box::pin(used.begin(&fixture.shown, address(1)));
+            assert!(futures_util::poll!(&mut left).is_pending());
+            drop((left, writing));
+            // One thread writes, one use after the other.
+            used.begin(&fixture.shown, address(2)).await.unwrap();
+        });
+        assert_eq!(fixture.stored().addresses(), &[1, 2].map(address).into());
+        assert_eq!(fixture.entry().token().usage.addresses(), &[1, 2].map(address).into());
+    }
+
+    #[tokio::test]
+    async fn a_token_that_was_replaced_while_a_request_waited_opens_nothing() {
+        let fixture = Fixture::new(Window::default());
+        let entry = fixture.entry();
+        let writing = entry.writing.lock().await;
+        let mut begun = Box::pin(fixture.tokens.begin(&fixture.shown, address(1)));
+        assert!(futures_util::poll!(&mut begun).is_pending());
+        *entry.token() = token(2);
+        drop(writing);
+        assert_eq!(begun.await, Err(Refusal::Revoked));
+        assert_eq!(entry.token().usage, Usage::default());
+        assert_eq!(fixture.state.machine_token("n").unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_taken_whole_while_a_use_is_recorded_stays_taken() {
+        let fixture = Fixture::new(Window::default());
+        let began = fixture.tokens.begin(&fixture.shown, address(1)).await.unwrap();
+        let (entry, now) = (fixture.entry(), fixture.tokens.now());
+        let before = entry.token().clone();
+        fixture.tokens.mark_delivered(&fixture.shown, began);
+        let used = Use::Begin(address(2), now);
+        StateDirectory::record(&fixture.tokens, &entry, before, used).await;
+        let usage = entry.token().usage.clone();
+        assert!(usage.taken().is_some() && usage.addresses().contains(&address(2)), "{usage:?}");
+    }
+
+    #[tokio::test]
+    async fn a_token_is_spent_also_if_that_cannot_be_stored_and_stored_at_the_next_request() {
+        let window = Window(Duration::ZERO);
+        let fixture = Fixture::new(window);
+        let Fixture { tokens, shown, directory, .. } = &fixture;
+        let began = tokens.begin(shown, address(1)).await.unwrap();
+        tokens.mark_delivered(shown, began);
+        let (machines, elsewhere) =
+            (directory.path().join("machines"), directory.path().join("elsewhere"));
+        std::fs::rename(&machines, &elsewhere).unwrap();
+        std::fs::write(&machines, "").unwrap();
+        assert_eq!(tokens.check(shown).await, Err(Refusal::Spent));
+        assert_eq!(tokens.begin(shown, address(2)).await, Err(Refusal::Spent));
+        std::fs::remove_file(&machines).unwrap();
+        std::fs::rename(&elsewhere, &machines).unwrap();
+        let stage = || fixture.stored().stage(Window::default(), tokens.now());
+        assert_ne!(stage(), Stage::Spent);
+        assert_eq!(tokens.check(shown).await, Err(Refusal::Spent));
+        assert_eq!(stage(), Stage::Spent);
     }
 }
