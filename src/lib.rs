@@ -33,7 +33,7 @@
 //! | --- | --- | --- |
 //! | `common` | tools of all rooms: waits, locks, parsers of flags, HTTP clients | sockets |
 //! | [`telemetry`] | logs, metrics, readiness | standard error |
-//! | [`files`] | files within bounds, replaced whole, locked, watched | the file system |
+//! | `files` | files within bounds, replaced whole, locked, watched | the file system |
 //! | [`kubernetes`] | clients, objects, watches, Leases, Events | the API server |
 //! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
 //! | [`source`] | inputs from a directory or a cluster | `files`, `kubernetes` |
@@ -53,7 +53,6 @@ pub mod cli;
 mod commands;
 mod common;
 mod controllers;
-mod files;
 mod kubernetes;
 pub mod node_agent;
 pub mod server;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
+use files::watch::{DirectoryWatch, Scanned};
 use model::{registry_ca, registry_credentials};
 use tokio::time::MissedTickBehavior;
 
@@ -11,7 +12,6 @@ use super::health::{Health, SECRETS, map_name};
 use super::reconciler::{Reconciler, Report};
 use super::registry_cas::RegistryCas;
 use super::registry_credentials::RegistryCredentials;
-use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::kubernetes::seen::ObjectSeen;
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 

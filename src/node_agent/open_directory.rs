@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
 use bytes::Bytes;
+use files::bounded;
+use files::stamp::FileStamp;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
@@ -14,8 +16,6 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::registry_ca_plan::{RegistryDirectory, State};
-use crate::files::bounded;
-use crate::files::stamp::FileStamp;
 
 /// Mode of a new directory: everyone can read, its owner can write.
 const DIRECTORY: Mode = Mode::from_bits_truncate(0o755);

@@ -6,12 +6,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use files::stamp::FileStamp;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::open_directory::OpenDirectory;
 use super::plan::{Action, List, Plan};
-use crate::files::stamp::FileStamp;
 
 /// Longest wait for another process that changes the files. Nothing else runs meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);

@@ -5,12 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use files::shared_watch::SharedWatch;
 use futures_util::future::OptionFuture;
 use pki::{Host, LEFT_OUT, LEFT_OUT_FIX, Policy, RotationRequest, Step, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::{Notify, watch};
 
-use crate::files::shared_watch::SharedWatch;
 use crate::serving::pipeline::publish::ServedInputs;
 use crate::store::state_directory::{StateDirectory, StateError};
 use crate::telemetry::{Reporting, faults, log_attention};

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use files::bounded;
+use files::error::FileError;
+use files::watch::{DirectoryWatch, QUIET, Scanned};
 use model::inputs::{Inputs, Problem, SharedInputs};
 use model::objects::{
     ControllerConfig, FirstBootMachine, MachineConfigPool, Metadata, Object, Secret, SecretName,
@@ -32,9 +35,6 @@ use super::object_set::{Layer, ObjectSet, identity};
 use super::place::{Place, TextHash, relative, stored_root};
 use super::plain_configs::{self, PlainConfigs};
 use crate::common::hang::{MAX_HANG, unless_hung};
-use crate::files::bounded;
-use crate::files::error::FileError;
-use crate::files::watch::{DirectoryWatch, QUIET, Scanned};
 use crate::kubernetes::seen::ObjectSeen;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Status;

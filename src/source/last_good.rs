@@ -20,6 +20,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use files::bounded::{self, entries_if_there, read_if_there, remove_if_there};
+use files::error::FileError;
+use files::owners::Reader;
+use files::replace::{self, PRIVATE};
 use model::objects::{FirstBootMachine, Object};
 use model::standing::Loss;
 use serde::{Deserialize, Serialize};
@@ -28,10 +32,6 @@ use super::files::is_machine;
 use super::manifest;
 use super::place::{DirectoryId, TextHash};
 use crate::common::parallel;
-use crate::files::bounded::{self, entries_if_there, read_if_there, remove_if_there};
-use crate::files::error::FileError;
-use crate::files::owners::Reader;
-use crate::files::replace::{self, PRIVATE};
 
 /// Stored state of the files, without the texts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

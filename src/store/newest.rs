@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use files::error::FileError;
 use tokio::sync::watch;
 
 use crate::common::backoff::Backoff;
-use crate::files::error::FileError;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::Status;
 use crate::telemetry::faults::Fault;
@@ -45,9 +45,10 @@ pub(crate) async fn flush<T>(
 mod tests {
     use std::path::Path;
 
+    use files::owners::Reader;
+    use files::replace::{self, PRIVATE};
+
     use super::*;
-    use crate::files::owners::Reader;
-    use crate::files::replace::{self, PRIVATE};
     use crate::telemetry::faults;
 
     #[tokio::test(flavor = "multi_thread")]

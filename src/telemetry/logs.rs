@@ -29,7 +29,10 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Maximum wait for a reader of standard error at the end of the process.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Levels of this program and of libraries. Log lines of libraries are about their internals; the server reports
+/// Crates whose log lines are for administrators.
+const OWN: [&str; 2] = ["files", "machine_config_server"];
+
+/// Levels of these crates and of libraries. Log lines of libraries are about their internals; the server reports
 /// relevant errors itself.
 fn targets(verbosity: i32) -> Targets {
     let (own, libraries) = match verbosity {
@@ -37,7 +40,7 @@ fn targets(verbosity: i32) -> Targets {
         4..8 => (LevelFilter::DEBUG, LevelFilter::WARN),
         8.. => (LevelFilter::TRACE, LevelFilter::TRACE),
     };
-    Targets::new().with_default(libraries).with_target(env!("CARGO_CRATE_NAME"), own)
+    Targets::new().with_default(libraries).with_targets(OWN.map(|name| (name, own)))
 }
 
 /// Form of log lines.

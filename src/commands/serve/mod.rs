@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
+use files::lock::LockError;
+use files::shared_watch::SharedWatch;
 use model::inputs::Problem;
 use nix::ifaddrs::getifaddrs;
 use pki::{Host, RotationRequest};
@@ -25,8 +27,6 @@ use super::server::{self, ClusterFlags, Local, PairFiles, Ports, Server, ServerS
 use crate::common::flags::{AUDIT, CertificateFlags, TokenFlags};
 use crate::common::hang::unless_hung;
 use crate::controllers::certificates::Trust;
-use crate::files::lock::LockError;
-use crate::files::shared_watch::SharedWatch;
 use crate::serving::certificates::CertificateReconciler;
 use crate::serving::pipeline::publish::ServedInputs;
 use crate::source;

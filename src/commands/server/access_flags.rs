@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use files::bounded;
 use model::access::AccessMode;
 use model::access::machine::Window;
 use model::access::signed::{ClaimRules, Settings};
@@ -13,7 +14,6 @@ use model::registry_credentials::DEFAULT_SECRET;
 
 use super::settings::AccessSettings;
 use crate::common::flags::{OFF, access_mode, duration};
-use crate::files::bounded;
 use crate::serving::tokens::cache::TokenCache;
 use crate::serving::tokens::issuer::TokenIssuer;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use files::shared_watch::SharedWatch;
 use model::access::Policy;
 use model::access::machine::Window;
 use model::inputs::Inputs;
@@ -13,7 +14,6 @@ use super::allowed_networks;
 use super::settings::{AccessSettings, Local};
 use crate::commands::process::progress::Progress;
 use crate::commands::process::tasks::Tasks;
-use crate::files::shared_watch::SharedWatch;
 use crate::serving::approvals::reconciler::ApprovalReconciler;
 use crate::serving::overlays::Overlays;
 use crate::serving::pipeline::pointer_writer::PointerWriter;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use files::shared_watch::SharedWatch;
+use files::watch::listing;
 use futures_util::future::OptionFuture;
 use model::access::BootRules;
 use model::access::approval::{
@@ -17,8 +19,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::MachineApprovals;
-use crate::files::shared_watch::SharedWatch;
-use crate::files::watch::listing;
 use crate::serving::tokens::named_machines::UsedTokens;
 use crate::store::state_directory::{StateDirectory, StateError};
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use files::stamp::FileStamp;
 use pki::Host;
 use tokio::time::Instant;
 
-use crate::files::stamp::FileStamp;
 use crate::store::state_directory::{StateDirectory, StateError};
 
 /// Wait before the next attempt to write a pointer config.

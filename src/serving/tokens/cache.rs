@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use files::bounded;
+use files::error::FileError;
+use files::owners::Reader;
+use files::replace::{self, PRIVATE};
 use model::access::Records;
 use tokio::sync::watch;
 
-use crate::files::bounded;
-use crate::files::error::FileError;
-use crate::files::owners::Reader;
-use crate::files::replace::{self, PRIVATE};
 use crate::store::newest;
 use crate::telemetry::{Reporting, faults};
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use files::shared_watch::SharedWatch;
+use files::watch::listing;
 use futures_util::future::OptionFuture;
 use model::access::machine::KnownMachine;
 use model::access::{KnownMachines, MachineToken};
@@ -18,8 +20,6 @@ use tokio::time::Instant;
 
 use super::machine::MachineTokens;
 use super::token_set::known_machine;
-use crate::files::shared_watch::SharedWatch;
-use crate::files::watch::listing;
 use crate::store::machine_files::{StoredMachines, WantedMachine};
 use crate::store::state_directory::StateDirectory;
 use crate::store::state_error::StateError;

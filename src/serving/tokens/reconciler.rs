@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use files::shared_watch::SharedWatch;
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, Records};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use crate::files::shared_watch::SharedWatch;
 use crate::store::state_directory::StateDirectory;
 use crate::store::token_files::TokensReconciled;
 use crate::telemetry::log_token_steps;

@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use files::bounded::read_if_there;
+use files::error::FileError;
+use files::owners::Reader;
+use files::replace::{self, PRIVATE};
 use model::access::TokenHash;
 use model::access::machine::{MachineState, RecordedUse};
 use serde::{Deserialize, Serialize};
@@ -19,10 +23,6 @@ use time::OffsetDateTime;
 use time::serde::rfc3339;
 
 use crate::common::sync::lock;
-use crate::files::bounded::read_if_there;
-use crate::files::error::FileError;
-use crate::files::owners::Reader;
-use crate::files::replace::{self, PRIVATE};
 use crate::telemetry::Reporting;
 use crate::telemetry::faults;
 

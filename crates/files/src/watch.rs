@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 /// Quiet time before a scan, because changes come in bursts, and because a file that has just changed may still be written:
 /// the first scan after the change of a single file finds it old enough.
-pub(crate) const QUIET: Duration = Duration::from_millis(60);
+pub const QUIET: Duration = Duration::from_millis(60);
 /// Maximum wait for quiet.
 const BURST: Duration = Duration::from_millis(200);
 /// First interval between scans while files are being written. It doubles up to [`SAFETY`], because a file with a clock
@@ -46,34 +46,33 @@ const RENAMED: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::Both))
 
 /// Files and directories outside of the watched ones that links lead to, each with the directory that is notified of it:
 /// paths without links.
-pub(crate) type Targets = BTreeMap<PathBuf, PathBuf>;
+pub type Targets = BTreeMap<PathBuf, PathBuf>;
 
 /// When the next scan is due without a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Scanned {
+pub struct Scanned {
     /// Targets of links outside of the watched directories.
-    pub(crate) outside: Targets,
+    pub outside: Targets,
     /// True if files were skipped of which nobody knows when they are written whole.
-    pub(crate) is_unsettled: bool,
+    pub is_unsettled: bool,
     /// Wait for files that are not old enough yet.
-    pub(crate) again_in: Option<Duration>,
+    pub again_in: Option<Duration>,
 }
 
 impl Scanned {
-    pub(crate) const SETTLED: Self =
-        Self { outside: Targets::new(), is_unsettled: false, again_in: None };
-    pub(crate) const UNSETTLED: Self =
+    pub const SETTLED: Self = Self { outside: Targets::new(), is_unsettled: false, again_in: None };
+    pub const UNSETTLED: Self =
         Self { outside: Targets::new(), is_unsettled: true, again_in: None };
 
     /// Asks for another scan after `wait` at the latest.
-    pub(crate) fn again_in(&mut self, wait: Duration) {
+    pub fn again_in(&mut self, wait: Duration) {
         self.again_in = Some(self.again_in.map_or(wait, |earlier| earlier.min(wait)));
     }
 }
 
 /// Watches directories recursively. Must be used within a runtime.
 #[derive(Debug)]
-pub(crate) struct DirectoryWatch {
+pub struct DirectoryWatch {
     directories: Vec<Directory>,
     /// `None` if the kernel provides no notifications.
     watcher: Option<RecommendedWatcher>,
@@ -105,7 +104,7 @@ struct Directory {
 impl DirectoryWatch {
     /// Watches `directories`, which can be missing yet. Without notifications from the kernel, periodic scans replace
     /// them; that is logged, and no error.
-    pub(crate) fn new(directories: Vec<PathBuf>) -> Self {
+    pub fn new(directories: Vec<PathBuf>) -> Self {
         let (sender, notices) = unbounded_channel();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // Reading a file, as scans do, is no change; closing a written one is.
@@ -147,7 +146,7 @@ impl DirectoryWatch {
     /// Waits until a scan is due: after a change and a quiet time, or after the interval.
     ///
     /// It is cancel safe: no change is lost.
-    pub(crate) async fn changed(&mut self) {
+    pub async fn changed(&mut self) {
         while !self.is_noticed {
             tokio::select! {
                 Some(event) = self.notices.recv() => self.note(event),
@@ -165,7 +164,7 @@ impl DirectoryWatch {
     }
 
     /// Runs `scan`, which can ask if a program has a file open for writing, and schedules the next scan.
-    pub(crate) fn scan(&mut self, scan: impl FnOnce(&dyn Fn(&Path) -> bool) -> Scanned) {
+    pub fn scan(&mut self, scan: impl FnOnce(&dyn Fn(&Path) -> bool) -> Scanned) {
         self.is_noticed = false;
         let started = Instant::now();
         self.writers.retain(|_, last| started.duration_since(*last) < WRITER_GONE);
@@ -199,7 +198,7 @@ impl DirectoryWatch {
     }
 
     /// Scans after each change, forever. `scan` may block.
-    pub(crate) async fn follow(mut self, mut scan: impl FnMut(&dyn Fn(&Path) -> bool) -> Scanned) {
+    pub async fn follow(mut self, mut scan: impl FnMut(&dyn Fn(&Path) -> bool) -> Scanned) {
         loop {
             self.changed().await;
             tokio::task::block_in_place(|| self.scan(&mut scan));
@@ -302,7 +301,7 @@ impl DirectoryWatch {
 }
 
 /// The files of a directory, each with the time of its change.
-pub(crate) fn listing(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
+pub fn listing(directory: &Path) -> BTreeMap<PathBuf, SystemTime> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let changed = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
     let paths = entries.map(|entry| entry.path());

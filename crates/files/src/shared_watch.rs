@@ -9,27 +9,24 @@ use super::watch::{DirectoryWatch, Scanned};
 
 type Scan = Box<dyn FnMut(&dyn Fn(&Path) -> bool) -> Scanned + Send>;
 
-pub(crate) struct SharedWatch {
+pub struct SharedWatch {
     directory: PathBuf,
     scans: Vec<Scan>,
 }
 
 impl SharedWatch {
-    pub(crate) fn new(directory: PathBuf) -> Self {
+    pub fn new(directory: PathBuf) -> Self {
         Self { directory, scans: Vec::new() }
     }
 
     /// Calls `scan` at each look, as [`DirectoryWatch::scan`] does. It may block, and has no links that lead outside.
-    pub(crate) fn add(
-        &mut self,
-        scan: impl FnMut(&dyn Fn(&Path) -> bool) -> Scanned + Send + 'static,
-    ) {
+    pub fn add(&mut self, scan: impl FnMut(&dyn Fn(&Path) -> bool) -> Scanned + Send + 'static) {
         self.scans.push(Box::new(scan));
     }
 
     /// Notifies when `state` differs from that of the look before, or is `None`: it may change without a difference.
     /// The first look is the present one.
-    pub(crate) fn notify_of<T: PartialEq + Send + 'static>(
+    pub fn notify_of<T: PartialEq + Send + 'static>(
         &mut self,
         mut state: impl FnMut() -> Option<T> + Send + 'static,
     ) -> Arc<Notify> {
@@ -47,7 +44,7 @@ impl SharedWatch {
     }
 
     /// Looks after each change, forever.
-    pub(crate) async fn follow(mut self) {
+    pub async fn follow(mut self) {
         let watch = DirectoryWatch::new(vec![self.directory]);
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             let mut all = Scanned::SETTLED;

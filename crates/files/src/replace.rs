@@ -14,22 +14,17 @@ use nix::fcntl::OFlag;
 
 use super::bounded;
 use super::error::FileError;
-use crate::files::owners::{Process, Reader, Status, User, WantedStatus, wanted};
+use crate::owners::{Process, Reader, Status, User, WantedStatus, wanted};
 
 /// Mode of files that only their owner reads.
-pub(crate) const PRIVATE: u32 = 0o600;
+pub const PRIVATE: u32 = 0o600;
 /// Mode of files that all users read.
-pub(crate) const PUBLIC: u32 = 0o644;
+pub const PUBLIC: u32 = 0o644;
 
 /// Replaces a file atomically: a reader sees the old contents or the new ones, and after a crash one of them is there.
 /// Owner, group and mode stay, except that a file of another user becomes this process's own if [`Reader::Itself`] reads
 /// it. A new file has `mode`, and belongs to `reader` if root creates it. If the owner cannot be kept, nothing changes.
-pub(crate) fn replace(
-    path: &Path,
-    contents: &[u8],
-    mode: u32,
-    reader: Reader,
-) -> Result<(), FileError> {
+pub fn replace(path: &Path, contents: &[u8], mode: u32, reader: Reader) -> Result<(), FileError> {
     let process = Process::current();
     let directory = directory_of(path);
     let before = Status::of_file(path);
@@ -41,15 +36,15 @@ pub(crate) fn replace(
 }
 
 /// A file that is to be replaced.
-pub(crate) struct Replacement {
-    pub(crate) path: PathBuf,
-    pub(crate) contents: Vec<u8>,
-    pub(crate) mode: u32,
+pub struct Replacement {
+    pub path: PathBuf,
+    pub contents: Vec<u8>,
+    pub mode: u32,
 }
 
 /// Replaces the files of one directory, each as [`replace`] does, with one wait for the disk instead of two for each.
 /// Returns the outcome of each.
-pub(crate) fn replace_all(
+pub fn replace_all(
     directory: &Path,
     files: &[Replacement],
     reader: Reader,
@@ -99,7 +94,7 @@ fn each<T>(result: &io::Result<T>) -> io::Result<&T> {
 }
 
 /// Removes the files that killed processes had prepared in a directory, to replace others by them.
-pub(crate) fn remove_leftovers(directory: &Path) -> Result<(), FileError> {
+pub fn remove_leftovers(directory: &Path) -> Result<(), FileError> {
     let is_leftover = |path: &PathBuf| {
         let process = preparing_process(path);
         // This process prepares nothing yet. Its ID can be that of its predecessor, as in a container.
@@ -134,7 +129,7 @@ pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), F
 }
 
 /// Creates a directory and its parents for `reader`, readable only by their owner.
-pub(crate) fn create_directory(path: &Path, reader: Reader) -> Result<(), FileError> {
+pub fn create_directory(path: &Path, reader: Reader) -> Result<(), FileError> {
     if path.is_dir() {
         return Ok(());
     }
@@ -168,7 +163,7 @@ fn give_directory(path: &Path, user: User, process: Process) -> io::Result<()> {
 }
 
 /// The directory of a file.
-pub(crate) fn directory_of(path: &Path) -> &Path {
+pub fn directory_of(path: &Path) -> &Path {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     directory.unwrap_or(if path.is_absolute() { path } else { Path::new(".") })
 }

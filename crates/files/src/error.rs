@@ -15,12 +15,12 @@ pub struct FileError {
 
 impl FileError {
     /// Converts an error to one of `path`, for `map_err`.
-    pub(crate) fn at<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> Self {
+    pub fn at<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> Self {
         move |error| Self { path: path.to_owned(), error: error.into() }
     }
 
     /// Creates an error that is none of the operating system.
-    pub(crate) fn other(path: &Path, reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn other(path: &Path, reason: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { path: path.to_owned(), error: io::Error::other(reason) }
     }
 }

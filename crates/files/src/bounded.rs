@@ -10,15 +10,15 @@ use nix::fcntl::OFlag;
 use super::error::FileError;
 
 /// Maximum size of a file in bytes. The API server's own limit for an object is 1.5 MiB.
-pub(crate) const MAX_BYTES: u64 = 64 << 20;
+pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a regular file of at most [`MAX_BYTES`] bytes. It never blocks: a pipe is an error.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_opened(open(path)?, MAX_BYTES)
 }
 
 /// Reads a regular file of at most `most` bytes, which was opened without blocking.
-pub(crate) fn read_opened(file: File, most: u64) -> io::Result<Vec<u8>> {
+pub fn read_opened(file: File, most: u64) -> io::Result<Vec<u8>> {
     let bytes = read_start_of(file, most + 1)?;
     if bytes.len() as u64 > most {
         return Err(io::Error::other(format!("is larger than {} MiB", most >> 20)));
@@ -27,17 +27,17 @@ pub(crate) fn read_opened(file: File, most: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a text in UTF-8 as [`read`] does.
-pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| io::Error::other("is not UTF-8"))
 }
 
 /// Reads a file as [`read`] does, `None` if it does not exist.
-pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     if_there(path, read(path))
 }
 
 /// Converts "not found" to `None`.
-pub(crate) fn if_there<T>(path: &Path, result: io::Result<T>) -> Result<Option<T>, FileError> {
+pub fn if_there<T>(path: &Path, result: io::Result<T>) -> Result<Option<T>, FileError> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         result => result.map(Some).map_err(FileError::at(path)),
@@ -45,22 +45,22 @@ pub(crate) fn if_there<T>(path: &Path, result: io::Result<T>) -> Result<Option<T
 }
 
 /// Paths of the entries of a directory.
-pub(crate) fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect()
 }
 
 /// Paths of the entries of a directory; none if it does not exist.
-pub(crate) fn entries_if_there(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
+pub fn entries_if_there(directory: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(if_there(directory, entries(directory))?.unwrap_or_default())
 }
 
 /// Removes a file, unless it does not exist.
-pub(crate) fn remove_if_there(path: &Path) -> Result<(), FileError> {
+pub fn remove_if_there(path: &Path) -> Result<(), FileError> {
     if_there(path, std::fs::remove_file(path)).map(drop)
 }
 
 /// Reads the first `most` bytes of a regular file.
-pub(crate) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_start_of(open(path)?, most)
 }
 

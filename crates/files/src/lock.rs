@@ -16,14 +16,14 @@ use nix::unistd::{AccessFlags, eaccess};
 use super::bounded;
 use super::error::FileError;
 use super::replace::{self, PRIVATE};
-use crate::files::owners::Reader;
+use crate::owners::Reader;
 
 /// Name of the file that is locked during a change.
-pub(crate) const LOCK: &str = ".lock";
+pub const LOCK: &str = ".lock";
 /// Name of the directory of pointer configs, which every state directory has.
-pub(crate) const POINTERS: &str = "user-data";
+pub const POINTERS: &str = "user-data";
 /// Name of the file that a server locks for its life. It has the server's process ID, for messages only.
-pub(crate) const SERVER_LOCK: &str = ".server";
+pub const SERVER_LOCK: &str = ".server";
 /// Bytes that are read of a process ID, more than it has.
 const DIGITS: u64 = 20;
 
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const QUIET: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LockError {
+pub enum LockError {
     #[error(
         "{}: another process has held this lock for {seconds} s, and nothing was changed; find it \
             with `lslocks`, and try again when it has ended",
@@ -52,21 +52,21 @@ pub(crate) enum LockError {
 
 /// Exclusive access to a directory while it is changed.
 #[derive(Debug)]
-pub(crate) struct DirectoryLock {
+pub struct DirectoryLock {
     /// `None` if this process cannot change anything in the directory.
     _file: Option<File>,
 }
 
 /// The right to serve from a directory, which one process has at a time.
 #[derive(Debug)]
-pub(crate) struct ServerLock {
+pub struct ServerLock {
     /// `None` if this process cannot change anything in the directory.
     _file: Option<File>,
 }
 
 /// Limit of the wait for another process.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LockTimeout {
+pub struct LockTimeout {
     limit: Duration,
     /// Called with the directory once the wait is noticeable.
     tell: Option<fn(&Path)>,
@@ -74,21 +74,17 @@ pub(crate) struct LockTimeout {
 
 impl LockTimeout {
     /// Wait of a server: short, because it serves the present files and tries again.
-    pub(crate) const SERVER: Self = Self { limit: Duration::from_secs(2), tell: None };
+    pub const SERVER: Self = Self { limit: Duration::from_secs(2), tell: None };
 
     /// Wait of a command: a person waits, and is informed.
-    pub(crate) const fn of_command(tell: fn(&Path)) -> Self {
+    pub const fn of_command(tell: fn(&Path)) -> Self {
         Self { limit: Duration::from_secs(30), tell: Some(tell) }
     }
 }
 
 impl DirectoryLock {
     /// Waits for the lock of a directory. Creates the file for `reader` if it is missing.
-    pub(crate) fn take(
-        directory: &Path,
-        reader: Reader,
-        timeout: LockTimeout,
-    ) -> Result<Self, LockError> {
+    pub fn take(directory: &Path, reader: Reader, timeout: LockTimeout) -> Result<Self, LockError> {
         let path = directory.join(LOCK);
         let Some(file) = open(directory, &path, reader)? else { return Ok(Self { _file: None }) };
         let started = Instant::now();
@@ -113,7 +109,7 @@ impl DirectoryLock {
 
 impl ServerLock {
     /// Takes the lock of a directory, or fails at once. Creates the file for `reader` if it is missing.
-    pub(crate) fn take(directory: &Path, reader: Reader) -> Result<Self, LockError> {
+    pub fn take(directory: &Path, reader: Reader) -> Result<Self, LockError> {
         let path = directory.join(SERVER_LOCK);
         let Some(file) = open(directory, &path, reader)? else { return Ok(Self { _file: None }) };
         match file.try_lock() {
@@ -143,7 +139,7 @@ fn write_process_id(path: &Path) -> io::Result<()> {
 }
 
 /// Returns `true` if a directory is the state directory of a server, past or present: its first change made the lock.
-pub(crate) fn is_state_directory(directory: &Path) -> bool {
+pub fn is_state_directory(directory: &Path) -> bool {
     directory.join(LOCK).is_file() && directory.join(POINTERS).is_dir()
 }
 

@@ -10,7 +10,7 @@ use nix::sys::stat::FileStat;
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct FileStamp {
+pub struct FileStamp {
     device: u64,
     inode: u64,
     size: i64,
@@ -19,7 +19,7 @@ pub(crate) struct FileStamp {
 }
 
 impl FileStamp {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -29,7 +29,7 @@ impl FileStamp {
         }
     }
 
-    pub(crate) fn of_stat(stat: &FileStat) -> Self {
+    pub fn of_stat(stat: &FileStat) -> Self {
         Self {
             device: stat.st_dev,
             inode: stat.st_ino,
@@ -40,12 +40,12 @@ impl FileStamp {
     }
 
     /// Returns `true` if every later change would have another stamp.
-    pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
+    pub fn is_settled(&self, now: SystemTime) -> bool {
         now.duration_since(self.changed_at()).is_ok_and(|age| age >= CLOCK_STEP)
     }
 
     /// Time of the last change, by the clock of the file system.
-    pub(crate) fn changed_at(&self) -> SystemTime {
+    pub fn changed_at(&self) -> SystemTime {
         let (seconds, nanoseconds) = self.changed;
         // A time before 1970 is only known to be long ago.
         let since = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());

@@ -7,55 +7,55 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use nix::unistd::{getegid, geteuid};
+use nix::unistd::{Uid, User as Account, getegid, geteuid, getgrouplist};
 
 const ROOT: u32 = 0;
 /// Mode bit of directories like `/tmp`, in which every user creates files: their owner implies nothing about the files.
 const STICKY: u32 = 0o1000;
-pub(crate) const OWNER_READS: u32 = 0o400;
+pub const OWNER_READS: u32 = 0o400;
 pub(crate) const GROUP_READS: u32 = 0o040;
 /// Bits of one digit of a mode.
 const READ: u32 = 0o4;
 const SEARCH: u32 = 0o1;
-pub(crate) const OTHERS: u32 = 0o007;
+pub const OTHERS: u32 = 0o007;
 const GROUP_AND_OTHERS: u32 = 0o077;
 /// Bits of an old mode that are kept: none to execute, none to write for others.
 const KEPT: u32 = 0o664;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Status {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) mode: u32,
+pub struct Status {
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u32,
 }
 
 /// Wanted owner, group and mode of a file. `None` keeps those of the writing process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WantedStatus {
-    pub(crate) uid: Option<u32>,
-    pub(crate) gid: Option<u32>,
-    pub(crate) mode: u32,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub mode: u32,
 }
 
 /// User and group of the process that writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+pub struct Process {
+    pub uid: u32,
+    pub gid: u32,
 }
 
 /// User and group that a server runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct User {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
     /// True if only the group is known, because root owns the files.
-    pub(crate) is_by_group: bool,
+    pub is_by_group: bool,
 }
 
 /// Process that will read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub enum Reader {
     /// This process after a restart; as root, the same as [`Reader::Directory`].
     Itself,
     /// The owner of the directory, if root writes there.
@@ -64,24 +64,24 @@ pub(crate) enum Reader {
 }
 
 impl Status {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         let mode = metadata.mode() & 0o7777;
         Self { uid: metadata.uid(), gid: metadata.gid(), mode }
     }
 
     /// Status of a regular file; `None` for a link.
-    pub(crate) fn of_file(path: &Path) -> Option<Self> {
+    pub fn of_file(path: &Path) -> Option<Self> {
         let found = std::fs::symlink_metadata(path).ok()?;
         found.is_file().then(|| Self::of(&found))
     }
 }
 
 impl Process {
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         Self { uid: geteuid().as_raw(), gid: getegid().as_raw() }
     }
 
-    pub(crate) fn is_root(self) -> bool {
+    pub fn is_root(self) -> bool {
         self.uid == ROOT
     }
 }
@@ -89,7 +89,7 @@ impl Process {
 impl User {
     /// The user that serves from these files: the owner of the first one that is not root's, `keys` before their
     /// `directory`; otherwise the group that can read a key. `None` if all belong to root.
-    pub(crate) fn serving(keys: &[Status], directory: Option<Status>) -> Option<Self> {
+    pub fn serving(keys: &[Status], directory: Option<Status>) -> Option<Self> {
         let owner = keys.iter().chain(&directory).find(|it| it.uid != ROOT);
         let by_group = || keys.iter().find(|it| it.mode & GROUP_READS != 0 && it.gid != ROOT);
         let user = |it: &Status, is_by_group| Self { uid: it.uid, gid: it.gid, is_by_group };
@@ -97,12 +97,21 @@ impl User {
     }
 
     /// Returns `true` if the user can read a file. `groups` are its supplementary groups.
-    pub(crate) fn reads(&self, file: Status, groups: &[u32]) -> bool {
+    pub fn reads(&self, file: Status, groups: &[u32]) -> bool {
         self.may(READ, file, groups)
     }
 
+    /// Groups of the user in the system's accounts.
+    pub fn groups(&self) -> Vec<u32> {
+        let account = Account::from_uid(Uid::from_raw(self.uid)).ok().flatten();
+        let account = account.filter(|_| !self.is_by_group);
+        let name = account.and_then(|it| Some((std::ffi::CString::new(it.name).ok()?, it.gid)));
+        let groups = name.and_then(|(name, gid)| getgrouplist(&name, gid).ok());
+        groups.unwrap_or_default().into_iter().map(nix::unistd::Gid::as_raw).collect()
+    }
+
     /// Returns `true` if the user can list a directory and open files in it.
-    pub(crate) fn enters(&self, directory: Status, groups: &[u32]) -> bool {
+    pub fn enters(&self, directory: Status, groups: &[u32]) -> bool {
         self.may(READ | SEARCH, directory, groups)
     }
 
@@ -119,7 +128,7 @@ impl User {
 
 impl Reader {
     /// Bits beyond the owner's that it needs to read a file.
-    pub(crate) fn needed(self, file: Status) -> u32 {
+    pub fn needed(self, file: Status) -> u32 {
         match self {
             Self::User(user) if user.is_by_group && user.gid == file.gid => GROUP_READS,
             _ => 0,
@@ -127,7 +136,7 @@ impl Reader {
     }
 
     /// The user, if ownership matters.
-    pub(crate) fn user(self, directory: &Path, process: Process) -> Option<User> {
+    pub fn user(self, directory: &Path, process: Process) -> Option<User> {
         match self {
             Self::User(user) => Some(user),
             Self::Itself if !process.is_root() => {
