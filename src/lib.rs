@@ -23,7 +23,7 @@
 //! The core makes answers from manifests, keeps certificates, and decides on access: `crates/ignition`, `crates/pki`,
 //! `crates/model`, `crates/secrets` and `crates/escape`, with the rooms that read, serve and store. The rest are leaves, which you can
 //! skip until you change them: the other crates, the issuer for cert-manager (`controllers::issuer`), the transport of
-//! CMPv2 (`common::cmp_http`), and [`node_agent`]. The `Cargo.toml` of a core crate names no leaf, so the compiler
+//! CMPv2 (`crates/cmp-http`), and [`node_agent`]. The `Cargo.toml` of a core crate names no leaf, so the compiler
 //! refuses to import one.
 //!
 //! The modules of the program, from the bottom up. Each imports only from those below it, which `tests/it/layers`
@@ -51,7 +51,6 @@
 
 pub mod cli;
 mod commands;
-mod common;
 mod controllers;
 mod kubernetes;
 pub mod node_agent;

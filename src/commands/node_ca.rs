@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use clap::Args;
+use common::flags::duration;
 use model::objects::SecretName;
 use model::registry_credentials::{self, DEFAULT_SECRET};
 
@@ -14,7 +15,6 @@ use super::process::service_manager::{Report, feed_watchdog};
 use super::process::signals::StopSignals;
 use super::process::tasks::Tasks;
 use super::server::administrators::{self, AdministratorsAddress};
-use crate::common::flags::duration;
 use crate::kubernetes::client;
 use crate::node_agent::{self, Health, Layout, Reconciler};
 use crate::source::cluster::{NamedSecret, RegistryCaMap};

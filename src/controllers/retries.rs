@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use common::backoff::Backoff;
 use model::escape::{REASON, cut};
 use tokio::time::Instant;
 
 use super::runtime::{Requeue, backoff};
-use crate::common::backoff::Backoff;
 use crate::kubernetes::{Applied, ControlError, Health};
 
 /// Objects whose writes are retried, each later and later.

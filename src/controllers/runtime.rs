@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::backoff::Backoff;
 use futures_util::FutureExt as _;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
@@ -24,7 +25,6 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::metadata_cache::MetadataCache;
-use crate::common::backoff::Backoff;
 use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::kubernetes::{ControlError, Health, ObjectName, client};
 

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use common::backoff::Backoff;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -15,7 +16,6 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::client::reason;
 use super::seen::{Cause, Failure, ObjectSeen};
-use crate::common::backoff::Backoff;
 
 /// Time for which the API server keeps a watch open, and so the maximum time for which a silently broken connection is
 /// not noticed.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use axum::Router;
+use common::parallel::processors;
 use model::ledger::Ledger;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -21,7 +22,6 @@ use super::handshake_queue::HandshakeQueue;
 use super::limits::Limits;
 use super::proxy_protocol::{Balancers, canonical};
 use super::send_buffer_limit::{self, Allowance, SendBufferLimit};
-use crate::common::parallel::processors;
 use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 /// Number of connections that the kernel queues before they are accepted; it has its own maximum.

@@ -3,10 +3,10 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use common::sync::lock;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::common::sync::lock;
 use crate::source::cluster::LiveRequest;
 
 /// Maximum wait of a machine. Then it gets what was read last.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use common::sync::lock;
 use http::HeaderValue;
 use ignition::{Form, SpecVersion};
 use lru::LruCache;
@@ -12,7 +13,6 @@ use model::recovery::Recovery;
 use tokio::sync::Semaphore;
 
 use super::answers::Answer;
-use crate::common::sync::lock;
 use crate::telemetry::conditions::Status;
 use crate::telemetry::faults;
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use common::hang::{MAX_HANG, unless_hung};
 use files::bounded;
 use files::error::FileError;
 use files::watch::{DirectoryWatch, QUIET, Scanned};
@@ -34,7 +35,6 @@ use super::merged_pools::LocalPools;
 use super::object_set::{Layer, ObjectSet, identity};
 use super::place::{Place, TextHash, relative, stored_root};
 use super::plain_configs::{self, PlainConfigs};
-use crate::common::hang::{MAX_HANG, unless_hung};
 use crate::kubernetes::seen::ObjectSeen;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Status;

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 
+use common::hang::unless_hung;
 use files::error::FileError;
 use model::inputs::Inputs;
 use tokio::sync::{mpsc, watch};
@@ -23,7 +24,6 @@ use super::files::RestoredFile;
 use super::last_good::{Index, LastGood};
 use super::listing::{digest_of_stamps, list};
 use super::place::{Place, stored_root};
-use crate::common::hang::unless_hung;
 use crate::telemetry::Reporting;
 
 /// A directory at the start of a process.

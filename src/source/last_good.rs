@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use common::parallel;
 use files::bounded::{self, entries_if_there, read_if_there, remove_if_there};
 use files::error::FileError;
 use files::owners::Reader;
@@ -31,7 +32,6 @@ use serde::{Deserialize, Serialize};
 use super::files::is_machine;
 use super::manifest;
 use super::place::{DirectoryId, TextHash};
-use crate::common::parallel;
 
 /// Stored state of the files, without the texts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use common::backoff::Backoff;
 use files::error::FileError;
 use tokio::sync::watch;
 
-use crate::common::backoff::Backoff;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::Status;
 use crate::telemetry::faults::Fault;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::common::sync::lock;
+use common::sync::lock;
 use model::escape::escaped;
 
 /// Faults by thing, shared by reporters and readiness.

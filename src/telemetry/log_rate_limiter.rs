@@ -6,9 +6,8 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::sync::lock;
 use tokio::time::Instant;
-
-use crate::common::sync::lock;
 
 const WINDOW: Duration = Duration::from_secs(10);
 /// Maximum number of lines in a window. A storm of ten thousand machines is logged completely.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::ValueEnum;
+use common::sync::lock;
 use model::escape::escaped;
 use table::{Color, TerminalStyle};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -20,7 +21,6 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::json_lines::{self, JsonLines, MAX_LINE_BYTES};
-use crate::common::sync::lock;
 
 /// Maximum number of bytes that wait for a slow reader of standard error; further lines are dropped.
 const QUEUED_BYTES: usize = 1 << 20;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use common::sync::lock;
 use ignition::SpecVersion;
 use model::ignition_version::IgnitionVersion;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
@@ -17,7 +18,6 @@ use prometheus_client::registry::Registry;
 use super::conditions::Status;
 use super::connections::ConnectionMetrics;
 use super::encode::{Label, encode};
-use crate::common::sync::lock;
 
 /// Maximum number of stages that are values of a label, and length of one.
 const MAX_STAGES: usize = 20;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use cmp::{Credential, CredentialFault, EnrolledCertificate, Pause, Request, Settings};
+use cmp_http::Server;
 use files::bounded;
 use files::owners::Reader;
 use files::replace::{PRIVATE, PUBLIC, replace};
@@ -25,7 +26,6 @@ use self::settings::{ProofFlags, RequestedFlags};
 use super::print_line;
 use super::process::progress::Progress;
 use super::stores::certificate_texts::read_certificates;
-use crate::common::cmp_http::Server;
 
 /// Requests a certificate, and writes the result.
 pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {

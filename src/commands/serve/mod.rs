@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
+use common::flags::{AUDIT, CertificateFlags, TokenFlags};
+use common::hang::unless_hung;
 use files::lock::LockError;
 use files::shared_watch::SharedWatch;
 use model::inputs::Problem;
@@ -24,8 +26,6 @@ use super::server::access_flags::AccessFlags;
 use super::server::flags::ServingFlags;
 use super::server::overview::{PointerVerdicts, pointer_verdicts};
 use super::server::{self, ClusterFlags, Local, PairFiles, Ports, Server, ServerSettings};
-use crate::common::flags::{AUDIT, CertificateFlags, TokenFlags};
-use crate::common::hang::unless_hung;
 use crate::controllers::certificates::Trust;
 use crate::serving::certificates::CertificateReconciler;
 use crate::serving::pipeline::publish::ServedInputs;

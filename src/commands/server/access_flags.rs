@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use common::flags::{OFF, access_mode, duration};
 use files::bounded;
 use model::access::AccessMode;
 use model::access::machine::Window;
@@ -13,7 +14,6 @@ use model::objects::SecretName;
 use model::registry_credentials::DEFAULT_SECRET;
 
 use super::settings::AccessSettings;
-use crate::common::flags::{OFF, access_mode, duration};
 use crate::serving::tokens::cache::TokenCache;
 use crate::serving::tokens::issuer::TokenIssuer;
 

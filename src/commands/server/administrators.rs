@@ -6,9 +6,9 @@ use std::str::FromStr;
 use anyhow::Context as _;
 use axum::Router;
 use clap::Args;
+use common::flags::LISTENING;
 use pki::Host;
 
-use crate::common::flags::LISTENING;
 use crate::server::administrators::{self, protected};
 use crate::server::hosts::KnownHosts;
 use crate::server::readiness::Readiness;

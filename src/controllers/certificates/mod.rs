@@ -20,6 +20,7 @@ mod user_data;
 
 use anyhow::bail;
 use clap::Args;
+use common::flags::CertificateFlags;
 use kube::Client;
 use model::pointer_config::Assessment;
 use time::OffsetDateTime;
@@ -51,7 +52,6 @@ use pki::{
 
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
-use crate::common::flags::CertificateFlags;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::{ControlError, Malformed, ObjectName};

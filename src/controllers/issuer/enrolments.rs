@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use cmp::{EnrolError, Pause, Request};
+use cmp_http::{Server, tries};
+use common::sync::lock;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -15,8 +17,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::decide::Outcome;
 use super::policy::Grant;
 use super::upstream::Upstream;
-use crate::common::cmp_http::{Server, tries};
-use crate::common::sync::lock;
 use crate::kubernetes::ObjectName;
 
 pub(super) struct Enrolments {

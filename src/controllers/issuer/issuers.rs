@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use cmp_http::Server;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
 use time::OffsetDateTime;
@@ -15,7 +16,6 @@ use super::listed::Listed;
 use super::policy::Policy;
 use super::reserved_names::ReservedNames;
 use super::upstream::{Secrets, Upstream};
-use crate::common::cmp_http::Server;
 use crate::controllers::certificates::{CA, ClusterState, SERVING};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::read;

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use clap::Args;
+use common::flags::host_and_port;
+use common::pool_merges;
 use futures_util::{StreamExt as _, stream};
 use kube::Client;
 use model::inputs::{ServingMode, served_configuration};
@@ -34,8 +36,6 @@ use self::report::{Report, UnrenderedPools};
 use super::metadata_cache::{AllMetadata, MetadataCache};
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
-use crate::common::flags::host_and_port;
-use crate::common::pool_merges;
 use crate::kubernetes::apply::{Applied, CustomWrite, apply_custom, apply_spec, apply_status};
 use crate::kubernetes::{ControlError, Health, ObjectName};
 

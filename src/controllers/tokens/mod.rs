@@ -8,6 +8,7 @@ mod objects;
 use std::collections::BTreeSet;
 
 use clap::Args;
+use common::flags::{OFF, TokenFlags, access_mode};
 use kube::Client;
 use kube::runtime::events::EventType;
 use model::access::rotation::{Issued, MAX_STEPS, NextAction, PointerWrite, Reason, Write, next};
@@ -21,7 +22,6 @@ use super::certificates::{Observer, user_data, user_data_write};
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
 use super::{NAMESPACE, read_secret, until_applied};
-use crate::common::flags::{OFF, TokenFlags, access_mode};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};

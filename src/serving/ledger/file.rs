@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use common::sync::lock;
 use files::bounded;
 use files::owners::Reader;
 use files::replace::{self, PRIVATE};
 use model::ledger::{Ledger, Machine};
 
-use crate::common::sync::lock;
 use crate::source::manifest::check_json;
 use crate::telemetry::conditions::Status;
 use crate::telemetry::faults;

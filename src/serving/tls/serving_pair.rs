@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
 use clap::Args;
+use common::flags::TLS;
+use common::sync::lock;
 use files::replace::directory_of;
 use files::shared_watch::SharedWatch;
 use files::watch::{DirectoryWatch, Scanned};
@@ -16,8 +18,6 @@ use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 
 use super::policy::{TlsPolicy, warn_ignored_suites};
-use crate::common::flags::TLS;
-use crate::common::sync::lock;
 use crate::serving::tls::{Pair, PairError};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Status;

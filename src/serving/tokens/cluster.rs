@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::sync::lock;
 use model::access::approval::{ApprovedObject, BoundApprovals, Subject};
 use model::access::machine::{
     ClockReading, KnownMachine, MachineState, Usage, UsageChange, Window,
@@ -29,7 +30,6 @@ use tokio::sync::Notify;
 use super::cluster_use::ClusterUse;
 use super::token_set::{Entry, TokenSet, UsedToken, known_machine, shared_note};
 use super::unsaved_uses::{UnsavedUses, Uses};
-use crate::common::sync::lock;
 use crate::source::cluster::{MachineRecords, RecordError};
 use crate::telemetry::Reporting;
 use crate::telemetry::faults;

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::sync::lock;
 use model::access::approval::ApprovedObject;
 use model::access::machine::{ClockReading, Usage, UsageChange, Window};
 use model::access::{MachineToken, Refusal, ShownToken, TokenHash};
@@ -15,7 +16,6 @@ use model::objects::FirstBootMachine;
 use status::overview::{History, NamedMachine};
 
 use super::token_set::{Entries, Entry, TokenSet, UsedToken};
-use crate::common::sync::lock;
 use crate::store::state_directory::StateDirectory;
 use crate::telemetry::Reporting;
 use crate::telemetry::faults;

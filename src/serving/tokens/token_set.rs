@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use common::sync::lock;
 use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, Window};
 use model::access::{Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
@@ -13,7 +14,6 @@ use status::overview::{History, NamedMachine};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use crate::common::sync::lock;
 use crate::telemetry::Reporting;
 use crate::telemetry::faults;
 

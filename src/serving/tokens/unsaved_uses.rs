@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use common::sync::lock;
 use files::bounded::read_if_there;
 use files::error::FileError;
 use files::owners::Reader;
@@ -22,7 +23,6 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::serde::rfc3339;
 
-use crate::common::sync::lock;
 use crate::telemetry::Reporting;
 use crate::telemetry::faults;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use common::backoff::Backoff;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use model::inputs::Inputs;
@@ -26,7 +27,6 @@ use super::secrets;
 use super::settings::Settings;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
-use crate::common::backoff::Backoff;
 use crate::kubernetes::client::{found, reason};
 use crate::kubernetes::seen::{Cause, Failure, ObjectSeen};
 use crate::source::cluster::watching;

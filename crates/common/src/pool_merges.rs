@@ -9,7 +9,7 @@ use super::parallel;
 
 /// Merges those of `pools` that select other or changed `machine_configs`. What several of them select is parsed once;
 /// nothing parsed outlives the call, because it needs more memory than the text.
-pub(crate) fn update<'a>(
+pub fn update<'a>(
     merged: &mut MergedPools,
     pools: impl IntoIterator<Item = &'a MachineConfigPool>,
     machine_configs: &ByLabels,

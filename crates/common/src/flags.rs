@@ -17,23 +17,23 @@ use time::macros::format_description;
 use time::{Date, OffsetDateTime};
 
 /// Heading of flags for listen addresses.
-pub(crate) const LISTENING: &str = "Listening";
+pub const LISTENING: &str = "Listening";
 /// Heading of flags about TLS and the serving certificate.
-pub(crate) const TLS: &str = "TLS";
+pub const TLS: &str = "TLS";
 
 /// Default access modes of flags.
-pub(crate) const OFF: &str = "off";
-pub(crate) const AUDIT: &str = "audit";
+pub const OFF: &str = "off";
+pub const AUDIT: &str = "audit";
 
 /// The values of a flag that is on or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
+pub enum Switch {
     On,
     Off,
 }
 
 impl Switch {
-    pub(crate) fn is_on(self) -> bool {
+    pub fn is_on(self) -> bool {
         self == Self::On
     }
 }
@@ -41,20 +41,20 @@ impl Switch {
 /// Flags about issued certificates.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Certificates")]
-pub(crate) struct CertificateFlags {
+pub struct CertificateFlags {
     /// Kind of new keys: p256, p384, p521, rsa2048, rsa3072, rsa4096
     #[arg(long, value_name = "KIND", default_value = "p256", value_parser = key_algorithm)]
     key_algorithm: KeyAlgorithm,
 }
 
 impl CertificateFlags {
-    pub(crate) fn policy(&self) -> Policy {
+    pub fn policy(&self) -> Policy {
         Policy { algorithm: self.key_algorithm, ..Policy::default() }
     }
 }
 
 /// Parses an algorithm of keys.
-pub(crate) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
+pub fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
     let found = KeyAlgorithm::ALL.iter().find(|(name, _)| *name == text);
     found.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
         let names = KeyAlgorithm::ALL.map(|(name, _)| name);
@@ -65,7 +65,7 @@ pub(crate) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
 /// Flags about tokens.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Access")]
-pub(crate) struct TokenFlags {
+pub struct TokenFlags {
     /// Time after which pointer configs get a new token, such as 7d or 12h
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = span)]
     token_period: time::Duration,
@@ -75,7 +75,7 @@ pub(crate) struct TokenFlags {
 }
 
 impl TokenFlags {
-    pub(crate) fn policy(&self) -> RotationPolicy {
+    pub fn policy(&self) -> RotationPolicy {
         RotationPolicy { period: self.token_period, overlap: self.token_overlap }
     }
 }
@@ -105,12 +105,12 @@ impl<P: TypedValueParser> TypedValueParser for Offered<P> {
 }
 
 /// Parser of an access mode.
-pub(crate) fn access_mode() -> impl TypedValueParser<Value = AccessMode> {
+pub fn access_mode() -> impl TypedValueParser<Value = AccessMode> {
     Offered { parser: |text: &str| text.parse::<AccessMode>(), values: &[OFF, AUDIT, "enforce"] }
 }
 
 /// Parser of an Ignition spec: `3.4` or `3.4.0`.
-pub(crate) fn spec() -> impl TypedValueParser<Value = SpecVersion> {
+pub fn spec() -> impl TypedValueParser<Value = SpecVersion> {
     let read = |text: &str| {
         SpecVersion::read(text).ok_or_else(|| "expected 2.2 or one of 3.0 to 3.6".to_owned())
     };
@@ -121,7 +121,7 @@ pub(crate) fn spec() -> impl TypedValueParser<Value = SpecVersion> {
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Parses `10s`, `500ms`, `1m 30s` and the like, or a plain number of seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => humantime::parse_duration(text).map_err(
@@ -143,7 +143,7 @@ fn span(text: &str) -> Result<time::Duration, String> {
 }
 
 /// Parses a duration or zero.
-pub(crate) fn delay(text: &str) -> Result<Duration, String> {
+pub fn delay(text: &str) -> Result<Duration, String> {
     match text {
         "0" | "0s" => Ok(Duration::ZERO),
         _ => duration(text),
@@ -151,14 +151,14 @@ pub(crate) fn delay(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a date, which begins at midnight in UTC, or a time of RFC 3339.
-pub(crate) fn date_or_time(text: &str) -> Option<OffsetDateTime> {
+pub fn date_or_time(text: &str) -> Option<OffsetDateTime> {
     let day = format_description!("[year]-[month]-[day]");
     let date = || Date::parse(text, day).map(|date| date.midnight().assume_utc());
     OffsetDateTime::parse(text, &Rfc3339).or_else(|_| date()).ok()
 }
 
 /// Parses `HOST:PORT`, with a name or an address.
-pub(crate) fn host_and_port(text: &str) -> Result<String, String> {
+pub fn host_and_port(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
     match port.and_then(|port| port.parse::<u16>().ok()) {
         Some(1..) => Ok(text.to_owned()),
@@ -167,7 +167,7 @@ pub(crate) fn host_and_port(text: &str) -> Result<String, String> {
 }
 
 /// Parses a URL that kubelet accepts for an API server.
-pub(crate) fn url(text: &str) -> Result<String, String> {
+pub fn url(text: &str) -> Result<String, String> {
     let is_url = text.parse::<http::Uri>().is_ok_and(|url| {
         matches!(url.scheme_str(), Some("https" | "http"))
             && url.host().is_some_and(|host| !host.is_empty())

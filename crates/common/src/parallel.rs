@@ -12,19 +12,19 @@ use super::sync::lock;
 const WRITERS: usize = 16;
 
 /// Number of processors of this process, asked for once: the answer is read from several files.
-pub(crate) fn processors() -> usize {
+pub fn processors() -> usize {
     static PROCESSORS: LazyLock<usize> =
         LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
     *PROCESSORS
 }
 
 /// Applies `work` to all `jobs` on as many threads as there are processors; the results are in the order of `jobs`.
-pub(crate) fn map<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+pub fn map<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     map_on(processors(), jobs, work)
 }
 
 /// The same for work that waits for the disk, which writes several files at once.
-pub(crate) fn map_writes<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+pub fn map_writes<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     map_on(WRITERS, jobs, work)
 }
 

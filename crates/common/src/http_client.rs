@@ -11,13 +11,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
 /// A connection for requests, driven while the value lives.
-pub(crate) struct HttpConnection {
+pub struct HttpConnection {
     requests: SendRequest<Body>,
     _driver: AbortOnDropHandle<()>,
 }
 
 impl HttpConnection {
-    pub(crate) async fn new<S>(stream: S) -> anyhow::Result<Self>
+    pub async fn new<S>(stream: S) -> anyhow::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -30,17 +30,14 @@ impl HttpConnection {
     }
 
     /// Sends a request, after the previous answer.
-    pub(crate) async fn send(
-        &mut self,
-        request: Request<Body>,
-    ) -> anyhow::Result<Response<Incoming>> {
+    pub async fn send(&mut self, request: Request<Body>) -> anyhow::Result<Response<Incoming>> {
         self.requests.ready().await?;
         Ok(self.requests.send_request(request).await?)
     }
 }
 
 /// Reads an answer's body of at most so many bytes.
-pub(crate) async fn read(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
+pub async fn read(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
     let read = axum::body::to_bytes(Body::new(response.into_body()), most).await;
     // axum's error repeats the text of its source.
     read.map_err(|error| match error.into_inner().downcast::<axum::Error>() {

@@ -1,4 +1,7 @@
 //! Sends CMPv2 messages over HTTP (RFC 6712, RFC 9811), with a connection for each, because answers can be hours apart.
+#![forbid(unsafe_code)]
+// Only the program and its tests use this library: a comment is for what a name does not say.
+#![allow(missing_docs)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +9,8 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use cmp::{Client, Transport, TransportError};
+use common::backoff::Backoff;
+use common::http_client::{HttpConnection, read};
 use http::uri::{InvalidUri, Scheme};
 use http::{HeaderValue, Request, StatusCode, Uri, header};
 use model::escape::{NAME, cut};
@@ -20,9 +25,6 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
-
-use super::backoff::Backoff;
-use super::http_client::{HttpConnection, read};
 
 /// Media type of messages.
 const TYPE: HeaderValue = HeaderValue::from_static("application/pkixcmp");
@@ -39,13 +41,13 @@ const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Creates the waits between attempts to reach a server.
-pub(crate) fn tries() -> Backoff {
+pub fn tries() -> Backoff {
     Backoff::new(FIRST_WAIT, LONGEST_WAIT)
 }
 
 /// Reasons why a server cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ServerError {
+pub enum ServerError {
     #[error("{0:?} is not a URL: expected http:// or https://, a host, and optionally a path")]
     Url(String),
     #[error("{0} is plain HTTP, which only --allow-http (allowHTTP) allows")]
@@ -57,7 +59,7 @@ pub(crate) enum ServerError {
 }
 
 #[derive(Clone)]
-pub(crate) struct Server {
+pub struct Server {
     url: Uri,
     host: String,
     port: u16,
@@ -68,7 +70,7 @@ pub(crate) struct Server {
 impl Server {
     /// Creates a server for `url`, whose HTTPS certificate must lead to one of `authorities`. `ca_name` is the last
     /// segment of the path, by which servers distinguish several CAs.
-    pub(crate) fn new(
+    pub fn new(
         url: &str,
         ca_name: Option<&str>,
         cas: &[Certificate],
@@ -99,7 +101,7 @@ impl Server {
     }
 
     /// A client of this server with this machine's clock and randomness.
-    pub(crate) fn client(&self) -> Client<'_, Self> {
+    pub fn client(&self) -> Client<'_, Self> {
         Client { transport: self, random, clock: OffsetDateTime::now_utc }
     }
 

@@ -5,11 +5,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// Maximum wait for work that something else can take the place of.
-pub(crate) const MAX_HANG: Duration = Duration::from_secs(2);
+pub const MAX_HANG: Duration = Duration::from_secs(2);
 
 /// Does `work` on a thread. If it takes longer than [`MAX_HANG`], `instead` takes its place, unless that is `None`. The
 /// thread goes on until its work is done.
-pub(crate) fn unless_hung<T: Send + 'static>(
+pub fn unless_hung<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
     instead: impl FnOnce() -> Option<T>,
 ) -> T {

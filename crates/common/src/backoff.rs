@@ -7,7 +7,7 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 
 /// An endless sequence of waits.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     limits: ExponentialBuilder,
     longest: Duration,
     waits: ExponentialBackoff,
@@ -15,7 +15,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     /// Waits from `first` up to `longest`, each with up to the same time added at random.
-    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+    pub fn new(first: Duration, longest: Duration) -> Self {
         let limits = ExponentialBuilder::new()
             .with_min_delay(first)
             .with_max_delay(longest)
@@ -24,13 +24,14 @@ impl Backoff {
         Self { limits, longest, waits: limits.build() }
     }
 
-    pub(crate) fn next(&mut self) -> Duration {
+    #[expect(clippy::should_implement_trait, reason = "an item is never absent")]
+    pub fn next(&mut self) -> Duration {
         // Without a maximum number of retries the sequence is endless.
         self.waits.next().unwrap_or(self.longest)
     }
 
     /// Starts again with the first wait, after a success.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.waits = self.limits.build();
     }
 }
