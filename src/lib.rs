@@ -32,7 +32,7 @@
 //! | room | job | may use |
 //! | --- | --- | --- |
 //! | `common` | tools of all rooms: waits, locks, parsers of flags, HTTP clients | sockets |
-//! | [`telemetry`] | logs, metrics, readiness | standard error |
+//! | `telemetry` | logs, metrics, readiness | standard error |
 //! | `files` | files within bounds, replaced whole, locked, watched | the file system |
 //! | [`kubernetes`] | clients, objects, watches, Leases, Events | the API server |
 //! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
@@ -58,4 +58,3 @@ pub mod server;
 pub mod serving;
 pub mod source;
 mod store;
-pub mod telemetry;

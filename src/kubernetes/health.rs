@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use telemetry::ControllerMetrics;
+use telemetry::conditions::Status;
+use telemetry::faults;
+
 use super::error::{ControlError, api_reason};
 use super::seen::{Cause, Failure};
 use super::write::{Malformed, ObjectName};
-use crate::telemetry::ControllerMetrics;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// Sinks for the state of controllers.
 #[derive(Debug, Clone, Default)]

@@ -6,11 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::registry_ca::{Entries, MANAGED_NAMESPACE, MERGED_MAP};
 use model::registry_credentials;
+use telemetry::NodeCaMetrics;
+use telemetry::conditions::Status;
+use telemetry::faults;
 
 use super::reconciler::Report;
-use crate::telemetry::NodeCaMetrics;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// Kind of the ConfigMap in metrics, as in other commands.
 const WATCHED: &str = "configmaps";

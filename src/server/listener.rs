@@ -10,6 +10,7 @@ use axum::Router;
 use common::parallel::processors;
 use model::ledger::Ledger;
 use rustls::ServerConfig;
+use telemetry::{ConnectionMetrics, LogRateLimiter};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,6 @@ use super::handshake_queue::HandshakeQueue;
 use super::limits::Limits;
 use super::proxy_protocol::{Balancers, canonical};
 use super::send_buffer_limit::{self, Allowance, SendBufferLimit};
-use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 /// Number of connections that the kernel queues before they are accepted; it has its own maximum.
 const BACKLOG: u32 = 4096;

@@ -8,12 +8,12 @@ use std::time::Instant;
 use files::shared_watch::SharedWatch;
 use futures_util::future::OptionFuture;
 use pki::{Host, LEFT_OUT, LEFT_OUT_FIX, Policy, RotationRequest, Step, Warning};
+use telemetry::{Reporting, faults, log_attention};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::{Notify, watch};
 
 use crate::serving::pipeline::publish::ServedInputs;
 use crate::store::state_directory::{StateDirectory, StateError};
-use crate::telemetry::{Reporting, faults, log_attention};
 
 /// Waits between two looks: the shortest and the longest.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);

@@ -10,11 +10,11 @@ use ignition::{Form, SpecVersion};
 use lru::LruCache;
 use model::objects::FirstBootMachine;
 use model::recovery::Recovery;
+use telemetry::conditions::Status;
+use telemetry::faults;
 use tokio::sync::Semaphore;
 
 use super::answers::Answer;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// Maximum size of all configs with an overlay that are kept, in bytes.
 const MAX_BYTES: usize = 16 << 20;

@@ -20,6 +20,9 @@ use model::objects::{
     ControllerConfig, FirstBootMachine, MachineConfigPool, Metadata, Object, Secret, SecretName,
 };
 use model::registry_ca::{self, RegistryHost};
+use telemetry::Reporting;
+use telemetry::conditions::Status;
+use telemetry::faults;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -36,9 +39,6 @@ use super::object_set::{Layer, ObjectSet, identity};
 use super::place::{Place, TextHash, relative, stored_root};
 use super::plain_configs::{self, PlainConfigs};
 use crate::kubernetes::seen::ObjectSeen;
-use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// Age of a change below which a file may still be written.
 const SETTLE: Duration = QUIET;

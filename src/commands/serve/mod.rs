@@ -16,6 +16,7 @@ use files::shared_watch::SharedWatch;
 use model::inputs::Problem;
 use nix::ifaddrs::getifaddrs;
 use pki::{Host, RotationRequest};
+use telemetry::wait_until_written;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
@@ -33,7 +34,6 @@ use crate::source;
 use crate::source::directory::{Layout, Memory};
 use crate::store::machine_files::removed_machines;
 use crate::store::state_directory::StateDirectory;
-use crate::telemetry::wait_until_written;
 
 #[derive(Debug, Args)]
 #[command(mut_arg("access", |arg| arg.default_value(AUDIT)))]

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use model::access::{AccessMode, Networks};
 use model::objects::is_misspelt;
 use model::snapshot::AccessRules;
+use telemetry::listed;
 use tokio::sync::watch;
 
 use crate::commands::process::tasks::Tasks;
 use crate::serving::pipeline::publish::ServedInputs;
-use crate::telemetry::listed;
 
 /// Logs that networks count for reports only, if that is the mode of pools without an annotation, and later the pools that
 /// do not exist.

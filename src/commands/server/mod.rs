@@ -24,6 +24,9 @@ use model::inputs::Inputs;
 use model::ledger::{FailureReport, Ledger, NodeIndex};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use status::overview::History;
+use telemetry::conditions::Status;
+use telemetry::faults;
+use telemetry::{Metrics, Reporting};
 use time::OffsetDateTime;
 use tokio::sync::{mpsc, watch};
 
@@ -52,9 +55,6 @@ use crate::serving::tls::pair_secret::until_mounted;
 use crate::serving::tls::serving_pair::{ActivePair, ServingPair};
 use crate::source::cluster::{NamedSecret, failure_events, join_requests, nodes};
 use crate::source::{self, Source};
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
-use crate::telemetry::{Metrics, Reporting};
 
 pub(super) use self::settings::{
     AccessSettings, ClusterFlags, Local, PairFiles, Ports, ServerSettings, authority,

@@ -8,6 +8,7 @@ use model::access::Policy;
 use model::access::machine::Window;
 use model::inputs::Inputs;
 use model::snapshot::{AccessRules, SnapshotParts};
+use telemetry::Reporting;
 use tokio::sync::watch;
 
 use super::allowed_networks;
@@ -28,7 +29,6 @@ use crate::serving::tokens::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::tokens::reconciler::TokenReconciler;
 use crate::source::Source;
 use crate::source::cluster::access;
-use crate::telemetry::Reporting;
 
 /// Reconcilers of approvals and of the state directory, if there is one. Returns the watch by
 /// which they follow it.

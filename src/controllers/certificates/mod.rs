@@ -23,6 +23,7 @@ use clap::Args;
 use common::flags::CertificateFlags;
 use kube::Client;
 use model::pointer_config::Assessment;
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -55,7 +56,6 @@ use super::runtime::{Reconciler, Requeue};
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::{ControlError, Malformed, ObjectName};
-use crate::telemetry::faults;
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]

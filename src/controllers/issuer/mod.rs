@@ -34,6 +34,7 @@ use kube::api::DynamicObject;
 use model::objects::ObjectKind;
 use pki::{Certificate, IssueError};
 use serde_json::{Value, json};
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
@@ -49,7 +50,6 @@ use super::certificates::{CA, SERVING};
 use super::object_conditions::{Condition, conditions_with, time_text};
 use super::runtime::{Reconciler, Requeue};
 use crate::kubernetes::{ControlError, Health, ObjectName};
-use crate::telemetry::faults;
 
 /// Signs the requests to a cluster's issuers.
 pub(crate) struct IssuerController {

@@ -19,6 +19,7 @@ use kube::runtime::events::EventType;
 use model::access::Token;
 use model::escape::{REASON, cut};
 use serde_json::Value;
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -31,7 +32,6 @@ use super::runtime::{Reconciler, Requeue};
 use crate::kubernetes::apply::{Applied, apply, apply_status, read, read_custom};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{ControlError, Health, ObjectName};
-use crate::telemetry::faults;
 
 /// Maximum number of writes for a machine in one look.
 const MAX_STEPS: usize = 8;

@@ -6,14 +6,14 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::EventType;
 use rendered_pools::{LargeConfig, PoolField};
+use telemetry::faults;
+use telemetry::listed;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::objects::{Pool, reference};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::{Health, Malformed};
-use crate::telemetry::faults;
-use crate::telemetry::listed;
 
 /// Maximum number of events that wait for the API server.
 const MAX_WAITING: usize = 1_000;

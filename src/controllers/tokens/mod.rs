@@ -14,6 +14,8 @@ use kube::runtime::events::EventType;
 use model::access::rotation::{Issued, MAX_STEPS, NextAction, PointerWrite, Reason, Write, next};
 use model::access::{AccessMode, Records, Token, WantedModes};
 use model::pointer_config::PointerConfig;
+use telemetry::faults;
+use telemetry::{listed, log_token_steps};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -27,8 +29,6 @@ use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{Malformed, ObjectName, ObjectWrite};
-use crate::telemetry::faults;
-use crate::telemetry::{listed, log_token_steps};
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]

@@ -8,13 +8,13 @@ use std::time::SystemTime;
 use model::inputs::{Inputs, Problem};
 use model::render::ExposedPlaces;
 use status::overview::History;
+use telemetry::Reporting;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use tracing::field::debug;
 
 use crate::serving::answers::{Answers, PoolState};
 use crate::serving::tls::serving_pair::ProfileFollower;
-use crate::telemetry::Reporting;
 
 /// Served inputs, with their pointer configs.
 #[derive(Debug)]

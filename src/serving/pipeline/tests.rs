@@ -18,13 +18,13 @@ use model::registry_credentials::RegistryCredentials;
 use pki::{Host, RotationRequest};
 use serde_json::{Value, json};
 use status::overview::History;
+use telemetry::Reporting;
+use telemetry::conditions::Status;
 use tempfile::TempDir;
 
 use super::*;
 use crate::serving::answers::Answers;
 use crate::store::state_directory::{StateDirectory, StateError};
-use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
 
 const WORKER: &str = "worker";
 const INFRA: &str = "infra";

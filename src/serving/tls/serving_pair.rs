@@ -13,15 +13,15 @@ use files::watch::{DirectoryWatch, Scanned};
 use model::objects::TlsProfile;
 use pki::Certificate;
 use status::overview::History;
+use telemetry::Reporting;
+use telemetry::conditions::Status;
+use telemetry::faults;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 
 use super::policy::{TlsPolicy, warn_ignored_suites};
 use crate::serving::tls::{Pair, PairError};
-use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// A certificate file with its key's; both may be one file. Authorities that are sent with the certificate follow it; the
 /// key is PKCS#1, SEC1 or PKCS#8 in PEM.

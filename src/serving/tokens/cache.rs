@@ -8,10 +8,10 @@ use files::error::FileError;
 use files::owners::Reader;
 use files::replace::{self, PRIVATE};
 use model::access::Records;
+use telemetry::{Reporting, faults};
 use tokio::sync::watch;
 
 use crate::store::newest;
-use crate::telemetry::{Reporting, faults};
 
 /// Directory with a file of the last state.
 #[derive(Debug, Clone)]

@@ -24,6 +24,8 @@ use model::access::machine::{
 use model::access::{KnownMachines, Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
 use status::overview::{History, NamedMachine};
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
@@ -31,8 +33,6 @@ use super::cluster_use::ClusterUse;
 use super::token_set::{Entry, TokenSet, UsedToken, known_machine, shared_note};
 use super::unsaved_uses::{UnsavedUses, Uses};
 use crate::source::cluster::{MachineRecords, RecordError};
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Maximum number of conflicts with other servers within a request.
 const MAX_TRIES: usize = 8;
@@ -488,9 +488,9 @@ impl ClusterTokens {
 mod tests {
     use model::access::Token;
     use model::access::machine::{MachineStatus, RecordedUse};
+    use telemetry::conditions::Status;
 
     use super::*;
-    use crate::telemetry::conditions::Status;
 
     const WINDOW: Duration = Duration::from_secs(4);
 

@@ -8,10 +8,9 @@ use files::replace::directory_of;
 use files::watch::{DirectoryWatch, Scanned};
 use model::access::SignedTokens;
 use model::access::signed::Settings;
+use telemetry::conditions::Status;
+use telemetry::faults;
 use tokio::sync::watch;
-
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// An issuer with its keys.
 #[derive(Debug, Clone)]

@@ -14,11 +14,11 @@ use model::access::machine::{ClockReading, Usage, UsageChange, Window};
 use model::access::{MachineToken, Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
 use status::overview::{History, NamedMachine};
+use telemetry::Reporting;
+use telemetry::faults;
 
 use super::token_set::{Entries, Entry, TokenSet, UsedToken};
 use crate::store::state_directory::StateDirectory;
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 type MachineEntry = Entry<MachineToken, Mutex<()>>;
 

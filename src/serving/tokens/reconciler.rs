@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use files::shared_watch::SharedWatch;
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, Records};
+use telemetry::log_token_steps;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use crate::store::state_directory::StateDirectory;
 use crate::store::token_files::TokensReconciled;
-use crate::telemetry::log_token_steps;
 
 /// Waits between two looks, short enough for a changed clock.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);

@@ -11,11 +11,10 @@ use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, Window};
 use model::access::{Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
 use status::overview::{History, NamedMachine};
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::time::Instant;
-
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// A token with its use.
 pub(in crate::serving) trait UsedToken {

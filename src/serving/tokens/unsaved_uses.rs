@@ -20,11 +20,10 @@ use files::replace::{self, PRIVATE};
 use model::access::TokenHash;
 use model::access::machine::{MachineState, RecordedUse};
 use serde::{Deserialize, Serialize};
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
 use time::serde::rfc3339;
-
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 const FILE: &str = "machine-uses.json";
 
@@ -168,8 +167,9 @@ fn write(path: &Path, uses: &Uses) -> Result<(), FileError> {
 
 #[cfg(test)]
 mod tests {
+    use telemetry::conditions::Status;
+
     use super::*;
-    use crate::telemetry::conditions::Status;
 
     #[test]
     fn machines_that_come_at_once_share_writes_also_if_one_leaves() {

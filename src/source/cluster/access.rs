@@ -5,12 +5,12 @@
 use kube::Client;
 use model::access::Records;
 use model::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
+use telemetry::Reporting;
+use telemetry::faults;
 use tokio::sync::watch;
 
 use super::secrets::NamedSecret;
 use crate::kubernetes::seen::ObjectSeen;
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Name of the Secret in metrics of failed watches.
 const WATCHED: &str = "secrets/machine-config-server-access";

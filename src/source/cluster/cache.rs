@@ -21,12 +21,12 @@ use files::replace::{self, PRIVATE};
 use model::objects::MachineConfig;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use telemetry::{Reporting, faults};
 use tokio::sync::watch;
 
 use super::kind::Kind;
 use crate::source::manifest::check_json;
 use crate::store::newest;
-use crate::telemetry::{Reporting, faults};
 
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {

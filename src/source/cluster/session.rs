@@ -11,6 +11,8 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use model::inputs::Inputs;
 use model::objects::{Secret, SecretName};
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -30,8 +32,6 @@ use super::view::ClusterView;
 use crate::kubernetes::client::{found, reason};
 use crate::kubernetes::seen::{Cause, Failure, ObjectSeen};
 use crate::source::cluster::watching;
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Maximum number of concurrent fetches of MachineConfigs.
 const FETCHES: usize = 8;
@@ -410,8 +410,9 @@ async fn fetch(
 
 #[cfg(test)]
 mod tests {
+    use telemetry::conditions::Status;
+
     use super::*;
-    use crate::telemetry::conditions::Status;
 
     /// A session that sends no request, and its inputs.
     fn session() -> (Session, watch::Receiver<Option<Inputs>>) {

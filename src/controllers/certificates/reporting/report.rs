@@ -6,6 +6,7 @@ use kube::Client;
 use kube::runtime::events::EventType;
 use model::pointer_config::{Assessment, LeftAlone};
 use pki::{CertificateKind, Reason, Step, Warning};
+use telemetry::{listed, log_attention};
 
 use crate::controllers::NAMESPACE;
 use crate::controllers::certificates::internal_release_image::{self, Blocker, Decision};
@@ -14,7 +15,6 @@ use crate::controllers::certificates::requests::issuer_ref::IssuerRef;
 use crate::controllers::certificates::state::ClusterState;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
-use crate::telemetry::{listed, log_attention};
 
 /// Reports changes, and remembers what was reported.
 pub(in crate::controllers::certificates) struct Report {

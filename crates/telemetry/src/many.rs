@@ -6,7 +6,7 @@ use model::access::rotation::Reason;
 const LISTED: usize = 5;
 
 /// The first names of a list, and how many more there are.
-pub(crate) fn listed<S: AsRef<str>>(names: &[S]) -> String {
+pub fn listed<S: AsRef<str>>(names: &[S]) -> String {
     let first: Vec<_> = names.iter().take(LISTED).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(LISTED) {
         0 => first.join(", "),
@@ -15,7 +15,7 @@ pub(crate) fn listed<S: AsRef<str>>(names: &[S]) -> String {
 }
 
 /// Logs steps of the tokens' rotation, those of single pools in one line together.
-pub(crate) fn log_token_steps(done: &[Reason]) {
+pub fn log_token_steps(done: &[Reason]) {
     let (mut first, mut due) = (Vec::new(), Vec::new());
     for reason in done {
         match reason {

@@ -14,25 +14,25 @@ metrics! {
     /// All metrics of a node's agent.
     #[derive(Debug)]
     pub struct NodeCaMetrics {
-        pub(crate) registries: Gauge<i64, AtomicI64> = "node_ca_registries":
+        pub registries: Gauge<i64, AtomicI64> = "node_ca_registries":
             "Registries with a CA in the merged ConfigMap",
-        pub(crate) problems: Gauge<i64, AtomicI64> = "node_ca_problems":
+        pub problems: Gauge<i64, AtomicI64> = "node_ca_problems":
             "Paths on the node that differ from the merged ConfigMap and cannot be repaired",
-        pub(crate) changes: Counter = "node_ca_changes":
+        pub changes: Counter = "node_ca_changes":
             "Writes and removals of a registry's files on the node",
         refused: Family<Label, Gauge> = "registry_ca_refused":
             "Refused entries of the merged ConfigMap, by reason",
         watch_failures: Family<Label, Counter> = "watch_failures":
             "Failed or forbidden watches, by kind of object",
-        pub(crate) stale_since: Gauge = "source_stale_since_timestamp_seconds":
+        pub stale_since: Gauge = "source_stale_since_timestamp_seconds":
             "Time since which the merged ConfigMap cannot be watched, in seconds since 1970; 0 while it is watched",
-        pub(crate) credentials: Gauge<i64, AtomicI64> = "node_ca_logins":
+        pub credentials: Gauge<i64, AtomicI64> = "node_ca_logins":
             "Registries with credentials in the Secret",
-        pub(crate) credentials_refused: Gauge<i64, AtomicI64> = "node_ca_logins_refused":
+        pub credentials_refused: Gauge<i64, AtomicI64> = "node_ca_logins_refused":
             "Refused entries of the Secret with registry credentials",
-        pub(crate) credential_problems: Gauge<i64, AtomicI64> = "node_ca_login_problems":
+        pub credential_problems: Gauge<i64, AtomicI64> = "node_ca_login_problems":
             "1 if the node's file of registry credentials differs from the Secret and cannot be repaired",
-        pub(crate) credential_changes: Counter = "node_ca_login_changes":
+        pub credential_changes: Counter = "node_ca_login_changes":
             "Registry credentials that were written on the node or removed",
         /// Connections of administrators and Prometheus.
         pub connections: ConnectionMetrics,
@@ -50,12 +50,12 @@ impl NodeCaMetrics {
     }
 
     /// The counter of failed watches of a kind (in the plural).
-    pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
+    pub fn watch_failures(&self, kind: &'static str) -> Counter {
         self.watch_failures.get_or_create_owned(&[("kind", kind)])
     }
 
     /// Records the reasons of refused entries of the merged ConfigMap, one for each entry.
-    pub(crate) fn entries_refused(&self, reasons: impl Iterator<Item = &'static str>) {
+    pub fn entries_refused(&self, reasons: impl Iterator<Item = &'static str>) {
         self.refused.clear();
         for reason in reasons {
             self.refused.get_or_create(&[("reason", reason)]).inc();

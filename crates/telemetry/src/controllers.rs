@@ -74,7 +74,7 @@ impl ControllerMetrics {
     }
 
     /// Records the observed state; `newest_trusted` has the newest CA of each pointer config.
-    pub(crate) fn observe(&self, observed: &CertificateState, newest_trusted: Vec<String>) {
+    pub fn observe(&self, observed: &CertificateState, newest_trusted: Vec<String>) {
         for (what, pair) in [("authority", &observed.ca), ("serving", &observed.serving)] {
             let end = pair.as_ref().and_then(StoredPair::leaf);
             let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());
@@ -86,13 +86,13 @@ impl ControllerMetrics {
         }
     }
 
-    pub(crate) fn attention(&self, attention: &[Warning]) {
+    pub fn attention(&self, attention: &[Warning]) {
         for (what, count) in Warning::counts(attention) {
             self.attention.get_or_create(&[("what", what)]).set(count);
         }
     }
 
-    pub(crate) fn registry_ca_refused(&self, counts: &BTreeMap<&'static str, i64>) {
+    pub fn registry_ca_refused(&self, counts: &BTreeMap<&'static str, i64>) {
         self.refused.clear();
         for (&reason, &count) in counts {
             self.refused.get_or_create(&[("reason", reason)]).set(count);
@@ -100,7 +100,7 @@ impl ControllerMetrics {
     }
 
     /// Records the reasons why user data is not edited, one for each Secret.
-    pub(crate) fn user_data_left_alone(&self, reasons: impl Iterator<Item = LeftAlone>) {
+    pub fn user_data_left_alone(&self, reasons: impl Iterator<Item = LeftAlone>) {
         let refusal = |reason: LeftAlone| [("reason", reason.label())];
         for reason in LeftAlone::ALL {
             self.left_alone.get_or_create(&refusal(*reason)).set(0);
@@ -111,11 +111,11 @@ impl ControllerMetrics {
     }
 
     /// The counter of failed watches of a kind (in the plural).
-    pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
+    pub fn watch_failures(&self, kind: &'static str) -> Counter {
         self.watch_failures.get_or_create_owned(&[("kind", kind)])
     }
 
-    pub(crate) fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {
+    pub fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {
         let labels = [("what", what), ("reason", reason)];
         self.rotations.get_or_create(&labels).inc();
         self.last_rotation.get_or_create(&labels).set(now.unix_timestamp());
@@ -123,7 +123,7 @@ impl ControllerMetrics {
 }
 
 /// Logs a warning about certificates; `object` is the file, object or certificate that has the fault.
-pub(crate) fn log_attention(attention: &Warning, object: &str) {
+pub fn log_attention(attention: &Warning, object: &str) {
     use tracing::{error, warn};
     let (what, fix, reason) = (attention.label(), attention.fix(), attention.to_string());
     match attention {

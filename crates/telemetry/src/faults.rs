@@ -28,7 +28,7 @@ enum Level {
 /// A fault, and what it is reported with.
 #[derive(Debug, Clone, Copy)]
 #[must_use = "the fault is not reported yet"]
-pub(crate) struct Fault<'a> {
+pub struct Fault<'a> {
     /// Name in readiness; empty if that is the object's.
     thing: &'static str,
     object: Option<&'a str>,
@@ -82,22 +82,22 @@ impl Fault<'static> {
 
 impl<'a> Fault<'a> {
     /// The fault of one object. The log has the object's name, and readiness too if the fault has none.
-    pub(crate) const fn of(self, object: &'a str) -> Self {
+    pub const fn of(self, object: &'a str) -> Self {
         Self { object: Some(object), ..self }
     }
 
     /// The same with the advice of its reason.
-    pub(crate) const fn with_fix(self, fix: &'a str) -> Self {
+    pub const fn with_fix(self, fix: &'a str) -> Self {
         Self { fix, ..self }
     }
 
     /// The same with a counter of its failures, which counts repeated ones too.
-    pub(crate) fn counted_by(self, counter: impl Into<Option<&'a Counter>>) -> Self {
+    pub fn counted_by(self, counter: impl Into<Option<&'a Counter>>) -> Self {
         Self { counter: counter.into(), ..self }
     }
 
     /// Reports the fault with its reason, or with `None` that it is over. Returns `true` if that is new.
-    pub(crate) fn report(self, status: &Status, reason: Option<&str>) -> bool {
+    pub fn report(self, status: &Status, reason: Option<&str>) -> bool {
         if let (Some(counter), Some(_)) = (self.counter, reason) {
             counter.inc();
         }
@@ -109,13 +109,13 @@ impl<'a> Fault<'a> {
     }
 
     /// Reports the fault with all these reasons, or without reasons that it is over.
-    pub(crate) fn report_all(self, status: &Status, reasons: &[String]) {
+    pub fn report_all(self, status: &Status, reasons: &[String]) {
         let all = reasons.join("; ");
         self.report(status, Some(&*all).filter(|all| !all.is_empty()));
     }
 
     /// Removes the fault from readiness, of a thing that is not needed any longer.
-    pub(crate) fn clear(self, status: &Status) {
+    pub fn clear(self, status: &Status) {
         self.set(status, None);
     }
 
@@ -155,7 +155,7 @@ impl<'a> Fault<'a> {
 /// Declares the faults, and a list of all.
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $fault:expr;)*) => {
-        $($(#[$doc])* pub(crate) const $name: Fault<'static> = $fault;)*
+        $($(#[$doc])* pub const $name: Fault<'static> = $fault;)*
 
         #[cfg(test)]
         const ALL: &[Fault<'static>] = &[$($name),*];
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_line_in_the_book_and_says_what_to_do() {
-        let book = include_str!("../../docs/src/reference/conditions.md");
+        let book = include_str!("../../../docs/src/reference/conditions.md");
         for fault in ALL {
             let Fault { thing, message, fix, .. } = fault;
             let row = format!("`{thing}: …`");

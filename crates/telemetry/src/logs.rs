@@ -30,7 +30,7 @@ const GATHER: Duration = Duration::from_millis(20);
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Crates whose log lines are for administrators.
-const OWN: [&str; 2] = ["files", "machine_config_server"];
+const OWN: [&str; 3] = ["files", "machine_config_server", "telemetry"];
 
 /// Levels of these crates and of libraries. Log lines of libraries are about their internals; the server reports
 /// relevant errors itself.
@@ -105,7 +105,7 @@ struct Queue {
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
 /// Waits until the lines so far are written, for a second at most, so that other output follows them.
-pub(crate) fn wait_until_written() {
+pub fn wait_until_written() {
     if let Some(queue) = QUEUE.get() {
         queue.wait_until_written();
     }
@@ -260,6 +260,23 @@ fn painted(line: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_crate_that_logs_has_its_levels() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|it| it.unwrap().path());
+        let logs = |path: &std::path::PathBuf| {
+            let manifest = std::fs::read_to_string(path.join("Cargo.toml")).unwrap();
+            manifest.contains("\ntracing = ")
+        };
+        let name = |path: std::path::PathBuf| {
+            path.file_name().unwrap().to_str().unwrap().replace('-', "_")
+        };
+        let mut found: Vec<_> = crates.filter(logs).map(name).collect();
+        found.push("machine_config_server".to_owned());
+        found.sort();
+        assert_eq!(found, OWN);
+    }
 
     use std::sync::mpsc;
 

@@ -1,4 +1,7 @@
 //! Logs, metrics and readiness.
+#![forbid(unsafe_code)]
+// Only the program and its tests use this library: a comment is for what a name does not say.
+#![allow(missing_docs)]
 
 /// Declares a struct of metrics, each with its name and help, from which its registration follows.
 macro_rules! metrics {
@@ -32,7 +35,7 @@ pub mod conditions;
 mod connections;
 mod controllers;
 mod encode;
-pub(crate) mod faults;
+pub mod faults;
 mod json_lines;
 mod log_rate_limiter;
 mod logs;
@@ -42,11 +45,11 @@ mod node_agent;
 
 pub use connections::ConnectionMetrics;
 pub use controllers::ControllerMetrics;
-pub(crate) use controllers::log_attention;
+pub use controllers::log_attention;
 pub use log_rate_limiter::LogRateLimiter;
-pub(crate) use logs::wait_until_written;
+pub use logs::wait_until_written;
 pub use logs::{LogFormat, Logs, init as init_logs};
-pub(crate) use many::{listed, log_token_steps};
+pub use many::{listed, log_token_steps};
 pub use metrics::{Metrics, PoolLabel, Reporting};
 pub use node_agent::NodeCaMetrics;
 
