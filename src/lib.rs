@@ -34,7 +34,7 @@
 //! | `common` | tools of all rooms: waits, locks, parsers of flags, HTTP clients | sockets |
 //! | `telemetry` | logs, metrics, readiness | standard error |
 //! | `files` | files within bounds, replaced whole, locked, watched | the file system |
-//! | [`kubernetes`] | clients, objects, watches, Leases, Events | the API server |
+//! | `kubernetes` | clients, objects, watches, Leases, Events | the API server |
 //! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
 //! | [`source`] | inputs from a directory or a cluster | `files`, `kubernetes` |
 //! | [`controllers`] | certificates, tokens, registry CAs and issuers of a cluster | `kubernetes` |
@@ -52,7 +52,6 @@
 pub mod cli;
 mod commands;
 mod controllers;
-mod kubernetes;
 pub mod node_agent;
 pub mod server;
 pub mod serving;

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use axum::Router;
 use clap::Args;
 use common::flags::duration;
+use kubernetes::client;
 use model::objects::SecretName;
 use model::registry_credentials::{self, DEFAULT_SECRET};
 
@@ -15,7 +16,6 @@ use super::process::service_manager::{Report, feed_watchdog};
 use super::process::signals::StopSignals;
 use super::process::tasks::Tasks;
 use super::server::administrators::{self, AdministratorsAddress};
-use crate::kubernetes::client;
 use crate::node_agent::{self, Health, Layout, Reconciler};
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 

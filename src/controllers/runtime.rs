@@ -19,14 +19,14 @@ use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 use kube::{Api, Client};
+use kubernetes::watch::{Watch, WatchEvent};
+use kubernetes::{ControlError, Health, ObjectName, client};
 use pki::MAX_STEPS;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::metadata_cache::MetadataCache;
-use crate::kubernetes::watch::{Watch, WatchEvent};
-use crate::kubernetes::{ControlError, Health, ObjectName, client};
 
 /// Wait after a change, because changes come in bursts.
 const QUIET: Duration = Duration::from_millis(50);

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::time::{Duration, SystemTime};
 
 use files::watch::{DirectoryWatch, Scanned};
+use kubernetes::seen::ObjectSeen;
 use model::{registry_ca, registry_credentials};
 use tokio::time::MissedTickBehavior;
 
@@ -12,7 +13,6 @@ use super::health::{Health, SECRETS, map_name};
 use super::reconciler::{Reconciler, Report};
 use super::registry_cas::RegistryCas;
 use super::registry_credentials::RegistryCredentials;
-use crate::kubernetes::seen::ObjectSeen;
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
 /// Interval between checks of the credentials file's stamp. The directory is kubelet's, with the volumes of all pods, so

@@ -15,6 +15,7 @@ use common::hang::{MAX_HANG, unless_hung};
 use files::bounded;
 use files::error::FileError;
 use files::watch::{DirectoryWatch, QUIET, Scanned};
+use kubernetes::seen::ObjectSeen;
 use model::inputs::{Inputs, Problem, SharedInputs};
 use model::objects::{
     ControllerConfig, FirstBootMachine, MachineConfigPool, Metadata, Object, Secret, SecretName,
@@ -38,7 +39,6 @@ use super::merged_pools::LocalPools;
 use super::object_set::{Layer, ObjectSet, identity};
 use super::place::{Place, TextHash, relative, stored_root};
 use super::plain_configs::{self, PlainConfigs};
-use crate::kubernetes::seen::ObjectSeen;
 
 /// Age of a change below which a file may still be written.
 const SETTLE: Duration = QUIET;

@@ -31,6 +31,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use kube::Client;
 use kube::api::DynamicObject;
+use kubernetes::{ControlError, Health, ObjectName};
 use model::objects::ObjectKind;
 use pki::{Certificate, IssueError};
 use serde_json::{Value, json};
@@ -49,7 +50,6 @@ use super::NAMESPACE;
 use super::certificates::{CA, SERVING};
 use super::object_conditions::{Condition, conditions_with, time_text};
 use super::runtime::{Reconciler, Requeue};
-use crate::kubernetes::{ControlError, Health, ObjectName};
 
 /// Signs the requests to a cluster's issuers.
 pub(crate) struct IssuerController {

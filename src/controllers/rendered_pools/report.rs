@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::EventType;
+use kubernetes::events::Events;
+use kubernetes::{Health, Malformed};
 use rendered_pools::{LargeConfig, PoolField};
 use telemetry::faults;
 use telemetry::listed;
@@ -12,8 +14,6 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::objects::{Pool, reference};
-use crate::kubernetes::events::Events;
-use crate::kubernetes::{Health, Malformed};
 
 /// Maximum number of events that wait for the API server.
 const MAX_WAITING: usize = 1_000;

@@ -11,6 +11,11 @@ use clap::Args;
 use common::flags::{OFF, TokenFlags, access_mode};
 use kube::Client;
 use kube::runtime::events::EventType;
+use kubernetes::ControlError;
+use kubernetes::Health;
+use kubernetes::apply::{Applied, apply};
+use kubernetes::events::Events;
+use kubernetes::write::{Malformed, ObjectName, ObjectWrite};
 use model::access::rotation::{Issued, MAX_STEPS, NextAction, PointerWrite, Reason, Write, next};
 use model::access::{AccessMode, Records, Token, WantedModes};
 use model::pointer_config::PointerConfig;
@@ -24,11 +29,6 @@ use super::certificates::{Observer, user_data, user_data_write};
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
 use super::{NAMESPACE, read_secret, until_applied};
-use crate::kubernetes::ControlError;
-use crate::kubernetes::Health;
-use crate::kubernetes::apply::{Applied, apply};
-use crate::kubernetes::events::Events;
-use crate::kubernetes::write::{Malformed, ObjectName, ObjectWrite};
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]

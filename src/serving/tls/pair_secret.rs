@@ -6,13 +6,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kubernetes::seen::ObjectSeen;
 use model::objects::Secret;
 use telemetry::Reporting;
 use telemetry::faults;
 
 use super::policy::TlsPolicy;
 use super::serving_pair::ActivePair;
-use crate::kubernetes::seen::ObjectSeen;
 use crate::serving::tls::{Pair, PairError};
 use crate::source::cluster::NamedSecret;
 

@@ -3,6 +3,7 @@
 //! They are read separately from configs: a server whose pools are open does not need them.
 
 use kube::Client;
+use kubernetes::seen::ObjectSeen;
 use model::access::Records;
 use model::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
 use telemetry::Reporting;
@@ -10,7 +11,6 @@ use telemetry::faults;
 use tokio::sync::watch;
 
 use super::secrets::NamedSecret;
-use crate::kubernetes::seen::ObjectSeen;
 
 /// Name of the Secret in metrics of failed watches.
 const WATCHED: &str = "secrets/machine-config-server-access";

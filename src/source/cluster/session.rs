@@ -9,6 +9,8 @@ use bytes::Bytes;
 use common::backoff::Backoff;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use kubernetes::client::{found, reason};
+use kubernetes::seen::{Cause, Failure, ObjectSeen};
 use model::inputs::Inputs;
 use model::objects::{Secret, SecretName};
 use telemetry::Reporting;
@@ -29,8 +31,6 @@ use super::secrets;
 use super::settings::Settings;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
-use crate::kubernetes::client::{found, reason};
-use crate::kubernetes::seen::{Cause, Failure, ObjectSeen};
 use crate::source::cluster::watching;
 
 /// Maximum number of concurrent fetches of MachineConfigs.

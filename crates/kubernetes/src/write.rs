@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// An object, as messages name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ObjectName {
+pub struct ObjectName {
     pub kind: &'static ObjectKind,
     /// Namespace; empty for an object of the whole cluster.
     pub namespace: String,
@@ -24,19 +24,19 @@ pub(crate) struct ObjectName {
 }
 
 impl ObjectName {
-    pub(crate) fn new(kind: &'static ObjectKind, namespace: &str, name: &str) -> Self {
+    pub fn new(kind: &'static ObjectKind, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    pub(crate) fn secret(namespace: &str, name: &str) -> Self {
+    pub fn secret(namespace: &str, name: &str) -> Self {
         Self::new(ObjectKind::SECRET, namespace, name)
     }
 
-    pub(crate) fn config_map(namespace: &str, name: &str) -> Self {
+    pub fn config_map(namespace: &str, name: &str) -> Self {
         Self::new(ObjectKind::CONFIG_MAP, namespace, name)
     }
 
-    pub(crate) fn metadata(&self) -> ObjectMeta {
+    pub fn metadata(&self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),
@@ -45,7 +45,7 @@ impl ObjectName {
     }
 
     /// The object as Events refer to it. `uid` is empty if it is not known.
-    pub(crate) fn reference(&self, uid: &str) -> ObjectReference {
+    pub fn reference(&self, uid: &str) -> ObjectReference {
         let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         ObjectReference {
             api_version: Some(self.kind.api_version()),
@@ -58,7 +58,7 @@ impl ObjectName {
     }
 
     /// The object as the owner of others.
-    pub(crate) fn owner_reference(&self, uid: &str) -> OwnerReference {
+    pub fn owner_reference(&self, uid: &str) -> OwnerReference {
         OwnerReference {
             api_version: self.kind.api_version(),
             kind: self.kind.name.to_owned(),
@@ -69,17 +69,13 @@ impl ObjectName {
     }
 
     /// Converts a reason to an error about this object, for `map_err`.
-    pub(crate) fn malformed(&self, reason: impl Into<String>) -> Malformed {
+    pub fn malformed(&self, reason: impl Into<String>) -> Malformed {
         Malformed { object: self.clone(), reason: reason.into() }
     }
 }
 
 /// Checks that a value is a mapping, if it is present. A list would pass for an empty one.
-pub(crate) fn expect_mapping(
-    object: &ObjectName,
-    place: &str,
-    value: &Value,
-) -> Result<(), Malformed> {
+pub fn expect_mapping(object: &ObjectName, place: &str, value: &Value) -> Result<(), Malformed> {
     if value.is_object() || value.is_null() {
         return Ok(());
     }
@@ -99,7 +95,7 @@ impl std::fmt::Display for ObjectName {
 /// A malformed object. Nothing is derived from it, and it is not overwritten.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {reason}")]
-pub(crate) struct Malformed {
+pub struct Malformed {
     pub object: ObjectName,
     pub reason: String,
 }
@@ -107,15 +103,15 @@ pub(crate) struct Malformed {
 /// UID and version of the object that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Precondition {
-    pub(crate) uid: String,
-    pub(crate) resource_version: String,
+pub struct Precondition {
+    pub uid: String,
+    pub resource_version: String,
 }
 
 impl Precondition {
     /// The precondition for an object that was read. Metadata without UID or version are an error: the write could hit
     /// any object.
-    pub(crate) fn of(object: &ObjectName, metadata: &ObjectMeta) -> Result<Self, Malformed> {
+    pub fn of(object: &ObjectName, metadata: &ObjectMeta) -> Result<Self, Malformed> {
         match (&metadata.uid, &metadata.resource_version) {
             (Some(uid), Some(version)) if !uid.is_empty() && !version.is_empty() => {
                 Ok(Self { uid: uid.clone(), resource_version: version.clone() })
@@ -130,14 +126,14 @@ impl Precondition {
 
 /// A JSON merge patch (RFC 7396) of a Secret or a ConfigMap; unnamed values stay.
 #[derive(Serialize)]
-pub(crate) struct MergePatch<V> {
+pub struct MergePatch<V> {
     metadata: Box<ObjectMeta>,
     /// Values to set, and `None` for those to remove.
     data: BTreeMap<&'static str, Option<V>>,
 }
 
 impl<V> MergePatch<V> {
-    pub(crate) fn new(
+    pub fn new(
         precondition: Precondition,
         annotations: BTreeMap<String, String>,
         data: BTreeMap<&'static str, Option<V>>,
@@ -153,7 +149,8 @@ impl<V> MergePatch<V> {
     }
 
     /// The same, and the object belongs to `owner` alone.
-    pub(crate) fn owned_by(mut self, owner: OwnerReference) -> Self {
+    #[must_use]
+    pub fn owned_by(mut self, owner: OwnerReference) -> Self {
         self.metadata.owner_references = Some(vec![owner]);
         self
     }
@@ -166,12 +163,12 @@ impl<V> std::fmt::Debug for MergePatch<V> {
     }
 }
 
-pub(crate) struct ObjectWrite<K, V> {
-    pub(crate) object: ObjectName,
-    pub(crate) change: Change<K, V>,
+pub struct ObjectWrite<K, V> {
+    pub object: ObjectName,
+    pub change: Change<K, V>,
 }
 
-pub(crate) enum Change<K, V> {
+pub enum Change<K, V> {
     /// Creates it; an existing one stays.
     Create(K),
     Patch(MergePatch<V>),
@@ -181,13 +178,13 @@ pub(crate) enum Change<K, V> {
 }
 
 impl<K, V> ObjectWrite<K, V> {
-    pub(crate) fn delete(object: ObjectName, present: &ObjectMeta) -> Result<Self, Malformed> {
+    pub fn delete(object: ObjectName, present: &ObjectMeta) -> Result<Self, Malformed> {
         let change = Change::Delete(Precondition::of(&object, present)?);
         Ok(Self { object, change })
     }
 
     /// Sets annotations and values of an object that was read.
-    pub(crate) fn patch(
+    pub fn patch(
         object: ObjectName,
         present: &ObjectMeta,
         annotations: BTreeMap<String, String>,
@@ -202,7 +199,7 @@ impl<K, V> ObjectWrite<K, V> {
 impl SecretWrite {
     /// Sets annotations and values of a Secret that was read, or creates one of this type. The type of a present one
     /// cannot be changed.
-    pub(crate) fn put(
+    pub fn put(
         object: ObjectName,
         present: Option<&Secret>,
         type_: &str,
@@ -223,8 +220,8 @@ impl SecretWrite {
     }
 }
 
-pub(crate) type SecretWrite = ObjectWrite<Secret, ByteString>;
-pub(crate) type ConfigMapWrite = ObjectWrite<ConfigMap, String>;
+pub type SecretWrite = ObjectWrite<Secret, ByteString>;
+pub type ConfigMapWrite = ObjectWrite<ConfigMap, String>;
 
 #[cfg(test)]
 mod tests {

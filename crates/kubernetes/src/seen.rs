@@ -10,11 +10,11 @@ pub enum ObjectSeen<K> {
 }
 
 impl<K> ObjectSeen<K> {
-    pub(crate) fn is_failed(&self) -> bool {
+    pub fn is_failed(&self) -> bool {
         matches!(self, Self::Failed(_))
     }
 
-    pub(crate) fn map<T>(self, convert: impl FnOnce(K) -> T) -> ObjectSeen<T> {
+    pub fn map<T>(self, convert: impl FnOnce(K) -> T) -> ObjectSeen<T> {
         match self {
             Self::Present(object) => ObjectSeen::Present(convert(object)),
             Self::Absent => ObjectSeen::Absent,
@@ -42,7 +42,7 @@ pub enum Cause {
 
 impl Failure {
     /// The next step of an administrator, for log lines.
-    pub(crate) fn fix(&self) -> &'static str {
+    pub fn fix(&self) -> &'static str {
         match self.cause {
             Cause::NoSuchKind => "install the CustomResourceDefinition of this kind",
             Cause::Forbidden => "grant the service account list and watch of this kind",

@@ -26,12 +26,12 @@ pub enum ConnectError {
 
 /// Creates a client from a kubeconfig, `None` for the pod's service account. It sends no request. Must be called within
 /// a runtime.
-pub(crate) async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
+pub async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
     Client::try_from(config(kubeconfig).await?).map_err(ConnectError::Client)
 }
 
 /// Creates a client like [`connect`], which has this token in place of other credentials.
-pub(crate) async fn connect_by_token(
+pub async fn connect_by_token(
     kubeconfig: Option<PathBuf>,
     token: String,
 ) -> Result<Client, ConnectError> {
@@ -60,7 +60,7 @@ async fn config(kubeconfig: Option<PathBuf>) -> Result<kube::Config, ConnectErro
 }
 
 /// The objects of a kind in a namespace, or in the whole cluster if that is empty.
-pub(crate) fn api<K>(client: &Client, namespace: &str, kind: &ObjectKind) -> Api<K>
+pub fn api<K>(client: &Client, namespace: &str, kind: &ObjectKind) -> Api<K>
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {
@@ -75,7 +75,7 @@ where
 
 /// Converts 404 to `None`, for a missing object or kind. The answer for an unknown kind has no status object, so
 /// `Api::get_opt` does not recognise it.
-pub(crate) fn found<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
+pub fn found<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -84,7 +84,7 @@ pub(crate) fn found<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
 }
 
 /// An error with its causes in one line; many errors of the library have details only there.
-pub(crate) fn reason(error: &dyn std::error::Error) -> String {
+pub fn reason(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

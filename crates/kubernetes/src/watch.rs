@@ -31,7 +31,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const STARTED: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) enum WatchEvent<K> {
+pub enum WatchEvent<K> {
     /// A part of a list, which replaces all known objects, or a change of an object.
     Seen(Event<K>),
     /// Nothing has changed since the list, and the watch works.
@@ -62,7 +62,7 @@ impl Failure {
 }
 
 /// A watch of objects. It sends no request before the first [`next`](Self::next).
-pub(crate) struct Watch<K> {
+pub struct Watch<K> {
     api: Api<K>,
     config: watcher::Config,
     events: BoxStream<'static, watcher::Result<Event<K>>>,
@@ -84,7 +84,7 @@ where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
     /// Watches the objects of `api`, or only the one with this name.
-    pub(crate) fn new(api: Api<K>, only: Option<&str>) -> Self {
+    pub fn new(api: Api<K>, only: Option<&str>) -> Self {
         let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
         if let Some(name) = only {
             config = config.fields(&format!("metadata.name={name}"));
@@ -99,21 +99,23 @@ where
     }
 
     /// Watches only the objects of which this field selector is true.
-    pub(crate) fn with_fields(mut self, fields: &str) -> Self {
+    #[must_use]
+    pub fn with_fields(mut self, fields: &str) -> Self {
         self.config = self.config.fields(fields);
         self.events = watcher(self.api.clone(), self.config.clone()).boxed();
         self
     }
 
     /// Lists in the large pages of objects with nothing but metadata.
-    pub(crate) fn of_metadata(mut self) -> Self {
+    #[must_use]
+    pub fn of_metadata(mut self) -> Self {
         self.config = self.config.page_size(METADATA_PAGE);
         self.events = watcher(self.api.clone(), self.config.clone()).boxed();
         self
     }
 
     /// Waits for the next event; there is always one. It is cancel safe: no event is lost.
-    pub(crate) async fn next(&mut self) -> WatchEvent<K> {
+    pub async fn next(&mut self) -> WatchEvent<K> {
         loop {
             let event = match self.stage {
                 Stage::Failed(until) => {
@@ -171,7 +173,7 @@ where
     }
 }
 
-pub(crate) struct ObjectWatch<K> {
+pub struct ObjectWatch<K> {
     watch: Watch<K>,
     listed: Option<K>,
 }
@@ -180,12 +182,12 @@ impl<K> ObjectWatch<K>
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    pub(crate) fn new(api: Api<K>, name: &str) -> Self {
+    pub fn new(api: Api<K>, name: &str) -> Self {
         Self { watch: Watch::new(api, Some(name)), listed: None }
     }
 
     /// Waits for the object's present state, for each change, and for failures. It is cancel safe: no change is lost.
-    pub(crate) async fn next(&mut self) -> ObjectSeen<K> {
+    pub async fn next(&mut self) -> ObjectSeen<K> {
         loop {
             match self.watch.next().await {
                 WatchEvent::Seen(Event::Init) => self.listed = None,

@@ -18,7 +18,7 @@ use model::objects::ObjectKind;
 
 use super::lease::{Decision, created, decide, released, renewed, taken};
 use super::write::ObjectName;
-use crate::kubernetes::health::Health;
+use crate::health::Health;
 
 const RENEWAL: Duration = Duration::from_secs(5);
 /// Time without a renewal after which the holder stops, well before the Lease expires.
@@ -26,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Interval between reads by candidates, and between the holder's retries.
 const PERIOD: Duration = Duration::from_secs(2);
 
-pub(crate) struct LeaderElector {
+pub struct LeaderElector {
     leases: Api<Lease>,
     object: ObjectName,
     identity: String,
@@ -35,7 +35,7 @@ pub(crate) struct LeaderElector {
 
 impl LeaderElector {
     /// Creates a candidate with the unique name `identity`.
-    pub(crate) fn new(
+    pub fn new(
         client: Client,
         namespace: &str,
         name: &str,
@@ -47,7 +47,7 @@ impl LeaderElector {
     }
 
     /// Waits until this candidate holds the Lease.
-    pub(crate) async fn acquire(&self) {
+    pub async fn acquire(&self) {
         let mut seen: Option<(Option<LeaseSpec>, Instant)> = None;
         loop {
             let result = self.try_acquire(&mut seen).await;
@@ -59,7 +59,7 @@ impl LeaderElector {
         }
     }
 
-    pub(crate) async fn hold(&self) {
+    pub async fn hold(&self) {
         let mut renewed = Instant::now();
         let mut wait = RENEWAL;
         loop {
@@ -86,7 +86,7 @@ impl LeaderElector {
     }
 
     /// Releases the Lease, if it is held.
-    pub(crate) async fn release(&self) -> kube::Result<()> {
+    pub async fn release(&self) -> kube::Result<()> {
         let lease = self.leases.get_opt(&self.object.name).await?;
         if let Some(lease) = lease.and_then(|lease| released(lease, &self.identity)) {
             self.replace(&lease).await?;

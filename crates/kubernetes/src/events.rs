@@ -9,14 +9,14 @@ use super::write::ObjectName;
 /// Maximum length of a note in bytes.
 const MAX_BYTES: usize = 1024;
 
-pub(crate) struct Events {
+pub struct Events {
     client: Client,
     reporter: Reporter,
 }
 
 impl Events {
     /// Creates a publisher; `identity` is the name of this process.
-    pub(crate) fn new(client: Client, identity: &str) -> Self {
+    pub fn new(client: Client, identity: &str) -> Self {
         let reporter = Reporter {
             controller: "machine-config-server".to_owned(),
             instance: Some(identity.to_owned()),
@@ -25,18 +25,12 @@ impl Events {
     }
 
     /// Publishes an event about an object. A failure is only logged.
-    pub(crate) async fn publish(
-        &self,
-        type_: EventType,
-        reason: &str,
-        object: &ObjectName,
-        note: &str,
-    ) {
+    pub async fn publish(&self, type_: EventType, reason: &str, object: &ObjectName, note: &str) {
         self.publish_about(type_, reason, &object.reference(""), note).await;
     }
 
     /// Publishes an event about an object with its UID. One of the whole cluster has its events in the namespace `default`.
-    pub(crate) async fn publish_about(
+    pub async fn publish_about(
         &self,
         type_: EventType,
         reason: &str,

@@ -12,18 +12,18 @@ use super::write::{Malformed, ObjectName};
 
 /// Sinks for the state of controllers.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Health {
+pub struct Health {
     /// Conditions for readiness, one line each.
     pub status: Status,
     pub metrics: Arc<ControllerMetrics>,
 }
 
 impl Health {
-    pub(crate) fn recovered(&self, subject: &'static str) {
+    pub fn recovered(&self, subject: &'static str) {
         faults::RECONCILIATION.of(subject).report(&self.status, None);
     }
 
-    pub(crate) fn failed(&self, subject: &'static str, error: &ControlError) {
+    pub fn failed(&self, subject: &'static str, error: &ControlError) {
         faults::RECONCILIATION
             .of(subject)
             .counted_by(&self.metrics.failures)
@@ -31,16 +31,16 @@ impl Health {
     }
 
     /// Reports why the object that configures `thing` cannot be followed; `None` if it can.
-    pub(crate) fn can_follow(&self, thing: &'static str, error: Option<&Malformed>) {
+    pub fn can_follow(&self, thing: &'static str, error: Option<&Malformed>) {
         let reason = error.map(ToString::to_string);
         faults::CONFIGURATION.of(thing).report(&self.status, reason.as_deref());
     }
 
-    pub(crate) fn watch_works(&self, object: &ObjectName) {
+    pub fn watch_works(&self, object: &ObjectName) {
         faults::OBJECT_UNWATCHED.of(&object.to_string()).report(&self.status, None);
     }
 
-    pub(crate) fn watch_failed(&self, object: &ObjectName, failure: &Failure) {
+    pub fn watch_failed(&self, object: &ObjectName, failure: &Failure) {
         let name = object.to_string();
         let fault = faults::OBJECT_UNWATCHED.of(&name);
         if failure.cause == Cause::NoSuchKind {
@@ -56,7 +56,7 @@ impl Health {
     }
 
     /// Reports why the Lease is not accessible; `None` if it is.
-    pub(crate) fn lease(&self, object: &ObjectName, error: Option<&kube::Error>) {
+    pub fn lease(&self, object: &ObjectName, error: Option<&kube::Error>) {
         let reason = error.map(api_reason);
         faults::LEASE.of(&object.to_string()).report(&self.status, reason.as_deref());
     }

@@ -2,11 +2,11 @@
 
 use pki::IssueError;
 
-use crate::kubernetes::client::reason;
-use crate::kubernetes::write::{Malformed, ObjectName};
+use crate::client::reason;
+use crate::write::{Malformed, ObjectName};
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ControlError {
+pub enum ControlError {
     /// The API server refused, or is unreachable.
     #[error("{object}: {}", api_reason(error))]
     Api { object: ObjectName, error: kube::Error },
@@ -38,19 +38,19 @@ pub(crate) enum ControlError {
 impl ControlError {
     /// Returns `true` if the API server judged the write, and refuses it until its inputs change: not if it is
     /// unreachable, in trouble, or does not authenticate the client.
-    pub(crate) fn is_for_good(&self) -> bool {
+    pub fn is_for_good(&self) -> bool {
         let Self::Api { error: kube::Error::Api(status), .. } = self else { return false };
         (400..500).contains(&status.code) && !matches!(status.code, 401 | 408 | 409 | 429)
     }
 }
 
 /// Converts an error of the API about `object`, for `map_err`.
-pub(crate) fn api_error(object: &ObjectName) -> impl FnOnce(kube::Error) -> ControlError {
+pub fn api_error(object: &ObjectName) -> impl FnOnce(kube::Error) -> ControlError {
     move |error| ControlError::Api { object: object.clone(), error }
 }
 
 /// The API server's message, or the reason why it is unreachable.
-pub(crate) fn api_reason(error: &kube::Error) -> String {
+pub fn api_reason(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         error => reason(error),

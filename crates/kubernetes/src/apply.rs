@@ -19,16 +19,16 @@ use serde_json::{Value, json};
 use super::client::{api, found};
 use super::error::ControlError;
 use super::write::{Change, ObjectName, ObjectWrite, Precondition};
-use crate::kubernetes::error::api_error;
+use crate::error::api_error;
 
 /// Number of objects in a page of a list, which bounds its memory.
 const PAGE: u32 = 100;
 
 /// A write to an object of a custom resource.
-pub(crate) type CustomWrite = ObjectWrite<DynamicObject, ()>;
+pub type CustomWrite = ObjectWrite<DynamicObject, ()>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Applied {
+pub enum Applied {
     Done,
     /// Another client has changed the object, so that a new plan is needed.
     Superseded,
@@ -41,7 +41,7 @@ impl<K> From<Option<K>> for Applied {
 }
 
 /// Reads an object, `None` if it does not exist.
-pub(crate) async fn read<K>(client: &Client, object: &ObjectName) -> Result<Option<K>, ControlError>
+pub async fn read<K>(client: &Client, object: &ObjectName) -> Result<Option<K>, ControlError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned,
@@ -50,7 +50,7 @@ where
 }
 
 /// Reads an object of a custom resource, `None` if the object or its kind does not exist.
-pub(crate) async fn read_custom(
+pub async fn read_custom(
     client: &Client,
     object: &ObjectName,
 ) -> Result<Option<DynamicObject>, ControlError> {
@@ -65,10 +65,7 @@ where
 }
 
 /// Lists all objects of a custom resource; empty if the cluster does not have the kind.
-pub(crate) async fn list_custom<K>(
-    client: &Client,
-    all: &ObjectName,
-) -> Result<Vec<K>, ControlError>
+pub async fn list_custom<K>(client: &Client, all: &ObjectName) -> Result<Vec<K>, ControlError>
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     K: Clone + Debug + DeserializeOwned,
@@ -77,7 +74,7 @@ where
 }
 
 /// Lists the wanted objects of `api`; empty if the cluster does not have the kind.
-pub(crate) async fn list<K>(
+pub async fn list<K>(
     api: &Api<K>,
     all: &ObjectName,
     is_wanted: impl Fn(&K) -> bool,
@@ -98,7 +95,7 @@ where
     }
 }
 
-pub(crate) async fn apply<K, V>(
+pub async fn apply<K, V>(
     client: &Client,
     write: &ObjectWrite<K, V>,
 ) -> Result<Applied, ControlError>
@@ -110,10 +107,7 @@ where
     apply_by(&Api::namespaced(client.clone(), &write.object.namespace), write).await
 }
 
-pub(crate) async fn apply_custom(
-    client: &Client,
-    write: &CustomWrite,
-) -> Result<Applied, ControlError> {
+pub async fn apply_custom(client: &Client, write: &CustomWrite) -> Result<Applied, ControlError> {
     let ObjectName { kind, namespace, .. } = &write.object;
     apply_by(&api(client, namespace, kind), write).await
 }
@@ -139,7 +133,7 @@ where
 }
 
 /// Sets spec fields of a custom resource's object, in the version that was read.
-pub(crate) async fn apply_spec(
+pub async fn apply_spec(
     client: &Client,
     object: &ObjectName,
     precondition: &Precondition,
@@ -153,7 +147,7 @@ pub(crate) async fn apply_spec(
 
 /// Sets status fields of a custom resource's object, in the version that was read. Returns the object as it is then;
 /// `None` if another client has changed it, so that a new plan is needed.
-pub(crate) async fn apply_status(
+pub async fn apply_status(
     client: &Client,
     object: &ObjectName,
     precondition: &Precondition,
