@@ -23,7 +23,7 @@
 //! The core makes answers from manifests, keeps certificates, and decides on access: `crates/ignition`, `crates/pki`,
 //! `crates/model`, `crates/secrets` and `crates/escape`, with the rooms that read, serve and store. The rest are leaves, which you can
 //! skip until you change them: the other crates, the issuer for cert-manager (`controllers::issuer`), the transport of
-//! CMPv2 (`crates/cmp-http`), and [`node_agent`]. The `Cargo.toml` of a core crate names no leaf, so the compiler
+//! CMPv2 (`crates/cmp-http`), and `node_agent`. The `Cargo.toml` of a core crate names no leaf, so the compiler
 //! refuses to import one.
 //!
 //! The modules of the program, from the bottom up. Each imports only from those below it, which `tests/it/layers`
@@ -38,7 +38,7 @@
 //! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
 //! | [`source`] | inputs from a directory or a cluster | `files`, `kubernetes` |
 //! | [`controllers`] | certificates, tokens, registry CAs and issuers of a cluster | `kubernetes` |
-//! | [`node_agent`] | registry CAs and credentials of one node | `files`, `source` |
+//! | `node_agent` | registry CAs and credentials of one node | `files`, `source` |
 //! | [`serving`] | access policy, rendered answers, serving pair: everything that is swapped while it is served | `files`, `source`, `store` |
 //! | [`server`] | listeners, connections, TLS, HTTP: nothing here reads a file, parses YAML or converts a config | sockets |
 //! | [`commands`] | one module a subcommand: its settings, which clap reads, and the rooms put together by them | all of them |
@@ -52,7 +52,6 @@
 pub mod cli;
 mod commands;
 mod controllers;
-pub mod node_agent;
 pub mod server;
 pub mod serving;
 pub mod source;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use files::watch::{DirectoryWatch, Scanned};
 use kubernetes::seen::ObjectSeen;
+use model::objects::{ConfigMap, Secret, SecretName};
 use model::{registry_ca, registry_credentials};
 use tokio::time::MissedTickBehavior;
 
@@ -13,17 +14,22 @@ use super::health::{Health, SECRETS, map_name};
 use super::reconciler::{Reconciler, Report};
 use super::registry_cas::RegistryCas;
 use super::registry_credentials::RegistryCredentials;
-use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
 /// Interval between checks of the credentials file's stamp. The directory is kubelet's, with the volumes of all pods, so
 /// it is not watched.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// An object of the cluster that is watched.
+pub trait WatchedObject<T>: Send {
+    /// Waits for its present state, for each change, and for failures. It is cancel safe: no change is lost.
+    fn changed(&mut self) -> impl Future<Output = ObjectSeen<T>> + Send;
+}
+
 /// Keeps the directory up to date with the merged ConfigMap, forever. It does nothing before the ConfigMap has been
 /// read. Must be called within a runtime.
 pub async fn follow(
     mut reconciler: Reconciler<RegistryCas>,
-    mut map: RegistryCaMap,
+    mut map: impl WatchedObject<Result<ConfigMap, String>>,
     health: Health,
 ) {
     let mut watch = DirectoryWatch::new(vec![reconciler.path().to_owned()]);
@@ -71,11 +77,12 @@ pub async fn follow(
 /// been read. Must be called within a runtime.
 pub async fn follow_credentials(
     mut reconciler: Reconciler<RegistryCredentials>,
-    mut secret: NamedSecret,
+    name: SecretName,
+    mut secret: impl WatchedObject<Secret>,
     health: Health,
 ) {
     let path = reconciler.path().display().to_string();
-    let place = secret.name().to_string();
+    let place = name.to_string();
     let mut entries: Option<registry_credentials::Entries> = None;
     let (mut refused, mut problems) = (Vec::new(), BTreeMap::new());
     let mut look = tokio::time::interval(LOOK);

@@ -21,6 +21,9 @@
 //!   each entry has a separate owner. A list next to the file has the hashes of written entries.
 //! - If the ConfigMap is missing, or an entry is undecodable, the present files are kept. An empty ConfigMap means that
 //!   there are no CAs.
+#![forbid(unsafe_code)]
+// Only the program and its tests use this library: a comment is for what a name does not say.
+#![allow(missing_docs)]
 
 mod credential_plan;
 mod follow;
@@ -34,7 +37,7 @@ mod registry_ca_plan;
 mod registry_cas;
 mod registry_credentials;
 
-pub use follow::{follow, follow_credentials};
+pub use follow::{WatchedObject, follow, follow_credentials};
 pub use health::Health;
 pub use layout::Layout;
 pub use reconciler::{Reconciler, Report};
