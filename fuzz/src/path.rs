@@ -10,10 +10,10 @@ use machine_config_server::server::machines::router;
 use machine_config_server::server::state::{Machines, SourceReads};
 use machine_config_server::serving::answers::Answers;
 use machine_config_server::serving::tokens::named_machines::NamedMachines;
-use machine_config_server::telemetry::Metrics;
-use machine_config_server::telemetry::conditions::Status;
 use model::ledger::Ledger;
 use percent_encoding::percent_decode_str;
+use telemetry::Metrics;
+use telemetry::conditions::Status;
 use tokio::runtime::{Builder, Runtime};
 use tower::Service as _;
 

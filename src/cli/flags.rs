@@ -2,8 +2,7 @@
 
 use clap::builder::BoolishValueParser;
 use clap::{Arg, Args};
-
-use crate::telemetry::LogFormat;
+use telemetry::LogFormat;
 
 /// Logging flags. Of the reference server's, `--v` counts; the others are accepted, so that an existing invocation works,
 /// and change nothing: log lines go to standard error.

@@ -17,6 +17,7 @@ use clap_complete::CompleteEnv;
 use clap_complete::env::Shells;
 use examples::titled;
 use flags::KlogFlags;
+use telemetry::LogFormat;
 use time::OffsetDateTime;
 
 use crate::commands::machines::{approve, named, remove};
@@ -24,7 +25,6 @@ use crate::commands::{
     self, bootstrap, certs, cmp, controller, health, inspect, issuer, machines, node_ca, render,
     serve, start, tokens, validate,
 };
-use crate::telemetry::{self, LogFormat};
 
 pub use usage::one_line;
 

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use files::bounded;
 use model::objects::Object;
 use model::registry_ca::RegistryHost;
 
 use super::server::flags::ServingFlags;
 use super::server::{AccessSettings, ClusterFlags, PairFiles, ServerSettings, run as serve};
-use crate::files::bounded;
 use crate::serving::tls::policy::{TlsPolicy, warn_ignored_suites};
 use crate::source::directory::Layout;
 use crate::source::{self, manifest};

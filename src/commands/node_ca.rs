@@ -7,16 +7,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use clap::Args;
-use model::objects::SecretName;
+use common::flags::duration;
+use kubernetes::client;
+use kubernetes::seen::ObjectSeen;
+use model::objects::{ConfigMap, Secret, SecretName};
 use model::registry_credentials::{self, DEFAULT_SECRET};
+use node_agent::{Health, Layout, Reconciler, WatchedObject};
 
 use super::process::service_manager::{Report, feed_watchdog};
 use super::process::signals::StopSignals;
 use super::process::tasks::Tasks;
 use super::server::administrators::{self, AdministratorsAddress};
-use crate::common::flags::duration;
-use crate::kubernetes::client;
-use crate::node_agent::{self, Health, Layout, Reconciler};
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
 #[derive(Debug, Args)]
@@ -43,6 +44,18 @@ pub(crate) struct NodeCaSettings {
     /// File with the registry credentials
     #[arg(long, value_name = "FILE", default_value = registry_credentials::PATH)]
     registry_auth_file: PathBuf,
+}
+
+impl WatchedObject<Result<ConfigMap, String>> for RegistryCaMap {
+    async fn changed(&mut self) -> ObjectSeen<Result<ConfigMap, String>> {
+        self.changed().await
+    }
+}
+
+impl WatchedObject<Secret> for NamedSecret {
+    async fn changed(&mut self) -> ObjectSeen<Secret> {
+        self.changed().await
+    }
 }
 
 /// Keeps a node's files up to date until SIGTERM or SIGINT.
@@ -72,8 +85,9 @@ pub(crate) fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
             let path = &settings.registry_auth_file;
             let reconciler = Reconciler::of_registry_credentials(path, resync)
                 .with_context(|| format!("--registry-auth-file {}: no file", path.display()))?;
-            let secret = NamedSecret::new(client, secret);
-            let follow = node_agent::follow_credentials(reconciler, secret, health.clone());
+            let watched = NamedSecret::new(client, secret.clone());
+            let follow =
+                node_agent::follow_credentials(reconciler, secret, watched, health.clone());
             tasks.spawn("the task for registry credentials", follow);
         }
         let reconciler = Reconciler::of_registry_cas(directory, layout, resync);

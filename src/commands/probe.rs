@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use axum::body::Body;
+use common::http_client::HttpConnection;
 use http::request::Builder;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use ignition::SpecVersion;
@@ -23,8 +24,6 @@ use time::format_description::well_known::Rfc3339;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-use crate::common::http_client::HttpConnection;
 
 /// Ignition's timeout for the head of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

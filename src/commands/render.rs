@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
+use common::flags::{spec, url};
 use ignition::{POINTER_SPEC, SpecVersion, pointer};
 use model::access::Records;
 use model::access::rotation::{FetchCredential, PointerToken};
@@ -22,7 +23,6 @@ use super::probe::Address;
 use super::process::terminal;
 use super::rendering::{ManifestFlags, read_cluster, read_manifests, rendered};
 use super::stores::location::StateLocationFlags;
-use crate::common::flags::{spec, url};
 use crate::source::cluster;
 
 #[derive(Debug, Args)]

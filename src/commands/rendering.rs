@@ -11,6 +11,8 @@ use ignition::{self, Form, SpecVersion};
 use inspect::Cause;
 use model::inputs::Inputs;
 use model::render::{CompressedContents, RenderError, SelectError, render, select};
+use telemetry::Reporting;
+use telemetry::conditions::Status;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -18,8 +20,6 @@ use super::process::progress::Progress;
 use crate::source::cluster;
 use crate::source::directory::{Directory, Layout};
 use crate::source::{Butane, Settings, Source};
-use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
 
 /// Maximum time to read a cluster.
 const TIMEOUT: Duration = Duration::from_secs(30);

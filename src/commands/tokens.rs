@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{anyhow, bail, ensure};
 use clap::Args;
+use common::flags::{date_or_time, duration};
 use model::access::rotation::{IssuedToken, ahead};
 use model::access::{Record, Token};
 use serde::Serialize;
@@ -15,7 +16,6 @@ use super::process::terminal;
 use super::stores::certificate_texts::date;
 use super::stores::location::StateLocationFlags;
 use super::{print_json, print_line};
-use crate::common::flags::{date_or_time, duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct AddSettings {

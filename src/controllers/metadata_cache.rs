@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex};
 
+use common::sync::lock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
-
-use crate::common::sync::lock;
 
 /// Metadata by name, without its managed fields.
 pub(super) type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;

@@ -28,9 +28,8 @@ pub(crate) use self::runtime::run_controller;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-
-use crate::kubernetes::apply::read;
-use crate::kubernetes::{Applied, ControlError, ObjectName};
+use kubernetes::apply::read;
+use kubernetes::{Applied, ControlError, ObjectName};
 
 /// Maximum number of attempts of a command to change a contended object. Each failed attempt means that another client
 /// succeeded.

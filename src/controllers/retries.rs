@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use common::backoff::Backoff;
+use kubernetes::{Applied, ControlError, Health};
 use model::escape::{REASON, cut};
 use tokio::time::Instant;
 
 use super::runtime::{Requeue, backoff};
-use crate::common::backoff::Backoff;
-use crate::kubernetes::{Applied, ControlError, Health};
 
 /// Objects whose writes are retried, each later and later.
 #[derive(Default)]

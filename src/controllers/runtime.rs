@@ -13,21 +13,21 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::backoff::Backoff;
+use common::schedule::Schedule;
 use futures_util::FutureExt as _;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 use kube::{Api, Client};
+use kubernetes::watch::{Watch, WatchEvent};
+use kubernetes::{ControlError, Health, ObjectName, client};
 use pki::MAX_STEPS;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::metadata_cache::MetadataCache;
-use crate::common::backoff::Backoff;
-use crate::common::schedule::Schedule;
-use crate::kubernetes::watch::{Watch, WatchEvent};
-use crate::kubernetes::{ControlError, Health, ObjectName, client};
 
 /// Wait after a change, because changes come in bursts.
 const QUIET: Duration = Duration::from_millis(50);

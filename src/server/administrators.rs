@@ -11,12 +11,12 @@ use http::header::{
     X_FRAME_OPTIONS,
 };
 use http::{HeaderName, HeaderValue, StatusCode};
+use telemetry::LogRateLimiter;
 
 use super::answer;
 use super::hosts::{KnownHosts, check_host};
 use super::readiness::Readiness;
 use super::shared_responses::{SharedResponses, share};
-use crate::telemetry::LogRateLimiter;
 
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");

@@ -14,6 +14,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::json;
+use telemetry::Metrics;
+use telemetry::conditions::Status;
 
 use super::auth::Authorizer;
 use super::machines::router;
@@ -24,8 +26,6 @@ use crate::serving::answers::tests::inputs;
 use crate::serving::tls::Pair;
 use crate::serving::tls::policy::TlsPolicy;
 use crate::serving::tokens::named_machines::NamedMachines;
-use crate::telemetry::Metrics;
-use crate::telemetry::conditions::Status;
 
 /// Boots that are counted together, so that growing tables do not count.
 const BOOTS: u64 = 200;

@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use model::ledger::{Failed, Ledger};
 use model::refusal::RefusalCode;
 use rustls::ServerConfig;
+use telemetry::{ConnectionMetrics, LogRateLimiter};
 use time::OffsetDateTime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -37,7 +38,6 @@ use super::limits::Limits;
 use super::proxy_protocol;
 use super::send_buffer_limit::{Allowance, SendBufferLimit};
 use super::timeout_stream::TimeoutStream;
-use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 const NO_MEMORY: &str = "too many answers are in progress\n";
 

@@ -17,6 +17,7 @@ mod source;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 
+use common::sync::lock;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -27,7 +28,6 @@ pub(super) use self::source::Group;
 pub(crate) use self::source::{Source, Transport};
 use super::activity::{Activity, Phase};
 use super::limits::ConnectionLimits;
-use crate::common::sync::lock;
 
 /// Memory of a connection without a received byte, in bytes.
 const SILENT: u64 = 4 << 10;

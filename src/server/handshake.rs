@@ -91,6 +91,7 @@ mod tests {
     use std::time::Duration;
 
     use rustls::server::ResolvesServerCertUsingSni;
+    use telemetry::ConnectionMetrics;
     use tokio::io::AsyncWriteExt as _;
     use tokio::net::{TcpListener, TcpStream};
     use tokio::time::{Instant, timeout};
@@ -101,7 +102,6 @@ mod tests {
     use crate::server::limits::Limits;
     use crate::server::send_buffer_limit::{Allowance, SendBufferLimit};
     use crate::serving::tls::policy::TlsPolicy;
-    use crate::telemetry::ConnectionMetrics;
 
     /// A client that is connected, and what the server has of it.
     async fn connected() -> (TcpStream, TimeoutStream) {

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use common::sync::lock;
 use tokio::sync::oneshot;
 
 use super::connection_limiter::{Group, Source};
-use crate::common::sync::lock;
 
 /// Number of connections before their first turn up to which the order does not matter, because all of them together
 /// take little time.

@@ -18,11 +18,11 @@ use http::uri::Authority;
 use http::{HeaderMap, StatusCode, Uri, Version};
 use model::escape::quoted;
 use pki::Host;
+use telemetry::LogRateLimiter;
 
 use super::answer;
 use super::connection::Peer;
 use super::connection_limiter::Source;
-use crate::telemetry::LogRateLimiter;
 
 /// Name of the local machine in every browser, regardless of DNS (RFC 6761 section 6.3).
 const LOCALHOST: &str = "localhost";

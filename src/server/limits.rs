@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{RangedI64ValueParser, TypedValueParser as _};
-
-use crate::common::flags::duration;
+use common::flags::duration;
 
 /// The limits of a listener's connections. Reaching one closes that connection and no other.
 #[derive(Debug, Clone, Copy, Args)]

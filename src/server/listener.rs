@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use axum::Router;
+use common::parallel::processors;
 use model::ledger::Ledger;
 use rustls::ServerConfig;
+use telemetry::{ConnectionMetrics, LogRateLimiter};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,8 +23,6 @@ use super::handshake_queue::HandshakeQueue;
 use super::limits::Limits;
 use super::proxy_protocol::{Balancers, canonical};
 use super::send_buffer_limit::{self, Allowance, SendBufferLimit};
-use crate::common::parallel::processors;
-use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 /// Number of connections that the kernel queues before they are accepted; it has its own maximum.
 const BACKLOG: u32 = 4096;

@@ -259,6 +259,8 @@ mod tests {
     use axum::routing::any;
     use http::StatusCode;
     use model::ledger::Ledger;
+    use telemetry::Metrics;
+    use telemetry::conditions::Status;
     use tower::ServiceExt as _;
 
     use super::*;
@@ -266,8 +268,6 @@ mod tests {
     use crate::server::state::SourceReads;
     use crate::serving::answers::Answers;
     use crate::serving::tokens::named_machines::NamedMachines;
-    use crate::telemetry::Metrics;
-    use crate::telemetry::conditions::Status;
 
     #[tokio::test]
     async fn a_request_from_nowhere_is_let_in_nowhere() {

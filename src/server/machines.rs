@@ -8,6 +8,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{any, get};
 use http::StatusCode;
+use telemetry::LogRateLimiter;
 
 use super::answer;
 use super::machine_request::config;
@@ -15,7 +16,6 @@ use super::node_failure;
 use super::readiness::Readiness;
 use super::request_log::log;
 use super::state::Machines;
-use crate::telemetry::LogRateLimiter;
 
 /// Routes of `/config`, health and readiness, and of reports if there is a receiver.
 pub fn router(machines: Arc<Machines>) -> Router {

@@ -5,10 +5,10 @@
 
 use axum::response::Response;
 use http::StatusCode;
+use telemetry::conditions::Status;
 
 use super::answer;
 use crate::serving::answers::{Answers, Refusal};
-use crate::telemetry::conditions::Status;
 
 /// Readiness with reasons, one line each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -12,11 +12,11 @@ use http::header::{ACCEPT, USER_AGENT};
 use ignition::SpecVersion;
 use model::access::{AccessMode, Verdict};
 use model::escape::{NAME, cut_escaped};
+use telemetry::LogRateLimiter;
 
 use super::connection::Peer;
 use super::connection_limiter::Source;
 use super::outcome::Outcome;
-use crate::telemetry::LogRateLimiter;
 
 /// Maximum length of a logged header, in bytes after escaping.
 const HEADER: usize = 256;

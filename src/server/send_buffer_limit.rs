@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::sync::lock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
+use telemetry::ConnectionMetrics;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::activity::Activity;
 use super::connection_limiter::{Permit, Shed, Transport};
-use crate::common::sync::lock;
-use crate::telemetry::ConnectionMetrics;
 
 /// Maximum size of first answers that are sent at once, in KiB: 37 of 440 KB, 135 compact ones.
 const ROOM: usize = 16 << 10;

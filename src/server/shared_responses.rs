@@ -15,13 +15,13 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
+use common::sync::lock;
 use http::response::Parts;
 use http::{Method, StatusCode};
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::{answer, events};
-use crate::common::sync::lock;
 use crate::serving::single_flight::SingleFlight;
 
 /// Maximum size of all large answers together, in bytes.

@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use common::sync::lock;
 use lru::LruCache;
 use tokio::time::Instant;
 
 use super::connection_limiter::Source;
-use crate::common::sync::lock;
 
 /// Number of sources that are remembered; the least recent one is dropped.
 const SOURCES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use model::ledger::{FailureReport, Ledger};
+use telemetry::Metrics;
+use telemetry::conditions::Status;
 use tokio::sync::mpsc;
 
 use super::auth::Authorizer;
@@ -10,8 +12,6 @@ use crate::serving::answers::Answers;
 use crate::serving::awaited_pools::AwaitedPools;
 use crate::serving::live_reads::LiveReads;
 use crate::serving::tokens::named_machines::NamedMachines;
-use crate::telemetry::Metrics;
-use crate::telemetry::conditions::Status;
 
 /// Reads of the source that requests wait for.
 #[derive(Debug, Default)]

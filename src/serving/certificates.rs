@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::schedule::Schedule;
+use files::shared_watch::SharedWatch;
 use futures_util::future::OptionFuture;
 use pki::{Host, LEFT_OUT, LEFT_OUT_FIX, Policy, Step, Warning};
+use telemetry::{Reporting, faults, log_attention};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use crate::common::schedule::Schedule;
-use crate::files::shared_watch::SharedWatch;
 use crate::serving::pipeline::publish::Subscription;
 use crate::store::state_directory::{StateDirectory, StateError};
-use crate::telemetry::{Reporting, faults, log_attention};
 
 /// Waits between two looks: the shortest and the longest.
 const SHORTEST_WAIT: Duration = Duration::from_secs(10);

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::sync::lock;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::pipeline::publish::{Published, Subscription};
-use crate::common::sync::lock;
 use crate::source::cluster::LiveRequest;
 
 /// Maximum wait of a machine. Then it gets what was read last.

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
+use common::sync::lock;
 use http::HeaderValue;
 use ignition::{Form, SpecVersion};
 use lru::LruCache;
 use model::objects::FirstBootMachine;
 use model::recovery::Recovery;
+use telemetry::conditions::Status;
+use telemetry::faults;
 use tokio::sync::Semaphore;
 
 use super::answers::Answer;
-use crate::common::sync::lock;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// Maximum size of all configs with an overlay that are kept, in bytes.
 const MAX_BYTES: usize = 16 << 20;

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use files::error::FileError;
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode, SharedInputs, unused_setters};
 use model::objects::Object;
 use model::registry_ca::{self, RegistryHost};
 
 use super::files::{Files, ReadError};
 use super::manifest;
-use crate::files::error::FileError;
 
 /// Reads the files of the layout below `base`. `before` has the last good kubeconfig and CAs.
 pub(super) fn scan(

@@ -14,13 +14,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use files::bounded;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-
-use crate::files::bounded;
 
 /// Name of the program in the `PATH`.
 const NAME: &str = "butane";

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use common::parallel;
 
 use super::butane::{self, Butane, Converted, NotConverted};
-use crate::common::parallel;
 
 /// Time after which a conversion that has failed is tried again.
 const RETRY: Duration = Duration::from_secs(600);

@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kubernetes::seen::{Cause, ObjectSeen};
 use model::inputs::Problem;
 use model::objects::{MachineConfigPool, Secret, SecretName};
 use model::registry_credentials::{self, Credentials, RegistryCredentials};
-
-use crate::kubernetes::seen::{Cause, ObjectSeen};
 
 #[derive(Debug, Default)]
 pub(super) struct SeenCredentials {
@@ -95,10 +94,10 @@ impl SeenCredentials {
 
 #[cfg(test)]
 mod tests {
+    use kubernetes::seen::Failure;
     use serde_json::json;
 
     use super::*;
-    use crate::kubernetes::seen::Failure;
 
     fn secret(text: &str) -> ObjectSeen<Secret> {
         let secret = json!({"metadata": {"name": "b"}, "stringData": {".dockerconfigjson": text}});

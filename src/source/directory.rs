@@ -11,11 +11,19 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use common::hang::{MAX_HANG, unless_hung};
+use files::bounded;
+use files::error::FileError;
+use files::watch::{DirectoryWatch, QUIET, Scanned};
+use kubernetes::seen::ObjectSeen;
 use model::inputs::{Inputs, Problem, SharedInputs};
 use model::objects::{
     ControllerConfig, FirstBootMachine, MachineConfigPool, Metadata, Object, Secret, SecretName,
 };
 use model::registry_ca::{self, RegistryHost};
+use telemetry::Reporting;
+use telemetry::conditions::Status;
+use telemetry::faults;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -31,14 +39,6 @@ use super::merged_pools::LocalPools;
 use super::object_set::{Layer, ObjectSet, identity};
 use super::place::{Place, TextHash, relative, stored_root};
 use super::plain_configs::{self, PlainConfigs};
-use crate::common::hang::{MAX_HANG, unless_hung};
-use crate::files::bounded;
-use crate::files::error::FileError;
-use crate::files::watch::{DirectoryWatch, QUIET, Scanned};
-use crate::kubernetes::seen::ObjectSeen;
-use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// Age of a change below which a file may still be written.
 const SETTLE: Duration = QUIET;

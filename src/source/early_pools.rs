@@ -14,7 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 
+use common::hang::unless_hung;
+use files::error::FileError;
 use model::inputs::Inputs;
+use telemetry::Reporting;
 use tokio::sync::{mpsc, watch};
 
 use super::directory::{Directory, Layout};
@@ -22,9 +25,6 @@ use super::files::RestoredFile;
 use super::last_good::{Index, LastGood};
 use super::listing::{digest_of_stamps, list};
 use super::place::{Place, stored_root};
-use crate::common::hang::unless_hung;
-use crate::files::error::FileError;
-use crate::telemetry::Reporting;
 
 /// A directory at the start of a process.
 pub(super) enum Opened {
@@ -151,11 +151,11 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
+    use telemetry::conditions::Status;
     use tempfile::TempDir;
 
     use super::*;
     use crate::source::directory::Memory;
-    use crate::telemetry::conditions::Status;
 
     const WORKER: &str = "worker.yaml";
     const SHARED: &str = "50-shared.yaml";

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use common::parallel;
+use files::bounded;
+use files::stamp::FileStamp;
+use files::watch::{Scanned, Targets};
 use model::inputs::Problem;
 use model::objects::{Object, ObjectDefect};
 use model::standing::{Loss, RETURNS_WITHIN};
@@ -15,10 +19,6 @@ use super::listing::Listing;
 use super::manifest::{self, Manifest};
 use super::object_set::{Objects, identity};
 use super::place::{DirectoryId, Place, TextHash};
-use crate::common::parallel;
-use crate::files::bounded;
-use crate::files::stamp::FileStamp;
-use crate::files::watch::{Scanned, Targets};
 
 /// Problem of a file that is left to a later scan, and was never read.
 const UNFINISHED: &str = "is being written";

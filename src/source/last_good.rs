@@ -20,6 +20,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use common::parallel;
+use files::bounded::{self, entries_if_there, read_if_there, remove_if_there};
+use files::error::FileError;
+use files::owners::Reader;
+use files::replace::{self, PRIVATE};
 use model::objects::{FirstBootMachine, Object};
 use model::standing::Loss;
 use serde::{Deserialize, Serialize};
@@ -27,11 +32,6 @@ use serde::{Deserialize, Serialize};
 use super::files::is_machine;
 use super::manifest;
 use super::place::{DirectoryId, TextHash};
-use crate::common::parallel;
-use crate::files::bounded::{self, entries_if_there, read_if_there, remove_if_there};
-use crate::files::error::FileError;
-use crate::files::owners::Reader;
-use crate::files::replace::{self, PRIVATE};
 
 /// Stored state of the files, without the texts.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

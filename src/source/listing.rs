@@ -7,13 +7,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use files::lock::is_state_directory;
+use files::stamp::FileStamp;
+use files::watch::Targets;
 use model::inputs::Problem;
 use model::standing::Loss;
 
 use super::place::DirectoryId;
-use crate::files::lock::is_state_directory;
-use crate::files::stamp::FileStamp;
-use crate::files::watch::Targets;
 
 /// Maximum depth of directories that are read. Deeper ones are reported.
 const MAX_DEPTH: usize = 32;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use common::pool_merges;
 use model::inputs::Problem;
 use model::merged_pool::{
     ByLabels, GENERATED_BY, KERNEL_ARGUMENTS_ANNOTATION, MergedPools, Unmergeable,
@@ -13,7 +14,6 @@ use model::objects::{
 };
 
 use super::object_set::{MACHINE_CONFIG, ObjectSet, POOL};
-use crate::common::pool_merges;
 
 pub(super) type Pools = BTreeMap<String, Arc<MachineConfigPool>>;
 pub(super) type MachineConfigs = BTreeMap<String, Arc<MachineConfig>>;

@@ -29,13 +29,13 @@ mod plain_configs;
 
 use model::inputs::Inputs;
 use model::objects::SecretName;
+use telemetry::Reporting;
 use tokio::sync::watch;
 
 pub use self::butane::Butane;
 use self::cluster::{Cluster, NamedSecret};
 use self::directory::{Directory, Layout};
 use self::early_pools::{EarlyPools, Opened};
-use crate::telemetry::Reporting;
 
 #[derive(Debug)]
 pub enum Settings {

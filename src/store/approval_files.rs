@@ -9,6 +9,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
+use files::error::FileError;
+use files::replace::{self, PRIVATE};
 use model::access::approval::{ApprovalGrants, BoundApprovals, Ended, Subject, parse_granted_at};
 use model::access::machine::{BoundApproval, Identity};
 use time::OffsetDateTime;
@@ -16,9 +19,6 @@ use time::format_description::well_known::Rfc3339;
 
 use super::state_directory::StateDirectory;
 use super::state_error::StateError;
-use crate::files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
-use crate::files::error::FileError;
-use crate::files::replace::{self, PRIVATE};
 
 /// Maximum size of the approval of a command, in bytes.
 const MAX_APPROVAL_BYTES: u64 = 256;

@@ -10,6 +10,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use common::parallel;
+use files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
+use files::error::FileError;
+use files::replace::{self, PRIVATE};
 use model::access::MachineToken;
 use model::access::machine::RearmRequests;
 use model::objects::{FirstBootMachine, is_object_name};
@@ -20,10 +24,6 @@ use time::OffsetDateTime;
 use super::pointer_files::DuePointer;
 use super::state_directory::StateDirectory;
 use super::state_error::StateError;
-use crate::common::parallel;
-use crate::files::bounded::{self, entries_if_there, if_there, read_if_there, remove_if_there};
-use crate::files::error::FileError;
-use crate::files::replace::{self, PRIVATE};
 
 /// Maximum size of a request to arm a token, in bytes.
 const MAX_REQUEST_BYTES: u64 = 256;

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use common::backoff::Backoff;
+use files::error::FileError;
+use telemetry::Metrics;
+use telemetry::conditions::Status;
+use telemetry::faults::Fault;
 use tokio::sync::watch;
-
-use crate::common::backoff::Backoff;
-use crate::files::error::FileError;
-use crate::telemetry::Metrics;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults::Fault;
 
 /// Minimum time between two writes.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -45,10 +44,11 @@ pub(crate) async fn flush<T>(
 mod tests {
     use std::path::Path;
 
+    use files::owners::Reader;
+    use files::replace::{self, PRIVATE};
+    use telemetry::faults;
+
     use super::*;
-    use crate::files::owners::Reader;
-    use crate::files::replace::{self, PRIVATE};
-    use crate::telemetry::faults;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn what_could_not_be_written_is_reported_and_written_once_it_can_be() {

@@ -3,6 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use files::bounded::{self, if_there, read_if_there};
+use files::error::FileError;
+use files::lock::POINTERS;
+use files::replace::{self, PRIVATE, PUBLIC, Replacement};
 use ignition::{POINTER_SPEC, pointer};
 use model::access::Token;
 use model::pointer_config::{
@@ -12,10 +16,6 @@ use pki::{Host, Lockout, LockoutReason, PointerTrust};
 
 use super::state_directory::{StateDirectory, Trust};
 use super::state_error::StateError;
-use crate::files::bounded::{self, if_there, read_if_there};
-use crate::files::error::FileError;
-use crate::files::lock::POINTERS;
-use crate::files::replace::{self, PRIVATE, PUBLIC, Replacement};
 
 /// Maximum length of a pool's name in bytes, for a pointer config in its name: Linux has 255 for the name of a file, and
 /// the file is prepared as `.POOL.ign.PID`.

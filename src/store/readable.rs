@@ -5,13 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
+use files::lock::{LOCK, SERVER_LOCK};
+use files::owners::{Process, Reader, Status, User};
 use model::ledger::Ledger;
-use nix::unistd::{Uid, User as Account, getgrouplist};
 
 use super::state_directory::{CA, SERVING, StateDirectory};
 use super::state_error::{StateError, Unreadable};
-use crate::files::lock::{LOCK, SERVER_LOCK};
-use crate::files::owners::{Process, Reader, Status, User};
 
 impl StateDirectory {
     /// The user that serves from a directory. `None` if that is root, or the directory does not exist.
@@ -66,16 +65,5 @@ impl StateDirectory {
             Some(unreadable) => Err(unreadable.into()),
             None => Ok(()),
         }
-    }
-}
-
-impl User {
-    /// Groups of the user in the system's accounts.
-    fn groups(&self) -> Vec<u32> {
-        let account = Account::from_uid(Uid::from_raw(self.uid)).ok().flatten();
-        let account = account.filter(|_| !self.is_by_group);
-        let name = account.and_then(|it| Some((std::ffi::CString::new(it.name).ok()?, it.gid)));
-        let groups = name.and_then(|(name, gid)| getgrouplist(&name, gid).ok());
-        groups.unwrap_or_default().into_iter().map(nix::unistd::Gid::as_raw).collect()
     }
 }

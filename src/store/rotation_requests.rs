@@ -13,13 +13,13 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use files::bounded::{if_there, read_start, remove_if_there};
+use files::error::FileError;
+use files::replace::{self, PRIVATE};
 use pki::RotationRequest;
 
 use super::state_directory::StateDirectory;
 use super::state_error::StateError;
-use crate::files::bounded::{if_there, read_start, remove_if_there};
-use crate::files::error::FileError;
-use crate::files::replace::{self, PRIVATE};
 
 /// Maximum size of a request, in bytes.
 const MAX_ROTATION_BYTES: u64 = 256;

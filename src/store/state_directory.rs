@@ -20,6 +20,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use files::bounded::{self, read_if_there};
+use files::error::FileError;
+use files::lock::{LockError, LockTimeout, ServerLock};
+use files::owners::Reader;
+use files::replace::{self, PRIVATE, PUBLIC};
+use files::stamp::FileStamp;
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
     Certificate, CertificateState, Host, IssueError, MAX_STEPS, NextAction, Policy, Step,
@@ -27,15 +33,8 @@ use pki::{
 };
 use time::OffsetDateTime;
 
-use crate::files::bounded::{self, read_if_there};
-use crate::files::error::FileError;
-use crate::files::lock::{LockError, LockTimeout, ServerLock};
-use crate::files::owners::Reader;
-use crate::files::replace::{self, PRIVATE, PUBLIC};
-use crate::files::stamp::FileStamp;
-
 pub(crate) use super::state_error::StateError;
-pub(crate) use crate::files::lock::DirectoryLock;
+pub(crate) use files::lock::DirectoryLock;
 
 pub(super) const CA: &str = "ca.key";
 pub(super) const SERVING: &str = "tls.key";

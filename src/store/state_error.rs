@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::files::error::FileError;
-use crate::files::lock::LockError;
-use crate::files::owners::{OWNER_READS, Status, User};
+use files::error::FileError;
+use files::lock::LockError;
+use files::owners::{OWNER_READS, Status, User};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StateError {

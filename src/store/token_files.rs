@@ -10,6 +10,9 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use files::bounded::read_if_there;
+use files::error::FileError;
+use files::replace::{self, PRIVATE, Replacement};
 use model::access::rotation::{
     Issued, MAX_STEPS, NextAction, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState,
     Write, current_records, next,
@@ -21,9 +24,6 @@ use time::OffsetDateTime;
 use super::pointer_files::PointerFile;
 use super::state_directory::{Stamps, StateDirectory, Trust};
 use super::state_error::StateError;
-use crate::files::bounded::read_if_there;
-use crate::files::error::FileError;
-use crate::files::replace::{self, PRIVATE, Replacement};
 
 #[derive(Debug)]
 pub(crate) struct TokensReconciled {

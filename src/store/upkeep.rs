@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use files::bounded::entries_if_there;
+use files::error::FileError;
+use files::owners::{OTHERS, Process, Status};
+use files::replace::{PRIVATE, remove_leftovers};
 use nix::fcntl::OFlag;
 
 use super::state_directory::StateDirectory;
 use super::state_error::StateError;
-use crate::files::bounded::entries_if_there;
-use crate::files::error::FileError;
-use crate::files::owners::{OTHERS, Process, Status};
-use crate::files::replace::{PRIVATE, remove_leftovers};
 
 impl StateDirectory {
     /// Removes what killed processes left. The server calls it before it writes anything.

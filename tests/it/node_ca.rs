@@ -9,11 +9,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use machine_config_server::node_agent::{Layout, Reconciler, RegistryCas, Report};
 use model::objects::ConfigMap;
 use model::registry_ca::{Entries, read};
 use nix::sys::stat::Mode;
 use nix::unistd::{Uid, mkfifo, setfsuid};
+use node_agent::{Layout, Reconciler, RegistryCas, Report};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use machine_config_server::node_agent::{Reconciler, RegistryCredentials, Report};
 use model::registry_credentials::Entries;
+use node_agent::{Reconciler, RegistryCredentials, Report};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

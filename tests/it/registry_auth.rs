@@ -7,11 +7,11 @@ use std::time::Duration;
 use ignition::{Form, SpecVersion};
 use machine_config_server::source::directory::Layout;
 use machine_config_server::source::{Butane, Settings, Source};
-use machine_config_server::telemetry::Reporting;
-use machine_config_server::telemetry::conditions::Status;
 use model::inputs::{Inputs, Problem};
 use model::render::{self, CompressedContents};
 use serde_json::{Value, json};
+use telemetry::Reporting;
+use telemetry::conditions::Status;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 

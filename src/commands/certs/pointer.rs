@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
+use files::bounded;
 use inspect::{Clocks, judge};
 use model::pointer_config::{Admission, Fetch, MAX_BYTES, PointerConfig, Problem, ServerState};
 use pki::Lockout;
@@ -15,7 +16,6 @@ use super::settings::CheckSettings;
 use crate::commands::probe::{self, Address};
 use crate::commands::stores::state_store::unless_forbidden;
 use crate::commands::{print_json, print_line};
-use crate::files::bounded;
 use crate::source::manifest::config_warnings;
 
 #[derive(Debug, Default, Serialize)]

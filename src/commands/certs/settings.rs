@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use common::flags::CertificateFlags;
 
 use crate::commands::probe::Address;
 use crate::commands::stores::location::StateLocationFlags;
-use crate::common::flags::CertificateFlags;
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowSettings {

@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use cmp::{Credential, CredentialFault, EnrolledCertificate, Pause, Request, Settings};
+use cmp_http::Server;
+use files::bounded;
+use files::owners::Reader;
+use files::replace::{PRIVATE, PUBLIC, replace};
 use pem::Pem;
 use pki::Certificate;
 use pki::certificate::key_of;
@@ -22,10 +26,6 @@ use self::settings::{ProofFlags, RequestedFlags};
 use super::print_line;
 use super::process::progress::Progress;
 use super::stores::certificate_texts::read_certificates;
-use crate::common::cmp_http::Server;
-use crate::files::bounded;
-use crate::files::owners::Reader;
-use crate::files::replace::{PRIVATE, PUBLIC, replace};
 
 /// Requests a certificate, and writes the result.
 pub(crate) fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {

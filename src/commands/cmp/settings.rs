@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use cmp::DirectoryName;
+use common::flags::{duration, key_algorithm};
 use pki::{Host, KeyAlgorithm};
-
-use crate::common::flags::{duration, key_algorithm};
 
 #[derive(Debug, Args)]
 pub(crate) struct EnrollSettings {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::Args;
+use kubernetes::{ControlError, Health};
 use model::ledger::Outcome;
 
 use super::process::leader_elected::LeaderElected;
@@ -16,7 +17,6 @@ use crate::controllers::registry_ca::RegistryCaController;
 use crate::controllers::rendered_pools::{self, Ledgers, PoolController};
 use crate::controllers::tokens::{self, TokenController};
 use crate::controllers::{NAMESPACE, run_controller};
-use crate::kubernetes::{ControlError, Health};
 use crate::serving::ledger::peers;
 
 /// Name of the leader's Lease.

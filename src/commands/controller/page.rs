@@ -6,6 +6,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use status::overview::{ControllerOverview, Server};
 use status::page::controller_page;
+use telemetry::conditions::Status;
 use time::OffsetDateTime;
 
 use crate::commands::server::overview::{
@@ -14,7 +15,6 @@ use crate::commands::server::overview::{
 use crate::controllers::certificates::TrustSnapshot;
 use crate::server::events;
 use crate::server::readiness::Readiness;
-use crate::telemetry::conditions::Status;
 
 #[derive(Clone)]
 struct Sources {

@@ -16,6 +16,7 @@ use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use common::flags::host_and_port;
 use time::OffsetDateTime;
 
 use self::finding::{Checked, Finding, HealthReport, Level, Source};
@@ -26,7 +27,6 @@ use super::process::progress::Progress;
 use super::process::terminal;
 use super::rendering::ManifestFlags;
 use super::stores::location::StateLocationFlags;
-use crate::common::flags::host_and_port;
 
 /// Maximum time for all sources: what does not answer until then is a finding.
 const MAX_WAIT: Duration = Duration::from_secs(30);

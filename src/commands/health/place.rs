@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use kubernetes::ControlError;
+use kubernetes::client::ConnectError;
 use model::inputs::Inputs;
 use model::render::registries_without_ca;
 use time::OffsetDateTime;
@@ -16,8 +18,6 @@ use crate::commands::stores::exposure;
 use crate::commands::stores::location::StateLocationFlags;
 use crate::commands::stores::state_store::{ObservedState, StateStore};
 use crate::commands::validate::Report;
-use crate::kubernetes::ControlError;
-use crate::kubernetes::client::ConnectError;
 use crate::source::Butane;
 
 /// A directory or a cluster.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use axum::body::Body;
 use bytes::Bytes;
+use common::http_client::{HttpConnection, read};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use ignition::SpecVersion;
 use inspect::{
@@ -20,7 +21,6 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use crate::commands::probe::{self, Address};
-use crate::common::http_client::{HttpConnection, read};
 use crate::serving::answers::PENDING;
 
 /// Maximum size of a config, in bytes.

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
+use files::bounded;
 use http::Uri;
 use ignition::{Config, SpecVersion};
 use inspect::{Cause, Outcome, Step, machine};
@@ -30,7 +31,6 @@ use self::settings::{ConfigSource, Subject};
 use super::process::progress::Progress;
 use super::rendering::{read_manifests, rendered};
 use super::stores::certificate_texts::read_certificates;
-use crate::files::bounded;
 use crate::source::Butane;
 use crate::source::manifest::{self, Manifest};
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use common::flags::{date_or_time, spec};
 use http::Uri;
 use ignition::SpecVersion;
 use time::OffsetDateTime;
@@ -11,7 +12,6 @@ use time::OffsetDateTime;
 use crate::commands::pool_names::pools_and_paths;
 use crate::commands::probe::Address;
 use crate::commands::rendering::ManifestFlags;
-use crate::common::flags::{date_or_time, spec};
 
 /// Default URL of a server.
 const DEFAULT_URL: &str = "https://localhost:22623";

@@ -6,6 +6,9 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kubernetes::client::{self, reason};
+use kubernetes::seen::ObjectSeen;
+use kubernetes::watch::ObjectWatch;
 use model::access::approval::{APPROVED_PREFIX, Subject, annotation_of, parse_granted_at};
 use model::objects::{
     APPROVED_ANNOTATION, FIRST_BOOT_MACHINE_VERSION, ObjectKind, REARM_ANNOTATION,
@@ -17,9 +20,6 @@ use tokio::time::timeout;
 use crate::commands::stores::certificate_texts::date;
 use crate::commands::stores::cluster::ClusterStore;
 use crate::controllers::NAMESPACE;
-use crate::kubernetes::client::{self, reason};
-use crate::kubernetes::seen::ObjectSeen;
-use crate::kubernetes::watch::ObjectWatch;
 
 /// Maximum time for the controller to make a token.
 const LONGEST: Duration = Duration::from_secs(30);

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
+use common::flags::host_and_port;
 use model::ledger::Severity;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -25,7 +26,6 @@ use tokio::net::lookup_host;
 use super::print_json;
 use super::print_line;
 use super::process::terminal;
-use crate::common::flags::host_and_port;
 use crate::serving::ledger::peers::get;
 
 /// Metrics address of a server that was started without another.

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use axum::Router;
 use kube::Client;
+use kubernetes::Health;
+use kubernetes::client;
+use kubernetes::leader::LeaderElector;
 
 use super::service_manager::{Report, feed_watchdog};
 use super::signals::StopSignals;
@@ -13,9 +16,6 @@ use super::tasks::leave_to_exit;
 use crate::commands::process_name;
 use crate::commands::server::administrators::{self, AdministratorsAddress};
 use crate::controllers::NAMESPACE;
-use crate::kubernetes::Health;
-use crate::kubernetes::client;
-use crate::kubernetes::leader::LeaderElector;
 
 /// A process that takes part in a leader election.
 pub(in crate::commands) struct LeaderElected {

@@ -9,9 +9,14 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
+use common::flags::{AUDIT, CertificateFlags, TokenFlags};
+use common::hang::unless_hung;
+use files::lock::LockError;
+use files::shared_watch::SharedWatch;
 use model::inputs::{Inputs, Problem};
 use nix::ifaddrs::getifaddrs;
 use pki::Host;
+use telemetry::wait_until_written;
 use time::OffsetDateTime;
 
 use self::start_block::StartBlock;
@@ -21,18 +26,13 @@ use super::server::access_flags::AccessFlags;
 use super::server::flags::ServingFlags;
 use super::server::overview::{PointerVerdicts, pointer_verdicts};
 use super::server::{self, ClusterFlags, Local, PairFiles, Ports, Server, ServerSettings};
-use crate::common::flags::{AUDIT, CertificateFlags, TokenFlags};
-use crate::common::hang::unless_hung;
 use crate::controllers::certificates::Trust;
-use crate::files::lock::LockError;
-use crate::files::shared_watch::SharedWatch;
 use crate::serving::certificates::CertificateReconciler;
 use crate::serving::pipeline::publish::{Published, Subscription};
 use crate::source;
 use crate::source::directory::{Layout, Memory};
 use crate::store::machine_files::removed_machines;
 use crate::store::state_directory::StateDirectory;
-use crate::telemetry::wait_until_written;
 
 #[derive(Debug, Args)]
 #[command(mut_arg("access", |arg| arg.default_value(AUDIT)))]

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use common::flags::{OFF, access_mode, duration};
+use files::bounded;
 use model::access::AccessMode;
 use model::access::machine::Window;
 use model::access::signed::{ClaimRules, Settings};
@@ -12,8 +14,6 @@ use model::objects::SecretName;
 use model::registry_credentials::DEFAULT_SECRET;
 
 use super::settings::AccessSettings;
-use crate::common::flags::{OFF, access_mode, duration};
-use crate::files::bounded;
 use crate::serving::tokens::cache::TokenCache;
 use crate::serving::tokens::issuer::TokenIssuer;
 

@@ -6,15 +6,15 @@ use std::str::FromStr;
 use anyhow::Context as _;
 use axum::Router;
 use clap::Args;
+use common::flags::LISTENING;
 use pki::Host;
+use telemetry::ConnectionMetrics;
+use telemetry::conditions::Status;
 
-use crate::common::flags::LISTENING;
 use crate::server::administrators::{self, protected};
 use crate::server::hosts::KnownHosts;
 use crate::server::readiness::Readiness;
 use crate::server::{Balancers, Limits, Listener, Serving};
-use crate::telemetry::ConnectionMetrics;
-use crate::telemetry::conditions::Status;
 
 /// Address and names of the listener for administrators. The default port depends on the command.
 #[derive(Debug, Clone, Args)]

@@ -4,10 +4,10 @@
 use model::access::{AccessMode, Networks};
 use model::objects::is_misspelt;
 use model::snapshot::AccessRules;
+use telemetry::listed;
 
 use crate::commands::process::tasks::Tasks;
 use crate::serving::pipeline::publish::Subscription;
-use crate::telemetry::listed;
 
 /// Logs that networks count for reports only, if that is the mode of pools without an annotation, and later the pools that
 /// do not exist.

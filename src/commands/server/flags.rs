@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use common::flags::{LISTENING, Switch, TLS, delay};
 use model::access::{AccessMode, Allowed, MinIgnition, Network, Networks};
 use model::snapshot::AccessRules;
 
 use super::administrators::AdministratorsAddress;
-use crate::common::flags::{LISTENING, Switch, TLS, delay};
 use crate::server::Limits;
 use crate::serving::tls::policy::{TlsPolicy, warn_ignored_suites};
 

@@ -18,10 +18,15 @@ use std::time::{Duration, SystemTime};
 use anyhow::anyhow;
 use arc_swap::ArcSwapOption;
 use axum::Router;
+use common::parallel::processors;
+use files::shared_watch::SharedWatch;
 use model::inputs::Inputs;
 use model::ledger::{FailureReport, Ledger, NodeIndex};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use status::overview::History;
+use telemetry::conditions::Status;
+use telemetry::faults;
+use telemetry::{Metrics, Reporting};
 use time::OffsetDateTime;
 use tokio::sync::mpsc;
 
@@ -32,8 +37,6 @@ use super::process::progress::Progress;
 use super::process::service_manager::{Report, feed_watchdog};
 use super::process::signals::StopSignals;
 use super::process::tasks::{Tasks, leave_to_exit};
-use crate::common::parallel::processors;
-use crate::files::shared_watch::SharedWatch;
 use crate::server::administrators::router;
 use crate::server::auth::Authorizer;
 use crate::server::listener::any_address;
@@ -52,9 +55,6 @@ use crate::serving::tls::pair_secret::until_mounted;
 use crate::serving::tls::serving_pair::{ActivePair, ServingPair};
 use crate::source::cluster::{NamedSecret, failure_events, join_requests, nodes};
 use crate::source::{self, Source};
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
-use crate::telemetry::{Metrics, Reporting};
 
 pub(super) use self::settings::{
     AccessSettings, ClusterFlags, Local, PairFiles, Ports, ServerSettings, authority,

@@ -24,6 +24,7 @@ use status::overview::{
 use status::page::{
     AdvisedMachine, MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page,
 };
+use telemetry::conditions::Status;
 use time::OffsetDateTime;
 use utoipa::OpenApi;
 
@@ -37,7 +38,6 @@ use crate::serving::pipeline::publish::Subscription;
 use crate::serving::single_flight::SingleFlight;
 use crate::serving::tls::serving_pair::ActivePair;
 use crate::serving::tokens::named_machines::{NamedMachines, UsedTokens};
-use crate::telemetry::conditions::Status;
 
 /// Judges the pointer configs of these pools at a time, or without pools all known ones; `None` if they cannot be read. It
 /// may block.

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use files::shared_watch::SharedWatch;
 use model::access::Policy;
 use model::access::machine::Window;
 use model::inputs::Inputs;
 use model::snapshot::{AccessRules, SnapshotParts};
+use telemetry::Reporting;
 use tokio::sync::watch;
 
 use super::allowed_networks;
 use super::settings::{AccessSettings, Local};
 use crate::commands::process::progress::Progress;
 use crate::commands::process::tasks::Tasks;
-use crate::files::shared_watch::SharedWatch;
 use crate::serving::approvals::reconciler::ApprovalReconciler;
 use crate::serving::overlays::Overlays;
 use crate::serving::pipeline::pointer_writer::PointerWriter;
@@ -28,7 +29,6 @@ use crate::serving::tokens::named_machines::{NamedMachines, UsedTokens};
 use crate::serving::tokens::reconciler::TokenReconciler;
 use crate::source::Source;
 use crate::source::cluster::access;
-use crate::telemetry::Reporting;
 
 /// Reconcilers of approvals and of the state directory, if there is one. Returns the watch by
 /// which they follow it.

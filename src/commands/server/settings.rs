@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use common::flags::{TLS, duration, host_and_port};
+use files::shared_watch::SharedWatch;
 use model::access::AccessMode;
 use model::access::machine::Window;
 use model::access::rotation::RotationPolicy;
@@ -13,8 +15,6 @@ use pki::Host;
 
 use super::flags::ServingFlags;
 use super::overview::JudgePointers;
-use crate::common::flags::{TLS, duration, host_and_port};
-use crate::files::shared_watch::SharedWatch;
 use crate::serving::tls::policy::TlsPolicy;
 use crate::serving::tokens::cache::TokenCache;
 use crate::serving::tokens::issuer::TokenIssuer;

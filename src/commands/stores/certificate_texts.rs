@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use files::bounded;
 use pki::{Certificate, Warning};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::commands::print_stderr;
-use crate::files::bounded;
 
 /// Warns of machines that are locked out.
 pub(in crate::commands) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use kube::Client;
+use kubernetes::{Applied, ObjectName, client};
 use model::access::Records;
 use model::inputs::{Inputs, Problem};
 use model::objects::Object;
@@ -22,7 +23,6 @@ use crate::controllers::certificates::{
     AdministratorRequest, CA, ClusterState, Observer, SERVING, is_unused,
 };
 use crate::controllers::{NAMESPACE, tokens, until_applied};
-use crate::kubernetes::{Applied, ObjectName, client};
 
 /// A client of the cluster, with a runtime for its answers.
 pub(in crate::commands) struct ClusterStore {

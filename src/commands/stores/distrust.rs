@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::bail;
+use files::bounded;
 use pki::{
     self, Certificate, CertificateState, Lockout, Policy, RotationRequest, Warning,
     reported_lockouts,
@@ -12,7 +13,6 @@ use time::OffsetDateTime;
 
 use super::state_store::ObservedState;
 use crate::commands::print_line;
-use crate::files::bounded;
 
 /// Result of a dry run.
 pub(in crate::commands) struct DistrustPreview {

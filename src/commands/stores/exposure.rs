@@ -6,14 +6,14 @@ use std::path::Path;
 use ignition::SpecVersion;
 use kube::Client;
 use kube::api::DynamicObject;
+use kubernetes::ObjectName;
+use kubernetes::apply::{list_custom, read_custom};
 use model::inputs::{Inputs, ServingMode, served_configuration};
 use model::objects::{MachineConfigPool, ObjectKind};
 use model::render::{exposed, exposed_line};
 use secrets::in_arguments;
 
 use crate::commands::rendering::{read_manifests, rendered};
-use crate::kubernetes::ObjectName;
-use crate::kubernetes::apply::{list_custom, read_custom};
 use crate::source::Butane;
 use crate::source::manifest::config_warnings;
 

@@ -3,14 +3,14 @@
 use futures_util::StreamExt as _;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
+use kubernetes::ControlError;
+use kubernetes::apply::{Applied, CustomWrite, apply, apply_custom};
+use kubernetes::write::{Change, ObjectName, Precondition};
 use pki::{Policy, Write};
 
 use super::objects::{bundle_write, ca_write, serving_write, store_write, user_data_write};
 use super::requests::ca::certificate_request;
 use super::state::ClusterState;
-use crate::kubernetes::ControlError;
-use crate::kubernetes::apply::{Applied, CustomWrite, apply, apply_custom};
-use crate::kubernetes::write::{Change, ObjectName, Precondition};
 
 /// Maximum number of concurrent writes of Secrets.
 const WRITES: usize = 8;

@@ -6,13 +6,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kubernetes::write::{Malformed, ObjectName, SecretWrite};
 use model::objects::SecretName;
 use pki::{External, StoredPair};
 
 use super::super::NAMESPACE;
 use super::names::{EXTERNAL_PAIR, SERVING};
 use super::secret::{annotation, stored_pair};
-use crate::kubernetes::write::{Malformed, ObjectName, SecretWrite};
 
 /// Default Secret of the pair.
 const PAIR: &str = "machine-config-server-external-tls";

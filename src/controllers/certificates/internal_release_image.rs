@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
+use kubernetes::write::{Malformed, ObjectName, SecretWrite};
 use pki::certificate::key_of;
 use pki::plan::renewal;
 use pki::{
@@ -27,7 +28,6 @@ use super::reference::names::ReferenceNames;
 use super::secret::stored_pair;
 use super::settings::infrastructure::host;
 use super::state::ClusterState;
-use crate::kubernetes::write::{Malformed, ObjectName, SecretWrite};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {

@@ -20,8 +20,13 @@ mod user_data;
 
 use anyhow::bail;
 use clap::Args;
+use common::flags::CertificateFlags;
 use kube::Client;
+use kubernetes::Health;
+use kubernetes::apply::{Applied, apply};
+use kubernetes::{ControlError, Malformed, ObjectName};
 use model::pointer_config::Assessment;
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -51,11 +56,6 @@ use pki::{
 
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
-use crate::common::flags::CertificateFlags;
-use crate::kubernetes::Health;
-use crate::kubernetes::apply::{Applied, apply};
-use crate::kubernetes::{ControlError, Malformed, ObjectName};
-use crate::telemetry::faults;
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubernetes::write::{Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, SecretWrite};
 use pki::plan::renewal;
 use pki::{Certificate, Host, Policy, StoredPair};
 
@@ -17,9 +18,6 @@ use super::names::{
 };
 use super::secret::{annotation, date, value};
 use super::state::{ClusterState, is_requested_by_removal, pool_object, requests_force};
-use crate::kubernetes::write::{
-    Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, SecretWrite,
-};
 
 type Annotations = BTreeMap<String, String>;
 type SecretData = BTreeMap<&'static str, Option<ByteString>>;

@@ -6,6 +6,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
+use kubernetes::ControlError;
+use kubernetes::apply::{list, list_custom, read, read_custom};
+use kubernetes::write::{Malformed, ObjectName, Precondition};
 use model::objects::ObjectKind;
 use pki::{External, Host};
 
@@ -21,9 +24,6 @@ use super::settings::infrastructure::Infrastructure;
 use super::settings::key_algorithms::KeyAlgorithms;
 use super::state::{ClusterState, OF_MACHINES, Pool, pool_object};
 use super::user_data::is_user_data;
-use crate::kubernetes::ControlError;
-use crate::kubernetes::apply::{list, list_custom, read, read_custom};
-use crate::kubernetes::write::{Malformed, ObjectName, Precondition};
 use model::access::ACCESS_ANNOTATION;
 
 pub(crate) struct Observer {

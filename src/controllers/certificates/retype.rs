@@ -10,11 +10,11 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubernetes::write::{Change, Malformed, ObjectName, ObjectWrite, SecretWrite};
 
 use super::super::NAMESPACE;
 use super::names::{CERTIFICATE_KEY, PRIVATE_KEY, SERVING, SERVING_COPY, TLS_TYPE};
 use super::secret::value;
-use crate::kubernetes::write::{Change, Malformed, ObjectName, ObjectWrite, SecretWrite};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Reason {
@@ -85,8 +85,9 @@ fn copied(name: &str, secret: &Secret) -> SecretWrite {
 
 #[cfg(test)]
 mod tests {
+    use kubernetes::write::Precondition;
+
     use super::*;
-    use crate::kubernetes::write::Precondition;
     use k8s_openapi::ByteString;
 
     fn secret(type_: &str, keys: &[&str], value: &str) -> Secret {

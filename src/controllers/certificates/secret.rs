@@ -2,13 +2,13 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use k8s_openapi::api::core::v1::Secret;
+use kubernetes::write::{Malformed, ObjectName};
 use model::access::{ACCESS_ANNOTATION, AccessMode};
 use pki::StoredPair;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::names::{CERTIFICATE_KEY, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY};
-use crate::kubernetes::write::{Malformed, ObjectName};
 
 pub(in crate::controllers) fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     secret.data.as_ref()?.get(key).map(|value| &value.0[..])

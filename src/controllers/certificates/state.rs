@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubernetes::write::{Malformed, ObjectName};
 use model::objects::ObjectKind;
 use model::pointer_config::{Assessment, PointerConfig};
 use pki::{
@@ -22,7 +23,6 @@ use super::secret::{annotation, is_unused, stored_pair, value};
 use super::settings::infrastructure::Infrastructure;
 use super::settings::key_algorithms::KeyAlgorithms;
 use crate::controllers::NAMESPACE;
-use crate::kubernetes::write::{Malformed, ObjectName};
 
 /// Prefix of the names of user data that single machines have.
 pub(super) const OF_MACHINES: &str = "machines/";

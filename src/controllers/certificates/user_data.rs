@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use ignition::{POINTER_SPEC, pointer};
 use k8s_openapi::api::core::v1::Secret;
+use kubernetes::write::Malformed;
 use model::pointer_config::{Assessment, Authorization, PointerConfig};
 use pki::{Certificate, Host};
 
 use super::names::MANAGED;
 use super::state::{ClusterState, Pool, user_data};
-use crate::kubernetes::write::Malformed;
 
 const PORT: u16 = 22623;
 

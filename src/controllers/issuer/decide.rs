@@ -59,12 +59,12 @@ mod tests {
     use core::time::Duration;
     use std::collections::BTreeSet;
 
+    use kubernetes::ObjectName;
     use pki::SigningRequest;
 
     use super::super::issuer_spec::ISSUER_KINDS;
     use super::super::policy::RequestedCertificate;
     use super::*;
-    use crate::kubernetes::ObjectName;
 
     fn seen(approval: Approval, dns_name: &str) -> RequestSeen {
         let dns_names = vec![dns_name.to_owned()];

@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use cmp::{EnrolError, Pause, Request};
+use cmp_http::{Server, tries};
+use common::sync::lock;
+use kubernetes::ObjectName;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -15,9 +18,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::decide::Outcome;
 use super::policy::Grant;
 use super::upstream::Upstream;
-use crate::common::cmp_http::{Server, tries};
-use crate::common::sync::lock;
-use crate::kubernetes::ObjectName;
 
 pub(super) struct Enrolments {
     wake: Arc<Notify>,

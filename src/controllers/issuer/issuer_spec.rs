@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 
 use cmp::DirectoryName;
 use ipnet::IpNet;
+use kubernetes::ObjectName;
 use model::objects::ObjectKind;
 use pki::{UnknownUsage, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::Policy;
-use crate::kubernetes::ObjectName;
 
 /// API group of the issuers' kinds.
 pub(super) const GROUP: &str = "pki.machine-config-server.io";

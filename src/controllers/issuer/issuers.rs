@@ -3,8 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use cmp_http::Server;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
+use kubernetes::ControlError;
+use kubernetes::apply::read;
+use kubernetes::error::api_reason;
+use kubernetes::write::ObjectName;
 use time::OffsetDateTime;
 use tokio::sync::OnceCell;
 
@@ -15,12 +20,7 @@ use super::listed::Listed;
 use super::policy::Policy;
 use super::reserved_names::ReservedNames;
 use super::upstream::{Secrets, Upstream};
-use crate::common::cmp_http::Server;
 use crate::controllers::certificates::{CA, ClusterState, SERVING};
-use crate::kubernetes::ControlError;
-use crate::kubernetes::apply::read;
-use crate::kubernetes::error::api_reason;
-use crate::kubernetes::write::ObjectName;
 
 /// An issuer that can sign.
 pub(super) struct Issuer {

@@ -2,12 +2,11 @@
 
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
+use kubernetes::apply::{Applied, apply_status, list_custom};
+use kubernetes::write::Precondition;
+use kubernetes::{ControlError, ObjectName};
 use model::objects::ObjectKind;
 use serde_json::Value;
-
-use crate::kubernetes::apply::{Applied, apply_status, list_custom};
-use crate::kubernetes::write::Precondition;
-use crate::kubernetes::{ControlError, ObjectName};
 
 /// An object as it was read.
 pub(super) struct Listed {

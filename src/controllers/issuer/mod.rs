@@ -31,9 +31,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use kube::Client;
 use kube::api::DynamicObject;
+use kubernetes::{ControlError, Health, ObjectName};
 use model::objects::ObjectKind;
 use pki::{Certificate, IssueError};
 use serde_json::{Value, json};
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
@@ -48,8 +50,6 @@ use super::NAMESPACE;
 use super::certificates::{CA, SERVING};
 use super::object_conditions::{Condition, conditions_with, time_text};
 use super::runtime::{Reconciler, Requeue};
-use crate::kubernetes::{ControlError, Health, ObjectName};
-use crate::telemetry::faults;
 
 /// Signs the requests to a cluster's issuers.
 pub(crate) struct IssuerController {

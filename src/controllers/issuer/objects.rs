@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use kubernetes::ObjectName;
 use pki::{BadRequest, SigningRequest};
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +13,6 @@ use serde_json::Value;
 use super::issuer_spec::{CLUSTER_ISSUER, GROUP, ISSUER_KINDS, duration, read_usages};
 use super::policy::RequestedCertificate;
 use crate::controllers::object_conditions::condition;
-use crate::kubernetes::ObjectName;
 
 /// Prefix of the signer name in Kubernetes CertificateSigningRequests for a cluster issuer.
 pub(super) const SIGNER: &str = "clusterissuers.pki.machine-config-server.io/";

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
+use kubernetes::ControlError;
+use kubernetes::apply::Applied;
 use time::OffsetDateTime;
 
 use crate::controllers::runtime::Requeue;
-use crate::kubernetes::ControlError;
-use crate::kubernetes::apply::Applied;
 
 /// Wait before another look if an issuer's Secret is faulty: a controller that can read others' Secrets only by name
 /// cannot watch them.
@@ -68,12 +68,12 @@ impl Round {
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use kubernetes::ObjectName;
+    use kubernetes::error::api_error;
     use model::objects::ObjectKind;
 
     use super::super::issuer_spec::ISSUER_KINDS;
     use super::*;
-    use crate::kubernetes::ObjectName;
-    use crate::kubernetes::error::api_error;
 
     fn answer(code: u16) -> ControlError {
         let status = Status::failure("no", "Test").with_code(code).boxed();

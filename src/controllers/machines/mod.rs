@@ -16,9 +16,13 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::runtime::events::EventType;
+use kubernetes::apply::{Applied, apply, apply_status, read, read_custom};
+use kubernetes::events::Events;
+use kubernetes::{ControlError, Health, ObjectName};
 use model::access::Token;
 use model::escape::{REASON, cut};
 use serde_json::Value;
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -28,10 +32,6 @@ use super::NAMESPACE;
 use super::certificates::Observer;
 use super::metadata_cache::{AllMetadata, MetadataCache};
 use super::runtime::{Reconciler, Requeue};
-use crate::kubernetes::apply::{Applied, apply, apply_status, read, read_custom};
-use crate::kubernetes::events::Events;
-use crate::kubernetes::{ControlError, Health, ObjectName};
-use crate::telemetry::faults;
 
 /// Maximum number of writes for a machine in one look.
 const MAX_STEPS: usize = 8;

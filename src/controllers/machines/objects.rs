@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kubernetes::write::{
+    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
+};
 use model::access::machine::MachineStatus;
 use model::access::{Token, TokenHash};
 use model::objects::{FIRST_BOOT_MACHINE_VERSION, FirstBootMachine, Object, ObjectKind};
@@ -14,9 +17,6 @@ use serde_json::{Value, json};
 
 use super::super::NAMESPACE;
 use crate::controllers::certificates::{USER_DATA, managed_name, user_data, user_data_secret};
-use crate::kubernetes::write::{
-    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
 
 const KIND: &str = ObjectKind::FIRST_BOOT_MACHINE.name;
 

@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Secret;
+use kubernetes::write::Malformed;
 use model::access::Token;
 use model::access::approval::{ApprovedObject, parse_granted_at};
 use model::access::machine::{BoundApproval, RecordedUse};
@@ -23,7 +24,6 @@ use time::OffsetDateTime;
 use super::objects::{Machine, armed_status, secret_object};
 use crate::controllers::certificates::{ClusterState, managed_pointer, user_data};
 use crate::controllers::object_conditions::{Condition, conditions_with};
-use crate::kubernetes::write::Malformed;
 
 /// Inputs of the pointer configs of all machines.
 #[derive(Clone, PartialEq)]
@@ -237,13 +237,13 @@ fn state(
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
+    use kubernetes::write::Change;
     use pki::issue::issue_ca;
     use pki::{KeyAlgorithm, VALIDITY};
     use time::macros::datetime;
 
     use super::super::objects::machine;
     use super::*;
-    use crate::kubernetes::write::Change;
 
     const NOW: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 

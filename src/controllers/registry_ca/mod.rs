@@ -7,6 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
 use kube::Client;
 use kube::runtime::events::EventType;
+use kubernetes::ControlError;
+use kubernetes::Health;
+use kubernetes::apply::{Applied, apply, read, read_custom};
+use kubernetes::events::Events;
+use kubernetes::write::ObjectName;
 use model::registry_ca::{
     ADMINISTRATOR_NAMESPACE, Administrators, MANAGED_NAMESPACE, MERGED_MAP, MergePlan,
     OPERATOR_MAP, Refused, RegistryCaMaps, plan,
@@ -14,11 +19,6 @@ use model::registry_ca::{
 
 use self::objects::{config_map, image, image_object, merged_write};
 use super::runtime::{Reconciler, Requeue};
-use crate::kubernetes::ControlError;
-use crate::kubernetes::Health;
-use crate::kubernetes::apply::{Applied, apply, read, read_custom};
-use crate::kubernetes::events::Events;
-use crate::kubernetes::write::ObjectName;
 
 pub(crate) struct RegistryCaController {
     client: Client,

@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubernetes::write::{
+    Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, Precondition, expect_mapping,
+};
 use model::objects::{ConfigMap, ImageConfig, Metadata, ObjectKind};
 use model::registry_ca::{Contents, MANAGED_NAMESPACE, MERGED_MAP, Write};
 use serde_json::Value;
-
-use crate::kubernetes::write::{
-    Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, Precondition, expect_mapping,
-};
 
 /// Name of the object `Image cluster`, which names the administrator's ConfigMap.
 pub(super) fn image_object() -> ObjectName {

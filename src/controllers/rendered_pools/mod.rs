@@ -14,8 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use clap::Args;
+use common::flags::host_and_port;
+use common::pool_merges;
 use futures_util::{StreamExt as _, stream};
 use kube::Client;
+use kubernetes::apply::{Applied, CustomWrite, apply_custom, apply_spec, apply_status};
+use kubernetes::{ControlError, Health, ObjectName};
 use model::inputs::{ServingMode, served_configuration};
 use model::merged_pool::{ByLabels, MergedPools, Unmergeable};
 use model::objects::{InvalidSelector, MachineConfig, MachineConfigPool};
@@ -34,10 +38,6 @@ use self::report::{Report, UnrenderedPools};
 use super::metadata_cache::{AllMetadata, MetadataCache};
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
-use crate::common::flags::host_and_port;
-use crate::common::pool_merges;
-use crate::kubernetes::apply::{Applied, CustomWrite, apply_custom, apply_spec, apply_status};
-use crate::kubernetes::{ControlError, Health, ObjectName};
 
 pub(crate) use self::ledgers::Ledgers;
 

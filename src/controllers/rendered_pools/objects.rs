@@ -6,14 +6,14 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
+use kubernetes::apply::CustomWrite;
+use kubernetes::write::{Change, Malformed, ObjectName, ObjectWrite, Precondition};
 use model::merged_pool::GENERATED_BY;
 use model::objects::{MachineConfig, MachineConfigPool, ObjectKind, ROLE_LABEL};
 use rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig, RenderedConfigs};
 use serde_json::{Value, json};
 
 use crate::controllers::metadata_cache::AllMetadata;
-use crate::kubernetes::apply::CustomWrite;
-use crate::kubernetes::write::{Change, Malformed, ObjectName, ObjectWrite, Precondition};
 
 const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
 const POOL_KIND: &str = ObjectKind::MACHINE_CONFIG_POOL.name;

@@ -8,14 +8,14 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::DynamicObject;
+use kubernetes::apply::{list_custom, read, read_custom};
+use kubernetes::{ControlError, Malformed, ObjectName};
 use model::merged_pool::has_contents_of_name;
 use model::objects::{ControllerConfig, LabelSelector, MachineConfig, ObjectKind};
 
 use super::objects::{Pool, config_object, is_own, is_source, machine_config, pool, pool_object};
 use crate::controllers::NAMESPACE;
 use crate::controllers::metadata_cache::AllMetadata;
-use crate::kubernetes::apply::{list_custom, read, read_custom};
-use crate::kubernetes::{ControlError, Malformed, ObjectName};
 
 /// MachineConfigs that are read at the same time.
 const AT_ONCE: usize = 16;

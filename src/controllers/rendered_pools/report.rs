@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::EventType;
+use kubernetes::events::Events;
+use kubernetes::{Health, Malformed};
 use rendered_pools::{LargeConfig, PoolField};
+use telemetry::faults;
+use telemetry::listed;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::objects::{Pool, reference};
-use crate::kubernetes::events::Events;
-use crate::kubernetes::{Health, Malformed};
-use crate::telemetry::faults;
-use crate::telemetry::listed;
 
 /// Maximum number of events that wait for the API server.
 const MAX_WAITING: usize = 1_000;

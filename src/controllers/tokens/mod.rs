@@ -8,11 +8,19 @@ mod objects;
 use std::collections::BTreeSet;
 
 use clap::Args;
+use common::flags::{OFF, TokenFlags, access_mode};
 use kube::Client;
 use kube::runtime::events::EventType;
+use kubernetes::ControlError;
+use kubernetes::Health;
+use kubernetes::apply::{Applied, apply};
+use kubernetes::events::Events;
+use kubernetes::write::{Malformed, ObjectName, ObjectWrite};
 use model::access::rotation::{Issued, MAX_STEPS, NextAction, PointerWrite, Reason, Write, next};
 use model::access::{AccessMode, Records, Token, WantedModes};
 use model::pointer_config::PointerConfig;
+use telemetry::faults;
+use telemetry::{listed, log_token_steps};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -21,14 +29,6 @@ use super::certificates::{Observer, user_data, user_data_write};
 use super::retries::{Retries, WriteOutcome};
 use super::runtime::{Reconciler, Requeue};
 use super::{NAMESPACE, read_secret, until_applied};
-use crate::common::flags::{OFF, TokenFlags, access_mode};
-use crate::kubernetes::ControlError;
-use crate::kubernetes::Health;
-use crate::kubernetes::apply::{Applied, apply};
-use crate::kubernetes::events::Events;
-use crate::kubernetes::write::{Malformed, ObjectName, ObjectWrite};
-use crate::telemetry::faults;
-use crate::telemetry::{listed, log_token_steps};
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kubernetes::write::{Malformed, ObjectName, SecretWrite};
 use model::access::rotation::{FetchCredential, Issued, PointerToken, TokenState};
 use model::access::{AccessMode, Records};
 use model::pointer_config::PointerConfig;
@@ -12,7 +13,6 @@ use serde_json::Value;
 
 use super::super::NAMESPACE;
 use crate::controllers::certificates::{ClusterState, is_unused, user_data};
-use crate::kubernetes::write::{Malformed, ObjectName, SecretWrite};
 use model::access::ACCESS_ANNOTATION;
 
 /// Field manager that renders `*-user-data-managed` in OpenShift, and removes headers from it.

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
+use common::parallel;
+use telemetry::{Metrics, PoolLabel};
 
 pub(crate) use self::answer::{Answer, PENDING, Refusal};
 
@@ -26,8 +28,6 @@ use secrets::Secret;
 use self::answer::Variant;
 use self::pool::Pool;
 pub(crate) use self::pool::{PoolConfigs, PoolState};
-use crate::common::parallel;
-use crate::telemetry::{Metrics, PoolLabel};
 
 /// Maximum size in bytes of the answers in memory. Past it, those of the pools that were asked for longest ago are dropped,
 /// and rendered again for the next machine.

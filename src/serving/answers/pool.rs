@@ -9,11 +9,11 @@ use http::HeaderValue;
 use ignition::{Form, SpecVersion};
 use model::render::{self, CompressedContents, PoolInputs, SelectError};
 use secrets::Secret;
+use telemetry::{Metrics, PoolLabel};
 use tokio::sync::OnceCell;
 
 use super::answer::{Answer, OverlayBase, Refusal, Variant, etag};
 use super::segments::SharedSegments;
-use crate::telemetry::{Metrics, PoolLabel};
 
 /// Number of earlier inputs that are kept without knowing in which versions they render: those of a burst of changes.
 const UNCHECKED: usize = 16;

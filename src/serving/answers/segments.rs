@@ -12,9 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use common::sync::lock;
 use http_body::{Frame, SizeHint};
-
-use crate::common::sync::lock;
 
 /// Minimum length of a text, in bytes, that is searched in other bodies.
 const MIN_TEXT: usize = 512;

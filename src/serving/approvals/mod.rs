@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use common::sync::lock;
 use model::access::approval::{Approvals, Subject, UnapprovedRequest, WaitingMachines, Waits};
 use model::access::machine::ClockReading;
 use status::overview::{ApprovedMachine, WaitingMachine};
 use time::OffsetDateTime;
-
-use crate::common::sync::lock;
 
 /// Approvals that count, and the machines that wait for one, shared by their reconciler and by requests.
 #[derive(Debug)]

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::schedule::Schedule;
+use files::shared_watch::SharedWatch;
+use files::watch::listing;
 use model::access::BootRules;
 use model::access::approval::{
     ApprovalGrants, Approvals, ApprovedObject, BoundApprovals, Ended, Subject, read_grants,
@@ -14,9 +17,6 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::MachineApprovals;
-use crate::common::schedule::Schedule;
-use crate::files::shared_watch::SharedWatch;
-use crate::files::watch::listing;
 use crate::serving::tokens::named_machines::UsedTokens;
 use crate::store::state_directory::{StateDirectory, StateError};
 

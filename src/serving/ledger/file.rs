@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use common::sync::lock;
+use files::bounded;
+use files::owners::Reader;
+use files::replace::{self, PRIVATE};
 use model::ledger::{Ledger, Machine};
+use telemetry::conditions::Status;
+use telemetry::faults;
 
-use crate::common::sync::lock;
-use crate::files::bounded;
-use crate::files::owners::Reader;
-use crate::files::replace::{self, PRIVATE};
 use crate::source::manifest::check_json;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// Minimum time between two writes: each writes everything, some 5 MB when it is full, and a killed process loses no
 /// more than this.

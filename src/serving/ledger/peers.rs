@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use axum::body::Body;
 use bytes::Bytes;
+use common::http_client::{HttpConnection, read};
 use http::header::HOST;
 use http::{Request, StatusCode};
 use model::ledger::Machine;
@@ -16,7 +17,6 @@ use status::overview::WaitingMachine;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 
-use crate::common::http_client::{HttpConnection, read};
 use crate::source::manifest::check_json;
 
 /// Path of a server's own part of the ledger.

@@ -13,10 +13,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use common::schedule::Schedule;
 use futures_util::future::OptionFuture;
 use model::access::{AccessMode, BootRules, Modes, Policy, Records, SignedTokens, WantedModes};
 use model::inputs::{Inputs, Missing};
 use model::snapshot::{AccessRules, Snapshot, SnapshotParts};
+use telemetry::faults::{self, Fault};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
@@ -26,8 +28,6 @@ use super::approvals::reconciler::ApprovalReconciler;
 use super::tokens::machine_reconciler::MachineReconciler;
 use super::tokens::named_machines::{NamedMachines, UsedTokens};
 use super::tokens::reconciler::TokenReconciler;
-use crate::common::schedule::Schedule;
-use crate::telemetry::faults::{self, Fault};
 
 /// Receives changes, and publishes the resulting snapshot.
 pub(crate) struct Pipeline {

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use common::schedule::Schedule;
+use files::stamp::FileStamp;
 use pki::Host;
 
-use crate::common::schedule::Schedule;
-use crate::files::stamp::FileStamp;
 use crate::store::state_directory::{StateDirectory, StateError};
 
 /// Wait before the next attempt to write a pointer config.

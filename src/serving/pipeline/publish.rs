@@ -9,13 +9,13 @@ use model::access::Records;
 use model::inputs::{Inputs, Problem};
 use model::render::ExposedPlaces;
 use status::overview::History;
+use telemetry::Reporting;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use tracing::field::debug;
 
 use crate::serving::answers::{Answers, PoolState};
 use crate::serving::tls::serving_pair::ProfileFollower;
-use crate::telemetry::Reporting;
 
 /// Served inputs, and what is known of tokens.
 #[derive(Debug, Clone, Default)]

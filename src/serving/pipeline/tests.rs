@@ -9,6 +9,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
+use files::lock::LOCK;
 use model::access::rotation::{Issued, RotationPolicy};
 use model::access::{ACCESS_ANNOTATION, Credential, Refusal, Request, decide};
 use model::inputs::{self, Layering, Missing, SharedInputs};
@@ -17,14 +18,13 @@ use model::registry_credentials::RegistryCredentials;
 use pki::Host;
 use serde_json::{Value, json};
 use status::overview::History;
+use telemetry::Reporting;
+use telemetry::conditions::Status;
 use tempfile::TempDir;
 
 use super::*;
-use crate::files::lock::LOCK;
 use crate::serving::answers::Answers;
 use crate::store::state_directory::{StateDirectory, StateError};
-use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
 
 const WORKER: &str = "worker";
 const INFRA: &str = "infra";

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use files::bounded;
 use pki::{Unusable, belongs, load_key, sent_chain};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -22,7 +23,6 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
 use self::policy::TlsPolicy;
-use crate::files::bounded;
 
 /// A certificate chain with its key.
 #[derive(Debug, Clone)]

@@ -6,15 +6,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use kubernetes::seen::ObjectSeen;
 use model::objects::Secret;
+use telemetry::Reporting;
+use telemetry::faults;
 
 use super::policy::TlsPolicy;
 use super::serving_pair::ActivePair;
-use crate::kubernetes::seen::ObjectSeen;
 use crate::serving::tls::{Pair, PairError};
 use crate::source::cluster::NamedSecret;
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Name of the Secret in metrics of failed watches.
 const WATCHED: &str = "secrets/serving-pair";

@@ -5,23 +5,23 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
 use clap::Args;
+use common::flags::TLS;
+use common::sync::lock;
+use files::replace::directory_of;
+use files::shared_watch::SharedWatch;
+use files::watch::{DirectoryWatch, Scanned};
 use model::objects::TlsProfile;
 use pki::Certificate;
 use status::overview::History;
+use telemetry::Reporting;
+use telemetry::conditions::Status;
+use telemetry::faults;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 
 use super::policy::{TlsPolicy, warn_ignored_suites};
-use crate::common::flags::TLS;
-use crate::common::sync::lock;
-use crate::files::replace::directory_of;
-use crate::files::shared_watch::SharedWatch;
-use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::serving::tls::{Pair, PairError};
-use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// A certificate file with its key's; both may be one file. Authorities that are sent with the certificate follow it; the
 /// key is PKCS#1, SEC1 or PKCS#8 in PEM.

@@ -4,15 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use files::bounded;
+use files::error::FileError;
+use files::owners::Reader;
+use files::replace::{self, PRIVATE};
 use model::access::Records;
+use telemetry::{Reporting, faults};
 
-use crate::files::bounded;
-use crate::files::error::FileError;
-use crate::files::owners::Reader;
-use crate::files::replace::{self, PRIVATE};
 use crate::serving::pipeline::publish::{Published, Subscription};
 use crate::store::newest;
-use crate::telemetry::{Reporting, faults};
 
 /// Directory with a file of the last state.
 #[derive(Debug, Clone)]

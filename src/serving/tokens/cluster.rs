@@ -16,11 +16,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::sync::lock;
 use model::access::approval::{ApprovedObject, BoundApprovals, Subject};
 use model::access::machine::{ClockReading, KnownMachine, MachineState, Usage, Use, Window};
 use model::access::{KnownMachines, Refusal, TokenHash};
 use model::objects::FirstBootMachine;
 use status::overview::NamedMachine;
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
@@ -29,10 +32,7 @@ use super::machine::{
     Entry, MAX_TRIES, MachineTokens, Recorded, UseStore, UsedToken, known_machine, shared_note,
 };
 use super::unsaved_uses::UnsavedUses;
-use crate::common::sync::lock;
 use crate::source::cluster::{MachineRecords, RecordError};
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Maximum number of revoked tokens that are remembered, so that their holders are refused for good.
 const MAX_REVOKED: usize = 1_024;
@@ -422,9 +422,9 @@ mod tests {
     use model::access::machine::{MachineStatus, RecordedUse};
     use model::access::{ShownToken, Token};
     use status::overview::History;
+    use telemetry::conditions::Status;
 
     use super::*;
-    use crate::telemetry::conditions::Status;
 
     const WINDOW: Duration = Duration::from_secs(4);
 

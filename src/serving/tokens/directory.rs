@@ -8,11 +8,11 @@ use model::access::machine::{ClockReading, Usage, Use, Window};
 use model::access::{MachineToken, Refusal, TokenHash};
 use model::objects::FirstBootMachine;
 use status::overview::NamedMachine;
+use telemetry::faults;
 use tokio::task::block_in_place;
 
 use super::machine::{Entries, Entry, MachineTokens, Recorded, UseStore, UsedToken};
 use crate::store::state_directory::StateDirectory;
-use crate::telemetry::faults;
 
 /// Tokens whose uses are stored in files: to check one and to begin an answer can block.
 pub(crate) type DirectoryTokens = MachineTokens<StateDirectory>;
@@ -140,12 +140,12 @@ mod tests {
     use model::access::machine::{RearmRequests, Stage};
     use model::access::{ShownToken, Token};
     use status::overview::History;
+    use telemetry::Reporting;
+    use telemetry::conditions::Status;
     use time::OffsetDateTime;
 
     use super::super::named_machines::UsedTokens;
     use super::*;
-    use crate::telemetry::Reporting;
-    use crate::telemetry::conditions::Status;
 
     /// The token of a machine in an empty directory.
     struct Fixture {

@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
+use files::bounded;
+use files::replace::directory_of;
+use files::watch::{DirectoryWatch, Scanned};
 use model::access::SignedTokens;
 use model::access::signed::Settings;
+use telemetry::conditions::Status;
+use telemetry::faults;
 use tokio::sync::watch;
-
-use crate::files::bounded;
-use crate::files::replace::directory_of;
-use crate::files::watch::{DirectoryWatch, Scanned};
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// An issuer with its keys.
 #[derive(Debug, Clone)]

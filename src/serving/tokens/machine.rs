@@ -15,16 +15,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use common::sync::lock;
 use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, UsageChange, Use, Window};
 use model::access::{Refusal, ShownToken, TokenHash};
 use model::objects::FirstBootMachine;
 use status::overview::{History, NamedMachine};
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
 use tokio::time::Instant;
-
-use crate::common::sync::lock;
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Maximum number of conflicts with other servers within a request.
 pub(super) const MAX_TRIES: usize = 8;

@@ -5,6 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::schedule::Schedule;
+use files::shared_watch::SharedWatch;
+use files::stamp::FileStamp;
+use files::watch::listing;
 use model::access::machine::KnownMachine;
 use model::access::{KnownMachines, MachineToken};
 use model::inputs::Missing;
@@ -16,10 +20,6 @@ use tokio::time::Instant;
 
 use super::directory::DirectoryTokens;
 use super::machine::known_machine;
-use crate::common::schedule::Schedule;
-use crate::files::shared_watch::SharedWatch;
-use crate::files::stamp::FileStamp;
-use crate::files::watch::listing;
 use crate::store::machine_files::{StoredMachines, WantedMachine};
 use crate::store::state_directory::StateDirectory;
 use crate::store::state_error::StateError;

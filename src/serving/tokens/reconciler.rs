@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use common::schedule::Schedule;
+use files::shared_watch::SharedWatch;
 use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, Records};
+use telemetry::log_token_steps;
 use time::OffsetDateTime;
 
-use crate::common::schedule::Schedule;
-use crate::files::shared_watch::SharedWatch;
 use crate::store::state_directory::StateDirectory;
 use crate::store::token_files::TokensReconciled;
-use crate::telemetry::log_token_steps;
 
 /// Minimum wait between two looks without a change.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);

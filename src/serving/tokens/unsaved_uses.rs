@@ -12,19 +12,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use common::sync::lock;
+use files::bounded::read_if_there;
+use files::error::FileError;
+use files::owners::Reader;
+use files::replace::{self, PRIVATE};
 use model::access::TokenHash;
 use model::access::machine::{MachineState, RecordedUse};
 use serde::{Deserialize, Serialize};
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
 use time::serde::rfc3339;
-
-use crate::common::sync::lock;
-use crate::files::bounded::read_if_there;
-use crate::files::error::FileError;
-use crate::files::owners::Reader;
-use crate::files::replace::{self, PRIVATE};
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 const FILE: &str = "machine-uses.json";
 
@@ -168,8 +167,9 @@ fn write(path: &Path, uses: &Uses) -> Result<(), FileError> {
 
 #[cfg(test)]
 mod tests {
+    use telemetry::conditions::Status;
+
     use super::*;
-    use crate::telemetry::conditions::Status;
 
     #[test]
     fn machines_that_come_at_once_share_writes_also_if_one_leaves() {

@@ -3,14 +3,14 @@
 //! They are read separately from configs: a server whose pools are open does not need them.
 
 use kube::Client;
+use kubernetes::seen::ObjectSeen;
 use model::access::Records;
 use model::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
+use telemetry::Reporting;
+use telemetry::faults;
 use tokio::sync::watch;
 
 use super::secrets::NamedSecret;
-use crate::kubernetes::seen::ObjectSeen;
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Name of the Secret in metrics of failed watches.
 const WATCHED: &str = "secrets/machine-config-server-access";

@@ -14,19 +14,19 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use files::bounded::{entries_if_there, read_if_there};
+use files::error::FileError;
+use files::owners::Reader;
+use files::replace::{self, PRIVATE};
 use model::objects::MachineConfig;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use telemetry::{Reporting, faults};
 use tokio::sync::watch;
 
 use super::kind::Kind;
-use crate::files::bounded::{entries_if_there, read_if_there};
-use crate::files::error::FileError;
-use crate::files::owners::Reader;
-use crate::files::replace::{self, PRIVATE};
 use crate::source::manifest::check_json;
 use crate::store::newest;
-use crate::telemetry::{Reporting, faults};
 
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use kube::Client;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
+use kubernetes::client::reason;
 use tokio::sync::mpsc;
 
 use super::kind::{Kind, RawObject};
 use super::report::Report;
-use crate::kubernetes::client::reason;
 
 /// Interval between requests.
 const PERIOD: Duration = Duration::from_secs(2);

@@ -5,14 +5,14 @@ use kube::api::{DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
 use kube::runtime::events::EventType;
 use kube::{Api, Client};
+use kubernetes::ObjectName;
+use kubernetes::events::Events;
 use model::escape::escaped;
 use model::ledger::FailureReport;
 use model::objects::ObjectKind;
 use tokio::sync::mpsc;
 
 use super::kind::Kind;
-use crate::kubernetes::ObjectName;
-use crate::kubernetes::events::Events;
 
 /// Publishes each report of a machine of an existing pool, until the sender is gone. A failure is only logged.
 pub(crate) async fn publish(

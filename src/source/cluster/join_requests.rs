@@ -5,13 +5,12 @@
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt as _};
+use kubernetes::seen::{Cause, Failure};
+use kubernetes::watch::{Watch, WatchEvent};
 use model::ledger::{JoinRequest, JoinRequests, NodeIndex, Verdict};
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
-
-use crate::kubernetes::seen::{Cause, Failure};
-use crate::kubernetes::watch::{Watch, WatchEvent};
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Label in metrics.
 const NAME: &str = "certificatesigningrequests";

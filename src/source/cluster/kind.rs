@@ -5,13 +5,12 @@ use std::borrow::Cow;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use kube::{Api, Client};
+use kubernetes::client;
 use model::objects::{OPERATOR_NAMESPACE, Object, ObjectError, ObjectKind, REGISTRY_NAMESPACE};
 use model::registry_ca::{MANAGED_NAMESPACE, MERGED_MAP};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-use crate::kubernetes::client;
 
 /// A kind that is watched: all objects in one namespace, or a single object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::VariantArray)]

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::ListParams;
+use kubernetes::client::{self, found, reason};
 use tokio::sync::mpsc;
 
 use super::kind::{Kind, RawObject};
 use super::report::{LiveList, LiveRequest, Report, WatchedObject};
-use crate::kubernetes::client::{self, found, reason};
 
 /// Kinds that choose a pool's MachineConfig and its image.
 const KINDS: [Kind; 3] = [Kind::MachineConfigPool, Kind::MachineOsConfig, Kind::MachineOsBuild];

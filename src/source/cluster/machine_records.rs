@@ -7,14 +7,14 @@ use std::time::Duration;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
 use kube::{Api, Client};
+use kubernetes::events::Events;
+use kubernetes::{ControlError, ObjectName, api_error};
 use model::access::machine::{MachineState, RecordedUse};
 use model::objects::{OPERATOR_NAMESPACE, ObjectKind};
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::kind::{Kind, RawObject};
-use crate::kubernetes::events::Events;
-use crate::kubernetes::{ControlError, ObjectName, api_error};
 
 /// Maximum time for a request: a machine waits for it.
 const LONGEST: Duration = Duration::from_secs(3);

@@ -35,7 +35,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use kube::Client;
+use kubernetes::client::{self, ConnectError};
 use model::inputs::Inputs;
+use telemetry::Reporting;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -44,8 +46,6 @@ use super::cluster::cache::Cache;
 use super::cluster::session::Session;
 use super::cluster::token::TokenFiles;
 use super::cluster::token_check::TokenCheck;
-use crate::kubernetes::client::{self, ConnectError};
-use crate::telemetry::Reporting;
 
 pub use super::cluster::machine_records::{MachineRecords, RecordError};
 pub use super::cluster::registry_cas::RegistryCaMap;

@@ -8,13 +8,12 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1;
 use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt as _};
+use kubernetes::seen::Failure;
+use kubernetes::watch::{Watch, WatchEvent};
 use model::ledger::{Node, NodeIndex, Nodes};
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
-
-use crate::kubernetes::seen::Failure;
-use crate::kubernetes::watch::{Watch, WatchEvent};
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Keeps `index` up to date with the cluster, forever; failures are reported and counted.
 pub(crate) async fn follow(client: Client, index: NodeIndex, reporting: Reporting) {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use kube::Client;
+use kubernetes::seen::ObjectSeen;
+use kubernetes::watch::ObjectWatch;
 use model::objects::{ConfigMap, Object};
 use model::registry_ca::MERGED_MAP;
 
 use super::kind::{Kind, RawObject};
-use crate::kubernetes::seen::ObjectSeen;
-use crate::kubernetes::watch::ObjectWatch;
 
 pub struct RegistryCaMap {
     watch: ObjectWatch<RawObject>,

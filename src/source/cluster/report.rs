@@ -1,12 +1,12 @@
 //! Reports of the tasks that observe a cluster.
 
 use kube::ResourceExt as _;
+use kubernetes::seen::{Failure, ObjectSeen};
 use model::objects::{Secret, SecretName};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::kind::{Kind, RawObject};
-use crate::kubernetes::seen::{Failure, ObjectSeen};
 
 #[derive(Debug)]
 pub(super) enum Report {

@@ -4,12 +4,12 @@
 
 use k8s_openapi::api::core::v1;
 use kube::{Api, Client, ResourceExt as _};
+use kubernetes::seen::ObjectSeen;
+use kubernetes::watch::ObjectWatch;
 use model::objects::{Metadata, Secret, SecretName};
 use tokio::sync::mpsc;
 
 use super::report::Report;
-use crate::kubernetes::seen::ObjectSeen;
-use crate::kubernetes::watch::ObjectWatch;
 
 pub struct NamedSecret {
     name: SecretName,

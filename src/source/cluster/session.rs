@@ -6,10 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use common::backoff::Backoff;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use kubernetes::client::{found, reason};
+use kubernetes::seen::{Cause, Failure, ObjectSeen};
 use model::inputs::Inputs;
 use model::objects::{Secret, SecretName};
+use telemetry::Reporting;
+use telemetry::faults;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -26,12 +31,7 @@ use super::secrets;
 use super::settings::Settings;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
-use crate::common::backoff::Backoff;
-use crate::kubernetes::client::{found, reason};
-use crate::kubernetes::seen::{Cause, Failure, ObjectSeen};
 use crate::source::cluster::watching;
-use crate::telemetry::Reporting;
-use crate::telemetry::faults;
 
 /// Maximum number of concurrent fetches of MachineConfigs.
 const FETCHES: usize = 8;
@@ -410,8 +410,9 @@ async fn fetch(
 
 #[cfg(test)]
 mod tests {
+    use telemetry::conditions::Status;
+
     use super::*;
-    use crate::telemetry::conditions::Status;
 
     /// A session that sends no request, and its inputs.
     fn session() -> (Session, watch::Receiver<Option<Inputs>>) {

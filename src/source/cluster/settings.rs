@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use common::flags::url;
 use model::objects::SecretName;
-
-use crate::common::flags::url;
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Settings {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::files::bounded::{self, read_if_there};
-use crate::files::watch::{DirectoryWatch, Scanned};
+use files::bounded::{self, read_if_there};
+use files::watch::{DirectoryWatch, Scanned};
 
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Token {

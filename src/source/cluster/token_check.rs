@@ -12,13 +12,13 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
+use kubernetes::client::connect_by_token;
 use model::ledger::{Ledger, NodeIndex, TokenProblem};
+use telemetry::conditions::Status;
+use telemetry::faults;
 use tokio::time::Instant;
 
 use super::token;
-use crate::kubernetes::client::connect_by_token;
-use crate::telemetry::conditions::Status;
-use crate::telemetry::faults;
 
 /// Interval between checks while a machine is about to join, or none can.
 const SHORT: Duration = Duration::from_secs(5);

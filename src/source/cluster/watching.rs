@@ -3,12 +3,12 @@
 use kube::core::{ApiResource, DynamicResourceScope, PartialObjectMeta};
 use kube::runtime::watcher::Event;
 use kube::{Client, Resource, ResourceExt as _};
+use kubernetes::watch::{Watch, WatchEvent};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::kind::{Kind, RawObject};
 use super::report::{Change, Report, WatchedObject};
-use crate::kubernetes::watch::{Watch, WatchEvent};
 
 /// Reports events of the objects of `kind`, until the receiver is gone.
 pub(super) async fn watch(kind: Kind, client: Client, reports: mpsc::Sender<Report>) {

@@ -13,17 +13,8 @@ use crate::support::{in_repository, manifests};
 /// Modules of a crate, lowest floor first. Those on one floor do not know each other.
 type Floors = &'static [&'static [&'static str]];
 
-const PROGRAM: Floors = &[
-    &["common"],
-    &["telemetry"],
-    &["files", "kubernetes"],
-    &["store"],
-    &["controllers", "source"],
-    &["node_agent", "serving"],
-    &["server"],
-    &["commands"],
-    &["cli"],
-];
+const PROGRAM: Floors =
+    &[&["store"], &["controllers", "source"], &["serving"], &["server"], &["commands"], &["cli"]];
 
 const MODEL: Floors = &[
     &[
@@ -42,9 +33,13 @@ const MODEL: Floors = &[
     &["render", "snapshot"],
 ];
 
+/// Crates with I/O. The others are pure as a whole.
+const WITH_IO: [&str; 6] = ["cmp-http", "common", "files", "kubernetes", "node-agent", "telemetry"];
+
 /// What no pure file names: I/O as a whole. Calls are clippy's matter.
-const IMPURE: &str = "hyper hyper_util kube nix notify rustix socket2 std::env std::fs std::net std::os std::process \
-    std::thread tokio tokio_rustls tokio_util tracing";
+const IMPURE: &str = "common::backoff common::hang common::http_client common::parallel files hyper hyper_util kube \
+    nix notify rustix socket2 std::env std::fs std::net std::os std::process std::thread telemetry tokio tokio_rustls \
+    tokio_util tracing";
 
 #[test]
 fn the_program_keeps_to_its_layers() {
@@ -52,13 +47,14 @@ fn the_program_keeps_to_its_layers() {
 }
 
 #[test]
-fn the_pure_crates_keep_to_theirs() {
+fn the_crates_keep_to_theirs() {
     for entry in fs::read_dir(in_repository("crates")).expect("a folder") {
         let name = entry.expect("an entry").file_name().into_string().expect("a name");
         let floors = if name == "model" { MODEL } else { &[] };
         let source = read(&format!("crates/{name}/src"));
         assert_eq!(faults(&source, floors), [""; 0], "{name}");
-        assert!(source.files.values().all(|file| file.is_pure), "{name} is not marked as pure");
+        let is_pure = source.files.values().all(|file| file.is_pure);
+        assert!(is_pure || WITH_IO.contains(&&name[..]), "{name} is not marked as pure");
     }
 }
 

@@ -21,25 +21,25 @@ pub(crate) const COMPONENTS: [Component; 4] = [
         name: "server",
         directory: "monitoring",
         job: "machine-config-server",
-        metrics: &["src/telemetry/metrics.rs", "src/telemetry/connections.rs"],
+        metrics: &["crates/telemetry/src/metrics.rs", "crates/telemetry/src/connections.rs"],
     },
     Component {
         name: "controller",
         directory: "controller-monitoring",
         job: "machine-config-server-controller",
-        metrics: &["src/telemetry/controllers.rs"],
+        metrics: &["crates/telemetry/src/controllers.rs"],
     },
     Component {
         name: "issuer",
         directory: "issuer-monitoring",
         job: "machine-config-server-issuer",
-        metrics: &["src/telemetry/controllers.rs"],
+        metrics: &["crates/telemetry/src/controllers.rs"],
     },
     Component {
         name: "node-ca",
         directory: "node-ca-monitoring",
         job: "machine-config-server-node-ca",
-        metrics: &["src/telemetry/node_agent.rs"],
+        metrics: &["crates/telemetry/src/node_agent.rs"],
     },
 ];
 

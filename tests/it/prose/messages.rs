@@ -40,8 +40,12 @@ const NOT_CONSTANT: [(&str, &str, &str); 3] = [
         "Pool {} requested by address:",
         "installers search the log for this line of the reference server",
     ),
-    ("src/telemetry/faults.rs", "{message}", "each message is a constant of the table there"),
-    ("src/telemetry/faults.rs", "{end}", "each message is a constant of the table there"),
+    (
+        "crates/telemetry/src/faults.rs",
+        "{message}",
+        "each message is a constant of the table there",
+    ),
+    ("crates/telemetry/src/faults.rs", "{end}", "each message is a constant of the table there"),
 ];
 
 /// Words of a sentence in a message.

@@ -1,6 +1,7 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubernetes::write::Change;
 use pki::KeyAlgorithm;
 use pki::issue::{Signer, Validity, cross_sign, issue_ca, issue_serving};
 use pki::{MAX_CHAIN_BYTES, TrustHolder, VALIDITY, locked_out};
@@ -12,7 +13,6 @@ use super::*;
 use crate::controllers::certificates::names::{BUNDLE_KEY, CERTIFICATE_KEY, PREVIOUS, PRIVATE_KEY};
 use crate::controllers::certificates::secret::value;
 use crate::controllers::certificates::settings::infrastructure::Infrastructure;
-use crate::kubernetes::write::Change;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const NAMES: [&str; 5] = ["api-int.c.example.com", "localhost", "127.0.0.1", "::1", "192.0.2.5"];

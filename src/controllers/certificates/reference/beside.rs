@@ -10,6 +10,7 @@ use ignition::{POINTER_SPEC, pointer};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubernetes::write::{Change, ObjectWrite};
 use pki::certificate::key_of;
 use pki::issue::{Signer, Validity, issue_ca, issue_serving};
 use pki::{
@@ -31,7 +32,6 @@ use crate::controllers::certificates::objects::{
 use crate::controllers::certificates::secret::{annotation, value};
 use crate::controllers::certificates::settings::infrastructure::Infrastructure;
 use crate::controllers::certificates::state::ClusterState;
-use crate::kubernetes::write::{Change, ObjectWrite};
 
 const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const API: &str = "api-int.c.example.com";

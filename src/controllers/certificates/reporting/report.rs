@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use kube::Client;
 use kube::runtime::events::EventType;
+use kubernetes::events::Events;
+use kubernetes::write::ObjectName;
 use model::pointer_config::{Assessment, LeftAlone};
 use pki::{CertificateKind, Reason, Step, Warning};
+use telemetry::{listed, log_attention};
 
 use crate::controllers::NAMESPACE;
 use crate::controllers::certificates::internal_release_image::{self, Blocker, Decision};
 use crate::controllers::certificates::names::{CA, SERVING};
 use crate::controllers::certificates::requests::issuer_ref::IssuerRef;
 use crate::controllers::certificates::state::ClusterState;
-use crate::kubernetes::events::Events;
-use crate::kubernetes::write::ObjectName;
-use crate::telemetry::{listed, log_attention};
 
 /// Reports changes, and remembers what was reported.
 pub(in crate::controllers::certificates) struct Report {

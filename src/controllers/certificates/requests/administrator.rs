@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
+use kubernetes::apply::{Applied, apply};
+use kubernetes::write::{ObjectName, SecretWrite};
+use kubernetes::{ControlError, Malformed};
 
 use crate::controllers::NAMESPACE;
 use crate::controllers::certificates::names::{CA, DISTRUST, FORCE, ROTATE, SERVING};
 use crate::controllers::certificates::state::{ClusterState, requests_force, to_distrust};
-use crate::kubernetes::apply::{Applied, apply};
-use crate::kubernetes::write::{ObjectName, SecretWrite};
-use crate::kubernetes::{ControlError, Malformed};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdministratorRequest {
@@ -78,10 +78,10 @@ impl AdministratorRequest {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use kubernetes::write::{Change, ObjectWrite};
 
     use super::*;
     use crate::controllers::certificates::names::ROTATED;
-    use crate::kubernetes::write::{Change, ObjectWrite};
 
     fn secret(annotations: &[(&str, &str)]) -> Secret {
         let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

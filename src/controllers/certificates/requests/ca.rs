@@ -10,6 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use data_encoding::HEXLOWER;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
 use model::objects::ObjectKind;
 use pki::moment::written;
 use pki::{Answer, Issuer, Request, VALIDITY};
@@ -24,7 +25,6 @@ use crate::controllers::certificates::names::{
     CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE,
 };
 use crate::controllers::certificates::secret::{annotation, date, stored_pair, value};
-use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
 
 /// Name of the Secret with key and request.
 pub(in crate::controllers::certificates) fn secret_name() -> ObjectName {
@@ -190,8 +190,9 @@ fn answer(request: &Value) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use kubernetes::write::Change;
+
     use super::*;
-    use crate::kubernetes::write::Change;
 
     #[test]
     fn requests_for_naught_are_counted_until_another_issuer_is_asked() {

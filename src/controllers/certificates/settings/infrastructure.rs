@@ -1,6 +1,7 @@
 //! Names of the API server inside the cluster, which are also the machine config server's.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
+use kubernetes::write::{Malformed, ObjectName, expect_mapping};
 use model::objects::ObjectKind;
 use pki::Host;
 use serde::Deserialize;
@@ -8,7 +9,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::controllers::certificates::reference::names::{ReferenceNames, aro_address, is_azure};
-use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
 /// Names of the server in `infrastructures.config.openshift.io/cluster`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

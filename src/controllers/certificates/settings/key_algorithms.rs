@@ -4,12 +4,11 @@
 //! `pkg/pki`. Existing keys stay: the object applies to new ones.
 #![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
+use kubernetes::write::{Malformed, ObjectName, expect_mapping};
 use model::objects::ObjectKind;
 use pki::KeyAlgorithm;
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyAlgorithms {

@@ -31,6 +31,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pki::Policy;
+use telemetry::Reporting;
+use telemetry::conditions::Status;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -42,8 +44,6 @@ use self::steps::{Step, Way, choose, is_done_at_once, manifest_of};
 use self::tokens::Tokens;
 use crate::source::directory::forget_machine;
 use crate::store::state_directory::{StateDirectory, StateError};
-use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
 
 /// Number of orders of each test; `FILES_ORDERS` is another one.
 fn orders() -> u64 {

@@ -10,6 +10,7 @@ use model::access::machine::Window;
 use model::access::{Credential, KnownMachines, MachineToken, Refusal, ShownToken, Token};
 use model::inputs::Inputs;
 use status::overview::History;
+use telemetry::Reporting;
 use time::OffsetDateTime;
 use time::macros::datetime;
 use tokio::runtime::Handle;
@@ -22,7 +23,6 @@ use crate::source::Butane;
 use crate::source::directory::{Directory, Layout, Memory};
 use crate::store::machine_files::removed_machines;
 use crate::store::state_directory::StateDirectory;
-use crate::telemetry::Reporting;
 
 /// Age of a change below which a file may still be written, as in `serve`.
 const SETTLE: Duration = Duration::from_millis(60);
