@@ -28,13 +28,15 @@
 //! | `crates/files` | files within bounds, replaced whole, locked, watched | the file system |
 //! | `crates/telemetry` | logs, metrics, readiness | standard error |
 //! | `crates/kubernetes` | clients, objects, watches, Leases, Events | the API server |
+//! | `crates/controllers` | certificates, tokens, machines, registry CAs and pools of a cluster | the API server |
+//! | `crates/issuer` | certificates for cert-manager and for Kubernetes' own requests | the API server |
 //! | `crates/cmp-http` | the transport of CMPv2 | sockets |
 //! | `crates/node-agent` | registry CAs and credentials of one node | the file system |
 //!
 //! The core makes answers from manifests, keeps certificates, and decides on access: `crates/ignition`, `crates/pki`,
-//! `crates/model`, `crates/secrets`, `crates/escape`, `crates/common`, `crates/files`, `crates/telemetry` and
-//! `crates/kubernetes`, with the modules that read, serve and store. The rest are leaves, which you can skip until you
-//! change them: the other crates, and the issuer for cert-manager (`controllers::issuer`). The `Cargo.toml` of a core
+//! `crates/model`, `crates/secrets`, `crates/escape`, `crates/common`, `crates/files`, `crates/telemetry`,
+//! `crates/kubernetes` and `crates/controllers`, with the modules that read, serve and store. The rest are leaves, which you can skip until you
+//! change them: the other crates. The `Cargo.toml` of a core
 //! crate names no leaf but `crates/table`, which colours the log, so the compiler refuses to import one.
 //!
 //! The modules of the program, from the bottom up. Each imports only from those below it, which `tests/it/layers`
@@ -44,7 +46,6 @@
 //! | --- | --- | --- |
 //! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
 //! | [`source`] | inputs from a directory or a cluster | `files`, `kubernetes` |
-//! | [`controllers`] | certificates, tokens, registry CAs and issuers of a cluster | `kubernetes` |
 //! | [`serving`] | access policy, rendered answers, serving pair: everything that is swapped while it is served | `files`, `source`, `store` |
 //! | [`server`] | listeners, connections, TLS, HTTP: nothing here reads a file, parses YAML or converts a config | sockets |
 //! | [`commands`] | one module a subcommand: its settings, which clap reads, and the rooms put together by them | all of them |
@@ -57,7 +58,6 @@
 
 pub mod cli;
 mod commands;
-mod controllers;
 pub mod server;
 pub mod serving;
 pub mod source;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use axum::Router;
 use clap::Args;
+use controllers::{NAMESPACE, run_controller};
+use issuer::IssuerController;
 use kubernetes::Health;
 
 use super::process::leader_elected::LeaderElected;
 use super::server::administrators::AdministratorsAddress;
-use crate::controllers::issuer::IssuerController;
-use crate::controllers::{NAMESPACE, run_controller};
 
 /// Name of the leader's Lease.
 const LEASE: &str = "machine-config-server-issuer";

@@ -30,7 +30,15 @@ const GATHER: Duration = Duration::from_millis(20);
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Crates whose log lines are for administrators.
-const OWN: [&str; 5] = ["files", "kubernetes", "machine_config_server", "node_agent", "telemetry"];
+const OWN: [&str; 7] = [
+    "controllers",
+    "files",
+    "issuer",
+    "kubernetes",
+    "machine_config_server",
+    "node_agent",
+    "telemetry",
+];
 
 /// Levels of these crates and of libraries. Log lines of libraries are about their internals; the server reports
 /// relevant errors itself.

@@ -6,17 +6,17 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::Args;
+use controllers::certificates::{self, CertificateController, Observer, TrustSnapshot};
+use controllers::machines::{self, MachineController};
+use controllers::registry_ca::RegistryCaController;
+use controllers::rendered_pools::{self, Ledgers, PoolController};
+use controllers::tokens::{self, TokenController};
+use controllers::{NAMESPACE, run_controller};
 use kubernetes::{ControlError, Health};
 use model::ledger::Outcome;
 
 use super::process::leader_elected::LeaderElected;
 use super::server::administrators::AdministratorsAddress;
-use crate::controllers::certificates::{self, CertificateController, Observer, TrustSnapshot};
-use crate::controllers::machines::{self, MachineController};
-use crate::controllers::registry_ca::RegistryCaController;
-use crate::controllers::rendered_pools::{self, Ledgers, PoolController};
-use crate::controllers::tokens::{self, TokenController};
-use crate::controllers::{NAMESPACE, run_controller};
 use crate::serving::ledger::peers;
 
 /// Name of the leader's Lease.

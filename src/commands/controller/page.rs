@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
+use controllers::certificates::TrustSnapshot;
 use status::overview::{ControllerOverview, Server};
 use status::page::controller_page;
 use telemetry::conditions::Status;
@@ -12,7 +13,6 @@ use time::OffsetDateTime;
 use crate::commands::server::overview::{
     PERIOD, PointerVerdicts, assets, certificate, html_response, pointer_verdicts,
 };
-use crate::controllers::certificates::TrustSnapshot;
 use crate::server::events;
 use crate::server::readiness::Readiness;
 

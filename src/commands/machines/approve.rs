@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use common::flags::host_and_port;
+use controllers::NAMESPACE;
 use model::access::approval::{ApprovedObject, Subject};
 use model::access::machine::Identity;
 use serde::Deserialize;
@@ -17,7 +18,6 @@ use crate::commands::pool_names::pool_names;
 use crate::commands::print_line;
 use crate::commands::serve::memory;
 use crate::commands::stores::location::StateFlags;
-use crate::controllers::NAMESPACE;
 use crate::source::directory::last_machine;
 use crate::store::state_directory::StateDirectory;
 

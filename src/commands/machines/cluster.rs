@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use controllers::NAMESPACE;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -19,7 +20,6 @@ use tokio::time::timeout;
 
 use crate::commands::stores::certificate_texts::date;
 use crate::commands::stores::cluster::ClusterStore;
-use crate::controllers::NAMESPACE;
 
 /// Maximum time for the controller to make a token.
 const LONGEST: Duration = Duration::from_secs(30);

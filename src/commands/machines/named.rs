@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
+use controllers::NAMESPACE;
 use data_encoding::HEXLOWER;
 use files::bounded;
 use files::owners::Reader;
@@ -25,7 +26,6 @@ use crate::commands::print_line;
 use crate::commands::rendering::read_usable;
 use crate::commands::stores::cluster::ClusterStore;
 use crate::commands::stores::location::StateFlags;
-use crate::controllers::NAMESPACE;
 use crate::source::Butane;
 use crate::store::machine_files::WantedMachine;
 use crate::store::state_directory::StateDirectory;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
+use controllers::NAMESPACE;
 use files::bounded::remove_if_there;
 use time::OffsetDateTime;
 
@@ -13,7 +14,6 @@ use crate::commands::print_line;
 use crate::commands::rendering::read_usable;
 use crate::commands::serve::memory;
 use crate::commands::stores::location::StateFlags;
-use crate::controllers::NAMESPACE;
 use crate::source::Butane;
 use crate::source::directory::forget_machine;
 use crate::store::state_directory::StateDirectory;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use axum::Router;
+use controllers::NAMESPACE;
 use kube::Client;
 use kubernetes::Health;
 use kubernetes::client;
@@ -15,7 +16,6 @@ use super::signals::StopSignals;
 use super::tasks::leave_to_exit;
 use crate::commands::process_name;
 use crate::commands::server::administrators::{self, AdministratorsAddress};
-use crate::controllers::NAMESPACE;
 
 /// A process that takes part in a leader election.
 pub(in crate::commands) struct LeaderElected {

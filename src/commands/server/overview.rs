@@ -10,6 +10,7 @@ use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use bytes::Bytes;
+use controllers::certificates::Trust;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderName, StatusCode};
 use model::access;
@@ -28,7 +29,6 @@ use telemetry::conditions::Status;
 use time::OffsetDateTime;
 use utoipa::OpenApi;
 
-use crate::controllers::certificates::Trust;
 use crate::server::events;
 use crate::server::readiness::Readiness;
 use crate::serving::answers::Answers;

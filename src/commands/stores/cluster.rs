@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use controllers::certificates::{
+    AdministratorRequest, CA, ClusterState, Observer, SERVING, is_unused,
+};
+use controllers::{NAMESPACE, tokens, until_applied};
 use kube::Client;
 use kubernetes::{Applied, ObjectName, client};
 use model::access::Records;
@@ -19,10 +23,6 @@ use super::distrust::DistrustPreview;
 use super::exposure::{self, ConfigFindings};
 use super::state_store::{ChangeTokens, ObservedState, StateStore};
 use crate::commands::print_line;
-use crate::controllers::certificates::{
-    AdministratorRequest, CA, ClusterState, Observer, SERVING, is_unused,
-};
-use crate::controllers::{NAMESPACE, tokens, until_applied};
 
 /// A client of the cluster, with a runtime for its answers.
 pub(in crate::commands) struct ClusterStore {
