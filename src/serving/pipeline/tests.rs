@@ -362,3 +362,25 @@ fn an_order_that_has_served_a_stranger_does_so_no_more() {
         fixture.settles();
     }
 }
+
+#[test]
+fn a_change_of_other_objects_than_those_that_decide_on_access_has_it_not_judged_again() {
+    let mut fixture = Fixture::new();
+    let pipeline = &mut fixture.pipeline;
+    let pools = |mode| inputs(&[(WORKER, mode)].into());
+    let is_judged = |pipeline: &mut Pipeline, inputs| {
+        pipeline.wanted = WantedModes::default();
+        pipeline.take_inputs(inputs);
+        pipeline.wanted != WantedModes::default()
+    };
+    // As if the CA of a registry had changed.
+    let shared = Arc::new(SharedInputs::default());
+    let other = Inputs { shared, live_reads: 1, ..pools("enforce") };
+    assert!(!is_judged(pipeline, other));
+    assert!(is_judged(pipeline, pools("audit")));
+    let unread = Inputs { is_partial: true, ..pools("audit") };
+    let missing = Missing { machines: ["m".to_owned()].into(), ..Missing::default() };
+    assert!(is_judged(pipeline, Inputs { missing, ..pools("audit") }));
+    pipeline.take_inputs(unread);
+    assert!(is_judged(pipeline, pools("audit")), "all is read now");
+}
