@@ -121,7 +121,7 @@ impl Server {
         let (local, files) = local_state(settings.local, access.window, ports.secure, &publisher);
         let secret = cluster.pair_secret.and_then(|name| source.secret(name));
         let pair = follow_pair(&mut tasks, pair, files, secret, &reporting);
-        let published = publisher.subscribe();
+        let subscription = publisher.subscribe();
         let setup = PipelineParts { access, rules, local, policy: Arc::clone(&policy), publisher };
         let named = follow_source(&mut tasks, setup, source, first, &reporting);
 
@@ -129,7 +129,7 @@ impl Server {
             answers: Arc::clone(&answers),
             status: status.clone(),
             policy: Arc::clone(&policy),
-            published: published.clone(),
+            published: subscription.clone(),
             ledger: ledger.clone(),
             named: named.clone(),
             nodes,
@@ -148,7 +148,7 @@ impl Server {
         let of = Machines { answers, named, reads, metrics, status, ledger, auth, reports };
         Ok(Self {
             ports,
-            published,
+            published: subscription,
             tasks,
             machines: serving(of, flags.limits, Balancers::new(flags.proxy_from)),
             listeners,
