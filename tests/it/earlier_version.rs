@@ -410,7 +410,7 @@ fn assert_known_names(state: &Path) {
         "tokens.json",
         "user-data",
     ];
-    let new = [".server", "approved-objects.json", "last-good"];
+    let new = [".server", "approved-objects.json", "last-good", "rotate"];
     let all: BTreeSet<_> = known.into_iter().chain(new).map(str::to_owned).collect();
     assert_eq!(names(state).difference(&all).collect::<Vec<_>>(), [""; 0]);
     let of_machines = names(&state.join("machines"));

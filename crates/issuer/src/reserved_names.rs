@@ -3,6 +3,7 @@
 //!
 //! They are the names in the serving certificate, of any issuer: every pointer config uses one of them. A wildcard in
 //! it reserves all names that it covers.
+#![cfg_attr(not(test), warn(clippy::disallowed_macros, clippy::disallowed_methods))]
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
