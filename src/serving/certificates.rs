@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use crate::serving::pipeline::publish::Subscription;
-use crate::store::state_directory::{StateDirectory, StateError};
+use crate::store::state_directory::{Stamps, StateDirectory, StateError};
 
 /// Waits between two looks: the shortest and the longest.
 const SHORTEST_WAIT: Duration = Duration::from_secs(10);
@@ -37,6 +37,8 @@ pub(crate) struct CertificateReconciler {
     open: Vec<String>,
     /// Requests for rotations that cannot be read.
     unreadable: Vec<String>,
+    /// Files of the requests at the last look.
+    requests: Stamps,
     /// Reason why the last attempt failed.
     failure: Option<String>,
     schedule: Schedule,
@@ -54,6 +56,7 @@ impl CertificateReconciler {
             attention: Vec::new(),
             open: Vec::new(),
             unreadable: Vec::new(),
+            requests: Stamps::default(),
             failure: None,
             schedule: Schedule::default(),
         }
@@ -100,11 +103,14 @@ impl CertificateReconciler {
         }
     }
 
-    /// Returns `true` if an administrator asks for a rotation.
+    /// Returns `true` if an administrator asks for a rotation that was not asked for at the last look. What was refused
+    /// then is not tried again with each change of a file.
     fn is_asked(&mut self) -> bool {
-        let requests = self.state.rotation_requests();
+        let (requests, stamps) = (self.state.rotation_requests(), self.state.rotation_stamps());
         self.unreadable = requests.unreadable.iter().map(ToString::to_string).collect();
-        requests.is_any()
+        let is_new = self.requests != stamps;
+        self.requests = stamps;
+        is_new && requests.is_any()
     }
 
     /// Checks changed files without writing any: an administrator may be replacing them. Returns `false` if that was not

@@ -18,7 +18,7 @@ use files::error::FileError;
 use files::replace::{self, PRIVATE};
 use pki::RotationRequest;
 
-use super::state_directory::StateDirectory;
+use super::state_directory::{Stamps, StateDirectory};
 use super::state_error::StateError;
 
 /// Maximum size of a request, in bytes.
@@ -65,26 +65,33 @@ impl StateDirectory {
         requests
     }
 
+    /// Stamps of the files of the requests.
+    pub(crate) fn rotation_stamps(&self) -> Stamps {
+        Stamps::of(self.rotation_paths(), Vec::new())
+    }
+
     /// Leaves requests, while the lock is held. One that is there with `--force` keeps it.
     pub(crate) fn request_rotation(&self, wanted: &RotationRequest) -> Result<(), StateError> {
         self.expect_rotations()?;
         let is_forced = wanted.force || self.rotation_requests().asked.force;
-        let text = if is_forced { FORCE } else { "" };
-        for name in names(wanted) {
-            self.replace(&self.rotate_path().join(name), text.as_bytes(), PRIVATE)?;
-        }
-        Ok(())
+        names(wanted).try_for_each(|name| self.write_request(name, is_forced))
     }
 
-    /// Removes the requests of which `kept` has none: they were refused.
-    pub(crate) fn withdraw_rotation(&self, kept: &RotationRequest) -> Result<(), StateError> {
+    fn write_request(&self, name: &str, is_forced: bool) -> Result<(), StateError> {
+        let text = if is_forced { FORCE } else { "" };
+        Ok(self.replace(&self.rotate_path().join(name), text.as_bytes(), PRIVATE)?)
+    }
+
+    /// Withdraws what is left of requests that were refused, and leaves those that were there `before` them.
+    pub(crate) fn withdraw_rotation(&self, before: &RotationRequest) -> Result<(), StateError> {
         let _lock = self.lock()?;
         let asked = self.rotation_requests().asked;
-        for name in asked_only_before(&asked, kept) {
+        for name in asked_only_before(&asked, before) {
             remove_if_there(&self.rotate_path().join(name))?;
             self.end_rotation(name)?;
         }
-        Ok(())
+        let mut left = names(&asked).filter(|name| names(before).any(|it| it == *name));
+        left.try_for_each(|name| self.write_request(name, before.force))
     }
 
     /// Applies a write by `apply`, and ends the requests that it fulfils: `left` are the others of `asked`.

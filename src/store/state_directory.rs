@@ -63,7 +63,7 @@ pub(crate) struct Reconciled {
 }
 
 /// Stamps of files in the directory, `None` for a missing one.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
 
 impl Stamps {
