@@ -64,6 +64,18 @@ fn a_machine_boots_by_its_own_pointer_config_once_and_again_when_it_is_armed() {
 }
 
 #[test]
+fn a_pointer_config_that_is_removed_is_made_again_with_its_token_and_without_another_change() {
+    let site = MachinesDirectory::new();
+    site.put_machine("n", &json!({"pool": "worker"}));
+    let server = site.serve(&[]);
+    let credential = site.credential("n");
+    fs::remove_file(site.pointer_path("n")).expect("a file");
+    wait_for("the pointer config", || site.pointer_path("n").exists().then_some(()));
+    assert_eq!(site.credential("n"), credential);
+    drop(server);
+}
+
+#[test]
 fn a_machines_token_opens_its_pool_alone_in_every_mode_and_from_its_networks() {
     for mode in ["off", "audit", "enforce"] {
         let site = MachinesDirectory::new();
