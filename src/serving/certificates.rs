@@ -37,6 +37,8 @@ pub(crate) struct CertificateReconciler {
     open: Vec<String>,
     /// Requests for rotations that cannot be read.
     unreadable: Vec<String>,
+    /// Reason why one that was read waits.
+    stuck: Option<String>,
     /// Files of the requests at the last look.
     requests: Stamps,
     /// Reason why the last attempt failed.
@@ -56,6 +58,7 @@ impl CertificateReconciler {
             attention: Vec::new(),
             open: Vec::new(),
             unreadable: Vec::new(),
+            stuck: None,
             requests: Stamps::default(),
             failure: None,
             schedule: Schedule::default(),
@@ -75,7 +78,7 @@ impl CertificateReconciler {
         let now = OffsetDateTime::now_utc();
         // A file can be restored, so a wait never lasts for years.
         self.schedule.wait(SHORTEST_WAIT);
-        self.is_asked();
+        self.read_requests();
         let wanted = || Ok::<_, StateError>((self.hosts.clone(), Vec::new()));
         let state = self.state.clone().with_pools(self.pools.clone());
         self.open = state.close_tokens().iter().map(ToString::to_string).collect();
@@ -84,6 +87,7 @@ impl CertificateReconciler {
                 done.steps.iter().for_each(log_step);
                 log_dropped(&done.dropped);
                 self.take(done.attention);
+                self.stuck = done.stuck.map(|error| error.to_string());
                 self.failure = None;
                 let wait = Duration::try_from(done.requeue_at - now).unwrap_or_default();
                 self.schedule.wait(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT));
@@ -103,11 +107,14 @@ impl CertificateReconciler {
         }
     }
 
-    /// Returns `true` if an administrator asks for a rotation that was not asked for at the last look. What was refused
-    /// then is not tried again with each change of a file.
-    fn is_asked(&mut self) -> bool {
+    /// Reads the requests of administrators. Returns `true` if there is one that was not there at the last look: what was
+    /// refused then is not tried again with each change of a file.
+    fn read_requests(&mut self) -> bool {
         let (requests, stamps) = (self.state.rotation_requests(), self.state.rotation_stamps());
         self.unreadable = requests.unreadable.iter().map(ToString::to_string).collect();
+        if !requests.is_any() {
+            self.stuck = None;
+        }
         let is_new = self.requests != stamps;
         self.requests = stamps;
         is_new && requests.is_any()
@@ -139,7 +146,8 @@ impl CertificateReconciler {
         let reported = failure.or_else(|| Warning::summary(&self.attention));
         faults::CERTIFICATES.report(&reporting.status, reported.as_deref());
         faults::OPEN_FILES.report_all(&reporting.status, &self.open);
-        faults::ROTATION_REQUESTS.report_all(&reporting.status, &self.unreadable);
+        let waiting: Vec<_> = self.unreadable.iter().chain(&self.stuck).cloned().collect();
+        faults::ROTATION_REQUESTS.report_all(&reporting.status, &waiting);
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 
@@ -164,7 +172,7 @@ impl CertificateReconciler {
                 }
                 Some(()) = OptionFuture::from(check_at.map(tokio::time::sleep_until)) => {
                     check_at = None;
-                    if !tokio::task::block_in_place(|| self.is_asked()) {
+                    if !tokio::task::block_in_place(|| self.read_requests()) {
                         let is_checked = tokio::task::block_in_place(|| self.check_files());
                         check_at = (!is_checked).then(soon);
                         continue;

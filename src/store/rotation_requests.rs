@@ -7,8 +7,7 @@
 //!
 //! A command leaves one, and so can anyone who may write there. The process that has the lock carries them out, the
 //! command or the server: each reconciles the directory in the same way. A request is renamed before the write that fulfils it,
-//! and removed after it: one that a power cut interrupts is carried out again, and one that cannot be removed is not
-//! carried out at all.
+//! and removed after it: one that a power cut interrupts is carried out again, and one that cannot be renamed waits.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -88,33 +87,38 @@ impl StateDirectory {
         let asked = self.rotation_requests().asked;
         for name in asked_only_before(&asked, before) {
             remove_if_there(&self.rotate_path().join(name))?;
-            self.end_rotation(name)?;
         }
+        self.end_rotation(&asked, before)?;
         let mut left = names(&asked).filter(|name| names(before).any(|it| it == *name));
         left.try_for_each(|name| self.write_request(name, before.force))
     }
 
-    /// Applies a write by `apply`, and ends the requests that it fulfils: `left` are the others of `asked`.
-    pub(super) fn fulfil(
+    /// Begins the requests that a write fulfils: `left` are the others of `asked`.
+    pub(super) fn begin_rotation(
         &self,
         asked: &RotationRequest,
         left: &RotationRequest,
-        apply: impl FnOnce() -> Result<(), StateError>,
     ) -> Result<(), StateError> {
-        let done: Vec<_> = asked_only_before(asked, left).collect();
-        for name in &done {
+        for name in asked_only_before(asked, left) {
             let path = self.rotate_path().join(name);
             if_there(&path, std::fs::rename(&path, begun(&path)))?;
         }
-        apply()?;
-        done.into_iter().try_for_each(|name| self.end_rotation(name))
+        Ok(())
     }
 
-    fn end_rotation(&self, name: &str) -> Result<(), StateError> {
+    /// Removes the requests that were begun. They are gone from the disk when this returns.
+    pub(super) fn end_rotation(
+        &self,
+        asked: &RotationRequest,
+        left: &RotationRequest,
+    ) -> Result<(), StateError> {
         let directory = self.rotate_path();
-        remove_if_there(&begun(&directory.join(name)))?;
-        let synced = File::open(&directory).and_then(|directory| directory.sync_all());
-        Ok(synced.map_err(FileError::at(&directory))?)
+        for name in asked_only_before(asked, left) {
+            remove_if_there(&begun(&directory.join(name)))?;
+            let synced = File::open(&directory).and_then(|directory| directory.sync_all());
+            synced.map_err(FileError::at(&directory))?;
+        }
+        Ok(())
     }
 }
 

@@ -28,8 +28,8 @@ use files::replace::{self, PRIVATE, PUBLIC};
 use files::stamp::FileStamp;
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
-    Certificate, CertificateState, Host, IssueError, MAX_STEPS, NextAction, Policy, Step,
-    StoredPair, Unusable, Warning, Write, next, read_chain,
+    Certificate, CertificateState, Host, IssueError, MAX_STEPS, NextAction, Policy,
+    RotationRequest, Step, StoredPair, Unusable, Warning, Write, next, read_chain,
 };
 use time::OffsetDateTime;
 
@@ -58,6 +58,8 @@ pub(crate) struct Reconciled {
     pub dropped: Vec<String>,
     /// Faults that are not repaired.
     pub attention: Vec<Warning>,
+    /// Reason why a request for a rotation waits, if it could not be begun.
+    pub stuck: Option<StateError>,
     /// Time at which something may become due without any change.
     pub requeue_at: OffsetDateTime,
 }
@@ -161,9 +163,12 @@ impl StateDirectory {
         self.expect_readable()?;
         self.join_pair()?;
         let generate = &mut |_| policy.algorithm.generate();
-        let (mut steps, mut dropped) = (Vec::new(), Vec::new());
+        let (mut steps, mut dropped, mut stuck) = (Vec::new(), Vec::new(), None);
         let (requeue_at, attention) = self.converge(MAX_STEPS, || {
             let mut state = self.observe(&hosts)?;
+            if stuck.is_some() {
+                state.requested = RotationRequest::default();
+            }
             state.requested.distrust.clone_from(&distrust);
             let next = next(&state, policy, now, generate);
             match next.map_err(|error| FileError::other(&self.path, error))? {
@@ -176,7 +181,14 @@ impl StateDirectory {
                     for write in &writes {
                         dropped.extend(write.dropped(state.ca.as_ref()));
                         let left = write.leaves(&state.requested);
-                        self.fulfil(&state.requested, &left, || self.apply(write))?;
+                        let begun = self.begin_rotation(&state.requested, &left);
+                        if let Err(error) = begun {
+                            // What is due without it is planned again.
+                            stuck = Some(error);
+                            return Ok(Continue(()));
+                        }
+                        self.apply(write)?;
+                        self.end_rotation(&state.requested, &left)?;
                         state.requested = left;
                     }
                     steps.push(step);
@@ -184,7 +196,7 @@ impl StateDirectory {
                 }
             }
         })?;
-        Ok(Reconciled { steps, dropped, attention, requeue_at })
+        Ok(Reconciled { steps, dropped, attention, stuck, requeue_at })
     }
 
     /// Takes looks until one finds no step: each observes what is stored, and applies one step of what is planned for it.

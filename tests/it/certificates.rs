@@ -188,12 +188,34 @@ fn a_file_asks_a_server_for_a_rotation_once_and_a_server_carries_out_what_a_powe
     fs::remove_dir(&ca).expect("an empty folder");
     wait_for("the end of the report", || (!server.degraded().contains("rotate/ca")).then_some(()));
 
+    // One that cannot be begun waits, and what is due without it is done.
+    let begun = serving.with_extension("begun");
+    fs::create_dir(&begun).expect("a folder");
+    fs::write(&serving, "").expect("a request");
+    wait_for("a report", || server.degraded().contains("rotate/serving: ").then_some(()));
+    drop(server);
+    let rotated = serial(&state);
+    fs::remove_file(state.join("tls.key")).expect("the pair");
+    let server = Server::serve_with_state(&in_repository("ignition-fixtures"), &state);
+    assert!(serving.is_file() && state.join("tls.key").is_file() && serial(&state) != rotated);
+    let rotated = serial(&state);
+    certs(&state, &["rotate"]).refused(&["rotate/serving: "]);
+    assert_eq!(serial(&state), rotated);
+    certs(&state, &["check"]).refused(&["rotate/serving.begun: "]);
+    fs::remove_dir(&begun).expect("an empty folder");
+    fs::write(&ca, "--force").expect("a request");
+    until_done();
+    wait_for("both requests", || (files() == 0).then_some(()));
+    assert_eq!(cas(), 3, "the server made one alone");
+    assert_ne!(serial(&state), rotated);
+    wait_for("the end", || (!server.degraded().contains("rotate/serving")).then_some(()));
+
     drop(server);
     fs::write(state.join("rotate/serving.begun"), "").expect("a request");
     let rotated = serial(&state);
     let server = Server::serve_with_state(&in_repository("ignition-fixtures"), &state);
     assert_ne!(serial(&state), rotated, "it is carried out before the first answer");
-    assert_eq!((files(), cas()), (0, 2));
+    assert_eq!((files(), cas()), (0, 3));
     assert!(!server.log().contains("made a signing CA"), "{}", server.log());
 }
 

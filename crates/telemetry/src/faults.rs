@@ -222,8 +222,8 @@ faults! {
         "give the files to the server's user, with mode 0600",
     );
     ROTATION_REQUESTS = Fault::degraded("requests for rotations").warning(
-        "cannot read a request for a rotation, which waits",
-        "make it a file that the server's user can read, or remove it",
+        "cannot read or begin a request for a rotation, which waits",
+        "make it a file that the server's user can read and rename, or remove it",
     );
     /// The log has each write that failed.
     POINTER_CONFIGS = Fault::degraded("pointer configs");

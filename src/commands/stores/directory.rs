@@ -110,6 +110,8 @@ impl StateStore for DirectoryStore {
         let of_machines = of_machines.map(|file| file.path.display().to_string()).collect();
         let pointers = pointers.into_iter();
         let unreadable = state.unreadable().into_iter().map(|it| it.to_string());
+        let requests = state.rotation_requests().unreadable.into_iter().map(|it| it.to_string());
+        let unreadable = unreadable.chain(requests);
         // A list that cannot be read is never written: machines get no new tokens.
         let lists = [state.issued().err(), state.records().err(), state.machine_tokens().err()];
         let unreadable = unreadable.chain(lists.into_iter().flatten().map(|it| it.to_string()));
@@ -169,11 +171,14 @@ impl StateStore for DirectoryStore {
             anyhow::Ok((hosts, Vec::new()))
         };
         let done = self.0.reconcile(wanted, policy, now);
-        // What is left was refused or has failed, which the administrator is told here.
+        // What is left was refused or has failed, as the errors below say.
         let withdrawn = before.map_or(Ok(()), |before| self.0.withdraw_rotation(&before));
         let done = done?;
         self.print_steps(&done);
         withdrawn?;
+        if let Some(error) = done.stuck {
+            bail!(error);
+        }
         self.refuse(done.attention, force)
     }
 
