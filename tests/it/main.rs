@@ -59,6 +59,7 @@ mod kernel_arguments;
 mod last_good;
 mod layers;
 mod lockout_cases;
+mod machine_sites;
 mod memory;
 mod merged_pools;
 mod monitoring;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use controllers::NAMESPACE;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -103,7 +103,15 @@ impl ClusterStore {
             }
             let patch = json!({"metadata": {"annotations": annotations}});
             let params = PatchParams::default();
-            api.patch_metadata(name, &params, &Patch::Merge(patch)).await.with_context(object)?;
+            let patched = api.patch_metadata(name, &params, &Patch::Merge(patch)).await;
+            let created = patched.with_context(object)?.metadata.creation_timestamp;
+            let is_later = created.is_some_and(|it| it.0.as_second() > now.unix_timestamp());
+            // An approval from before the object was made is for an earlier one.
+            ensure!(
+                !is_later || matches!(subject, Subject::At { .. }),
+                "{}: made later than this machine's present time; correct the clock, and approve it again",
+                object()
+            );
             Ok(())
         })
     }

@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 use serde_json::{Value, json};
 
 use super::{MachinesDirectory, get_known, refusal};
+use crate::machine_sites::{APPROVED, now};
 use crate::support::access::{assert_refused, credential_in, get};
 use crate::support::clock::{follow_clock, set_clock};
 use crate::support::command::{Said, Store};
@@ -16,7 +17,6 @@ use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
 const APPROVAL: &str = "machine-config-server.io/approval";
-const APPROVED: &str = "machine-config-server.io/approved";
 
 /// Writes a pool with annotations.
 fn put_pool(site: &MachinesDirectory, name: &str, annotations: &Value) {
@@ -83,12 +83,6 @@ fn a_machine_waits_until_it_is_approved_and_then_boots_without_being_touched() {
     let [approved] = &list(&server, "approved_machines")[..] else { panic!("one is approved") };
     assert_eq!((&approved["address"], &approved["pool"]), (&json!("127.0.0.1"), &json!("worker")));
     assert!(!server.log().contains("mcs-"), "{}", server.log());
-}
-
-/// The present time, as an annotation has it.
-fn now() -> String {
-    let now = time::OffsetDateTime::now_utc();
-    now.format(&time::format_description::well_known::Rfc3339).expect("a time")
 }
 
 #[test]
@@ -423,118 +417,18 @@ fn an_approval_right_after_a_command_that_arms_the_token_is_for_this_arming() {
     }
 }
 
-/// A site with a machine `rack-7` that needs approval among two others, and the spec of each.
-fn with_held_machines() -> (MachinesDirectory, Value) {
-    let (site, spec) =
-        (MachinesDirectory::new(), json!({"pool": "worker", "approval": "required"}));
+/// A site with machines that need approval.
+fn with_held_machines() -> MachinesDirectory {
+    let site = MachinesDirectory::new();
     for name in ["rack-7", "rack-8", "rack-9"] {
-        site.put_machine(name, &spec);
+        site.put_machine(name, &json!({"pool": "worker", "approval": "required"}));
     }
-    (site, spec)
-}
-
-/// Approves a machine and serves it. After `change`, which returns the server, the machine's pool and its token, the machine
-/// waits for another approval, also after a restart.
-fn an_approval_ends_when(
-    change: impl FnOnce(&MachinesDirectory, Server, String) -> (Server, &'static str, String),
-) {
-    let (site, _) = with_held_machines();
-    let server = site.serve(&["--access", "enforce"]);
-    let credential = site.credential("rack-7");
-    until_pending(&site.tls(&server), "worker", &credential);
-    approve(&site, &server, &["rack-7"]).done();
-    is_served(&site.tls(&server), "worker", &credential);
-    let (server, pool, credential) = change(&site, server, credential);
-    until_pending(&site.tls(&server), pool, &credential);
-    stop(server);
-    let server = site.serve(&["--access", "enforce"]);
-    until_pending(&site.tls(&server), pool, &credential);
-    approve(&site, &server, &["rack-7"]).done();
-    is_served(&site.tls(&server), pool, &credential);
-}
-
-#[test]
-fn an_approval_ends_when_the_pool_of_the_machine_changes() {
-    an_approval_ends_when(|site, server, credential| {
-        site.put_machine("rack-7", &json!({"pool": "infra", "approval": "required"}));
-        let another = || Some(site.credential("rack-7")).filter(|it| *it != credential);
-        let credential = wait_for("another token", another);
-        (server, "infra", credential)
-    });
-}
-
-#[test]
-fn an_approval_ends_when_the_networks_of_the_machine_change() {
-    an_approval_ends_when(|site, server, credential| {
-        let addresses = json!(["127.0.0.0/8"]);
-        let narrowed = json!({"pool": "worker", "approval": "required", "addresses": addresses});
-        site.put_machine("rack-7", &narrowed);
-        (server, "worker", credential)
-    });
-}
-
-#[test]
-fn an_approval_ends_when_the_token_is_armed_again() {
-    an_approval_ends_when(|site, server, credential| {
-        site.machines(&["rearm", "rack-7"]).done();
-        (server, "worker", credential)
-    });
-}
-
-#[test]
-fn an_approval_ends_when_the_object_is_made_again() {
-    an_approval_ends_when(|site, server, credential| {
-        site.remove("rack-7");
-        wait_for("the token to be revoked", || {
-            let response = get(&site.tls(&server), "worker", Some(&credential));
-            (response.status == 401).then_some(())
-        });
-        site.put_machine("rack-7", &json!({"pool": "worker", "approval": "required"}));
-        // The token is in the pointer config that is written again.
-        let credential = site.credential("rack-7");
-        (server, "worker", credential)
-    });
-}
-
-#[test]
-fn an_approval_ends_when_the_object_changes_while_no_server_runs() {
-    an_approval_ends_when(|site, server, credential| {
-        stop(server);
-        let changed = json!({"pool": "worker", "approval": "required", "overlay": null});
-        site.put_machine("rack-7", &changed);
-        (site.serve(&["--access", "enforce"]), "worker", credential)
-    });
-}
-
-#[test]
-fn an_object_that_is_made_again_with_its_approval_waits_for_a_later_one() {
-    let (site, spec) = with_held_machines();
-    let server = site.serve(&["--access", "enforce"]);
-    let credential = site.credential("rack-7");
-    until_pending(&site.tls(&server), "worker", &credential);
-    let mut approved = first_boot_machine("rack-7", &spec);
-    approved["metadata"]["annotations"] = json!({APPROVED: now()});
-    site.put("rack-7", &approved);
-    is_served(&site.tls(&server), "worker", &credential);
-    site.remove("rack-7");
-    wait_for("the token to be revoked", || {
-        (get(&site.tls(&server), "worker", Some(&credential)).status == 401).then_some(())
-    });
-    site.put("rack-7", &approved);
-    // The token is in the pointer config that is written again.
-    let credential = site.credential("rack-7");
-    until_pending(&site.tls(&server), "worker", &credential);
-    stop(server);
-    let server = site.serve(&["--access", "enforce"]);
-    until_pending(&site.tls(&server), "worker", &credential);
-    approved["metadata"]["annotations"] = json!({APPROVED: now()});
-    site.put("rack-7", &approved);
-    is_served(&site.tls(&server), "worker", &credential);
+    site
 }
 
 #[test]
 fn an_approval_whose_file_is_emptied_for_a_moment_counts_again() {
-    let (site, _) = with_held_machines();
+    let site = with_held_machines();
     let server = site.serve(&["--access", "enforce"]);
     let credential = site.credential("rack-7");
     until_pending(&site.tls(&server), "worker", &credential);
@@ -550,7 +444,7 @@ fn an_approval_whose_file_is_emptied_for_a_moment_counts_again() {
 
 #[test]
 fn an_approval_while_no_server_runs_is_for_the_object_that_the_last_one_has_seen() {
-    let (site, _) = with_held_machines();
+    let site = with_held_machines();
     let server = site.serve(&["--access", "enforce"]);
     let [changed, same] = ["rack-7", "rack-8"].map(|name| site.credential(name));
     until_pending(&site.tls(&server), "worker", &changed);

@@ -15,6 +15,7 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::machine_sites::{MachineSite, machine_scenarios};
 use crate::support::access::{credential_in, get};
 use crate::support::command::{Said, Store};
 use crate::support::http::{Client, Response};
@@ -73,8 +74,7 @@ impl MachinesDirectory {
 
     /// A client that trusts the CAs of the state directory.
     fn tls(&self, server: &Server) -> Client {
-        let ca = fs::read(self.state().join("ca.crt")).expect("the bundle");
-        Client::tls(server.secure(), &ca)
+        Client::tls(server.secure(), &self.cas())
     }
 
     fn pointer_path(&self, name: &str) -> PathBuf {
@@ -103,6 +103,38 @@ impl MachinesDirectory {
         self.state().run(&[&["machines"], arguments].concat())
     }
 }
+
+impl MachineSite for MachinesDirectory {
+    fn with_pools() -> Self {
+        Self::new()
+    }
+
+    fn serve(&self) -> Server {
+        self.serve(&["--access", "enforce"])
+    }
+
+    fn cas(&self) -> Vec<u8> {
+        fs::read(self.state().join("ca.crt")).expect("the bundle")
+    }
+
+    fn put(&self, object: &Value) {
+        self.put(object["metadata"]["name"].as_str().expect("a name"), object);
+    }
+
+    fn remove(&self, name: &str) {
+        self.remove(name);
+    }
+
+    fn credential(&self, name: &str) -> String {
+        self.credential(name)
+    }
+
+    fn machines(&self, arguments: &[&str]) -> Said {
+        self.machines(arguments)
+    }
+}
+
+machine_scenarios!(MachinesDirectory);
 
 /// The answer once the server knows the token.
 fn get_known(client: &Client, pool: &str, credential: &str) -> Response {

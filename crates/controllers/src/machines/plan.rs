@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Secret;
 use kubernetes::write::Malformed;
 use model::access::Token;
-use model::access::approval::{ApprovedObject, parse_granted_at};
+use model::access::approval::{ApprovedObject, granted_at};
 use model::access::machine::{BoundApproval, RecordedUse};
 use model::objects::FirstBootMachine;
 use model::pointer_config::{Assessment, Authorization, PointerConfig};
@@ -207,7 +207,7 @@ fn report(machine: &Machine, ready: Result<(), Fault>, now: OffsetDateTime) -> S
 /// when the object has changed could not tell.
 fn unrecorded_approval(machine: &Machine) -> Option<Value> {
     let object = machine.read.as_ref().ok()?;
-    let at = parse_granted_at(object.approved()?).ok()?;
+    let at = granted_at(object)?.ok()?;
     let Machine { status, precondition, .. } = machine;
     if status.approval.as_ref().is_some_and(|recorded| recorded.at == at) {
         return None;

@@ -6,6 +6,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::metadata::null_as_default;
 use super::object_name::is_object_name;
@@ -60,6 +62,8 @@ struct MachineMetadata {
     name: String,
     #[serde(default, deserialize_with = "null_as_default")]
     annotations: Map<String, Value>,
+    #[serde(default, rename = "creationTimestamp", deserialize_with = "time_if_valid")]
+    created: Option<OffsetDateTime>,
 }
 
 /// Wanted state of a machine. A field that is not known is an error, and so is a restriction without a value: a
@@ -110,6 +114,11 @@ impl FirstBootMachine {
         self.spec.approval.is_some()
     }
 
+    /// Time at which the API server created the object, in whole seconds; `None` in a directory.
+    pub fn created(&self) -> Option<OffsetDateTime> {
+        self.metadata.created
+    }
+
     /// Value of [`APPROVED_ANNOTATION`], empty if it is no text.
     pub fn approved(&self) -> Option<&str> {
         let value = self.metadata.annotations.get(APPROVED_ANNOTATION)?;
@@ -123,6 +132,13 @@ impl FirstBootMachine {
         let end = (0..=most).rev().find(|at| value.is_char_boundary(*at)).unwrap_or_default();
         Some(&value[..end]).filter(|it| !it.is_empty())
     }
+}
+
+fn time_if_valid<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<OffsetDateTime>, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    Ok(value.as_str().and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok()))
 }
 
 fn machine_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

@@ -9,8 +9,10 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::{ControlledCluster, Controller, secrets, server_at, value};
+use crate::machine_sites::{APPROVED, MachineSite, machine_scenarios};
 use crate::support::access::{credential_in, get};
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
+use crate::support::command::{Said, Store as _};
 use crate::support::http::{Client, Response, loopback};
 use crate::support::manifests::first_boot_machine;
 use crate::support::server::Server;
@@ -112,6 +114,58 @@ impl ControlledCluster {
         })
     }
 }
+
+/// A cluster with machines and its controller.
+struct MachinesCluster {
+    _controller: Controller,
+    site: ControlledCluster,
+}
+
+impl MachineSite for MachinesCluster {
+    fn with_pools() -> Self {
+        let (site, _controller) = ControlledCluster::with_machines();
+        site.pool("infra");
+        Self { _controller, site }
+    }
+
+    fn serve(&self) -> Server {
+        self.site.serve(&[])
+    }
+
+    fn cas(&self) -> Vec<u8> {
+        self.site.bundle().into()
+    }
+
+    fn put(&self, object: &Value) {
+        let name = object["metadata"]["name"].as_str().expect("a name");
+        match self.site.cluster.get(&format!("{}/{name}", machines())) {
+            None => self.site.cluster.create(&machines(), object),
+            Some(_) => self.site.patch_machine(name, object),
+        }
+    }
+
+    fn remove(&self, name: &str) {
+        self.site.remove_machine(name);
+    }
+
+    fn credential(&self, name: &str) -> String {
+        self.site.machine_credential(name)
+    }
+
+    fn machines(&self, arguments: &[&str]) -> Said {
+        self.site.cluster.run(&[&["machines"], arguments].concat())
+    }
+
+    fn has_recorded_approval(&self, name: &str) {
+        wait_for("the record of the approval", || {
+            let machine = self.site.machine(name);
+            let approved = &machine["metadata"]["annotations"][APPROVED];
+            (machine["status"]["approval"]["at"] == *approved).then_some(())
+        });
+    }
+}
+
+machine_scenarios!(MachinesCluster);
 
 /// Waits until a server knows the state of a machine's token.
 fn knows(server: &Server, name: &str, state: &str) {

@@ -37,10 +37,12 @@ pub fn read_grants(
         }
     }
     for (name, machine) in machines {
-        let Some(value) = machine.approved() else { continue };
-        match parse_granted_at(value) {
-            Ok(at) => add(&mut grants, Subject::Named(name.as_str().into()), at),
-            Err(error) => faults.push(format!("machine {name}: {APPROVED_ANNOTATION}: {error}")),
+        match granted_at(machine) {
+            None => {}
+            Some(Ok(at)) => add(&mut grants, Subject::Named(name.as_str().into()), at),
+            Some(Err(error)) => {
+                faults.push(format!("machine {name}: {APPROVED_ANNOTATION}: {error}"))
+            }
         }
     }
     (grants, faults)
@@ -50,6 +52,22 @@ pub fn read_grants(
 fn add(grants: &mut ApprovalGrants, subject: Subject, at: OffsetDateTime) {
     let known = grants.entry(subject).or_insert(at);
     *known = at.max(*known);
+}
+
+/// Time of the grant in a machine's annotation, if it has one.
+///
+/// # Errors
+/// It is no time by RFC 3339, or lies before the creation of the object: it was for an earlier one with this name.
+pub fn granted_at(machine: &FirstBootMachine) -> Option<Result<OffsetDateTime, String>> {
+    let at = parse_granted_at(machine.approved()?);
+    let created = machine.created().and_then(|it| it.format(&Rfc3339).ok());
+    let is_before = |at: &OffsetDateTime| machine.created().is_some_and(|created| *at < created);
+    Some(at.and_then(|at| match created {
+        Some(created) if is_before(&at) => Err(format!(
+            "the time is before the object was made, {created}; remove the annotation, or approve the machine again"
+        )),
+        _ => Ok(at),
+    }))
 }
 
 /// Parses the time of a grant.
@@ -142,6 +160,24 @@ mod tests {
                 format!("pool worker: approved.machine-config-server.io/192.0.2.7: {time}"),
             ]
         );
+    }
+
+    #[test]
+    fn what_was_granted_before_the_object_was_made_was_for_an_earlier_one() {
+        let granted = |at: &str, created: &Value| {
+            let annotations = json!({APPROVED_ANNOTATION: at});
+            let metadata = json!({
+                "name": "rack-7", "annotations": annotations, "creationTimestamp": created,
+            });
+            let machine = json!({"metadata": metadata, "spec": {"pool": "worker"}});
+            granted_at(&serde_json::from_value(machine).unwrap()).unwrap()
+        };
+        let noon = Ok(datetime!(2026-11-25 12:00 UTC));
+        for created in [json!(null), json!("x"), json!("2026-11-25T12:00:00Z")] {
+            assert_eq!(granted("2026-11-25T12:00:00Z", &created), noon, "{created}");
+        }
+        let later = granted("2026-11-25T12:00:00Z", &json!("2026-11-25T12:00:01Z")).unwrap_err();
+        assert!(later.contains("before the object was made, 2026-11-25T12:00:01Z"), "{later}");
     }
 
     /// By the API's rules of a qualified name.

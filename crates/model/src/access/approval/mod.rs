@@ -25,8 +25,8 @@ mod waiting;
 pub use approved_object::{ApprovedObject, BoundApprovals};
 pub use given::{Approvals, Ended, OpenApproval};
 pub use grants::{
-    APPROVAL_ANNOTATION, APPROVED_PREFIX, ApprovalGrants, annotation_of, parse_granted_at,
-    read_grants,
+    APPROVAL_ANNOTATION, APPROVED_PREFIX, ApprovalGrants, annotation_of, granted_at,
+    parse_granted_at, read_grants,
 };
 pub use subject::Subject;
 pub use waiting::{MAX_WAITING, UnapprovedRequest, WaitingMachines, Waits};

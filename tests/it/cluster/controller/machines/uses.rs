@@ -191,40 +191,6 @@ fn a_server_that_starts_without_the_api_server_knows_tokens_and_their_uses_from_
     refused(&site, &[&server], &used);
 }
 
-/// A machine that needs an approval, and gets and loses one.
-struct Approved<'a> {
-    site: &'a ControlledCluster,
-    credential: String,
-}
-
-impl<'a> Approved<'a> {
-    fn new(site: &'a ControlledCluster) -> Self {
-        let mut restricted = spec("/etc/of-rack-7");
-        restricted["approval"] = json!("required");
-        site.make_machine("rack-7", &restricted);
-        Self { site, credential: site.machine_credential("rack-7") }
-    }
-
-    fn waits(&self, server: &Server, why: &str) {
-        wait_for(why, || {
-            let answer = self.site.ask(server, &self.credential, 1);
-            let code = answer.header("machine-config-server-refusal");
-            (code == Some("approval-pending")).then_some(())
-        });
-    }
-
-    /// Approves it, and returns the time of the approval once it counts.
-    fn approve(&self, server: &Server) -> String {
-        let now = time::OffsetDateTime::now_utc();
-        let now = now.format(&time::format_description::well_known::Rfc3339).expect("a time");
-        let annotations = json!({"machine-config-server.io/approved": now});
-        self.site.patch_machine("rack-7", &json!({"metadata": {"annotations": annotations}}));
-        let is_served = || self.site.ask(server, &self.credential, 1).status == 200;
-        wait_for("the config", || is_served().then_some(()));
-        now
-    }
-}
-
 #[test]
 fn a_use_that_a_killed_server_could_not_record_is_known_to_the_next_one_and_recorded_by_it() {
     let (site, _controller) = ControlledCluster::with_machines();
@@ -263,45 +229,35 @@ fn a_use_that_a_killed_server_could_not_record_is_known_to_the_next_one_and_reco
     refused(&site, &[&server], &credential);
 }
 
+/// As it is when the controller is slow to arm it.
 #[test]
-fn an_approval_is_for_one_arming_and_one_content_of_its_object() {
+fn an_approval_before_the_token_is_armed_is_for_this_arming_and_ends_when_the_object_changes() {
     let (site, controller) = ControlledCluster::with_machines();
     let server = site.serve(&[]);
-    let machine = Approved::new(&site);
-    machine.waits(&server, "the machine to be held");
-    machine.approve(&server);
-    site.patch_machine("rack-7", &json!({"spec": {"addresses": ["127.0.0.0/8"]}}));
-    machine.waits(&server, "the approval to end when the object changes");
-    machine.approve(&server);
-    // As it is when the controller is slow to arm it.
+    let mut restricted = spec("/etc/of-rack-7");
+    restricted["approval"] = json!("required");
+    site.make_machine("rack-7", &restricted);
+    let credential = site.machine_credential("rack-7");
+    let waits = |why: &str| {
+        wait_for(why, || {
+            let answer = site.ask(&server, &credential, 1);
+            let code = answer.header("machine-config-server-refusal");
+            (code == Some("approval-pending")).then_some(())
+        });
+    };
+    let approve = || {
+        site.cluster.run(&["machines", "approve", "rack-7"]).done();
+        let is_served = || site.ask(&server, &credential, 1).status == 200;
+        wait_for("the config", || is_served().then_some(()));
+    };
+    waits("the machine to be held");
+    approve();
     drop(controller);
     site.rearm_machine("rack-7", "again");
-    machine.waits(&server, "the approval to end when the token is armed again");
-    machine.approve(&server);
+    waits("the approval to end when the token is armed again");
+    approve();
     site.patch_machine("rack-7", &json!({"spec": {"addresses": ["127.0.0.1"]}}));
-    machine.waits(&server, "the approval to end when the object changes before it is armed");
+    waits("the approval to end when the object changes before it is armed");
     let _controller = site.start(&[FLAG]);
-    machine.approve(&server);
-}
-
-#[test]
-fn a_server_that_starts_after_a_change_knows_what_was_approved() {
-    let (site, _controller) = ControlledCluster::with_machines();
-    let server = site.serve(&[]);
-    let machine = Approved::new(&site);
-    let at = machine.approve(&server);
-    wait_for("the record of the approval", || {
-        let recorded = site.machine("rack-7")["status"]["approval"]["at"].clone();
-        (recorded == json!(at)).then_some(())
-    });
-    drop(server);
-    let same = site.serve(&[]);
-    wait_for("the approval to count at another server", || {
-        (site.ask(&same, &machine.credential, 1).status == 200).then_some(())
-    });
-    drop(same);
-    site.patch_machine("rack-7", &json!({"spec": {"addresses": ["127.0.0.0/8"]}}));
-    let later = site.serve(&[]);
-    machine.waits(&later, "the approval of the object before its change not to count");
-    machine.approve(&later);
+    approve();
 }
