@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PACE: Duration = Duration::from_millis(10);
 /// Longest such time by which a file is surely not read in between: it is read when its last write is 60 ms ago.
 const QUICK: Duration = Duration::from_millis(45);
-/// Priority of a quick writer and its server.
+/// Priority of a quick writer.
 const HIGHEST_PRIORITY: i32 = -20;
 /// Maximum number of attempts to write that quickly on a busy machine.
 const ATTEMPTS: usize = 20;

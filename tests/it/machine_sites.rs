@@ -85,9 +85,6 @@ impl<S: MachineSite> Held<S> {
         let credential = self.site.credential("rack-7");
         self.waits(&server, "worker", &credential);
         self.approve(&server, "worker", &credential);
-        stop(server);
-        let server = self.site.serve();
-        self.has_status(&server, "worker", &credential, 200);
         let (server, pool, credential) = change(&self, server, credential);
         self.waits(&server, pool, &credential);
         stop(server);
@@ -151,6 +148,9 @@ pub(crate) fn an_approval_ends_when_the_object_is_made_again<S: MachineSite>() {
 
 pub(crate) fn an_approval_ends_when_the_object_changes_while_no_server_runs<S: MachineSite>() {
     Held::<S>::new().approval_ends_when(|held, server, credential| {
+        stop(server);
+        let server = held.site.serve();
+        held.has_status(&server, "worker", &credential, 200);
         stop(server);
         held.put(&narrowed());
         (held.site.serve(), "worker", credential)

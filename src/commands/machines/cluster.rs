@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail};
 use controllers::NAMESPACE;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -101,17 +101,19 @@ impl ClusterStore {
                     annotations.insert(annotation_of(*address), date(now)?.into());
                 }
             }
-            let patch = json!({"metadata": {"annotations": annotations}});
-            let params = PatchParams::default();
-            let patched = api.patch_metadata(name, &params, &Patch::Merge(patch)).await;
-            let created = patched.with_context(object)?.metadata.creation_timestamp;
-            let is_later = created.is_some_and(|it| it.0.as_second() > now.unix_timestamp());
-            // An approval from before the object was made is for an earlier one.
-            ensure!(
-                !is_later || matches!(subject, Subject::At { .. }),
-                "{}: made later than this machine's present time; correct the clock, and approve it again",
-                object()
-            );
+            let annotate = async |annotations: Map<String, Value>| {
+                let patch = json!({"metadata": {"annotations": annotations}});
+                let params = PatchParams::default();
+                api.patch_metadata(name, &params, &Patch::Merge(patch)).await.with_context(object)
+            };
+            let created = annotate(annotations).await?.metadata.creation_timestamp;
+            let created = created.map_or(now.unix_timestamp(), |it| it.0.as_second());
+            // An approval from before the object was created has no effect: this machine's clock is behind.
+            if matches!(subject, Subject::Named(_)) && now.unix_timestamp() < created {
+                let created = date(OffsetDateTime::from_unix_timestamp(created)?)?;
+                annotate(Map::from_iter([(APPROVED_ANNOTATION.to_owned(), created.into())]))
+                    .await?;
+            }
             Ok(())
         })
     }

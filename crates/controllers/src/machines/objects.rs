@@ -48,7 +48,10 @@ pub(super) fn machine(metadata: ObjectMeta, data: Value) -> Result<Machine, Malf
     let precondition = Precondition::of(&machine_object(&name), &metadata)?;
     let value = json!({
         "apiVersion": FIRST_BOOT_MACHINE_VERSION, "kind": KIND,
-        "metadata": {"name": name, "annotations": metadata.annotations.unwrap_or_default()},
+        "metadata": {
+            "name": name, "annotations": metadata.annotations.unwrap_or_default(),
+            "creationTimestamp": metadata.creation_timestamp,
+        },
         "spec": data["spec"],
     });
     let read = match Object::from_value(value) {

@@ -238,6 +238,7 @@ fn state(
 mod tests {
     use k8s_openapi::ByteString;
     use kubernetes::write::Change;
+    use model::objects::APPROVED_ANNOTATION;
     use pki::issue::issue_ca;
     use pki::{KeyAlgorithm, VALIDITY};
     use time::macros::datetime;
@@ -435,5 +436,21 @@ mod tests {
         ] {
             assert_eq!(state(recorded.as_ref(), NOW), expected);
         }
+    }
+
+    #[test]
+    fn an_approval_from_before_the_object_was_created_is_not_recorded_for_it() {
+        let recorded = |created: &str| {
+            let metadata = json!({
+                "name": "n", "uid": "u", "resourceVersion": "7", "creationTimestamp": created,
+                "annotations": {APPROVED_ANNOTATION: "2026-11-25T12:00:00Z"},
+            });
+            let data = json!({"spec": {"pool": "worker"}, "status": status(1, &json!({}))});
+            let object = machine(serde_json::from_value(metadata).unwrap(), data).unwrap();
+            unrecorded_approval(&object).map(|recorded| recorded["at"].clone())
+        };
+        let noon = json!("2026-11-25T12:00:00Z");
+        assert_eq!(recorded("2026-11-25T12:00:00Z"), Some(noon));
+        assert_eq!(recorded("2026-11-25T12:00:01Z"), None);
     }
 }

@@ -114,7 +114,7 @@ impl FirstBootMachine {
         self.spec.approval.is_some()
     }
 
-    /// Time at which the API server created the object, in whole seconds; `None` in a directory.
+    /// Time at which an API server created the object, in whole seconds; `None` if none has.
     pub fn created(&self) -> Option<OffsetDateTime> {
         self.metadata.created
     }

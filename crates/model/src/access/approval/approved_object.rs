@@ -113,6 +113,10 @@ mod tests {
         assert_eq!(of(&spec, &used, None), first);
         for (spec, token) in [
             (json!({"pool": "worker"}), token(1, None)),
+            (
+                json!({"pool": "worker", "addresses": ["192.0.2.7"], "overlay": null}),
+                token(1, None),
+            ),
             (spec.clone(), token(2, None)),
             (spec.clone(), token(1, Some("x"))),
         ] {

@@ -54,20 +54,15 @@ fn add(grants: &mut ApprovalGrants, subject: Subject, at: OffsetDateTime) {
     *known = at.max(*known);
 }
 
-/// Time of the grant in a machine's annotation, if it has one.
+/// Time of the grant in a machine's annotation, if it has one. A grant from before the object was created is none: it was for
+/// an earlier object of this name.
 ///
 /// # Errors
-/// It is no time by RFC 3339, or lies before the creation of the object: it was for an earlier one with this name.
+/// It is no time by RFC 3339.
 pub fn granted_at(machine: &FirstBootMachine) -> Option<Result<OffsetDateTime, String>> {
     let at = parse_granted_at(machine.approved()?);
-    let created = machine.created().and_then(|it| it.format(&Rfc3339).ok());
     let is_before = |at: &OffsetDateTime| machine.created().is_some_and(|created| *at < created);
-    Some(at.and_then(|at| match created {
-        Some(created) if is_before(&at) => Err(format!(
-            "the time is before the object was made, {created}; remove the annotation, or approve the machine again"
-        )),
-        _ => Ok(at),
-    }))
+    Some(at).filter(|at| !at.as_ref().is_ok_and(is_before))
 }
 
 /// Parses the time of a grant.
@@ -107,6 +102,7 @@ mod tests {
     use time::macros::datetime;
 
     use super::*;
+    use crate::objects::{FIRST_BOOT_MACHINE_VERSION, Object};
 
     fn read(of_pool: &Value, of_machine: &Value) -> (ApprovalGrants, Vec<String>) {
         let pool = json!({"metadata": {"name": "worker", "annotations": of_pool}});
@@ -163,21 +159,26 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_before_the_object_was_made_was_for_an_earlier_one() {
-        let granted = |at: &str, created: &Value| {
-            let annotations = json!({APPROVED_ANNOTATION: at});
-            let metadata = json!({
-                "name": "rack-7", "annotations": annotations, "creationTimestamp": created,
+    fn what_was_granted_before_the_object_was_created_was_for_an_earlier_one() {
+        let granted = |created: &Value| {
+            let object = json!({
+                "apiVersion": FIRST_BOOT_MACHINE_VERSION, "kind": "FirstBootMachine",
+                "metadata": {
+                    "name": "rack-7", "creationTimestamp": created,
+                    "annotations": {APPROVED_ANNOTATION: "2026-11-25T12:00:00Z"},
+                },
+                "spec": {"pool": "worker"},
             });
-            let machine = json!({"metadata": metadata, "spec": {"pool": "worker"}});
-            granted_at(&serde_json::from_value(machine).unwrap()).unwrap()
+            match Object::from_value(object) {
+                Ok(Some(Object::FirstBootMachine(machine))) => granted_at(&machine),
+                other => panic!("{other:?}"),
+            }
         };
-        let noon = Ok(datetime!(2026-11-25 12:00 UTC));
+        let noon = Some(Ok(datetime!(2026-11-25 12:00 UTC)));
         for created in [json!(null), json!("x"), json!("2026-11-25T12:00:00Z")] {
-            assert_eq!(granted("2026-11-25T12:00:00Z", &created), noon, "{created}");
+            assert_eq!(granted(&created), noon, "{created}");
         }
-        let later = granted("2026-11-25T12:00:00Z", &json!("2026-11-25T12:00:01Z")).unwrap_err();
-        assert!(later.contains("before the object was made, 2026-11-25T12:00:01Z"), "{later}");
+        assert_eq!(granted(&json!("2026-11-25T12:00:01Z")), None);
     }
 
     /// By the API's rules of a qualified name.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-use crate::support::command::Store;
+use crate::support::clock::set_clock;
 
 #[test]
 fn the_api_server_refuses_what_is_no_machine() {
@@ -234,6 +234,12 @@ fn commands_make_a_machine_and_arm_its_token() {
         let status = site.machine("rack-7")["status"].clone();
         (status["armings"] == 2 && status["use"].is_null()).then_some(())
     });
+    // An approval by a clock that is behind is not from before the object.
+    let mut behind = site.cluster.command(&["machines", "approve", "rack-7"]);
+    set_clock(&mut behind, "-10m");
+    Said::by(&mut behind).done();
+    let metadata = site.machine("rack-7")["metadata"].clone();
+    assert_eq!(metadata["annotations"][APPROVED], metadata["creationTimestamp"]);
     for (arguments, reason) in [
         (&["add", "rack-7", "--pool", "worker"][..], "the machine exists already"),
         (&["add", "rack-8", "--pool", "nowhere"], "MachineConfigPool nowhere not found"),
