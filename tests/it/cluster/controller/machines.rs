@@ -123,9 +123,9 @@ struct MachinesCluster {
 
 impl MachineSite for MachinesCluster {
     fn with_pools() -> Self {
-        let (site, _controller) = ControlledCluster::with_machines();
+        let (site, controller) = ControlledCluster::with_machines();
         site.pool("infra");
-        Self { _controller, site }
+        Self { _controller: controller, site }
     }
 
     fn serve(&self) -> Server {

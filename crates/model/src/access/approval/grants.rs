@@ -41,7 +41,7 @@ pub fn read_grants(
             None => {}
             Some(Ok(at)) => add(&mut grants, Subject::Named(name.as_str().into()), at),
             Some(Err(error)) => {
-                faults.push(format!("machine {name}: {APPROVED_ANNOTATION}: {error}"))
+                faults.push(format!("machine {name}: {APPROVED_ANNOTATION}: {error}"));
             }
         }
     }
