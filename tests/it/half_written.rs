@@ -200,8 +200,8 @@ fn a_file_that_is_closed_between_quick_appends_is_read_after_the_last_one() {
     assert!(is_quick, "the file was never written quickly");
 }
 
-/// Has this thread, and what it starts, wait for no others: on a busy machine they would for longer than a file must be quiet.
-/// Without root's rights the tests need an idle one.
+/// Gives this thread, and what it starts, the highest priority: without it, a busy machine makes a writer pause for longer than a
+/// file must be quiet. Only root gets it.
 fn hurry() {
     let _ = setpriority_process(None, HIGHEST_PRIORITY);
 }

@@ -24,7 +24,7 @@ pub(crate) trait MachineSite {
     fn credential(&self, name: &str) -> String;
     /// `machines` with these arguments.
     fn machines(&self, arguments: &[&str]) -> Said;
-    /// Waits until it is stored what an approval is for. The server of a directory stores that before it answers.
+    /// Waits until the site has stored what an approval is for. In a directory, the server does so before it answers.
     fn has_recorded_approval(&self, _name: &str) {}
 }
 
