@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use files::bounded::{if_there, read_start, remove_if_there};
 use files::error::FileError;
 use files::replace::{self, PRIVATE};
-use pki::RotationRequest;
+use pki::{Host, Policy, RotationRequest};
+use time::OffsetDateTime;
 
-use super::state_directory::{Stamps, StateDirectory};
+use super::state_directory::{Reconciled, Stamps, StateDirectory};
 use super::state_error::StateError;
 
 /// Maximum size of a request, in bytes.
@@ -69,11 +70,33 @@ impl StateDirectory {
         Stamps::of(self.rotation_paths(), Vec::new())
     }
 
-    /// Leaves requests, while the lock is held. One that is there with `--force` keeps it.
-    pub(crate) fn request_rotation(&self, wanted: &RotationRequest) -> Result<(), StateError> {
+    /// Leaves requests and carries them out, under one lock. Those that are refused or fail are withdrawn, and those that were
+    /// there before stay.
+    pub(crate) fn rotate(
+        &self,
+        wanted: &RotationRequest,
+        hosts: &[Host],
+        policy: &Policy,
+        now: OffsetDateTime,
+    ) -> Result<Reconciled, StateError> {
+        let _lock = self.lock()?;
+        let before = self.rotation_requests().asked;
+        let left = self.leave_requests(wanted, before.force);
+        let done = left.and_then(|()| self.reconcile_locked(hosts, &[], policy, now));
+        let waiting = match &done {
+            Ok(done) => done.waiting.clone(),
+            Err(_) => self.rotation_requests().asked,
+        };
+        let withdrawn = self.withdraw(&waiting, &before);
+        let done = done?;
+        withdrawn?;
+        Ok(done)
+    }
+
+    /// Leaves requests. One that is there with `--force` keeps it.
+    fn leave_requests(&self, wanted: &RotationRequest, is_forced: bool) -> Result<(), StateError> {
         self.expect_rotations()?;
-        let is_forced = wanted.force || self.rotation_requests().asked.force;
-        names(wanted).try_for_each(|name| self.write_request(name, is_forced))
+        names(wanted).try_for_each(|name| self.write_request(name, wanted.force || is_forced))
     }
 
     fn write_request(&self, name: &str, is_forced: bool) -> Result<(), StateError> {
@@ -81,15 +104,17 @@ impl StateDirectory {
         Ok(self.replace(&self.rotate_path().join(name), text.as_bytes(), PRIVATE)?)
     }
 
-    /// Withdraws what is left of requests that were refused, and leaves those that were there `before` them.
-    pub(crate) fn withdraw_rotation(&self, before: &RotationRequest) -> Result<(), StateError> {
-        let _lock = self.lock()?;
-        let asked = self.rotation_requests().asked;
-        for name in asked_only_before(&asked, before) {
+    /// Withdraws requests that wait, and leaves those that were there `before` them as they were.
+    fn withdraw(
+        &self,
+        waiting: &RotationRequest,
+        before: &RotationRequest,
+    ) -> Result<(), StateError> {
+        for name in asked_only_before(waiting, before) {
             remove_if_there(&self.rotate_path().join(name))?;
         }
-        self.end_rotation(&asked, before)?;
-        let mut left = names(&asked).filter(|name| names(before).any(|it| it == *name));
+        self.finish_rotation(waiting, before)?;
+        let mut left = names(waiting).filter(|name| names(before).any(|it| it == *name));
         left.try_for_each(|name| self.write_request(name, before.force))
     }
 
@@ -107,7 +132,7 @@ impl StateDirectory {
     }
 
     /// Removes the requests that were begun. They are gone from the disk when this returns.
-    pub(super) fn end_rotation(
+    pub(super) fn finish_rotation(
         &self,
         asked: &RotationRequest,
         left: &RotationRequest,

@@ -58,7 +58,9 @@ pub(crate) struct Reconciled {
     pub dropped: Vec<String>,
     /// Faults that are not repaired.
     pub attention: Vec<Warning>,
-    /// Reason why a request for a rotation waits, if it could not be begun.
+    /// Requests for rotations that were refused, or could not be begun, and wait.
+    pub waiting: RotationRequest,
+    /// Reason why they could not be begun.
     pub stuck: Option<StateError>,
     /// Time at which something may become due without any change.
     pub requeue_at: OffsetDateTime,
@@ -160,16 +162,29 @@ impl StateDirectory {
     ) -> Result<Reconciled, E> {
         let _lock = self.lock()?;
         let (hosts, distrust) = wanted()?;
+        Ok(self.reconcile_locked(&hosts, &distrust, policy, now)?)
+    }
+
+    /// The same while the lock is held.
+    pub(super) fn reconcile_locked(
+        &self,
+        hosts: &[Host],
+        distrust: &[String],
+        policy: &Policy,
+        now: OffsetDateTime,
+    ) -> Result<Reconciled, StateError> {
         self.expect_readable()?;
         self.join_pair()?;
         let generate = &mut |_| policy.algorithm.generate();
         let (mut steps, mut dropped, mut stuck) = (Vec::new(), Vec::new(), None);
+        let mut waiting = RotationRequest::default();
         let (requeue_at, attention) = self.converge(MAX_STEPS, || {
-            let mut state = self.observe(&hosts)?;
+            let mut state = self.observe(hosts)?;
+            waiting.clone_from(&state.requested);
             if stuck.is_some() {
                 state.requested = RotationRequest::default();
             }
-            state.requested.distrust.clone_from(&distrust);
+            distrust.clone_into(&mut state.requested.distrust);
             let next = next(&state, policy, now, generate);
             match next.map_err(|error| FileError::other(&self.path, error))? {
                 // CAs in a directory are self-signed.
@@ -188,7 +203,7 @@ impl StateDirectory {
                             return Ok(Continue(()));
                         }
                         self.apply(write)?;
-                        self.end_rotation(&state.requested, &left)?;
+                        self.finish_rotation(&state.requested, &left)?;
                         state.requested = left;
                     }
                     steps.push(step);
@@ -196,16 +211,17 @@ impl StateDirectory {
                 }
             }
         })?;
-        Ok(Reconciled { steps, dropped, attention, stuck, requeue_at })
+        Ok(Reconciled { steps, dropped, attention, waiting, stuck, requeue_at })
     }
 
-    /// Takes looks until one finds no step: each observes what is stored, and applies one step of what is planned for it.
+    /// Takes looks until one finds no step: each observes what is stored, and applies one step of what is planned for it. The
+    /// look after the last step may only find that nothing is left.
     pub(super) fn converge<T>(
         &self,
         max_steps: usize,
         mut look: impl FnMut() -> Result<ControlFlow<T>, StateError>,
     ) -> Result<T, StateError> {
-        for _ in 0..max_steps {
+        for _ in 0..=max_steps {
             if let Break(settled) = look()? {
                 return Ok(settled);
             }

@@ -164,18 +164,8 @@ impl StateStore for DirectoryStore {
             bail!("{path}: no serving certificate yet: run `serve` first");
         }
         let requested = RotationRequest { ca, serving: true, force, distrust: Vec::new() };
-        let mut before = None;
-        let wanted = || {
-            before = Some(self.0.rotation_requests().asked);
-            self.0.request_rotation(&requested)?;
-            anyhow::Ok((hosts, Vec::new()))
-        };
-        let done = self.0.reconcile(wanted, policy, now);
-        // What is left was refused or has failed, as the errors below say.
-        let withdrawn = before.map_or(Ok(()), |before| self.0.withdraw_rotation(&before));
-        let done = done?;
+        let done = self.0.rotate(&requested, &hosts, policy, now)?;
         self.print_steps(&done);
-        withdrawn?;
         if let Some(error) = done.stuck {
             bail!(error);
         }
