@@ -17,7 +17,7 @@ use files::replace::{self, PRIVATE};
 use model::access::MachineToken;
 use model::access::machine::RearmRequests;
 use model::objects::{FirstBootMachine, is_object_name};
-use model::pointer_config::{Authorization, PointerConfig, WrittenFetch};
+use model::pointer_config::{PointerConfig, pool_url};
 use pki::Host;
 use time::OffsetDateTime;
 
@@ -203,7 +203,7 @@ impl StateDirectory {
         now: OffsetDateTime,
     ) -> Result<MachineToken, StateError> {
         let WantedMachine { name, pool, rearm } = wanted;
-        let url = format!("https://{host}:{port}/config/{pool}");
+        let url = pool_url(host, port, pool);
         let command = self.requested_arming(name)?;
         let asked = RearmRequests { annotation: rearm.map(str::to_owned), command };
         let stored = self.machine_token(name)?;
@@ -219,19 +219,10 @@ impl StateDirectory {
         replace::create_directory(&self.machine_pointers_path(), self.reader())?;
         let path = self.machine_pointer_path(name);
         let present = read_if_there(&path)?.unwrap_or_default();
-        if !carries(&present, &url, &token) {
+        if !PointerConfig::read(&present).fetches_with(&url, pool, token.token.as_str()) {
             let due = DuePointer { path, present, url };
             self.make_pointer(&due, (pool, Some(&token.token)))?;
         }
         Ok(token)
     }
-}
-
-/// Returns `true` if a pointer config fetches from `url` by a machine's token.
-fn carries(text: &[u8], url: &str, token: &MachineToken) -> bool {
-    let config = PointerConfig::read(text);
-    let expected = Authorization::Bearer(token.token.as_str().to_owned());
-    let is_by_it =
-        |fetch: &WrittenFetch| fetch.pool == token.pool && fetch.authorization == expected;
-    config.fetches_from(url) && config.written_fetches().iter().any(is_by_it)
 }

@@ -10,7 +10,7 @@ use files::replace::{self, PRIVATE, PUBLIC, Replacement};
 use ignition::{POINTER_SPEC, pointer};
 use model::access::Token;
 use model::pointer_config::{
-    Authorization, LeftAlone, MAX_BYTES, PointerConfig, WrittenFetch, pools_of,
+    Authorization, LeftAlone, MAX_BYTES, PointerConfig, WrittenFetch, pool_url, pools_of,
 };
 use pki::{Host, Lockout, LockoutReason, PointerTrust};
 
@@ -122,7 +122,7 @@ impl StateDirectory {
         port: u16,
     ) -> Vec<Option<Result<(), StateError>>> {
         let due = |pool: &str| -> Result<_, StateError> {
-            let url = format!("https://{host}:{port}/config/{pool}");
+            let url = pool_url(host, port, pool);
             let path = self.pointer_path(pool);
             let present = read_if_there(&path)?.unwrap_or_default();
             let is_due = !PointerConfig::read(&present).fetches_from(&url);

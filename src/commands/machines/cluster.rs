@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use controllers::NAMESPACE;
+use controllers::certificates::managed_name;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -167,7 +168,7 @@ impl ClusterStore {
 
     async fn pointer(&self, name: &str) -> Result<Vec<u8>> {
         let secrets = Api::<Secret>::namespaced(self.client.clone(), NAMESPACE);
-        let secret = secret_name(name);
+        let secret = managed_name(name);
         let read = secrets.get(&secret).await;
         let read =
             read.map_err(|error| anyhow!("Secret {NAMESPACE}/{secret}: {}", reason(&error)))?;
@@ -175,11 +176,6 @@ impl ClusterStore {
         text.map(|text| text.0)
             .with_context(|| format!("Secret {NAMESPACE}/{secret}: has no userData"))
     }
-}
-
-/// Name of the Secret with a machine's pointer config.
-pub(in crate::commands) fn secret_name(machine: &str) -> String {
-    format!("{machine}-user-data-managed")
 }
 
 /// True for an approval of an address that ended long ago.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use controllers::NAMESPACE;
+use controllers::certificates::managed_name;
 use data_encoding::HEXLOWER;
 use files::bounded;
 use files::owners::Reader;
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 use time::OffsetDateTime;
 
-use super::cluster::secret_name;
 use crate::commands::pool_names::pool_names;
 use crate::commands::print_line;
 use crate::commands::rendering::read_usable;
@@ -114,7 +114,7 @@ pub(crate) fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result
 /// Makes a machine's object in a cluster, and prints how to boot by it.
 fn add_to(cluster: &ClusterStore, name: &str, spec: &Value) -> anyhow::Result<()> {
     let text = cluster.add_machine(name, spec)?;
-    let (secret, file) = (secret_name(name), format!("{name}.ign"));
+    let (secret, file) = (managed_name(name), format!("{name}.ign"));
     print_line(&format!("created FirstBootMachine {NAMESPACE}/{name}"));
     print_line(&format!("its pointer config, with its token: Secret {NAMESPACE}/{secret}"));
     print_line("");

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use model::escape::escaped;
+use model::pointer_config::pool_url;
 use pki::Host;
 use table::{Color, TerminalStyle, table};
 
@@ -93,7 +94,7 @@ impl StartBlock<'_> {
                 "  sed -n 's/.*\"\\(Bearer [^\"]*\\)\".*/Authorization: \\1/p' {pointer} | curl --cacert {} -H @- \
                  -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' {}",
                 word(bundle),
-                shell_word(&format!("https://{host}:{secure}/config/{pool}")),
+                shell_word(&pool_url(host, *secure, pool)),
             ),
         ];
         lines.iter().map(|line| escaped(line).into_owned()).collect()

@@ -47,7 +47,8 @@ pub(crate) use self::objects::{user_data_secret, user_data_write};
 use self::reporting::report::Report;
 pub use self::secret::{stored_pair, value};
 pub use self::state::user_data;
-pub(crate) use self::user_data::{managed_name, managed_pointer};
+pub use self::user_data::managed_name;
+pub(crate) use self::user_data::managed_pointer;
 use pki::issue::request_ca;
 use pki::{
     CertificateKind, Generate, Host, IssueError, LEFT_OUT, LEFT_OUT_FIX, NextAction, Policy,

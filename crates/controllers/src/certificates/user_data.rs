@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ignition::{POINTER_SPEC, pointer};
 use k8s_openapi::api::core::v1::Secret;
 use kubernetes::write::Malformed;
-use model::pointer_config::{Assessment, Authorization, PointerConfig};
+use model::pointer_config::{Assessment, Authorization, PointerConfig, pool_url};
 use pki::{Certificate, Host};
 
 use super::names::MANAGED;
@@ -66,7 +66,7 @@ impl ClusterState {
 
     /// URL of a pool's config at a host.
     pub fn url(host: &Host, pool: &str) -> String {
-        format!("https://{host}:{PORT}/config/{pool}")
+        pool_url(host, PORT, pool)
     }
 
     /// Pool of a managed Secret.
@@ -84,7 +84,8 @@ fn is_machine_sets(name: &str) -> bool {
     name.ends_with("-user-data")
 }
 
-pub(crate) fn managed_name(pool: &str) -> String {
+/// Name of the Secret with the pointer config of a pool, or of a machine.
+pub fn managed_name(pool: &str) -> String {
     format!("{pool}-user-data-managed")
 }
 

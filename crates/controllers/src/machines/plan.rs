@@ -16,7 +16,7 @@ use model::access::Token;
 use model::access::approval::{ApprovedObject, granted_at};
 use model::access::machine::{BoundApproval, RecordedUse};
 use model::objects::FirstBootMachine;
-use model::pointer_config::{Assessment, Authorization, PointerConfig};
+use model::pointer_config::{Assessment, PointerConfig};
 use pki::{Certificate, Host};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -157,14 +157,9 @@ fn pointer(
     let url = ClusterState::url(host, pool);
     let present = secret.map(user_data).unwrap_or_default();
     let config = PointerConfig::read(present);
-    let expected = Authorization::Bearer(token.as_str().to_owned());
-    let is_current = config.fetches_from(&url)
+    if config.fetches_with(&url, pool, token.as_str())
         && config.assess(trusted, known) == Assessment::Current
-        && config
-            .written_fetches()
-            .iter()
-            .any(|fetch| fetch.pool == pool && fetch.authorization == expected);
-    if is_current {
+    {
         return Ok(None);
     }
     let text = managed_pointer(&url, trusted);

@@ -72,6 +72,14 @@ impl PointerConfig<'_> {
         resources(&written).into_iter().map(fetch).collect()
     }
 
+    /// Returns `true` if it fetches the config of `pool` from `url` with this token.
+    pub fn fetches_with(&self, url: &str, pool: &str, token: &str) -> bool {
+        let expected = Authorization::Bearer(token.to_owned());
+        let is_with_it =
+            |fetch: &WrittenFetch| fetch.pool == pool && fetch.authorization == expected;
+        self.fetches_from(url) && self.written_fetches().iter().any(is_with_it)
+    }
+
     /// Sets `credential` in the fetches of `pool`'s config. The rest of the text stays the same, byte for byte.
     ///
     /// # Errors

@@ -25,6 +25,11 @@ pub struct PointerConfig<'a> {
     warnings: Vec<Warning>,
 }
 
+/// URL of a pool's config at a server.
+pub fn pool_url(host: &Host, port: u16, pool: &str) -> String {
+    format!("https://{host}:{port}/config/{pool}")
+}
+
 impl<'a> PointerConfig<'a> {
     /// Parses user data of any kind, as written and as Ignition would.
     pub fn read(user_data: &'a [u8]) -> Self {

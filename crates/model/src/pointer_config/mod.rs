@@ -33,7 +33,7 @@ pub use self::admission::{Admission, admission};
 pub use self::bearer::{Authorization, NoHeader, WrittenFetch};
 pub use self::ca::{CaFault, ContentsFault};
 pub use self::carrier::carried;
-pub use self::config::PointerConfig;
+pub use self::config::{PointerConfig, pool_url};
 pub use self::fault::{EC2_LIMIT, Fault, HeaderFault, Warning};
 pub use self::fetch::{Fetch, accept};
 pub use self::trust::{Assessment, LeftAlone};
