@@ -10,10 +10,10 @@ use model::merged_pool::{
     ByLabels, GENERATED_BY, KERNEL_ARGUMENTS_ANNOTATION, MergedPools, Unmergeable,
 };
 use model::objects::{
-    ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool, ROLE_LABEL,
+    ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool, ObjectKind, ROLE_LABEL,
 };
 
-use super::object_set::{MACHINE_CONFIG, ObjectSet, POOL};
+use super::object_set::ObjectSet;
 
 pub(super) type Pools = BTreeMap<String, Arc<MachineConfigPool>>;
 pub(super) type MachineConfigs = BTreeMap<String, Arc<MachineConfig>>;
@@ -117,7 +117,8 @@ impl LocalPools {
     /// Manifests that each pool's config is made of, those with its object and its MachineConfigs. Pools that need anything
     /// else are not in it.
     pub(super) fn files<'a>(&self, set: &'a ObjectSet) -> BTreeMap<String, BTreeSet<&'a Path>> {
-        let [of_pools, of_configs] = [POOL, MACHINE_CONFIG].map(|kind| set.manifests_of(kind));
+        let [of_pools, of_configs] = [ObjectKind::MACHINE_CONFIG_POOL, ObjectKind::MACHINE_CONFIG]
+            .map(|kind| set.manifests_of(kind.name));
         let of_pool = |pool: &Arc<MachineConfigPool>| {
             let name = pool.name();
             let configs: BTreeSet<&str> = if let Some(merged) = self.merged.get(name) {

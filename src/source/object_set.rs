@@ -14,7 +14,9 @@ use std::sync::Arc;
 use model::escape::{NAME, cut};
 use model::inputs::Problem;
 use model::merged_pool::ByLabels;
-use model::objects::{FirstBootMachine, Labels, MachineConfig, MachineConfigPool, Object};
+use model::objects::{
+    FirstBootMachine, Labels, MachineConfig, MachineConfigPool, Object, ObjectKind,
+};
 
 /// Objects of a file.
 pub(super) type Objects = Arc<[Object]>;
@@ -192,7 +194,8 @@ impl ObjectSet {
 
     /// The MachineConfig with this name.
     pub(super) fn machine_config(&self, name: &str) -> Option<&Arc<MachineConfig>> {
-        let identity = Identity { kind: MACHINE_CONFIG, namespace: "", name }.to_owned();
+        let identity =
+            Identity { kind: ObjectKind::MACHINE_CONFIG.name, namespace: "", name }.to_owned();
         self.used(&identity).and_then(as_kind!(MachineConfig))
     }
 
@@ -312,28 +315,28 @@ fn is_rendered(config: &MachineConfig) -> bool {
     config.name().starts_with("rendered-") && config.labels().as_ref().is_none_or(Labels::is_empty)
 }
 
-pub(super) const MACHINE_CONFIG: &str = "MachineConfig";
-pub(super) const POOL: &str = "MachineConfigPool";
-
 /// Kind, namespace and name of an object. Singletons have only the kind.
 pub(super) fn identity(object: &Object) -> Identity<&str> {
-    let (kind, namespace, name): (_, &str, &str) = match object {
-        Object::MachineConfigPool(pool) => (POOL, "", pool.name()),
-        Object::MachineConfig(config) => (MACHINE_CONFIG, "", config.name()),
-        Object::ConfigMap(map) => ("ConfigMap", &map.metadata.namespace, &map.metadata.name),
-        Object::Secret(secret) => ("Secret", &secret.metadata.namespace, &secret.metadata.name),
-        Object::ControllerConfig(_) => ("ControllerConfig", "", ""),
-        Object::Kubeconfig(_) => ("kubeconfig", "", ""),
-        Object::ApiServer(_) => ("APIServer", "", ""),
-        Object::ImageConfig(_) => ("Image", "", ""),
+    let (namespace, name): (&str, &str) = match object {
+        Object::MachineConfigPool(pool) => ("", pool.name()),
+        Object::MachineConfig(config) => ("", config.name()),
+        Object::ConfigMap(map) => (&map.metadata.namespace, &map.metadata.name),
+        Object::Secret(secret) => (&secret.metadata.namespace, &secret.metadata.name),
+        Object::ControllerConfig(_)
+        | Object::Kubeconfig(_)
+        | Object::ApiServer(_)
+        | Object::ImageConfig(_) => ("", ""),
         // Files and tokens go by the name alone.
-        Object::FirstBootMachine(machine) => ("FirstBootMachine", "", machine.name()),
-        Object::MachineOsConfig(config) => ("MachineOSConfig", "", &config.metadata.name),
-        Object::MachineOsBuild(build) => ("MachineOSBuild", "", &build.metadata.name),
-        Object::Service(service) => {
-            ("Service", &service.metadata.namespace, &service.metadata.name)
-        }
-        Object::Route(route) => ("Route", &route.metadata.namespace, &route.metadata.name),
+        Object::FirstBootMachine(machine) => ("", machine.name()),
+        Object::MachineOsConfig(config) => ("", &config.metadata.name),
+        Object::MachineOsBuild(build) => ("", &build.metadata.name),
+        Object::Service(service) => (&service.metadata.namespace, &service.metadata.name),
+        Object::Route(route) => (&route.metadata.namespace, &route.metadata.name),
+    };
+    let kind = match object {
+        // `Config` says less.
+        Object::Kubeconfig(_) => "kubeconfig",
+        object => object.kind().name,
     };
     Identity { kind, namespace, name }
 }

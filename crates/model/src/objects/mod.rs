@@ -146,6 +146,25 @@ impl Object {
         }
     }
 
+    /// Its kind in the API.
+    pub fn kind(&self) -> &'static ObjectKind {
+        match self {
+            Self::MachineConfigPool(_) => ObjectKind::MACHINE_CONFIG_POOL,
+            Self::MachineConfig(_) => ObjectKind::MACHINE_CONFIG,
+            Self::ConfigMap(_) => ObjectKind::CONFIG_MAP,
+            Self::Secret(_) => ObjectKind::SECRET,
+            Self::ControllerConfig(_) => ObjectKind::CONTROLLER_CONFIG,
+            Self::Kubeconfig(_) => ObjectKind::KUBECONFIG,
+            Self::ApiServer(_) => ObjectKind::API_SERVER,
+            Self::ImageConfig(_) => ObjectKind::IMAGE,
+            Self::MachineOsConfig(_) => ObjectKind::MACHINE_OS_CONFIG,
+            Self::MachineOsBuild(_) => ObjectKind::MACHINE_OS_BUILD,
+            Self::Service(_) => ObjectKind::SERVICE,
+            Self::Route(_) => ObjectKind::ROUTE,
+            Self::FirstBootMachine(_) => ObjectKind::FIRST_BOOT_MACHINE,
+        }
+    }
+
     fn of_kind(kind: &str, api_version: &str, value: Value) -> Result<Option<Self>, ObjectDefect> {
         let is_core = api_version == "v1";
         let is_of = |group: &str| api_version.starts_with(group);
