@@ -76,7 +76,7 @@ fn serve() -> (Serving, Machine) {
     let files = [json!({"path": "/etc/large", "contents": contents})];
     let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}});
     let inputs = inputs(ServingMode::Manifests, "rendered", &config);
-    answers.publish(&inputs, SystemTime::UNIX_EPOCH);
+    answers.replace(&inputs, SystemTime::UNIX_EPOCH);
     let machines = Machines {
         answers,
         named: NamedMachines::default(),

@@ -229,7 +229,7 @@ impl Answers {
     }
 
     /// Serves `inputs` from this call on. Returns true if anything changed.
-    pub(crate) fn publish(&self, inputs: &Inputs, now: SystemTime) -> bool {
+    pub(crate) fn replace(&self, inputs: &Inputs, now: SystemTime) -> bool {
         let old = self.table.load_full();
         let names: Vec<&String> = inputs.pools.keys().collect();
         let pools = parallel::map(&names, |name| {

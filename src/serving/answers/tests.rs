@@ -46,7 +46,7 @@ pub(crate) fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -
 }
 
 fn publish(answers: &Answers, inputs: &Inputs) -> bool {
-    let is_changed = answers.publish(inputs, SystemTime::UNIX_EPOCH);
+    let is_changed = answers.replace(inputs, SystemTime::UNIX_EPOCH);
     answers.refresh();
     is_changed
 }
@@ -195,7 +195,7 @@ async fn the_last_good_config_is_served_whether_or_not_a_machine_asked_before() 
     for is_burst in [false, true] {
         let answers = Answers::new(true, Arc::default());
         let changed = |inputs: &Inputs| {
-            answers.publish(inputs, SystemTime::UNIX_EPOCH);
+            answers.replace(inputs, SystemTime::UNIX_EPOCH);
             if !is_burst {
                 answers.refresh();
             }
@@ -307,7 +307,7 @@ async fn a_change_renders_nothing_until_a_machine_asks_and_the_rest_later() {
     assert_eq!(ready(&answers), [asked.clone(), asked.clone(), never.clone()]);
 
     for change in ["two", "three"] {
-        answers.publish(&of_pools(&["a", "b", "c"], change), SystemTime::UNIX_EPOCH);
+        answers.replace(&of_pools(&["a", "b", "c"], change), SystemTime::UNIX_EPOCH);
         assert_eq!(ready(&answers), [never.clone(), never.clone(), never.clone()]);
         assert_eq!(answers.unready(), [""; 0], "machines have got an answer of all of them");
     }
@@ -324,7 +324,7 @@ async fn pools_whose_machines_asked_last_are_rendered_first() {
     for pool in ["c", "a", "b", "c", "a"] {
         marker(&answers, pool).await.unwrap();
     }
-    answers.publish(&of_pools(&["a", "b", "c"], "two"), SystemTime::UNIX_EPOCH);
+    answers.replace(&of_pools(&["a", "b", "c"], "two"), SystemTime::UNIX_EPOCH);
     let compressed = CompressedContents::default();
     let refreshed = std::iter::from_fn(|| {
         let pool = answers.stale()?;
@@ -358,7 +358,7 @@ async fn answers_past_the_bound_that_were_asked_for_longest_ago_are_rendered_aga
     answers.drop_oldest(0);
     assert_eq!(ready(&answers), [never.clone(), asked, never], "the last one was asked for now");
     // The last good config stays.
-    answers.publish(
+    answers.replace(
         &Inputs { machine_configs: Arc::default(), ..of_pools(&["a", "b", "c"], "two") },
         SystemTime::UNIX_EPOCH,
     );
@@ -371,10 +371,10 @@ async fn answers_past_the_bound_that_were_asked_for_longest_ago_are_rendered_aga
 #[tokio::test]
 async fn a_burst_of_configs_that_cannot_be_rendered_leaves_the_last_good_one() {
     let answers = Answers::new(true, Arc::default());
-    answers.publish(&inputs(ServingMode::Manifests, "rendered", &good("one")), SystemTime::now());
+    answers.replace(&inputs(ServingMode::Manifests, "rendered", &good("one")), SystemTime::now());
     for _ in 0..20 {
         let broken = inputs(ServingMode::Manifests, "rendered", &bad());
-        answers.publish(&broken, SystemTime::UNIX_EPOCH);
+        answers.replace(&broken, SystemTime::UNIX_EPOCH);
     }
     assert_eq!(marker(&answers, "worker").await, Ok("one".to_owned()));
     answers.refresh();

@@ -137,7 +137,7 @@ impl Publisher {
         if let Some(profile) = &mut self.profile {
             profile.take(inputs.tls_profile.as_ref());
         }
-        if self.answers.publish(inputs, SystemTime::now()) {
+        if self.answers.replace(inputs, SystemTime::now()) {
             self.changes += 1;
         }
     }

@@ -112,7 +112,7 @@ impl Cluster {
         }
         session.start_watches();
         session.take_token(token.state().clone());
-        session.publish();
+        session.send_inputs();
 
         loop {
             tokio::select! {
@@ -133,7 +133,7 @@ impl Cluster {
             }
             session.fetch();
             session.watch_secrets();
-            session.publish();
+            session.send_inputs();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Handles reports: starts watches and fetches, updates the view, and publishes inputs.
+//! Handles reports: starts watches and fetches, updates the view, and sends inputs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -315,7 +315,7 @@ impl Session {
     }
 
     /// Sends the inputs to the pipeline and to the cache, if they may have changed.
-    pub(super) fn publish(&mut self) {
+    pub(super) fn send_inputs(&mut self) {
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
@@ -429,7 +429,7 @@ mod tests {
     async fn inputs_are_published_when_something_was_seen_and_not_because_the_api_server_answers() {
         let (mut session, mut published) = session();
         let mut is_published = |session: &mut Session| {
-            session.publish();
+            session.send_inputs();
             published.has_changed().unwrap() && published.borrow_and_update().is_some()
         };
         assert!(!is_published(&mut session), "nothing was read yet");
