@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use machine_config_server::server::proxy_protocol::{Progress, parse};
+use machine_config_server::server::connections::proxy_protocol::{Progress, parse};
 use ppp::{HeaderResult, PartialResult as _, v1, v2};
 
 /// Takes as many bytes as are asked for, at most so many at a time.

@@ -10,8 +10,8 @@ use model::access::{self, Credential, Policy, Verdict, decide};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use super::connection::Peer;
-use super::connection_limiter::Transport;
+use super::connections::connection::Peer;
+use super::connections::connection_limiter::Transport;
 use super::source_buckets::SourceBuckets;
 
 /// Number of failed attempts that a source has at once.

@@ -21,8 +21,8 @@ use pki::Host;
 use telemetry::LogRateLimiter;
 
 use super::answer;
-use super::connection::Peer;
-use super::connection_limiter::Source;
+use super::connections::connection::Peer;
+use super::connections::connection_limiter::Source;
 
 /// Name of the local machine in every browser, regardless of DNS (RFC 6761 section 6.3).
 const LOCALHOST: &str = "localhost";

@@ -26,8 +26,8 @@ use tokio::time::Instant;
 use super::answer;
 use super::answer_body::{AnswerBody, End, OnEnd};
 use super::auth::user_agent;
-use super::connection::Peer;
-use super::connection_limiter::Transport;
+use super::connections::connection::Peer;
+use super::connections::connection_limiter::Transport;
 use super::outcome::{Outcome, Refused};
 use super::pool_name::PoolName;
 use super::request_log::text;
@@ -55,7 +55,7 @@ pub(super) async fn config(
         Some(awaited) => awaited.wait_for(&pool, headers.contains_key(AUTHORIZATION)).await,
         None => true,
     };
-    let mut verdict = judge(&machines, &pool, peer, headers).await;
+    let (mut verdict, used) = judge(&machines, &pool, peer, headers).await;
     let (mut version, mut given) = match verdict.refusal() {
         Some(refusal) => (None, Err(Refused::access(refusal))),
         None if !can_be_judged => {
@@ -71,7 +71,7 @@ pub(super) async fn config(
         }
     };
     // A use is stored before its answer begins.
-    let mut used = TokenUse::of(&machines, &verdict).filter(|_| is_get && given.is_ok());
+    let mut used = used.filter(|_| is_get && given.is_ok());
     if let Some(used) = &mut used
         && let Err(refusal) = used.begin(peer.address.ip()).await
     {
@@ -83,14 +83,22 @@ pub(super) async fn config(
     respond(outcome, used)
 }
 
-/// Judges a request by the policy, by the use of a machine's token, and by the machine's approval.
-async fn judge(machines: &Machines, pool: &str, peer: Peer, headers: &HeaderMap) -> Verdict {
+/// Judges a request by the policy, by the use of a machine's token, and by the machine's approval. With a token that is
+/// accepted comes its use.
+async fn judge(
+    machines: &Machines,
+    pool: &str,
+    peer: Peer,
+    headers: &HeaderMap,
+) -> (Verdict, Option<TokenUse>) {
     let Machines { auth, named, .. } = machines;
     let mut verdict = auth.evaluate(pool, peer, headers);
-    if let Some(used) = TokenUse::of(machines, &verdict)
-        && let Err(refusal) = used.tokens.check(&used.shown).await
+    let mut used = TokenUse::of(machines, &verdict);
+    if let Some(TokenUse { tokens, shown, .. }) = &used
+        && let Err(refusal) = tokens.check(shown).await
     {
         verdict.judged = Err(refusal);
+        used = None;
         auth.attempts.count(peer.address.into(), Instant::now());
     }
     if verdict.refusal() == Some(Refusal::NotApproved) {
@@ -102,7 +110,7 @@ async fn judge(machines: &Machines, pool: &str, peer: Peer, headers: &HeaderMap)
         };
         verdict.needs_approval = !named.approvals.admit(&asked);
     }
-    verdict
+    (verdict, used)
 }
 
 /// The answer to a request with access, and its version.

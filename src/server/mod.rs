@@ -1,8 +1,7 @@
 //! Listeners, connections and HTTP.
 //!
 //! ```text
-//! accept ── connection_limiter ── timeout_stream ── proxy_protocol ── handshake ── HTTP/1.1
-//! listener.rs                                                      handshake.rs connection.rs
+//! connections ── HTTP/1.1
 //!
 //! HTTP/1.1 ─┬─ machines ── request_log ── machine_request ── Answers
 //!           └─ administrators ── hosts ─┬─ shared_responses ── pages
@@ -11,41 +10,31 @@
 //!
 //! A machine's request is judged, answered, recorded and responded to in one function, `machine_request::config`.
 //!
-//! Left of HTTP, before anything is parsed, connections are limited in number and time; right of it, axum handles
-//! requests and answers.
+//! `connections` limits them in number and time, before anything of HTTP is parsed; axum handles requests and answers.
 //!
 //! Status codes are a contract with Ignition: it retries after a network error and after every 5xx, and gives up for
 //! good on anything else. Temporary causes are 5xx.
 
-mod activity;
 pub(crate) mod administrators;
 #[cfg(test)]
 mod allocations;
 mod answer;
 mod answer_body;
 pub mod auth;
-mod connection;
-mod connection_limiter;
+pub mod connections;
 pub(crate) mod events;
-mod handshake;
-mod handshake_queue;
 pub(crate) mod hosts;
-mod limits;
-pub(crate) mod listener;
 mod machine_request;
 pub mod machines;
 mod node_failure;
 mod outcome;
 mod pool_name;
-pub mod proxy_protocol;
 pub(crate) mod readiness;
 mod request_log;
-mod send_buffer_limit;
 mod shared_responses;
 mod source_buckets;
 pub mod state;
-mod timeout_stream;
 
-pub(crate) use crate::server::limits::Limits;
-pub(crate) use crate::server::listener::{Listener, Serving};
-pub(crate) use crate::server::proxy_protocol::Balancers;
+pub(crate) use crate::server::connections::limits::Limits;
+pub(crate) use crate::server::connections::listener::{Listener, Serving};
+pub(crate) use crate::server::connections::proxy_protocol::Balancers;

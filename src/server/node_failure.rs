@@ -20,7 +20,7 @@ use time::OffsetDateTime;
 use tokio::time::{Instant, timeout};
 
 use super::answer::{CHALLENGE, text};
-use super::connection::Peer;
+use super::connections::connection::Peer;
 use super::source_buckets::SourceBuckets;
 use super::state::Machines;
 

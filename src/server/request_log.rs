@@ -14,8 +14,8 @@ use model::access::{AccessMode, Verdict};
 use model::escape::{NAME, cut_escaped};
 use telemetry::LogRateLimiter;
 
-use super::connection::Peer;
-use super::connection_limiter::Source;
+use super::connections::connection::Peer;
+use super::connections::connection_limiter::Source;
 use super::outcome::Outcome;
 
 /// Maximum length of a logged header, in bytes after escaping.

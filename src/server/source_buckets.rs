@@ -8,7 +8,7 @@ use common::sync::lock;
 use lru::LruCache;
 use tokio::time::Instant;
 
-use super::connection_limiter::Source;
+use super::connections::connection_limiter::Source;
 
 /// Number of sources that are remembered; the least recent one is dropped.
 const SOURCES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();

@@ -39,7 +39,7 @@ use super::process::signals::StopSignals;
 use super::process::tasks::{Tasks, leave_to_exit};
 use crate::server::administrators::router;
 use crate::server::auth::Authorizer;
-use crate::server::listener::any_address;
+use crate::server::connections::listener::any_address;
 use crate::server::machines;
 use crate::server::readiness::Readiness;
 use crate::server::state::{Machines, SourceReads};

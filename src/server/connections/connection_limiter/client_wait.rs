@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::server::activity::{Activity, Phase};
+use crate::server::connections::activity::{Activity, Phase};
 
 /// Time that every client may take for a handshake or a head, and be behind with an answer: longer than a lost packet
 /// or a busy machine delays it.

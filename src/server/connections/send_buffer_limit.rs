@@ -214,9 +214,9 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::server::activity::Phase;
-    use crate::server::connection_limiter::{ConnectionLimiter, Source};
-    use crate::server::limits::ConnectionLimits;
+    use crate::server::connections::activity::Phase;
+    use crate::server::connections::connection_limiter::{ConnectionLimiter, Source};
+    use crate::server::connections::limits::ConnectionLimits;
 
     fn allowances(bytes: u64) -> impl Fn() -> Allowance {
         let limiter = ConnectionLimiter::new(ConnectionLimits { all: 100, source: None, bytes });

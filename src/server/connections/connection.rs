@@ -29,8 +29,6 @@ use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
 use super::activity::{Activity, Phase};
-use super::answer::{self, CLOSE};
-use super::answer_body::{AnswerBody, End, OnEnd};
 use super::connection_limiter::{Source, Transport};
 use super::handshake::{classify, handshake};
 use super::handshake_queue::HandshakeQueue;
@@ -38,6 +36,8 @@ use super::limits::Limits;
 use super::proxy_protocol;
 use super::send_buffer_limit::{Allowance, SendBufferLimit};
 use super::timeout_stream::TimeoutStream;
+use crate::server::answer::{self, CLOSE};
+use crate::server::answer_body::{AnswerBody, End, OnEnd};
 
 const NO_MEMORY: &str = "too many answers are in progress\n";
 

@@ -97,10 +97,10 @@ mod tests {
     use tokio::time::{Instant, timeout};
 
     use super::*;
-    use crate::server::activity::Activity;
-    use crate::server::connection_limiter::{ConnectionLimiter, Transport};
-    use crate::server::limits::Limits;
-    use crate::server::send_buffer_limit::{Allowance, SendBufferLimit};
+    use crate::server::connections::activity::Activity;
+    use crate::server::connections::connection_limiter::{ConnectionLimiter, Transport};
+    use crate::server::connections::limits::Limits;
+    use crate::server::connections::send_buffer_limit::{Allowance, SendBufferLimit};
     use crate::serving::tls::policy::TlsPolicy;
 
     /// A client that is connected, and what the server has of it.
