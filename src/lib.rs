@@ -24,7 +24,7 @@
 //!
 //! | crate | job | may use |
 //! | --- | --- | --- |
-//! | `crates/common` | waits, locks, parsers of flags, an HTTP client | sockets |
+//! | `crates/common` | the loop of reconcilers, waits, locks, parsers of flags, an HTTP client | sockets |
 //! | `crates/files` | files within bounds, replaced whole, locked, watched | the file system |
 //! | `crates/telemetry` | logs, metrics, readiness | standard error |
 //! | `crates/kubernetes` | clients, objects, watches, Leases, Events | the API server |
@@ -44,7 +44,7 @@
 //!
 //! | room | job | may use |
 //! | --- | --- | --- |
-//! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
+//! | [`store`] | certificates, pointer configs, tokens, approvals and requests in a state directory | `files` |
 //! | [`source`] | inputs from a directory or a cluster | `files`, `kubernetes` |
 //! | [`serving`] | access policy, rendered answers, serving pair: everything that is swapped while it is served | `files`, `source`, `store` |
 //! | [`server`] | listeners, connections, TLS, HTTP: nothing here reads a file, parses YAML or converts a config | sockets |

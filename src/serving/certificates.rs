@@ -1,12 +1,13 @@
 //! Renews the certificates of `serve` while the server runs.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::schedule::Schedule;
+use common::reconcile::{self, Requeue, Subject};
 use files::shared_watch::SharedWatch;
-use futures_util::future::OptionFuture;
 use pki::{Host, LEFT_OUT, LEFT_OUT_FIX, Policy, Step, Warning};
 use telemetry::{Reporting, faults, log_attention};
 use time::OffsetDateTime;
@@ -41,9 +42,12 @@ pub(crate) struct CertificateReconciler {
     stuck: Option<String>,
     /// Files of the requests at the last look.
     requests: Stamps,
+    /// Files of certificates and pointer configs when they were last checked.
+    checked: Option<Stamps>,
     /// Reason why the last attempt failed.
     failure: Option<String>,
-    schedule: Schedule,
+    /// Time in which nothing is due without a change; before the first look, none.
+    settled: Option<Range<OffsetDateTime>>,
 }
 
 impl CertificateReconciler {
@@ -60,8 +64,9 @@ impl CertificateReconciler {
             unreadable: Vec::new(),
             stuck: None,
             requests: Stamps::default(),
+            checked: None,
             failure: None,
-            schedule: Schedule::default(),
+            settled: None,
         }
     }
 
@@ -73,12 +78,16 @@ impl CertificateReconciler {
         self.files = watch.notify_of(move || state.stamps().ok());
     }
 
-    /// Applies due steps. It may block.
+    /// Reads the requests of administrators, and applies due steps. It may block.
     pub(crate) fn reconcile(&mut self) {
-        let now = OffsetDateTime::now_utc();
-        // A file can be restored, so a wait never lasts for years.
-        self.schedule.wait(SHORTEST_WAIT);
         self.read_requests();
+        self.apply_due(OffsetDateTime::now_utc());
+    }
+
+    fn apply_due(&mut self, now: OffsetDateTime) {
+        // A file can be restored, so a wait never lasts for years.
+        self.settled = Some(now..now + SHORTEST_WAIT);
+        self.checked = self.state.stamps().ok();
         let wanted = || Ok::<_, StateError>((self.hosts.clone(), Vec::new()));
         let state = self.state.clone().with_pools(self.pools.clone());
         self.open = state.close_tokens().iter().map(ToString::to_string).collect();
@@ -90,7 +99,7 @@ impl CertificateReconciler {
                 self.stuck = done.stuck.map(|error| error.to_string());
                 self.failure = None;
                 let wait = Duration::try_from(done.requeue_at - now).unwrap_or_default();
-                self.schedule.wait(wait.clamp(SHORTEST_WAIT, LONGEST_WAIT));
+                self.settled = Some(now..now + wait.clamp(SHORTEST_WAIT, LONGEST_WAIT));
             }
             Err(error) => {
                 let error = error.to_string();
@@ -122,14 +131,16 @@ impl CertificateReconciler {
 
     /// Checks changed files without writing any: an administrator may be replacing them. Returns `false` if that was not
     /// possible, as during another command.
-    fn check_files(&mut self) -> bool {
-        let state = self.state.clone().with_pools(self.pools.clone());
-        let attention = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
-        let is_checked = attention.is_ok();
-        if let Ok(Some(attention)) = attention {
-            self.take(attention);
+    fn check_files(&mut self, now: OffsetDateTime) -> bool {
+        let stamps = self.state.stamps().ok();
+        if stamps.is_some() && stamps == self.checked {
+            return true;
         }
-        is_checked
+        let state = self.state.clone().with_pools(self.pools.clone());
+        let Ok(attention) = state.attention(&self.hosts, &self.policy, now) else { return false };
+        attention.into_iter().for_each(|attention| self.take(attention));
+        self.checked = stamps;
+        true
     }
 
     /// Logs new warnings.
@@ -151,42 +162,54 @@ impl CertificateReconciler {
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 
-    /// Applies what becomes due, forever, for the served pools.
-    pub(crate) async fn run(mut self, mut published: Subscription, reporting: Reporting) {
-        published.mark_changed();
-        let mut check_at = None;
-        loop {
-            self.report(&reporting);
-            tokio::select! {
-                () = self.schedule.due() => {}
-                Ok(()) = published.changed() => {
-                    let pools = published.borrow_and_update().pools();
-                    if pools.is_none() || pools == self.pools {
-                        continue;
-                    }
-                    self.pools = pools;
-                }
-                () = self.files.notified() => {
-                    check_at = check_at.or_else(|| Some(soon()));
-                    continue;
-                }
-                Some(()) = OptionFuture::from(check_at.map(tokio::time::sleep_until)) => {
-                    check_at = None;
-                    if !tokio::task::block_in_place(|| self.read_requests()) {
-                        let is_checked = tokio::task::block_in_place(|| self.check_files());
-                        check_at = (!is_checked).then(soon);
-                        continue;
-                    }
-                }
-            }
-            tokio::task::block_in_place(|| self.reconcile());
+    /// Takes a look for the served pools, once they are known.
+    fn look(&mut self, pools: Option<Arc<BTreeSet<String>>>) -> Requeue {
+        let now = OffsetDateTime::now_utc();
+        let are_pools_new = pools.is_some() && pools != self.pools;
+        if are_pools_new {
+            self.pools = pools;
         }
+        let is_asked = self.read_requests();
+        // Also once a clock was set.
+        let is_settled = self.settled.as_ref().is_some_and(|settled| settled.contains(&now));
+        if are_pools_new || is_asked || !is_settled {
+            self.apply_due(now);
+        } else if !self.check_files(now) {
+            return Requeue::After(CHECK_AFTER);
+        }
+        self.settled.as_ref().map_or(Requeue::Resync, |settled| Requeue::at(settled.end, now))
+    }
+
+    /// Applies what becomes due, forever, for the served pools.
+    pub(crate) async fn run(self, published: Subscription, reporting: Reporting) {
+        match reconcile::run(Served { certificates: self, published, reporting }, LONGEST_WAIT)
+            .await {}
     }
 }
 
-/// Time of a check that a change asks for now.
-fn soon() -> tokio::time::Instant {
-    tokio::time::Instant::now() + CHECK_AFTER
+/// Certificates of a server that runs, with what changes them and what it reports to.
+struct Served {
+    certificates: CertificateReconciler,
+    published: Subscription,
+    reporting: Reporting,
+}
+
+impl Subject for Served {
+    type Error = Infallible;
+
+    async fn look(&mut self) -> Result<Requeue, Infallible> {
+        let pools = self.published.borrow_and_update().pools();
+        let requeue = tokio::task::block_in_place(|| self.certificates.look(pools));
+        self.certificates.report(&self.reporting);
+        Ok(requeue)
+    }
+
+    async fn changed(&mut self) {
+        tokio::select! {
+            () = self.certificates.files.notified() => tokio::time::sleep(CHECK_AFTER).await,
+            Ok(()) = self.published.changed() => {}
+        }
+    }
 }
 
 /// Logs keys and pairs that were removed from the store.

@@ -1,4 +1,4 @@
-//! Waits, locks, parsers of flags, an HTTP client: the tools of all rooms.
+//! The loop of reconcilers, waits, locks, parsers of flags, an HTTP client: the tools of all rooms.
 #![forbid(unsafe_code)]
 // Only the program and its tests use this library: a comment is for what a name does not say.
 #![allow(missing_docs)]
@@ -9,5 +9,6 @@ pub mod hang;
 pub mod http_client;
 pub mod parallel;
 pub mod pool_merges;
+pub mod reconcile;
 pub mod schedule;
 pub mod sync;

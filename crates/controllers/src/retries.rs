@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::backoff::Backoff;
+use common::reconcile::{Requeue, retries};
 use kubernetes::{Applied, ControlError, Health};
 use model::escape::{REASON, cut};
 use tokio::time::Instant;
-
-use super::runtime::{Requeue, backoff};
 
 /// Objects whose writes are retried, each later and later.
 #[derive(Default)]
@@ -81,7 +80,7 @@ impl Retries {
 
     /// Delays the next write of an object, longer each time.
     pub(crate) fn delay(&mut self, name: &str, now: Instant) -> &mut Retry {
-        let new = || Retry { until: now, waits: backoff(), reason: None };
+        let new = || Retry { until: now, waits: retries(), reason: None };
         let retry = self.0.entry(name.to_owned()).or_insert_with(new);
         retry.until = now + retry.waits.next();
         retry

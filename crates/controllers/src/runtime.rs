@@ -1,4 +1,4 @@
-//! The loop of every controller: woken by watches, by a due time, or after a failure.
+//! Controllers: each takes looks at a cluster in the loop of [`common::reconcile`], woken by its watches.
 //!
 //! kube's `Controller` is not used, because it reconciles one object at a time, while these controllers treat all
 //! objects as one state, and because it reports a failed watch only in the library's log.
@@ -6,15 +6,13 @@
 //! Without a watch the controller misses changes until something else wakes it. So a failure is reported at once: by a
 //! log line with the object and the reason, repeated only when the reason changes, a counter by kind, and readiness.
 //!
-//! A look applies one step at most. While there is one, the next look follows at once: a plan is made of what is
-//! stored, never of what the last step should have left there.
+//! After a look that has applied a step, the next one follows at once, up to a limit.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::backoff::Backoff;
-use common::schedule::Schedule;
+use common::reconcile::{self, QUIET, Requeue, Subject};
 use futures_util::FutureExt as _;
 use kube::api::DynamicObject;
 use kube::core::PartialObjectMeta;
@@ -23,25 +21,13 @@ use kube::{Api, Client};
 use kubernetes::watch::{Watch, WatchEvent};
 use kubernetes::{ControlError, Health, ObjectName, client};
 use pki::MAX_STEPS;
-use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::metadata_cache::MetadataCache;
 
-/// Wait after a change, because changes come in bursts.
-const QUIET: Duration = Duration::from_millis(50);
 /// Interval between looks without a change.
 const RESYNC: Duration = Duration::from_secs(600);
-/// Minimum wait for a due time, because a clock can be set back.
-const SHORTEST_WAIT: Duration = Duration::from_secs(1);
-/// Waits after failures: they grow from the first to the longest.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-
-pub fn backoff() -> Backoff {
-    Backoff::new(FIRST_WAIT, LONGEST_WAIT)
-}
 
 pub trait Reconciler {
     /// Subject in the log and in readiness.
@@ -69,41 +55,9 @@ pub trait Reconciler {
     async fn reconcile(&mut self) -> Result<Requeue, ControlError>;
 }
 
-/// Time of the next look without a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Requeue {
-    /// Immediately, after a step or a conflict.
-    Now,
-    /// After this time at the latest.
-    After(Duration),
-    /// After the usual interval.
-    Resync,
-}
-
-impl Requeue {
-    /// At `time`, computed at `now`.
-    pub fn at(time: OffsetDateTime, now: OffsetDateTime) -> Self {
-        let wait = Duration::try_from(time - now).unwrap_or_default();
-        Self::After(wait.max(SHORTEST_WAIT))
-    }
-
-    /// The earlier of this and `wait`.
-    pub(crate) fn or_after(self, wait: Duration) -> Self {
-        Self::After(self.wait().min(wait))
-    }
-
-    fn wait(self) -> Duration {
-        match self {
-            Self::Now => Duration::ZERO,
-            Self::After(wait) => wait.min(RESYNC),
-            Self::Resync => RESYNC,
-        }
-    }
-}
-
 /// Runs a controller forever. Returns the error that ended it.
 pub async fn run_controller<R: Reconciler>(
-    mut reconciler: R,
+    reconciler: R,
     client: &Client,
     health: &Health,
 ) -> ControlError {
@@ -119,33 +73,34 @@ pub async fn run_controller<R: Reconciler>(
         Some(ended) = watches.join_next() => match ended {
             Err(error) => ControlError::Ended { subject: R::SUBJECT, reason: error.to_string() },
         },
-        never = Box::pin(reconcile_for_ever(&mut reconciler, &wake, health)) => match never {},
+        never = Box::pin(reconcile::run(Woken { reconciler, wake, health }, RESYNC)) => match never {},
     }
 }
 
-async fn reconcile_for_ever<R: Reconciler>(
-    reconciler: &mut R,
-    wake: &Arc<Notify>,
-    health: &Health,
-) -> Infallible {
-    let (mut waits, mut schedule) = (backoff(), Schedule::of(Arc::clone(wake)));
-    loop {
-        let wait = match converge(reconciler).await {
-            Ok(requeue) => {
-                waits.reset();
-                health.recovered(R::SUBJECT);
-                requeue.wait()
-            }
-            Err(error) => {
-                health.failed(R::SUBJECT, &error);
-                waits.next()
-            }
-        };
-        schedule.wait(wait);
-        schedule.due().await;
+/// A controller with what wakes it, and what it reports to.
+struct Woken<'a, R> {
+    reconciler: R,
+    wake: Arc<Notify>,
+    health: &'a Health,
+}
+
+impl<R: Reconciler> Subject for Woken<'_, R> {
+    type Error = ControlError;
+
+    async fn look(&mut self) -> Result<Requeue, ControlError> {
+        let settled = converge(&mut self.reconciler).await;
+        match &settled {
+            Ok(_) => self.health.recovered(R::SUBJECT),
+            Err(error) => self.health.failed(R::SUBJECT, error),
+        }
+        settled
+    }
+
+    async fn changed(&mut self) {
+        self.wake.notified().await;
         tokio::time::sleep(QUIET).await;
-        // This look includes wakeups up to here.
-        let _ = wake.notified().now_or_never();
+        // The next look includes wakeups up to here.
+        let _ = self.wake.notified().now_or_never();
     }
 }
 
@@ -190,24 +145,5 @@ async fn follow(
             WatchEvent::Works => health.watch_works(&object),
             WatchEvent::Failed(failure) => health.watch_failed(&object, &failure),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_waited_for_no_longer_than_a_resync_and_not_too_short() {
-        let now = OffsetDateTime::UNIX_EPOCH;
-        let at = |seconds| Requeue::at(now + time::Duration::seconds(seconds), now).wait();
-        for (seconds, wait) in [(-5, SHORTEST_WAIT), (0, SHORTEST_WAIT), (90, 90 * SHORTEST_WAIT)] {
-            assert_eq!(at(seconds), wait);
-        }
-        assert_eq!(at(1_000_000), RESYNC);
-        let soon = Duration::from_millis(10);
-        assert_eq!(Requeue::Resync.or_after(soon).wait(), soon);
-        assert_eq!(Requeue::After(soon).or_after(RESYNC).wait(), soon);
-        assert_eq!(Requeue::Now.wait(), Duration::ZERO);
     }
 }

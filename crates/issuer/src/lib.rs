@@ -32,10 +32,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use common::reconcile::Requeue;
 use controllers::NAMESPACE;
 use controllers::certificates::{CA, SERVING};
 use controllers::object_conditions::{Condition, conditions_with, time_text};
-use controllers::runtime::{Reconciler, Requeue};
+use controllers::runtime::Reconciler;
 use kube::Client;
 use kube::api::DynamicObject;
 use kubernetes::{ControlError, Health, ObjectName};

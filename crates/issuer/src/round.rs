@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use controllers::runtime::Requeue;
+use common::reconcile::Requeue;
 use kubernetes::ControlError;
 use kubernetes::apply::Applied;
 use time::OffsetDateTime;

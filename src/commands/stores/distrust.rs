@@ -1,4 +1,4 @@
-//! The command `certs distrust`: distrusts CAs for good, after a report of the machines that it locks out.
+//! The report before CAs are distrusted for good: the machines that it locks out.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -46,8 +46,8 @@ const WITH_IO: [&str; 8] = [
 ];
 
 /// What no pure file names: I/O as a whole. Calls are clippy's matter.
-const IMPURE: &str = "cmp_http common::backoff common::hang common::http_client common::parallel common::schedule \
-    controllers::certificates::Observer controllers::runtime controllers::until_applied files hyper hyper_util kube \
+const IMPURE: &str = "cmp_http common::backoff common::hang common::http_client common::parallel common::reconcile::run \
+    common::schedule controllers::certificates::Observer controllers::runtime controllers::until_applied files hyper hyper_util kube \
     kubernetes::Health kubernetes::apply kubernetes::client kubernetes::events kubernetes::leader kubernetes::watch nix \
     notify rustix socket2 std::env std::fs std::net std::os std::process std::thread telemetry tokio tokio_rustls \
     tokio_util tracing";

@@ -21,6 +21,7 @@ mod user_data;
 use anyhow::bail;
 use clap::Args;
 use common::flags::CertificateFlags;
+use common::reconcile::Requeue;
 use kube::Client;
 use kubernetes::Health;
 use kubernetes::apply::{Applied, apply};
@@ -56,7 +57,7 @@ use pki::{
 };
 
 use super::retries::{Retries, WriteOutcome};
-use super::runtime::{Reconciler, Requeue};
+use super::runtime::Reconciler;
 
 /// Settings of the controller.
 #[derive(Debug, Clone, Args)]

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
+use common::reconcile::Requeue;
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -31,7 +32,7 @@ use self::plan::{ObservedMachine, PointerInputs, Step, next};
 use super::NAMESPACE;
 use super::certificates::Observer;
 use super::metadata_cache::{AllMetadata, MetadataCache};
-use super::runtime::{Reconciler, Requeue};
+use super::runtime::Reconciler;
 
 /// Maximum number of writes for a machine in one look.
 const MAX_STEPS: usize = 8;

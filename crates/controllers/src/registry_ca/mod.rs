@@ -4,6 +4,7 @@ mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use common::reconcile::Requeue;
 use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
 use kube::Client;
 use kube::runtime::events::EventType;
@@ -18,7 +19,7 @@ use model::registry_ca::{
 };
 
 use self::objects::{config_map, image, image_object, merged_write};
-use super::runtime::{Reconciler, Requeue};
+use super::runtime::Reconciler;
 
 pub struct RegistryCaController {
     client: Client,

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use clap::Args;
 use common::flags::host_and_port;
 use common::pool_merges;
+use common::reconcile::Requeue;
 use futures_util::{StreamExt as _, stream};
 use kube::Client;
 use kubernetes::apply::{Applied, CustomWrite, apply_custom, apply_spec, apply_status};
@@ -37,7 +38,7 @@ use self::observe::{
 use self::report::{Report, UnrenderedPools};
 use super::metadata_cache::{AllMetadata, MetadataCache};
 use super::retries::{Retries, WriteOutcome};
-use super::runtime::{Reconciler, Requeue};
+use super::runtime::Reconciler;
 
 pub use self::ledgers::Ledgers;
 

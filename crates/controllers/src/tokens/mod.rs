@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use common::flags::{OFF, TokenFlags, access_mode};
+use common::reconcile::Requeue;
 use kube::Client;
 use kube::runtime::events::EventType;
 use kubernetes::ControlError;
@@ -27,7 +28,7 @@ use tokio::time::Instant;
 use self::objects::{StoredTokens, TokenObjects, issued_write, records_write};
 use super::certificates::{Observer, user_data, user_data_write};
 use super::retries::{Retries, WriteOutcome};
-use super::runtime::{Reconciler, Requeue};
+use super::runtime::Reconciler;
 use super::{NAMESPACE, read_secret, until_applied};
 
 /// Settings of the controller.
