@@ -5,7 +5,7 @@
 //! - [`objects`]: Kubernetes objects, only the fields that are read; [`fetched_pools`]: pools whose configs a config
 //!   fetches; [`refusal`]: codes for answers without a config; [`recovery`]: what a machine needs once the cause of a
 //!   failed boot is removed; [`network`]: networks of addresses; [`ignition_version`]: versions of Ignition;
-//!   [`standing`]: what became of objects that a directory no longer has.
+//!   [`standing`]: what became of objects that a directory no longer has; [`history`]: recent changes of what is served.
 //! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
 //!   networks, and rotation of tokens. [`registry_ca`]: CAs of image registries that machines trust,
 //!   [`registry_credentials`]: their credentials for registries. [`merged_pool`]: a pool's configuration, merged from
@@ -20,6 +20,7 @@
 pub mod access;
 mod by_network;
 pub mod fetched_pools;
+pub mod history;
 pub mod ignition_version;
 pub mod inputs;
 pub mod ledger;

@@ -6,10 +6,9 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use common::flags::host_and_port;
 use controllers::NAMESPACE;
-use model::access::approval::{ApprovedObject, Subject};
+use model::access::approval::{ApprovedObject, Subject, WaitingMachine};
 use model::access::machine::Identity;
 use serde::Deserialize;
-use status::overview::WaitingMachine;
 use time::OffsetDateTime;
 
 use super::named::name;

@@ -12,12 +12,14 @@ use std::net::IpAddr;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use common::flags::host_and_port;
+use model::access::approval::{ApprovedMachine, WaitingMachine};
+use model::access::machine::NamedMachine;
 use model::ledger::Severity;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use status::overview::{
-    APPROVED_COLUMNS, ApprovedMachine, MACHINE_COLUMNS, MachineLine, NAMED_COLUMNS, NamedMachine,
-    WAITING_COLUMNS, WaitingMachine, approved_row, machine_row, named_row, waiting_row,
+    APPROVED_COLUMNS, MACHINE_COLUMNS, MachineLine, NAMED_COLUMNS, WAITING_COLUMNS, approved_row,
+    machine_row, named_row, waiting_row,
 };
 use status::page::{Advice, AdvisedMachine};
 use table::{Color, table, table_with_word};

@@ -14,13 +14,15 @@ use controllers::certificates::Trust;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderName, StatusCode};
 use model::access;
+use model::access::approval::{WaitingMachine, merged};
+use model::history::History;
 use model::ledger::{Ledger, NodeIndex};
 use model::render::registries_without_ca;
 use pki::plan::renewal;
 use pki::{self, Host, Policy, locked_out};
 use status::overview::{
-    Certificate, History, MachineLine, Overview, PointerStatus, Pool, PoolMachines, RegistryInUse,
-    Server, TrustMap, WaitingMachine, merged, sort,
+    Certificate, MachineLine, Overview, PointerStatus, Pool, PoolMachines, RegistryInUse, Server,
+    TrustMap, sort,
 };
 use status::page::{
     AdvisedMachine, MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page,

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use common::sync::lock;
-use model::access::approval::{Approvals, Subject, UnapprovedRequest, WaitingMachines, Waits};
+use model::access::approval::{
+    Approvals, ApprovedMachine, Subject, UnapprovedRequest, WaitingMachine, WaitingMachines, Waits,
+};
 use model::access::machine::ClockReading;
-use status::overview::{ApprovedMachine, WaitingMachine};
 use time::OffsetDateTime;
 
 /// Approvals that count, and the machines that wait for one, shared by their reconciler and by requests.

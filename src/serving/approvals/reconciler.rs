@@ -11,8 +11,8 @@ use model::access::approval::{
     ApprovalGrants, Approvals, ApprovedObject, BoundApprovals, Ended, Subject, read_grants,
 };
 use model::access::machine::Window;
+use model::history::History;
 use model::inputs::Inputs;
-use status::overview::History;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

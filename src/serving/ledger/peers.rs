@@ -10,10 +10,10 @@ use bytes::Bytes;
 use common::http_client::{HttpConnection, read};
 use http::header::HOST;
 use http::{Request, StatusCode};
+use model::access::approval::WaitingMachine;
 use model::ledger::Machine;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use status::overview::WaitingMachine;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use model::access::Records;
+use model::history::History;
 use model::inputs::{Inputs, Problem};
 use model::render::ExposedPlaces;
-use status::overview::History;
 use telemetry::Reporting;
 use time::OffsetDateTime;
 use tokio::sync::watch;

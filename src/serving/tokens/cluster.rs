@@ -18,10 +18,11 @@ use std::time::Duration;
 
 use common::sync::lock;
 use model::access::approval::{ApprovedObject, BoundApprovals, Subject};
-use model::access::machine::{ClockReading, KnownMachine, MachineState, Usage, Use, Window};
+use model::access::machine::{
+    ClockReading, KnownMachine, MachineState, NamedMachine, Usage, Use, Window,
+};
 use model::access::{KnownMachines, Refusal, TokenHash};
 use model::objects::FirstBootMachine;
-use status::overview::NamedMachine;
 use telemetry::Reporting;
 use telemetry::faults;
 use time::OffsetDateTime;
@@ -421,7 +422,7 @@ impl ClusterTokens {
 mod tests {
     use model::access::machine::{MachineStatus, RecordedUse};
     use model::access::{ShownToken, Token};
-    use status::overview::History;
+    use model::history::History;
     use telemetry::conditions::Status;
 
     use super::*;

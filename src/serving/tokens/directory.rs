@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::access::approval::ApprovedObject;
-use model::access::machine::{ClockReading, Usage, Use, Window};
+use model::access::machine::{ClockReading, NamedMachine, Usage, Use, Window};
 use model::access::{MachineToken, Refusal, TokenHash};
 use model::objects::FirstBootMachine;
-use status::overview::NamedMachine;
 use telemetry::faults;
 use tokio::task::block_in_place;
 
@@ -139,7 +138,7 @@ mod tests {
 
     use model::access::machine::{RearmRequests, Stage};
     use model::access::{ShownToken, Token};
-    use status::overview::History;
+    use model::history::History;
     use telemetry::Reporting;
     use telemetry::conditions::Status;
     use time::OffsetDateTime;

@@ -16,10 +16,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use common::sync::lock;
-use model::access::machine::{ClockReading, KnownMachine, Stage, Usage, UsageChange, Use, Window};
+use model::access::machine::{
+    ClockReading, KnownMachine, NamedMachine, Stage, Usage, UsageChange, Use, Window,
+};
 use model::access::{Refusal, ShownToken, TokenHash};
+use model::history::History;
 use model::objects::FirstBootMachine;
-use status::overview::{History, NamedMachine};
 use telemetry::Reporting;
 use telemetry::faults;
 use time::OffsetDateTime;

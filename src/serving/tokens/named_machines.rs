@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::access::approval::{ApprovedObject, BoundApprovals};
+use model::access::machine::NamedMachine;
 use model::access::{Refusal, ShownToken};
 use model::objects::FirstBootMachine;
-use status::overview::NamedMachine;
 use tokio::runtime::Handle;
 
 use super::cluster::ClusterTokens;

@@ -20,6 +20,7 @@ const MODEL: Floors = &[
     &[
         "by_network",
         "fetched_pools",
+        "history",
         "ignition_version",
         "network",
         "recovery",

@@ -2,7 +2,6 @@
 //! what has changed. One value, shown on the page and as JSON.
 
 mod approval;
-mod history;
 mod machine_row;
 mod named_machine;
 mod pool_machines;
@@ -10,18 +9,17 @@ mod trust_map;
 
 use std::sync::Arc;
 
+use model::access::approval::{ApprovedMachine, WaitingMachine};
+use model::access::machine::NamedMachine;
+use model::history::Change;
 use model::ledger::Severity;
 use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-pub use self::approval::{
-    APPROVED_COLUMNS, ApprovedMachine, WAITING_COLUMNS, WaitingMachine, approved_row, merged,
-    waiting_row,
-};
-pub use self::history::{Change, History};
+pub use self::approval::{APPROVED_COLUMNS, WAITING_COLUMNS, approved_row, waiting_row};
 pub use self::machine_row::{MACHINE_COLUMNS, MachineLine, machine_row};
-pub use self::named_machine::{NAMED_COLUMNS, NamedMachine, named_row};
+pub use self::named_machine::{NAMED_COLUMNS, named_row};
 pub use self::pool_machines::PoolMachines;
 pub use self::trust_map::{PointerGroup, PointerStatus, TrustMap, TrustedCertificate};
 

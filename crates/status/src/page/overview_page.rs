@@ -1,6 +1,7 @@
 //! The pages of a server and of a controller: all there is to see at a glance.
 
 use askama::Template;
+use model::access::machine::NamedMachine;
 use model::ledger::Severity;
 use time::{Duration, OffsetDateTime};
 
@@ -11,8 +12,7 @@ use super::timeline::{HEIGHT, WIDTH, columns, timelines};
 use super::trust::picture;
 use super::when::{day, when};
 use crate::overview::{
-    Certificate, ControllerOverview, NamedMachine, Overview, PointerStatus, TrustMap,
-    TrustedCertificate,
+    Certificate, ControllerOverview, Overview, PointerStatus, TrustMap, TrustedCertificate,
 };
 
 /// Maximum number of machines with names on the page, and of those that wait or are approved.

@@ -1,5 +1,6 @@
 //! Pages of servers with everything that there can be, and of hostile machines.
 
+use model::history::Change;
 use model::ledger::{Failed, Ledger, Request};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
@@ -7,8 +8,8 @@ use time::{Duration, OffsetDateTime};
 use super::overview_page::{TimeLine, time_line};
 use super::*;
 use crate::overview::{
-    Certificate, Change, ControllerOverview, MachineLine, Overview, PointerGroup, PointerStatus,
-    Pool, RegistryInUse, Server, TrustMap, TrustedCertificate, sort,
+    Certificate, ControllerOverview, MachineLine, Overview, PointerGroup, PointerStatus, Pool,
+    RegistryInUse, Server, TrustMap, TrustedCertificate, sort,
 };
 
 const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);

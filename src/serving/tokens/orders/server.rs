@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use model::access::machine::Window;
 use model::access::{Credential, KnownMachines, MachineToken, Refusal, ShownToken, Token};
+use model::history::History;
 use model::inputs::Inputs;
-use status::overview::History;
 use telemetry::Reporting;
 use time::OffsetDateTime;
 use time::macros::datetime;

@@ -19,6 +19,7 @@
 mod approved_object;
 mod given;
 mod grants;
+mod listed;
 mod subject;
 mod waiting;
 
@@ -28,5 +29,6 @@ pub use grants::{
     APPROVAL_ANNOTATION, APPROVED_PREFIX, ApprovalGrants, annotation_of, granted_at,
     parse_granted_at, read_grants,
 };
+pub use listed::{ApprovedMachine, WaitingMachine, merged};
 pub use subject::Subject;
 pub use waiting::{MAX_WAITING, UnapprovedRequest, WaitingMachines, Waits};

@@ -16,12 +16,14 @@
 
 mod identity;
 mod known;
+mod named;
 mod status;
 mod token;
 mod usage;
 
 pub use identity::{BoundApproval, Identity};
 pub use known::{KnownMachine, KnownMachines};
+pub use named::{NamedMachine, TokenState};
 pub use status::{MachineState, MachineStatus, RecordedUse};
 pub use token::{MachineToken, RearmRequests};
 pub(super) use usage::TOLERANCE;
