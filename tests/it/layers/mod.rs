@@ -46,6 +46,13 @@ const WITH_IO: [&str; 8] = [
     "telemetry",
 ];
 
+/// Rooms of the program that name no leaf. Their tests can, to measure with one.
+const CORE: [&str; 4] = ["store", "source", "serving", "server"];
+
+/// Crates that can be skipped until they are changed.
+const LEAVES: [&str; 8] =
+    ["cmp", "cmp-http", "inspect", "issuer", "node-agent", "rendered-pools", "status", "table"];
+
 /// What no pure file names: I/O as a whole. Calls are clippy's matter.
 const IMPURE: &str = "cmp_http common::backoff common::hang common::http_client common::parallel common::reconcile::run \
     common::schedule controllers::certificates::Observer controllers::runtime controllers::until_applied files hyper hyper_util kube \
@@ -88,7 +95,8 @@ fn faults(source: &Source, floors: Floors) -> Vec<String> {
         for mention in &file.mentions {
             let why = upwards(module, mention, floors)
                 .or_else(|| impurity(source, module, mention))
-                .or_else(|| detour(source, module, mention));
+                .or_else(|| detour(source, module, mention))
+                .or_else(|| leaf(module, mention));
             let (name, line, path) = (&file.name, mention.line, mention.path.join("::"));
             found.extend(why.map(|why| format!("src/{name}:{line}: names {path}, but {why}")));
         }
@@ -137,6 +145,12 @@ fn detour(source: &Source, module: &[String], mention: &Mention) -> Option<Strin
     let is_enclosing = module.len() > list.len() && module.starts_with(list);
     let is_detour = is_enclosing && !mention.is_test && source.files[list].name != target.name;
     is_detour.then(|| format!("src/{} defines it", target.name))
+}
+
+fn leaf(module: &[String], mention: &Mention) -> Option<String> {
+    let is_core = module.get(1).is_some_and(|room| CORE.contains(&&room[..])) && !mention.is_test;
+    let leaf = LEAVES.iter().find(|leaf| leaf.replace('-', "_") == mention.path[0])?;
+    is_core.then(|| format!("crates/{leaf} is a leaf"))
 }
 
 /// The names that tie files into circles: what stays without files that need none of the rest, or that none needs.
@@ -232,6 +246,15 @@ fn an_arrow_upwards_or_across_is_reported_in_tests_too() {
     let across =
         "src/other.rs:2: names crate::pure::A, but other is not on a higher floor than pure";
     assert_eq!(with("other.rs", "use crate::pure::A;"), [across]);
+}
+
+#[test]
+fn a_leaf_is_reported_if_the_core_names_it_outside_of_tests() {
+    let text = "fn f() { cmp_http::send() } #[cfg(test)] mod tests { use status::page; }";
+    let found = |name| faults(&Source::parse([(name, text)]), &[]);
+    let expected = "src/serving/a.rs:1: names cmp_http::send, but crates/cmp-http is a leaf";
+    assert_eq!(found("serving/a.rs"), [expected]);
+    assert_eq!(found("commands/a.rs"), [""; 0]);
 }
 
 #[test]
