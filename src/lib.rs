@@ -28,8 +28,9 @@
 //! | `crates/files` | files within bounds, replaced whole, locked, watched | the file system |
 //! | `crates/telemetry` | logs, metrics, readiness | standard error |
 //! | `crates/kubernetes` | clients, objects, watches, Leases, Events | the API server |
-//! | `crates/controllers` | certificates, tokens, machines, registry CAs and pools of a cluster | the API server |
+//! | `crates/controllers` | certificates, tokens, machines and registry CAs of a cluster | the API server |
 //! | `crates/issuer` | certificates for cert-manager and for Kubernetes' own requests | the API server |
+//! | `crates/pool-controller` | rendered MachineConfigs of a cluster's pools | the API server |
 //! | `crates/cmp-http` | the transport of CMPv2 | sockets |
 //! | `crates/node-agent` | registry CAs and credentials of one node | the file system |
 //!

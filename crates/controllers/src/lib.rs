@@ -7,8 +7,9 @@
 //! ```
 //!
 //! [`certificates`] manages certificates and the CAs in user data, [`tokens`] the tokens in user data, [`machines`] the
-//! tokens and user data of machines with names, [`registry_ca`] the merged ConfigMap of registry CAs, [`rendered_pools`]
-//! the configurations of pools, and the crate `issuer` signs certificate requests; all run in the loop of `runtime`.
+//! tokens and user data of machines with names, [`registry_ca`] the merged ConfigMap of registry CAs, the crate
+//! `pool-controller` the configurations of pools, and the crate `issuer` signs certificate requests; all run in the loop
+//! of `runtime`.
 //! Watches only wake it. Each look reads all inputs again, and every write has the version that was read as its
 //! precondition. So no change of another client is lost, and the process can end after any write. A malformed object is
 //! an error with its name, and nothing is written.
@@ -21,8 +22,7 @@ pub mod machines;
 pub mod metadata_cache;
 pub mod object_conditions;
 pub mod registry_ca;
-pub mod rendered_pools;
-mod retries;
+pub mod retries;
 pub mod runtime;
 pub mod tokens;
 

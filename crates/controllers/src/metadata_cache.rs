@@ -11,7 +11,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Event;
 
 /// Metadata by name, without its managed fields.
-pub(crate) type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;
+pub type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;
 
 /// Objects that a watch has seen, shared by the watch and the controller.
 #[derive(Clone, Default)]

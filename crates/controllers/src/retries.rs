@@ -10,16 +10,16 @@ use tokio::time::Instant;
 
 /// Objects whose writes are retried, each later and later.
 #[derive(Default)]
-pub(crate) struct Retries(BTreeMap<String, Retry>);
+pub struct Retries(BTreeMap<String, Retry>);
 
-pub(crate) struct Retry {
+pub struct Retry {
     until: Instant,
     waits: Backoff,
     /// Reason, if the API server refused the write for good.
     reason: Option<String>,
 }
 
-pub(crate) enum WriteOutcome {
+pub enum WriteOutcome {
     Written,
     /// The write failed for the first time.
     Refused(String),
@@ -29,34 +29,34 @@ pub(crate) enum WriteOutcome {
 
 impl Retries {
     /// True if an object must not be retried yet.
-    pub(crate) fn is_waiting(&self, name: &str, now: Instant) -> bool {
+    pub fn is_waiting(&self, name: &str, now: Instant) -> bool {
         self.0.get(name).is_some_and(|retry| retry.until > now)
     }
 
     /// Objects that must not be retried yet.
-    pub(crate) fn at(&self, now: Instant) -> BTreeSet<String> {
+    pub fn at(&self, now: Instant) -> BTreeSet<String> {
         self.waiting(now).into_keys().collect()
     }
 
     /// Objects that must not be retried yet, with the reason if the API server refused them for good.
-    pub(crate) fn waiting(&self, now: Instant) -> BTreeMap<String, Option<String>> {
+    pub fn waiting(&self, now: Instant) -> BTreeMap<String, Option<String>> {
         let waiting = self.0.iter().filter(|(_, retry)| retry.until > now);
         waiting.map(|(name, retry)| (name.clone(), retry.reason.clone())).collect()
     }
 
     /// The time of the next look, at the first retry at the latest.
-    pub(crate) fn requeue(&self, requeue: Requeue, now: Instant) -> Requeue {
+    pub fn requeue(&self, requeue: Requeue, now: Instant) -> Requeue {
         let waits = self.0.values().map(|retry| retry.until.saturating_duration_since(now));
         waits.min().map_or(requeue, |wait| requeue.or_after(wait))
     }
 
     /// Removes objects that need no write any longer.
-    pub(crate) fn retain(&mut self, is_due: impl Fn(&str) -> bool) {
+    pub fn retain(&mut self, is_due: impl Fn(&str) -> bool) {
         self.0.retain(|name, _| is_due(name));
     }
 
     /// Records the result of a write, and counts a failure.
-    pub(crate) fn note(
+    pub fn note(
         &mut self,
         name: &str,
         result: Result<Applied, ControlError>,
@@ -79,7 +79,7 @@ impl Retries {
     }
 
     /// Delays the next write of an object, longer each time.
-    pub(crate) fn delay(&mut self, name: &str, now: Instant) -> &mut Retry {
+    pub fn delay(&mut self, name: &str, now: Instant) -> &mut Retry {
         let new = || Retry { until: now, waits: retries(), reason: None };
         let retry = self.0.entry(name.to_owned()).or_insert_with(new);
         retry.until = now + retry.waits.next();

@@ -30,13 +30,14 @@ const GATHER: Duration = Duration::from_millis(20);
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Crates whose log lines are for administrators.
-const OWN: [&str; 7] = [
+const OWN: [&str; 8] = [
     "controllers",
     "files",
     "issuer",
     "kubernetes",
     "machine_config_server",
     "node_agent",
+    "pool_controller",
     "telemetry",
 ];
 

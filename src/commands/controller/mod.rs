@@ -9,11 +9,11 @@ use clap::Args;
 use controllers::certificates::{self, CertificateController, Observer, TrustSnapshot};
 use controllers::machines::{self, MachineController};
 use controllers::registry_ca::RegistryCaController;
-use controllers::rendered_pools::{self, Ledgers, PoolController};
 use controllers::tokens::{self, TokenController};
 use controllers::{NAMESPACE, run_controller};
 use kubernetes::{ControlError, Health};
 use model::ledger::Outcome;
+use pool_controller::{Ledgers, PoolController};
 
 use super::process::leader_elected::LeaderElected;
 use super::server::administrators::AdministratorsAddress;
@@ -35,7 +35,7 @@ pub(crate) struct Settings {
     #[command(flatten)]
     machines: machines::Settings,
     #[command(flatten)]
-    pools: rendered_pools::Settings,
+    pools: pool_controller::Settings,
     #[command(flatten)]
     administrators: AdministratorsAddress,
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use controllers::metadata_cache::AllMetadata;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
@@ -12,8 +13,6 @@ use model::merged_pool::GENERATED_BY;
 use model::objects::{MachineConfig, MachineConfigPool, ObjectKind, ROLE_LABEL};
 use rendered_pools::{GENERATOR, Origin, Prepare, RenderedConfig, RenderedConfigs};
 use serde_json::{Value, json};
-
-use crate::metadata_cache::AllMetadata;
 
 const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
 const POOL_KIND: &str = ObjectKind::MACHINE_CONFIG_POOL.name;

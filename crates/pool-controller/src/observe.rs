@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use controllers::NAMESPACE;
+use controllers::metadata_cache::AllMetadata;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,8 +16,6 @@ use model::merged_pool::has_contents_of_name;
 use model::objects::{ControllerConfig, LabelSelector, MachineConfig, ObjectKind};
 
 use super::objects::{Pool, config_object, is_own, is_source, machine_config, pool, pool_object};
-use crate::NAMESPACE;
-use crate::metadata_cache::AllMetadata;
 
 /// MachineConfigs that are read at the same time.
 const AT_ONCE: usize = 16;

@@ -1,9 +1,12 @@
 //! Renders the pools of a cluster where no machine config operator does: merges the MachineConfigs of each, and sets the
 //! pool to the result.
 //!
-//! [`rendered_pools`] decides. A rendered MachineConfig is there before a pool names it, and has the contents of
+//! The crate `rendered-pools` decides. A rendered MachineConfig is there before a pool names it, and has the contents of
 //! its name while one does; each write has the version that was read as its precondition. While the operator's
 //! controller is there, nothing is written.
+#![forbid(unsafe_code)]
+// Only the program and its tests use this library: a comment is for what a name does not say.
+#![allow(missing_docs)]
 
 mod ledgers;
 mod objects;
@@ -17,6 +20,9 @@ use clap::Args;
 use common::flags::host_and_port;
 use common::pool_merges;
 use common::reconcile::Requeue;
+use controllers::metadata_cache::{AllMetadata, MetadataCache};
+use controllers::retries::{Retries, WriteOutcome};
+use controllers::runtime::Reconciler;
 use futures_util::{StreamExt as _, stream};
 use kube::Client;
 use kubernetes::apply::{Applied, CustomWrite, apply_custom, apply_spec, apply_status};
@@ -36,9 +42,6 @@ use self::observe::{
     Contents, Sources, expect_no_operator, read_controller_config, read_pools, watched,
 };
 use self::report::{Report, UnrenderedPools};
-use super::metadata_cache::{AllMetadata, MetadataCache};
-use super::retries::{Retries, WriteOutcome};
-use super::runtime::Reconciler;
 
 pub use self::ledgers::Ledgers;
 
