@@ -138,7 +138,9 @@ impl CertificateReconciler {
         }
         let state = self.state.clone().with_pools(self.pools.clone());
         let Ok(attention) = state.attention(&self.hosts, &self.policy, now) else { return false };
-        attention.into_iter().for_each(|attention| self.take(attention));
+        if let Some(attention) = attention {
+            self.take(attention);
+        }
         self.checked = stamps;
         true
     }
