@@ -42,8 +42,8 @@ pub(crate) struct CertificateReconciler {
     stuck: Option<String>,
     /// Files of the requests at the last look.
     requests: Stamps,
-    /// Files of certificates and pointer configs when they were last checked.
-    checked: Option<Stamps>,
+    /// True if files have changed since they were checked.
+    are_files_new: bool,
     /// Reason why the last attempt failed.
     failure: Option<String>,
     /// Time in which nothing is due without a change; before the first look, none.
@@ -64,7 +64,7 @@ impl CertificateReconciler {
             unreadable: Vec::new(),
             stuck: None,
             requests: Stamps::default(),
-            checked: None,
+            are_files_new: false,
             failure: None,
             settled: None,
         }
@@ -87,7 +87,6 @@ impl CertificateReconciler {
     fn apply_due(&mut self, now: OffsetDateTime) {
         // A file can be restored, so a wait never lasts for years.
         self.settled = Some(now..now + SHORTEST_WAIT);
-        self.checked = self.state.stamps().ok();
         let wanted = || Ok::<_, StateError>((self.hosts.clone(), Vec::new()));
         let state = self.state.clone().with_pools(self.pools.clone());
         self.open = state.close_tokens().iter().map(ToString::to_string).collect();
@@ -132,8 +131,7 @@ impl CertificateReconciler {
     /// Checks changed files without writing any: an administrator may be replacing them. Returns `false` if that was not
     /// possible, as during another command.
     fn check_files(&mut self, now: OffsetDateTime) -> bool {
-        let stamps = self.state.stamps().ok();
-        if stamps.is_some() && stamps == self.checked {
+        if !self.are_files_new {
             return true;
         }
         let state = self.state.clone().with_pools(self.pools.clone());
@@ -141,7 +139,7 @@ impl CertificateReconciler {
         if let Some(attention) = attention {
             self.take(attention);
         }
-        self.checked = stamps;
+        self.are_files_new = false;
         true
     }
 
@@ -208,7 +206,10 @@ impl Subject for Served {
 
     async fn changed(&mut self) {
         tokio::select! {
-            () = self.certificates.files.notified() => tokio::time::sleep(CHECK_AFTER).await,
+            () = self.certificates.files.notified() => {
+                self.certificates.are_files_new = true;
+                tokio::time::sleep(CHECK_AFTER).await;
+            }
             Ok(()) = self.published.changed() => {}
         }
     }
